@@ -1,0 +1,1 @@
+//! Idempotency for async Rust.
