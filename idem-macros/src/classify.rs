@@ -16,7 +16,7 @@ enum Class {
     System,
     Unknown,
     /// Ask the only field, of this name and type.
-    Delegate(syn::Member, Type),
+    Delegate(syn::Member, Box<Type>),
 }
 
 /// One pattern and what it means.
@@ -164,7 +164,7 @@ fn word(input: ParseStream<'_>) -> Result<Ident> {
 fn delegate(word: &Ident, name: &Ident, fields: &Fields, errors: &mut Errors) -> Option<Class> {
     let mut members = fields.members().zip(fields);
     if let (Some((member, field)), None) = (members.next(), members.next()) {
-        return Some(Class::Delegate(member, field.ty.clone()));
+        return Some(Class::Delegate(member, Box::new(field.ty.clone())));
     }
     let count = fields.len();
     let message = format!(
@@ -186,7 +186,7 @@ fn print(input: &DeriveInput, krate: &Path, arms: &[Arm]) -> TokenStream {
     let delegated: Vec<&Type> = arms
         .iter()
         .filter_map(|arm| match &arm.class {
-            Class::Delegate(_, ty) => Some(ty),
+            Class::Delegate(_, ty) => Some(&**ty),
             _ => None,
         })
         .collect();

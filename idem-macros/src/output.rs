@@ -12,7 +12,7 @@ pub(crate) enum Shape {
     /// `async fn`
     Async(Token![async]),
     /// `fn .. -> Pin<Box<dyn Future<Output = R>>>`, which is what `#[async_trait]` leaves.
-    Boxed(Type),
+    Boxed(Box<Type>),
 }
 
 /// The shape, and the type of the answer.
@@ -25,7 +25,7 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
     let (shape, output) = if let Some(asyncness) = sig.asyncness {
         (Shape::Async(asyncness), declared)
     } else if let Some((whole, output)) = declared.and_then(|ty| Some((ty, boxed(ty)?))) {
-        (Shape::Boxed(whole.clone()), Some(output))
+        (Shape::Boxed(Box::new(whole.clone())), Some(output))
     } else {
         let message = match declared {
             Some(Type::ImplTrait(_)) => {
