@@ -59,7 +59,6 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
     let rt = runtime(plan);
     let call = call(plan, &rt);
     let body = &target.body;
-    let ty = &plan.output;
     let wrapped = match &plan.shape {
         Shape::Async(asyncness) => {
             let answer = answer(plan, target);
@@ -72,8 +71,7 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
             ::std::boxed::Box::pin(async move {
                 #call
                 let body: #whole = (move || #body)();
-                let out: #ty = #rt::run(call, ::core::pin::pin!(body)).await;
-                out
+                #rt::run(call, ::core::pin::pin!(body)).await
             })
         },
     };
@@ -204,9 +202,10 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
              span,
          }| {
             // A type that can be written carries the blame; any other lends its place.
-            let arg = match ty {
-                Some(ty) => quote_spanned!(here=> #rt::arg::<#ty>),
-                None => quote_spanned!(at(*span)=> #rt::arg),
+            let arg = if let Some(ty) = ty {
+                quote_spanned!(here=> #rt::arg::<#ty>)
+            } else {
+                quote_spanned!(at(*span)=> #rt::arg)
             };
             quote_spanned! {here=>
                 #(#cfgs)*
