@@ -1,1 +1,30 @@
-//! The macros of `idem-runtime`.
+//! The macros of `idem-runtime`, which re-exports them: depend on that crate, not on this one.
+//!
+//! An attribute passes through four stages, a file each: `args` reads what stands in the
+//! attribute, `target` the function under it, `plan` checks both and decides, `expand` prints.
+//! The body of the function is never parsed.
+
+mod args;
+mod classify;
+mod duration;
+mod errors;
+mod expand;
+mod key;
+mod nearest;
+mod output;
+mod plan;
+mod target;
+
+use proc_macro::TokenStream;
+
+/// Makes an `async fn` answer every call with the same key once.
+#[proc_macro_attribute]
+pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {
+    expand::attribute(args.into(), item.into()).into()
+}
+
+/// Implements `Classify` from the `#[class(..)]` of each variant.
+#[proc_macro_derive(Classify, attributes(class, classify))]
+pub fn classify(item: TokenStream) -> TokenStream {
+    classify::derive(item.into()).into()
+}

@@ -1,0 +1,73 @@
+//! All mistakes of one expansion, reported together.
+
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use quote::quote;
+use syn::{Error, Result};
+
+#[derive(Default)]
+pub(crate) struct Errors(Option<Error>);
+
+impl Errors {
+    pub(crate) fn push(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    pub(crate) fn at(&mut self, span: Span, message: impl std::fmt::Display) {
+        self.push(Error::new(span, message));
+    }
+
+    /// Keeps the value, or remembers the error.
+    pub(crate) fn ok<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.push(error)).ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The value if nothing went wrong. `value` is `None` only beside an error.
+    pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T> {
+        match self.0 {
+            Some(error) => Err(error),
+            None => Ok(value.expect("a missing value comes with an error")),
+        }
+    }
+}
+
+/// The item stays where it was, so that its callers do not fail as well.
+pub(crate) fn beside(error: &Error, item: &TokenStream) -> TokenStream {
+    let error = error.to_compile_error();
+    quote!(#error #item)
+}
+
+/// Removes `#[idem(..)]` from a parameter list that could not be parsed.
+pub(crate) fn without_helpers(item: TokenStream) -> TokenStream {
+    let mut kept = TokenStream::new();
+    let mut tokens = item.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let hash = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#');
+        if hash && tokens.next_if(is_helper).is_some() {
+            continue;
+        }
+        kept.extend([match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => {
+                let mut new = Group::new(Delimiter::Parenthesis, without_helpers(group.stream()));
+                new.set_span(group.span());
+                TokenTree::Group(new)
+            }
+            other => other,
+        }]);
+    }
+    kept
+}
+
+fn is_helper(token: &TokenTree) -> bool {
+    let TokenTree::Group(group) = token else {
+        return false;
+    };
+    group.delimiter() == Delimiter::Bracket
+        && matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "idem")
+}

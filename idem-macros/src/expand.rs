@@ -1,0 +1,276 @@
+//! The only file that prints the expansion of `#[idempotent]`.
+//!
+//! Tokens resolve at `Span::mixed_site()`, so that neither side sees the other's names. Only keys,
+//! the engine and the early `return` are also *located* on the user's tokens: a whole expansion
+//! located there would mislead rustc's suggestions and editors.
+
+use crate::args::{Args, OnDuplicate, OnError};
+use crate::errors::{Errors, beside, without_helpers};
+use crate::key::{self, Value};
+use crate::output::Shape;
+use crate::plan::{Compared, Length, Op, Plan, Running};
+use crate::target::Target;
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Attribute, Meta};
+
+pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let args = Args::parse(args, &mut errors);
+    let mut target = match syn::parse2::<Target>(item.clone()) {
+        Ok(target) => target,
+        Err(error) => {
+            errors.push(error);
+            let error = errors
+                .finish::<()>(None)
+                .expect_err("an error was just pushed");
+            return beside(&error, &without_helpers(item));
+        }
+    };
+    let plan = Plan::new(args, &mut target, &mut errors);
+    match errors.finish(plan) {
+        Ok(plan) => print(&plan, &target),
+        Err(error) => beside(&error, &target.original()),
+    }
+}
+
+/// Points at `span`, while resolving, and being linted, as macro output.
+fn at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+fn here() -> Span {
+    Span::mixed_site()
+}
+
+/// Input:
+/// ```text
+/// async fn pay(req: Req) -> Result<T, E> { BODY }
+/// ```
+/// Output:
+/// ```text
+/// async fn pay(req: Req) -> Result<T, E> {
+///     <the call, from references to the arguments>
+///     run(call, pin!(async move { BODY })).await
+/// }
+/// ```
+fn print(plan: &Plan, target: &Target) -> TokenStream {
+    let rt = runtime(plan);
+    let call = call(plan, &rt);
+    let body = &target.body;
+    let wrapped = match &plan.shape {
+        Shape::Async(asyncness) => {
+            let answer = answer(plan, target);
+            // On the user's `async`: elsewhere rustc speaks of a moved value without naming it.
+            let future = quote_spanned!(at(asyncness.span)=> async move { #answer });
+            quote_spanned!(here()=> #call #rt::run(call, ::core::pin::pin!(#future)).await)
+        }
+        // A closure keeps a body that returns its own future whole.
+        Shape::Boxed(whole) => quote_spanned! {here()=>
+            ::std::boxed::Box::pin(async move {
+                #call
+                let body: #whole = (move || #body)();
+                #rt::run(call, ::core::pin::pin!(body)).await
+            })
+        },
+    };
+    let Target {
+        attrs,
+        vis,
+        sig,
+        inner_attrs,
+        ..
+    } = target;
+    quote_spanned!(here()=> #(#attrs)* #vis #sig { #(#inner_attrs)* #wrapped })
+}
+
+/// The body as a block whose type is written down, so that rustc reports a wrong tail or `return`
+/// at the user's expression.
+///
+/// Input:
+/// ```text
+/// { BODY }
+/// ```
+/// Output:
+/// ```text
+/// if let Some(out) = None::<T> { return out; }
+/// let out: T = { BODY };
+/// out
+/// ```
+fn answer(plan: &Plan, target: &Target) -> TokenStream {
+    let ty = &plan.output;
+    let body = &target.body;
+    let early = quote_spanned!(at(ty.span())=> return out);
+    quote_spanned! {here()=>
+        if let ::core::option::Option::Some(out) = ::core::option::Option::None::<#ty> {
+            #[allow(unreachable_code)]
+            #early;
+        }
+        #[allow(clippy::diverging_sub_expression)]
+        let out: #ty = #body;
+        #[allow(unreachable_code)]
+        out
+    }
+}
+
+fn runtime(plan: &Plan) -> TokenStream {
+    let krate = &plan.krate;
+    quote_spanned!(here()=> #krate::__private)
+}
+
+/// `let call = ..;`: everything that is decided before the body may run.
+fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
+    let here = here();
+    let op = op(&plan.op, rt);
+    let scope = plan.scope.as_ref().map(|scope| {
+        let scope = reference(scope);
+        quote_spanned!(here=> #[allow(clippy::useless_format)] inputs.scope(#scope);)
+    });
+    let key = plan.key.as_ref().map(|key| {
+        let key = reference(key);
+        quote_spanned!(here=> #[allow(clippy::useless_format)] inputs.key(#key);)
+    });
+    let fingerprint = plan
+        .fingerprint
+        .as_deref()
+        .map(|compared| fingerprint(compared, rt));
+    let engine = plan.engine.as_ref().map_or_else(
+        || quote_spanned!(here=> #rt::engine()),
+        |engine| {
+            let engine = quote_spanned!(at(key::span(engine))=> &(#engine));
+            quote_spanned!(here=> #rt::engine_of(#engine))
+        },
+    );
+    let outcome = outcome(plan, rt);
+    let settings = settings(plan, rt);
+    quote_spanned! {here=>
+        let mut inputs = #rt::Inputs::new(#op);
+        #scope
+        #key
+        #fingerprint
+        let call = #rt::Call::new(inputs, #engine, #outcome) #settings;
+    }
+}
+
+fn op(op: &Op, rt: &TokenStream) -> TokenStream {
+    let here = here();
+    match op {
+        Op::Given(name) => quote_spanned!(here=> #rt::op(#name)),
+        Op::Method(name) => quote_spanned!(here=> #rt::op_of::<Self>(#name)),
+        Op::Function(name) => quote_spanned! {here=>
+            #rt::op(::core::concat!(::core::module_path!(), "::", #name))
+        },
+    }
+}
+
+/// A reference to the value, located on it: the type of a key is checked here.
+fn reference(value: &Value) -> TokenStream {
+    match value {
+        Value::Tuple(elements) => {
+            let elements = elements.iter().map(reference);
+            quote_spanned!(here()=> &(#(#elements,)*))
+        }
+        // The literal keeps its span: it is where its captures are looked up.
+        Value::Format(text) => {
+            quote_spanned!(at(text.span())=> &(::std::format!(#text)))
+        }
+        Value::Expr(expr) => quote_spanned!(at(key::span(expr))=> &(#expr)),
+    }
+}
+
+fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
+    let here = here();
+    let always = compared
+        .iter()
+        .filter(|argument| argument.cfgs.is_empty())
+        .count();
+    let sometimes = compared.iter().filter(|argument| !argument.cfgs.is_empty()).map(|argument| {
+        let conditions = argument.cfgs.iter().filter_map(condition);
+        quote_spanned! {here=>
+            + <::core::primitive::usize as ::core::convert::From<::core::primitive::bool>>::from(
+                ::core::cfg!(all(#(#conditions),*))
+            )
+        }
+    });
+    let arguments = compared.iter().map(
+        |Compared {
+             cfgs,
+             name,
+             value,
+             ty,
+             span,
+         }| {
+            // A type that can be written carries the blame; any other lends its place.
+            let arg = if let Some(ty) = ty {
+                quote_spanned!(here=> #rt::arg::<#ty>)
+            } else {
+                quote_spanned!(at(*span)=> #rt::arg)
+            };
+            quote_spanned! {here=>
+                #(#cfgs)*
+                #[allow(clippy::used_underscore_binding)]
+                #arg(&mut inputs, #name, &(#value));
+            }
+        },
+    );
+    quote_spanned! {here=>
+        inputs.fingerprint(#always #(#sometimes)*);
+        #(#arguments)*
+    }
+}
+
+/// `feature = "x"` of `#[cfg(feature = "x")]`.
+fn condition(cfg: &Attribute) -> Option<&TokenStream> {
+    match &cfg.meta {
+        Meta::List(list) => Some(&list.tokens),
+        _ => None,
+    }
+}
+
+/// The one place where the bounds of the return type are checked.
+fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
+    let ty = &plan.output;
+    let here = here();
+    let on_error = match &plan.on_error {
+        OnError::Classify => quote_spanned!(here=> #rt::Classified),
+        OnError::Release => quote_spanned!(here=> #rt::Release),
+        OnError::Keep => quote_spanned!(here=> #rt::Keep),
+        OnError::Unknown => quote_spanned!(here=> #rt::Unknown),
+        OnError::By(path) => quote_spanned!(here=> #rt::By(#path)),
+    };
+    quote_spanned!(here=> #rt::outcome::<#ty, _>(#on_error))
+}
+
+/// The setters of the arguments that were given: the rest is the engine's to decide.
+fn settings(plan: &Plan, rt: &TokenStream) -> TokenStream {
+    let here = here();
+    let length = |length: &Length| match length {
+        Length::Millis(millis) => quote_spanned!(here=> #rt::Duration::from_millis(#millis)),
+        Length::Expr(expr) => quote!(#expr),
+    };
+    let ttl = plan.ttl.as_ref().map(length);
+    let ttl = ttl.map(|ttl| quote_spanned!(here=> .ttl(#ttl)));
+    let error_ttl = plan.error_ttl.as_ref().map(length);
+    let error_ttl = error_ttl.map(|ttl| quote_spanned!(here=> .error_ttl(#ttl)));
+    let lease = plan.lease.as_ref().map(length);
+    let lease = lease.map(|lease| quote_spanned!(here=> .lease(#lease)));
+    let on_duplicate = plan.on_duplicate.map(|what| {
+        let what = match what {
+            OnDuplicate::Replay => quote_spanned!(here=> Replay),
+            OnDuplicate::Reject => quote_spanned!(here=> Reject),
+        };
+        quote_spanned!(here=> .on_duplicate(#rt::OnDuplicate::#what))
+    });
+    let on_running = plan.on_running.as_ref().map(|what| {
+        let what = match what {
+            Running::Wait(time) => {
+                let time = length(time);
+                quote_spanned!(here=> Wait(#time))
+            }
+            Running::Reject => quote_spanned!(here=> Reject),
+        };
+        quote_spanned!(here=> .on_running(#rt::OnRunning::#what))
+    });
+    quote_spanned!(here=> #ttl #error_ttl #lease #on_duplicate #on_running)
+}

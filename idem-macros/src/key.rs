@@ -1,0 +1,184 @@
+//! Expressions that name a call: `key` and `scope`.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
+
+/// How an expression is handed to the runtime without moving what it mentions.
+pub(crate) enum Value {
+    /// Each element by reference: `(req.a, req.b)` would move two fields.
+    Tuple(Vec<Self>),
+    /// A string literal is a format string with inline captures.
+    Format(LitStr),
+    Expr(Expr),
+}
+
+impl Value {
+    pub(crate) fn new(expr: Expr) -> Result<Self> {
+        Ok(match expr {
+            Expr::Tuple(tuple) => Self::Tuple(
+                tuple
+                    .elems
+                    .into_iter()
+                    .map(Self::new)
+                    .collect::<Result<_>>()?,
+            ),
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }) => {
+                placeholders(&text.value()).map_err(|message| Error::new(text.span(), message))?;
+                Self::Format(text)
+            }
+            Expr::Paren(paren) => Self::new(*paren.expr)?,
+            Expr::Group(group) => Self::new(*group.expr)?,
+            other => Self::Expr(other),
+        })
+    }
+}
+
+/// Where an expression begins; with a nightly compiler, all of it.
+pub(crate) fn span(expr: &Expr) -> Span {
+    expr.span()
+}
+
+/// Whether the value is the same for every call.
+pub(crate) fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => placeholders(&text.value()).is_ok_and(|names| names.is_empty()),
+        Expr::Tuple(tuple) => tuple.elems.iter().all(is_constant),
+        Expr::Lit(_) => true,
+        Expr::Unary(unary) => is_constant(&unary.expr),
+        Expr::Paren(paren) => is_constant(&paren.expr),
+        Expr::Group(group) => is_constant(&group.expr),
+        Expr::Reference(reference) => is_constant(&reference.expr),
+        _ => false,
+    }
+}
+
+/// The names captured by a format string; an error for what names nothing.
+pub(crate) fn placeholders(text: &str) -> std::result::Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let inside = &rest[open + 1..];
+        if let Some(after) = inside.strip_prefix('{') {
+            rest = after;
+            continue;
+        }
+        // An open brace that is never closed is left to `format!`, which has the words for it.
+        let Some((placeholder, after)) = inside.split_once('}') else {
+            break;
+        };
+        rest = after;
+        let name = placeholder.split(':').next().unwrap_or_default().trim();
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(format!(
+                "`{{{placeholder}}}` names no argument; write a name between the braces, such as `{{order_id}}`"
+            ));
+        }
+        if name.contains(|c: char| !c.is_alphanumeric() && c != '_' && c != '#') {
+            return Err(format!(
+                "`{{{placeholder}}}` is not a name; write the value itself, `{name}`, or a tuple of values \
+                 instead of a string"
+            ));
+        }
+        names.push(name.trim_start_matches("r#").to_owned());
+    }
+    Ok(names)
+}
+
+/// Whether the expression names `self` or one of `names`, be it in a format string.
+///
+/// Shadowing is not looked at: what matters is to catch a key that varies with nothing.
+pub(crate) fn mentions(expr: &Expr, names: &[String]) -> bool {
+    any(expr.to_token_stream(), names)
+}
+
+fn any(tokens: TokenStream, names: &[String]) -> bool {
+    let known = |name: &String| name == "self" || names.contains(name);
+    let mut after_dot = false;
+    for token in tokens {
+        let found = match &token {
+            TokenTree::Ident(ident) => !after_dot && known(&bare(ident)),
+            TokenTree::Group(group) => any(group.stream(), names),
+            TokenTree::Literal(literal) => match Lit::new(literal.clone()) {
+                Lit::Str(text) => {
+                    placeholders(&text.value()).is_ok_and(|captured| captured.iter().any(known))
+                }
+                _ => false,
+            },
+            TokenTree::Punct(_) => false,
+        };
+        if found {
+            return true;
+        }
+        // The second dot of `..` does not begin a field.
+        after_dot =
+            !after_dot && matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '.');
+    }
+    false
+}
+
+fn bare(ident: &Ident) -> String {
+    ident.unraw().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_constant, mentions, placeholders};
+    use syn::{Expr, parse_str};
+
+    fn expr(text: &str) -> Expr {
+        parse_str(text).expect("an expression")
+    }
+
+    #[test]
+    fn placeholders_are_names() {
+        assert_eq!(
+            placeholders("a {b} {{c}} {d:>4}"),
+            Ok(vec!["b".to_owned(), "d".to_owned()])
+        );
+        assert_eq!(placeholders("nothing"), Ok(vec![]));
+        assert!(placeholders("{}").is_err_and(|message| message.contains("names no argument")));
+        assert!(placeholders("{0}").is_err());
+        assert!(placeholders("{req.id}").is_err_and(|message| message.contains("`req.id`")));
+    }
+
+    #[test]
+    fn a_value_without_a_name_is_constant() {
+        for text in [
+            "1",
+            "-1",
+            "true",
+            "\"pay\"",
+            "(1, \"a\")",
+            "()",
+            "(\"a\")",
+            "&\"a\"",
+        ] {
+            assert!(is_constant(&expr(text)), "{text}");
+        }
+        for text in ["a", "\"{a}\"", "(1, a)", "(1, \"{a}\")", "f(1)"] {
+            assert!(!is_constant(&expr(text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_the_same_name_is_no_mention() {
+        let names = ["id".to_owned()];
+        assert!(mentions(&expr("id"), &names));
+        assert!(mentions(&expr("f(&id.0)"), &names));
+        assert!(mentions(&expr("\"{id}\""), &names));
+        assert!(mentions(&expr("format!(\"{id}\")"), &names));
+        assert!(mentions(&expr("self.id"), &names));
+        assert!(mentions(&expr("0..id"), &names));
+        assert!(!mentions(&expr("CONFIG.id"), &names));
+        assert!(!mentions(&expr("\"id\""), &names));
+    }
+}

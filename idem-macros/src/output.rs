@@ -1,0 +1,156 @@
+//! The return type: where the answer's type stands, and what it may not hold.
+
+use crate::errors::Errors;
+use proc_macro2::Span;
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    GenericArgument, Lifetime, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound,
+};
+
+/// How the function becomes a future.
+pub(crate) enum Shape {
+    /// `async fn`
+    Async(Token![async]),
+    /// `fn .. -> Pin<Box<dyn Future<Output = R>>>`, which is what `#[async_trait]` leaves.
+    Boxed(Box<Type>),
+}
+
+/// The shape, and the type of the answer.
+pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type)> {
+    let name = &sig.ident;
+    let declared = match &sig.output {
+        ReturnType::Default => None,
+        ReturnType::Type(_, ty) => Some(&**ty),
+    };
+    let (shape, output) = if let Some(asyncness) = sig.asyncness {
+        (Shape::Async(asyncness), declared)
+    } else if let Some((whole, output)) = declared.and_then(|ty| Some((ty, boxed(ty)?))) {
+        (Shape::Boxed(Box::new(whole.clone())), Some(output))
+    } else {
+        let message = match declared {
+            Some(Type::ImplTrait(_)) => {
+                "`#[idempotent]` needs an `async fn`; it also implements a method declared `-> impl Future`"
+            }
+            _ => "`#[idempotent]` needs an `async fn`",
+        };
+        errors.at(sig.fn_token.span, message);
+        return None;
+    };
+    let Some(output) = output.filter(|ty| !is_unit(ty)) else {
+        let message = format!(
+            "`{name}` returns nothing; return a `Result<T, E>`: the answer to keep, and an error for a call \
+             that is refused"
+        );
+        errors.at(name.span(), message);
+        return None;
+    };
+    let mut borrows = Borrows(None);
+    borrows.visit_type_mut(&mut output.clone());
+    if let Some(span) = borrows.0 {
+        errors.at(span, "the answer outlives the call; return an owned value");
+        return None;
+    }
+    Some((shape, output.clone()))
+}
+
+/// `R` of `Pin<Box<dyn Future<Output = R> + ..>>`.
+fn boxed(ty: &Type) -> Option<&Type> {
+    let Type::TraitObject(object) = argument(argument(ty, "Pin")?, "Box")? else {
+        return None;
+    };
+    object.bounds.iter().find_map(|bound| {
+        let TypeParamBound::Trait(bound) = bound else {
+            return None;
+        };
+        let last = bound
+            .path
+            .segments
+            .last()
+            .filter(|segment| segment.ident == "Future")?;
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+            return None;
+        };
+        arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::AssocType(assoc) if assoc.ident == "Output" => Some(&assoc.ty),
+            _ => None,
+        })
+    })
+}
+
+/// `T` of `path::name<T>`.
+fn argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let ty = match ty {
+        Type::Group(group) => &*group.elem,
+        Type::Paren(paren) => &*paren.elem,
+        other => other,
+    };
+    let Type::Path(path) = ty else { return None };
+    let last = path
+        .path
+        .segments
+        .last()
+        .filter(|segment| segment.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    })
+}
+
+fn is_unit(ty: &Type) -> bool {
+    match ty {
+        Type::Tuple(tuple) => tuple.elems.is_empty(),
+        Type::Paren(paren) => is_unit(&paren.elem),
+        Type::Group(group) => is_unit(&group.elem),
+        _ => false,
+    }
+}
+
+// `visit-mut` is the one visitor feature that is on, so even reading goes through a clone.
+
+/// The first reference or lifetime that is not `'static`.
+struct Borrows(Option<Span>);
+
+impl VisitMut for Borrows {
+    fn visit_type_reference_mut(&mut self, reference: &mut syn::TypeReference) {
+        let is_static = |lifetime: &Lifetime| lifetime.ident == "static";
+        if !reference.lifetime.as_ref().is_some_and(is_static) {
+            self.0.get_or_insert(reference.and_token.span);
+        }
+        visit_mut::visit_type_reference_mut(self, reference);
+    }
+
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        if lifetime.ident != "static" {
+            self.0.get_or_insert(lifetime.span());
+        }
+    }
+}
+
+/// Whether the type cannot be written outside a signature.
+pub(crate) fn mentions_impl(ty: &Type) -> bool {
+    let mut inferred = Inferred(false);
+    inferred.visit_type_mut(&mut ty.clone());
+    inferred.0
+}
+
+/// The type with `_` for each `impl Trait`.
+pub(crate) fn nameable(mut ty: Type) -> Type {
+    Inferred(false).visit_type_mut(&mut ty);
+    ty
+}
+
+struct Inferred(bool);
+
+impl VisitMut for Inferred {
+    fn visit_type_mut(&mut self, ty: &mut Type) {
+        if matches!(ty, Type::ImplTrait(_)) {
+            *ty = syn::parse_quote!(_);
+            self.0 = true;
+        } else {
+            visit_mut::visit_type_mut(self, ty);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The function under the attribute; its body is never parsed.
+
+use crate::errors::Errors;
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::{
+    Attribute, Error, FnArg, Ident, Pat, PatIdent, PatType, Result, Signature, Token, Type,
+    Visibility,
+};
+
+pub(crate) struct Target {
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) sig: Signature,
+    /// `#![..]` at the start of the body.
+    pub(crate) inner_attrs: Vec<Attribute>,
+    /// Braces included.
+    pub(crate) body: Group,
+}
+
+/// A parameter other than `self`.
+pub(crate) struct Parameter {
+    pub(crate) cfgs: Vec<Attribute>,
+    /// What its pattern binds.
+    pub(crate) names: Vec<Ident>,
+    /// The type of the only name, if that can be written in an expression.
+    pub(crate) ty: Option<Type>,
+    /// The `skip` of `#[idem(skip)]`.
+    pub(crate) skip: Option<Span>,
+    pub(crate) span: Span,
+}
+
+impl Parse for Target {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        let begins_fn = input.peek(Token![const])
+            || input.peek(Token![async])
+            || input.peek(Token![unsafe])
+            || input.peek(Token![extern])
+            || input.peek(Token![fn]);
+        if !begins_fn {
+            return Err(input.error(not_a_function(input)));
+        }
+        let sig: Signature = input.parse()?;
+        if input.peek(Token![;]) {
+            let message = format!(
+                "`{}` has no body to run once; put `#[idempotent]` on the implementation, or on a default method",
+                sig.ident
+            );
+            return Err(Error::new(sig.ident.span(), message));
+        }
+        let content;
+        let brace = syn::braced!(content in input);
+        let inner_attrs = content.call(Attribute::parse_inner)?;
+        let mut body = Group::new(Delimiter::Brace, content.parse()?);
+        body.set_span(brace.span.join());
+        Ok(Self {
+            attrs,
+            vis,
+            sig,
+            inner_attrs,
+            body,
+        })
+    }
+}
+
+fn not_a_function(input: ParseStream<'_>) -> &'static str {
+    if input.peek(Token![impl]) || input.peek(Token![trait]) {
+        return "`#[idempotent]` goes on an `async fn`; put it on each method that needs it";
+    }
+    "`#[idempotent]` goes on an `async fn`"
+}
+
+impl Target {
+    /// The function as it would stand without our attributes.
+    pub(crate) fn original(&self) -> TokenStream {
+        let Self {
+            attrs,
+            vis,
+            sig,
+            inner_attrs,
+            body,
+        } = self;
+        let statements = body.stream();
+        let mut body = Group::new(Delimiter::Brace, quote!(#(#inner_attrs)* #statements));
+        body.set_span(self.body.span());
+        quote!(#(#attrs)* #vis #sig #body)
+    }
+
+    /// Removes a second `#[idempotent]`: it would wrap the first.
+    pub(crate) fn take_second_attribute(&mut self, errors: &mut Errors) {
+        self.attrs.retain(|attr| {
+            let last = attr.path().segments.last();
+            let second = last.is_some_and(|segment| segment.ident == "idempotent");
+            if second {
+                let span = last.map_or_else(Span::call_site, |segment| segment.ident.span());
+                errors.at(
+                    span,
+                    "`#[idempotent]` is given twice; keep one, with all arguments",
+                );
+            }
+            !second
+        });
+    }
+
+    /// The parameters; their `#[idem(..)]` is removed.
+    pub(crate) fn take_parameters(&mut self, errors: &mut Errors) -> Vec<Parameter> {
+        let mut parameters = Vec::new();
+        for input in &mut self.sig.inputs {
+            match input {
+                FnArg::Receiver(receiver) => {
+                    if let Some(skip) = take_skip(&mut receiver.attrs, errors) {
+                        errors.at(
+                            skip,
+                            "`self` never takes part in the fingerprint; remove this",
+                        );
+                    }
+                }
+                FnArg::Typed(typed) => {
+                    let skip = take_skip(&mut typed.attrs, errors);
+                    parameters.push(Parameter::new(typed, skip));
+                }
+            }
+        }
+        parameters
+    }
+}
+
+impl Parameter {
+    fn new(typed: &PatType, skip: Option<Span>) -> Self {
+        let mut names = Vec::new();
+        bound_names(&typed.pat, &mut names);
+        let span = match &*typed.pat {
+            Pat::Ident(pat) => pat.ident.span(),
+            other => first_span(other),
+        };
+        let cfgs = typed
+            .attrs
+            .iter()
+            .filter(|attr| attr.path().is_ident("cfg"))
+            .cloned()
+            .collect();
+        let ty = matches!(
+            &*typed.pat,
+            Pat::Ident(PatIdent {
+                by_ref: None,
+                subpat: None,
+                ..
+            })
+        )
+        .then(|| (*typed.ty).clone())
+        .filter(|ty| !crate::output::mentions_impl(ty));
+        Self {
+            cfgs,
+            names,
+            ty,
+            skip,
+            span,
+        }
+    }
+}
+
+fn first_span(tokens: &impl ToTokens) -> Span {
+    tokens
+        .to_token_stream()
+        .into_iter()
+        .next()
+        .map_or_else(Span::call_site, |token| token.span())
+}
+
+fn bound_names(pat: &Pat, names: &mut Vec<Ident>) {
+    match pat {
+        Pat::Ident(pat) => {
+            names.push(pat.ident.clone());
+            if let Some((_, inner)) = &pat.subpat {
+                bound_names(inner, names);
+            }
+        }
+        // All cases bind the same names.
+        Pat::Or(pat) => pat
+            .cases
+            .iter()
+            .take(1)
+            .for_each(|case| bound_names(case, names)),
+        Pat::Paren(pat) => bound_names(&pat.pat, names),
+        Pat::Reference(pat) => bound_names(&pat.pat, names),
+        Pat::Slice(pat) => pat.elems.iter().for_each(|elem| bound_names(elem, names)),
+        Pat::Struct(pat) => pat
+            .fields
+            .iter()
+            .for_each(|field| bound_names(&field.pat, names)),
+        Pat::Tuple(pat) => pat.elems.iter().for_each(|elem| bound_names(elem, names)),
+        Pat::TupleStruct(pat) => pat.elems.iter().for_each(|elem| bound_names(elem, names)),
+        Pat::Type(pat) => bound_names(&pat.pat, names),
+        _ => {}
+    }
+}
+
+/// Removes every `#[idem(..)]` and says where the first `skip` stands.
+fn take_skip(attrs: &mut Vec<Attribute>, errors: &mut Errors) -> Option<Span> {
+    let mut skip = None;
+    attrs.retain(|attr| {
+        if !attr.path().is_ident("idem") {
+            return true;
+        }
+        match attr.parse_args_with(skip_word) {
+            Ok(span) if skip.is_none() => skip = Some(span),
+            Ok(span) => errors.at(span, "`skip` is given twice"),
+            Err(error) => errors.push(error),
+        }
+        false
+    });
+    skip
+}
+
+fn skip_word(input: ParseStream<'_>) -> Result<Span> {
+    let usage = "the only option of a parameter is `#[idem(skip)]`";
+    let word = input
+        .parse::<Ident>()
+        .map_err(|error| Error::new(error.span(), usage))?;
+    if word != "skip" {
+        return Err(Error::new(
+            word.span(),
+            format!("unknown option `{word}`; {usage}"),
+        ));
+    }
+    if !input.is_empty() {
+        return Err(input.error(usage));
+    }
+    Ok(word.span())
+}
