@@ -1,1 +1,47 @@
-//! Idempotency for async Rust.
+#![doc = include_str!("../../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+// The macros' expansions name this crate as the user's crate does.
+#[cfg(feature = "macros")]
+extern crate self as idem_runtime;
+
+mod backoff;
+mod call;
+mod canonical;
+mod claim;
+mod classify;
+pub mod clock;
+mod context;
+mod engine;
+mod error;
+mod fingerprint;
+mod keeper;
+mod key;
+mod observer;
+mod operation;
+mod outcome;
+mod policy;
+mod record;
+pub mod store;
+mod transition;
+
+#[doc(hidden)]
+pub mod __private;
+
+pub use call::CallBuilder;
+pub use canonical::CanonicalError;
+pub use claim::{Claim, Completion, Stored};
+pub use classify::{Class, Classify};
+pub use context::{Context, context, try_context};
+pub use engine::{AlreadyInstalled, Begun, Engine, EngineBuilder, HasEngine};
+pub use error::{Error, ErrorKind};
+pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
+pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
+pub use observer::{Event, EventKind, Observer, StderrObserver};
+pub use operation::Operation;
+pub use outcome::{FromError, Outcome, Replay};
+pub use policy::{OnDuplicate, OnRunning};
+pub use record::{Fence, OutcomeKind};
+
+#[cfg(feature = "macros")]
+pub use idem_macros::{Classify, idempotent};

@@ -1,0 +1,50 @@
+//! Not covered by semver: what the expansions of `#[idempotent]` name.
+
+pub use core::time::Duration;
+
+pub use crate::call::{Call, Inputs, arg, run};
+pub use crate::operation::Operation;
+pub use crate::outcome::{
+    By, Classified, Codec, Encoded, Keep, Release, Sealed, Sink, Undecodable, Unencodable, Unknown,
+};
+pub use crate::policy::{OnDuplicate, OnRunning};
+
+use crate::engine::{Engine, HasEngine};
+use crate::error::{Error, ErrorKind};
+use crate::outcome::Outcome;
+
+/// The operation of a written name, or of a free function.
+#[must_use]
+pub fn op(name: &'static str) -> Operation {
+    Operation::new(name)
+}
+
+/// The operation of a method without a written name.
+#[must_use]
+pub fn op_of<S: ?Sized>(function: &'static str) -> Operation {
+    Operation::of_method::<S>(function)
+}
+
+/// The engine of a call that names none.
+///
+/// # Errors
+///
+/// [`ErrorKind::NoEngine`]; the operation is filled in by the call.
+pub fn engine() -> Result<Engine, Error> {
+    Engine::current().ok_or_else(|| Error::new(ErrorKind::NoEngine, ""))
+}
+
+/// The engine of `engine = …`.
+///
+/// # Errors
+///
+/// None; it is what [`engine`] returns.
+pub fn engine_of<H: HasEngine + ?Sized>(holder: &H) -> Result<Engine, Error> {
+    Ok(holder.engine())
+}
+
+/// The only place at which the return type's bounds are asked for.
+#[must_use]
+pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Codec<O, P> {
+    Codec::new(on_error)
+}

@@ -1,0 +1,75 @@
+//! How long to pause between tries: growing, bounded, and different for every caller.
+
+use std::time::Duration;
+
+use crate::record::Owner;
+
+/// Pauses with jitter. The owner's random bytes are the seed, so callers do not march in step.
+pub(crate) struct Backoff {
+    state: u64,
+    retries: u32,
+    polls: u32,
+}
+
+impl Backoff {
+    pub(crate) fn new(owner: &Owner) -> Self {
+        let [a, b, c, d, e, f, g, h, ..] = *owner.as_bytes();
+        Self {
+            // Any number but zero, at which the generator would stand still.
+            state: u64::from_le_bytes([a, b, c, d, e, f, g, h]) | 1,
+            retries: 0,
+            polls: 0,
+        }
+    }
+
+    /// Before sending again what had no reply: 10 ms, doubling to 200 ms.
+    pub(crate) fn retry(&mut self) -> Duration {
+        let step = Duration::from_millis(10 << self.retries.min(5)).min(Duration::from_millis(200));
+        self.retries += 1;
+        self.jittered(step)
+    }
+
+    /// Before asking again whether a running call has finished: 10 ms, growing by half to 500 ms.
+    pub(crate) fn poll(&mut self) -> Duration {
+        let step = Duration::from_millis(10)
+            .mul_f64(1.5_f64.powi(self.polls.min(12).cast_signed()))
+            .min(Duration::from_millis(500));
+        self.polls += 1;
+        self.jittered(step)
+    }
+
+    /// Between three quarters and five quarters of `step`.
+    fn jittered(&mut self, step: Duration) -> Duration {
+        // xorshift64 (Marsaglia, 2003): plenty for spreading callers out.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let part = u32::try_from(self.state % 512).expect("smaller than 512");
+        step * (768 + part) / 1024
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_stay_within_their_bounds() {
+        let mut backoff = Backoff::new(&Owner::from_bytes([1; 16]));
+        let retries: Vec<_> = (0..20).map(|_| backoff.retry().as_millis()).collect();
+        assert!((7..=13).contains(&retries[0]), "{retries:?}");
+        assert!(retries[6..].iter().all(|ms| (150..=250).contains(ms)), "{retries:?}");
+        let polls: Vec<_> = (0..40).map(|_| backoff.poll().as_millis()).collect();
+        assert!((7..=13).contains(&polls[0]), "{polls:?}");
+        assert!(polls[12..].iter().all(|ms| (375..=625).contains(ms)), "{polls:?}");
+    }
+
+    #[test]
+    fn two_callers_do_not_pause_alike() {
+        let pauses = |seed| {
+            let mut backoff = Backoff::new(&Owner::from_bytes([seed; 16]));
+            (0..8).map(|_| backoff.poll()).collect::<Vec<_>>()
+        };
+        assert_ne!(pauses(1), pauses(2));
+    }
+}

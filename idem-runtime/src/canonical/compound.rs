@@ -1,0 +1,239 @@
+//! What `serde` writes piece by piece: sequences and maps.
+
+use serde::Serialize;
+use serde::ser::{
+    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant,
+};
+
+use super::CanonicalError;
+use super::encoder::{Encoder, Major};
+use super::error::Kind;
+
+/// An array in the making.
+pub(crate) struct Elements<'a> {
+    encoder: &'a mut Encoder,
+    written: usize,
+    length: Length,
+    levels: u32,
+}
+
+enum Length {
+    Announced(usize),
+    /// To be filled in here, where a byte is reserved in a buffer that is held.
+    At(usize),
+}
+
+impl<'a> Elements<'a> {
+    #[inline]
+    pub(super) fn new(
+        encoder: &'a mut Encoder,
+        len: Option<usize>,
+    ) -> Result<Self, CanonicalError> {
+        encoder.enter()?;
+        let length = if let Some(len) = len {
+            encoder.head(Major::Array, len as u64);
+            Length::Announced(len)
+        } else {
+            encoder.hold();
+            encoder.bytes.push(0);
+            Length::At(encoder.bytes.len() - 1)
+        };
+        Ok(Self {
+            encoder,
+            written: 0,
+            length,
+            levels: 1,
+        })
+    }
+
+    /// The content of a variant, whose level was entered before.
+    pub(super) fn of_variant(encoder: &'a mut Encoder, len: usize) -> Result<Self, CanonicalError> {
+        let mut elements = Self::new(encoder, Some(len))?;
+        elements.levels = 2;
+        Ok(elements)
+    }
+
+    #[inline]
+    fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
+        self.encoder.flow();
+        self.encoder.room(0)?;
+        self.written += 1;
+        self.encoder.put(value)
+    }
+
+    #[inline]
+    fn finish(self) -> Result<(), CanonicalError> {
+        match self.length {
+            Length::Announced(len) if len != self.written => {
+                return Err(self.encoder.fail(Kind::Inconsistent));
+            }
+            Length::Announced(_) => {}
+            Length::At(at) => {
+                self.encoder.head_at(at, Major::Array, self.written as u64);
+                self.encoder.release();
+            }
+        }
+        for _ in 0..self.levels {
+            self.encoder.leave();
+        }
+        Ok(())
+    }
+}
+
+/// A map in the making, in a buffer that is held.
+pub(crate) struct Entries<'a> {
+    encoder: &'a mut Encoder,
+    /// Where the byte for the head is reserved.
+    head: usize,
+    /// The index of the first entry of this map.
+    first: usize,
+    in_order: bool,
+    /// The start and the end of a key that waits for its value.
+    key: Option<(usize, usize)>,
+    levels: u32,
+}
+
+impl<'a> Entries<'a> {
+    #[inline]
+    pub(super) fn new(encoder: &'a mut Encoder) -> Result<Self, CanonicalError> {
+        encoder.enter()?;
+        encoder.hold();
+        let head = encoder.bytes.len();
+        encoder.bytes.push(0);
+        let first = encoder.entries.len();
+        Ok(Self {
+            encoder,
+            head,
+            first,
+            in_order: true,
+            key: None,
+            levels: 1,
+        })
+    }
+
+    /// The content of a variant, whose level was entered before.
+    pub(super) fn of_variant(encoder: &'a mut Encoder) -> Result<Self, CanonicalError> {
+        let mut entries = Self::new(encoder)?;
+        entries.levels = 2;
+        Ok(entries)
+    }
+
+    #[inline]
+    fn field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), CanonicalError> {
+        self.encoder.room(0)?;
+        let start = self.encoder.bytes.len();
+        self.encoder.name(name);
+        let key_end = self.encoder.bytes.len();
+        let value_start = self.encoder.position();
+        self.encoder.put(value)?;
+        if self.encoder.is_null_since(value_start) {
+            self.encoder.bytes.truncate(start);
+        } else {
+            self.in_order &= self.encoder.entry(self.first, start, key_end);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn finish(self) -> Result<(), CanonicalError> {
+        if self.key.is_some() {
+            return Err(self.encoder.fail(Kind::Inconsistent));
+        }
+        if !self.in_order {
+            self.encoder.arrange(self.first)?;
+        }
+        let entries = self.encoder.entries.len() - self.first;
+        self.encoder.entries.truncate(self.first);
+        self.encoder.head_at(self.head, Major::Map, entries as u64);
+        self.encoder.release();
+        for _ in 0..self.levels {
+            self.encoder.leave();
+        }
+        Ok(())
+    }
+}
+
+impl SerializeMap for Entries<'_> {
+    type Ok = ();
+    type Error = CanonicalError;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), CanonicalError> {
+        if self.key.is_some() {
+            return Err(self.encoder.fail(Kind::Inconsistent));
+        }
+        self.encoder.room(0)?;
+        let start = self.encoder.bytes.len();
+        self.encoder.put(key)?;
+        self.key = Some((start, self.encoder.bytes.len()));
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
+        let Some((start, key_end)) = self.key.take() else {
+            return Err(self.encoder.fail(Kind::Inconsistent));
+        };
+        self.encoder.put(value)?;
+        self.in_order &= self.encoder.entry(self.first, start, key_end);
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), CanonicalError> {
+        self.finish()
+    }
+}
+
+macro_rules! elements {
+    ($($kind:ident $method:ident),*) => {$(
+        impl $kind for Elements<'_> {
+            type Ok = ();
+            type Error = CanonicalError;
+
+            #[inline]
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
+                self.element(value)
+            }
+
+            #[inline]
+            fn end(self) -> Result<(), CanonicalError> {
+                self.finish()
+            }
+        }
+    )*};
+}
+
+elements! {
+    SerializeSeq serialize_element,
+    SerializeTuple serialize_element,
+    SerializeTupleStruct serialize_field,
+    SerializeTupleVariant serialize_field
+}
+
+macro_rules! fields {
+    ($($kind:ident),*) => {$(
+        impl $kind for Entries<'_> {
+            type Ok = ();
+            type Error = CanonicalError;
+
+            #[inline]
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                name: &'static str,
+                value: &T,
+            ) -> Result<(), CanonicalError> {
+                self.field(name, value)
+            }
+
+            #[inline]
+            fn end(self) -> Result<(), CanonicalError> {
+                self.finish()
+            }
+        }
+    )*};
+}
+
+fields!(SerializeStruct, SerializeStructVariant);

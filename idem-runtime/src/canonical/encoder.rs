@@ -1,0 +1,367 @@
+use std::cell::RefCell;
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::error::Kind;
+use super::{CanonicalError, MAX_DEPTH};
+
+/// From this size on the buffer goes to the hash as soon as nothing needs it any more.
+const FLUSH_BYTES: usize = 4 * 1024;
+
+/// Buffers that one large struct has made bigger than this are not kept for the next call.
+const KEEP_BYTES: usize = 64 * 1024;
+const KEEP_ENTRIES: usize = 1024;
+
+/// How many encoders a thread keeps: a key and a fingerprint in the making, and the same once more
+/// for a `Serialize` implementation that takes a fingerprint of its own.
+const KEEP_ENCODERS: usize = 4;
+
+pub(super) const NULL: u8 = 0xf6;
+
+/// The major types of CBOR, the upper three bits of the first byte of an item.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+pub(crate) enum Major {
+    Unsigned = 0 << 5,
+    Negative = 1 << 5,
+    Bytes = 2 << 5,
+    Text = 3 << 5,
+    Array = 4 << 5,
+    Map = 5 << 5,
+}
+
+/// Writes canonical CBOR into a buffer, and from there into SHA-256.
+///
+/// Inside a map everything stays in the buffer, because the map may have to be put in order;
+/// outside it flows on, so that a large sequence or string is never held twice.
+#[derive(Default)]
+pub(crate) struct Encoder {
+    pub(super) bytes: Vec<u8>,
+    /// The finished entries of all open maps, the innermost last.
+    pub(super) entries: Vec<Entry>,
+    /// Only there once the buffer had to be emptied: most values are hashed in one go.
+    hash: Option<Sha256>,
+    hashed_bytes: usize,
+    /// How many open items still need their bytes in the buffer.
+    holds: u32,
+    depth: u32,
+    filled: bool,
+    /// The first failure. It outlives `Serialize` implementations that ignore errors, which would
+    /// otherwise leave half a value behind.
+    failed: Option<CanonicalError>,
+    limit_start: usize,
+    limit_bytes: usize,
+}
+
+/// Where an entry of a map lies in the buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    /// The first eight bytes of the encoded key, big endian: decides most comparisons.
+    prefix: u64,
+    start: usize,
+    key_end: usize,
+    end: usize,
+}
+
+/// Boxed, since encoders are lent to builders that move: a pointer, not all of it.
+type Spare = Vec<Box<Encoder>>;
+
+thread_local! {
+    static SPARE: RefCell<Spare> = const { RefCell::new(Vec::new()) };
+}
+
+impl Encoder {
+    /// An empty encoder, with the buffers of an earlier one where this thread has any.
+    pub(crate) fn take() -> Box<Self> {
+        let mut encoder = SPARE
+            .try_with(|spare| spare.borrow_mut().pop())
+            .ok()
+            .flatten()
+            .unwrap_or_default();
+        encoder.limit_bytes = usize::MAX;
+        encoder
+    }
+
+    /// The digest of all that was written. Says nothing once a value has failed.
+    pub(crate) fn finish(mut self: Box<Self>) -> [u8; 32] {
+        let digest = match self.hash.take() {
+            None => Sha256::digest(&self.bytes),
+            Some(hash) => hash.chain_update(&self.bytes).finalize(),
+        };
+        self.give_back();
+        digest.into()
+    }
+
+    /// Keeps the buffers for the next value on this thread.
+    fn give_back(mut self: Box<Self>) {
+        if self.bytes.capacity() > KEEP_BYTES || self.entries.capacity() > KEEP_ENTRIES {
+            return;
+        }
+        self.bytes.clear();
+        self.entries.clear();
+        self.hash = None;
+        self.hashed_bytes = 0;
+        self.holds = 0;
+        self.depth = 0;
+        self.filled = false;
+        self.failed = None;
+        // A thread that is about to end has no place to keep it: then it is dropped.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < KEEP_ENCODERS {
+                spare.push(self);
+            }
+        });
+    }
+
+    /// Writes one value.
+    #[inline]
+    pub(crate) fn put<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
+        let result = value.serialize(&mut *self);
+        self.note(result)
+    }
+
+    /// Remembers the first failure, and returns it from then on.
+    #[inline]
+    pub(crate) fn note(
+        &mut self,
+        result: Result<(), CanonicalError>,
+    ) -> Result<(), CanonicalError> {
+        match (self.failed, result) {
+            (Some(first), _) => Err(first),
+            (None, Ok(())) => Ok(()),
+            (None, Err(error)) => {
+                self.failed = Some(error);
+                Err(error)
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn fail(&mut self, kind: Kind) -> CanonicalError {
+        *self.failed.get_or_insert(CanonicalError::new(kind))
+    }
+
+    /// Keeps what follows in the buffer, until [`release`](Self::release).
+    #[inline]
+    pub(crate) fn hold(&mut self) {
+        self.holds += 1;
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        self.holds -= 1;
+    }
+
+    /// What was written since [`hold`](Self::hold) was called on an empty encoder.
+    pub(crate) fn held_bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// From here on at most `max_bytes` bytes may be written, and [`filled`](Self::filled) starts
+    /// again. `usize::MAX` is no limit.
+    pub(crate) fn limit(&mut self, max_bytes: usize) {
+        self.limit_start = self.position();
+        self.limit_bytes = max_bytes;
+        self.filled = false;
+    }
+
+    /// Whether a number, a flag, a variant or a text that is not empty was written.
+    pub(crate) fn filled(&self) -> bool {
+        self.filled
+    }
+
+    #[inline]
+    pub(super) fn fill(&mut self, filled: bool) {
+        self.filled |= filled;
+    }
+
+    pub(super) fn position(&self) -> usize {
+        self.hashed_bytes + self.bytes.len()
+    }
+
+    /// Fails if `more` bytes would go beyond the limit.
+    #[inline]
+    pub(crate) fn room(&mut self, more: usize) -> Result<(), CanonicalError> {
+        let bytes = (self.position() - self.limit_start).saturating_add(more);
+        if bytes > self.limit_bytes {
+            return Err(self.fail(Kind::TooLong { bytes }));
+        }
+        Ok(())
+    }
+
+    /// Begins an item that contains others.
+    #[inline]
+    pub(super) fn enter(&mut self) -> Result<(), CanonicalError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        if self.depth == MAX_DEPTH {
+            return Err(self.fail(Kind::TooDeep));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Empties the buffer into the hash, if it is large and nothing needs it.
+    #[inline]
+    pub(crate) fn flow(&mut self) {
+        if self.holds == 0 && self.bytes.len() >= FLUSH_BYTES {
+            self.flush(&[]);
+        }
+    }
+
+    /// Sends the buffer and then `rest` to the hash.
+    #[cold]
+    fn flush(&mut self, rest: &[u8]) {
+        let hash = self.hash.get_or_insert_default();
+        hash.update(&self.bytes);
+        hash.update(rest);
+        self.hashed_bytes += self.bytes.len() + rest.len();
+        self.bytes.clear();
+    }
+
+    /// Whether what was written since `position` is a null and nothing else.
+    #[inline]
+    pub(super) fn is_null_since(&self, position: usize) -> bool {
+        self.position() == position + 1 && self.bytes.last() == Some(&NULL)
+    }
+
+    /// Writes the first bytes of an item: its type, and a number in the shortest form.
+    #[inline]
+    pub(crate) fn head(&mut self, major: Major, number: u64) {
+        let major = major as u8;
+        let number_bytes = number.to_be_bytes();
+        match number {
+            0..=23 => self.bytes.push(major + number_bytes[7]),
+            24..=0xff => self.bytes.extend_from_slice(&[major + 24, number_bytes[7]]),
+            0x100..=0xffff => {
+                self.bytes.push(major + 25);
+                self.bytes.extend_from_slice(&number_bytes[6..]);
+            }
+            0x1_0000..=0xffff_ffff => {
+                self.bytes.push(major + 26);
+                self.bytes.extend_from_slice(&number_bytes[4..]);
+            }
+            0x1_0000_0000.. => {
+                self.bytes.push(major + 27);
+                self.bytes.extend_from_slice(&number_bytes);
+            }
+        }
+    }
+
+    /// Puts a head in the place of the single byte that was reserved for it.
+    #[inline]
+    pub(super) fn head_at(&mut self, at: usize, major: Major, number: u64) {
+        match u8::try_from(number) {
+            Ok(small @ 0..=23) => self.bytes[at] = major as u8 + small,
+            _ => self.long_head_at(at, major, number),
+        }
+    }
+
+    fn long_head_at(&mut self, at: usize, major: Major, number: u64) {
+        self.bytes.remove(at);
+        let end = self.bytes.len();
+        self.head(major, number);
+        let length = self.bytes.len() - end;
+        self.bytes[at..].rotate_right(length);
+    }
+
+    /// Writes a text or byte string.
+    #[inline]
+    pub(crate) fn string(&mut self, major: Major, content: &[u8]) -> Result<(), CanonicalError> {
+        self.fill(!content.is_empty());
+        self.room(content.len())?;
+        self.head(major, content.len() as u64);
+        if content.len() >= FLUSH_BYTES && self.holds == 0 {
+            self.flush(content);
+        } else {
+            self.bytes.extend_from_slice(content);
+        }
+        Ok(())
+    }
+
+    /// Writes the name of a field, variant or argument: neither content nor subject to the limit,
+    /// since a field may turn out to be left out.
+    #[inline]
+    pub(crate) fn name(&mut self, name: &str) {
+        self.head(Major::Text, name.len() as u64);
+        self.bytes.extend_from_slice(name.as_bytes());
+    }
+
+    /// Records the entry from `start` to the end of the buffer in the map whose entries begin at
+    /// `first`; false if it does not belong behind the entries that are there.
+    #[inline]
+    pub(super) fn entry(&mut self, first: usize, start: usize, key_end: usize) -> bool {
+        let entry = Entry {
+            prefix: prefix(&self.bytes[start..key_end]),
+            start,
+            key_end,
+            end: self.bytes.len(),
+        };
+        let in_order = match self.entries[first..].last() {
+            Some(last) => self.is_before(last, &entry),
+            None => true,
+        };
+        self.entries.push(entry);
+        in_order
+    }
+
+    #[inline]
+    fn is_before(&self, left: &Entry, right: &Entry) -> bool {
+        compare(&self.bytes, left, right).is_lt()
+    }
+
+    /// Rewrites the entries from index `first` on, which lie one behind the other at the end of the
+    /// buffer, in canonical order.
+    pub(super) fn arrange(&mut self, first: usize) -> Result<(), CanonicalError> {
+        let bytes = &self.bytes;
+        let entries = &mut self.entries[first..];
+        // After a failure that somebody ignored, what lies in the buffer need not be entries.
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let Some(start) = entries.first().map(|entry| entry.start) else {
+            return Ok(());
+        };
+        entries.sort_unstable_by(|left, right| compare(bytes, left, right));
+        if entries
+            .windows(2)
+            .any(|pair| compare(bytes, &pair[0], &pair[1]).is_eq())
+        {
+            return Err(self.fail(Kind::DuplicateKey));
+        }
+        // In order behind the originals, then over them.
+        let end = self.bytes.len();
+        self.bytes.reserve(end - start);
+        for entry in entries {
+            self.bytes.extend_from_within(entry.start..entry.end);
+        }
+        self.bytes.copy_within(end.., start);
+        self.bytes.truncate(end);
+        Ok(())
+    }
+}
+
+#[inline]
+fn compare(bytes: &[u8], left: &Entry, right: &Entry) -> std::cmp::Ordering {
+    left.prefix
+        .cmp(&right.prefix)
+        .then_with(|| bytes[left.start..left.key_end].cmp(&bytes[right.start..right.key_end]))
+}
+
+#[inline]
+fn prefix(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut padded = [0; 8];
+    padded[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(padded)
+}

@@ -1,0 +1,66 @@
+//! What an error means for the record: an answer, a reason to try again, or a question.
+
+/// What a body's error says about the effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// An answer: validation, balance, stock, state. It is kept and replayed.
+    Business,
+    /// Nothing happened: network, database, refused before sending. The key is given back, and the
+    /// next call runs the body again.
+    System,
+    /// Nobody knows whether the effect happened: a time-out *after* sending. It is kept as unknown,
+    /// and nothing runs until somebody finds out.
+    Unknown,
+}
+
+/// Sorts an error type into [`Class`]es. Usually derived.
+///
+/// ```
+/// use idem_runtime::{Class, Classify};
+///
+/// #[derive(Debug)]
+/// enum PayError {
+///     InsufficientFunds,
+///     Database(String),
+///     TimedOutAfterSending,
+/// }
+///
+/// // `#[derive(Classify)]` with `#[class(…)]` on each variant writes this:
+/// impl Classify for PayError {
+///     fn class(&self) -> Class {
+///         match self {
+///             Self::InsufficientFunds => Class::Business,
+///             Self::Database(_) => Class::System,
+///             Self::TimedOutAfterSending => Class::Unknown,
+///         }
+///     }
+/// }
+///
+/// assert_eq!(PayError::InsufficientFunds.class(), Class::Business);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which of its errors are answers",
+    label = "this error type is not classified",
+    note = "derive `idem_runtime::Classify` for `{Self}` and put `#[class(business | system | unknown)]` on each variant, or choose `on_error = release | keep | unknown | path::to::fn`"
+)]
+pub trait Classify {
+    /// The class of this error.
+    fn class(&self) -> Class;
+}
+
+impl<E: Classify + ?Sized> Classify for Box<E> {
+    fn class(&self) -> Class {
+        (**self).class()
+    }
+}
+
+/// idem's own refusals, for an error that wraps the one of a nested call: an unknown outcome stays
+/// unknown; every other refusal means that the nested body did not run now.
+impl Classify for crate::Error {
+    fn class(&self) -> Class {
+        match self.kind() {
+            crate::ErrorKind::Unknown { .. } => Class::Unknown,
+            _ => Class::System,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Time, as a part that tests can replace.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::OnceLock;
+use std::task::Poll;
+use std::time::{Duration, Instant, SystemTime};
+
+/// A future that ends when the clock reaches a moment.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The engine's sense of time. It measures durations only; no time of a client ever enters a record.
+pub trait Clock: Send + Sync + fmt::Debug + 'static {
+    /// Time since a start that never moves, without steps backwards.
+    fn now(&self) -> Duration;
+
+    /// The calendar time, for messages.
+    fn calendar(&self) -> SystemTime;
+
+    /// Microseconds since 1970, which a store in this process numbers its fences by.
+    fn calendar_us(&self) -> u64 {
+        let since = self.calendar().duration_since(SystemTime::UNIX_EPOCH);
+        u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Ends when [`now`](Self::now) has reached `moment`, or soon after.
+    fn sleep_until(&self, moment: Duration) -> Sleep;
+}
+
+/// The machine's own clock, with timers of the tokio runtime that it is polled on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl SystemClock {
+    fn start() -> Instant {
+        static START: OnceLock<Instant> = OnceLock::new();
+        *START.get_or_init(Instant::now)
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        Self::start().elapsed()
+    }
+
+    fn calendar(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn sleep_until(&self, moment: Duration) -> Sleep {
+        Box::pin(tokio::time::sleep_until((Self::start() + moment).into()))
+    }
+}
+
+/// The deadline was reached first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Elapsed;
+
+/// Awaits `work` until `moment`. No timer is made for work that is ready at once.
+pub(crate) async fn deadline<F: Future>(
+    clock: &dyn Clock,
+    moment: Duration,
+    work: F,
+) -> Result<F::Output, Elapsed> {
+    let mut work = pin!(work);
+    let mut timer = None;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(output) = work.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        let timer: &mut Sleep = timer.get_or_insert_with(|| clock.sleep_until(moment));
+        timer.as_mut().poll(cx).map(|()| Err(Elapsed))
+    })
+    .await
+}
+
+#[cfg(any(test, feature = "testing"))]
+mod manual {
+    use std::collections::BTreeMap;
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+    use std::task::{Context, Waker};
+
+    use super::{Clock, Duration, Future, Pin, Poll, Sleep, SystemTime, fmt};
+
+    /// A clock that stands still until a test moves it.
+    ///
+    /// Clones share one time. Works from any thread and with any runtime.
+    ///
+    /// ```
+    /// use idem_runtime::clock::{Clock, ManualClock};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let before = clock.now();
+    /// clock.advance(Duration::from_secs(30));
+    /// assert_eq!(clock.now() - before, Duration::from_secs(30));
+    /// ```
+    #[derive(Clone, Default)]
+    pub struct ManualClock(Arc<Mutex<Inner>>);
+
+    #[derive(Default)]
+    struct Inner {
+        now: Duration,
+        sleepers: BTreeMap<(Duration, u64), Waker>,
+        next_id: u64,
+        watchers: Vec<Waker>,
+    }
+
+    impl ManualClock {
+        /// A clock at an arbitrary start.
+        #[must_use]
+        pub fn new() -> Self {
+            Self::default()
+        }
+
+        fn lock(&self) -> MutexGuard<'_, Inner> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// Moves time forward and wakes whoever slept until then.
+        pub fn advance(&self, by: Duration) {
+            let mut inner = self.lock();
+            inner.now += by;
+            let later = (inner.now, u64::MAX);
+            let later = inner.sleepers.split_off(&later);
+            let woken = std::mem::replace(&mut inner.sleepers, later);
+            drop(inner);
+            woken.into_values().for_each(Waker::wake);
+        }
+
+        /// How long until the first sleeper wakes, if anybody sleeps.
+        #[must_use]
+        pub fn next_wake(&self) -> Option<Duration> {
+            let inner = self.lock();
+            let (&(moment, _), _) = inner.sleepers.first_key_value()?;
+            Some(moment.saturating_sub(inner.now))
+        }
+
+        /// Waits until somebody sleeps for at most `within` from now: the point at which a test may
+        /// move time on and be sure that it wakes them.
+        pub async fn sleeper_within(&self, within: Duration) {
+            std::future::poll_fn(|cx| {
+                if self.next_wake().is_some_and(|left| left <= within) {
+                    return Poll::Ready(());
+                }
+                self.lock().watchers.push(cx.waker().clone());
+                // The sleeper may have come between the look and the push.
+                if self.next_wake().is_some_and(|left| left <= within) {
+                    return Poll::Ready(());
+                }
+                Poll::Pending
+            })
+            .await;
+        }
+    }
+
+    impl fmt::Debug for ManualClock {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("ManualClock")
+                .field("now", &self.now())
+                .finish_non_exhaustive()
+        }
+    }
+
+    impl Clock for ManualClock {
+        fn now(&self) -> Duration {
+            self.lock().now
+        }
+
+        fn calendar(&self) -> SystemTime {
+            // 2026-01-01, so that messages of tests are stable.
+            SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600) + self.now()
+        }
+
+        fn sleep_until(&self, moment: Duration) -> Sleep {
+            Box::pin(ManualSleep {
+                clock: self.clone(),
+                moment,
+                id: None,
+            })
+        }
+    }
+
+    struct ManualSleep {
+        clock: ManualClock,
+        moment: Duration,
+        id: Option<u64>,
+    }
+
+    impl Future for ManualSleep {
+        type Output = ();
+
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            let clock = self.clock.clone();
+            let mut inner = clock.lock();
+            if inner.now >= self.moment {
+                return Poll::Ready(());
+            }
+            let id = *self.id.get_or_insert_with(|| {
+                inner.next_id += 1;
+                inner.next_id
+            });
+            inner
+                .sleepers
+                .insert((self.moment, id), cx.waker().clone());
+            let watchers = std::mem::take(&mut inner.watchers);
+            drop(inner);
+            watchers.into_iter().for_each(Waker::wake);
+            Poll::Pending
+        }
+    }
+
+    impl Drop for ManualSleep {
+        fn drop(&mut self) {
+            if let Some(id) = self.id {
+                self.clock.lock().sleepers.remove(&(self.moment, id));
+            }
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub use manual::ManualClock;

@@ -1,0 +1,263 @@
+//! What a caller is told when idem itself, and not the body, has the answer.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+/// Why a call was not answered by its body or by a stored answer.
+///
+/// Cheap to clone; it serializes (without its source), so that an error enum with a variant
+/// `Idem(idem_runtime::Error)` can derive `Serialize` and `Deserialize`.
+///
+/// No message contains a key, an argument, a stored value or a password.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Inner {
+    kind: ErrorKind,
+    operation: Cow<'static, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    #[serde(skip)]
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What happened. More kinds may come; match with a `_` arm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The first call of this key is still running. Call again after `retry_after`.
+    Running {
+        /// What is left of the running call's lease, as the store sees it.
+        retry_after: Duration,
+    },
+    /// The call was done before and the operation refuses repeats (`on_duplicate = reject`).
+    Duplicate {
+        /// When the stored answer expires and the key is new again.
+        retry_after: Duration,
+    },
+    /// The key was used before with other arguments. The caller reused a key by mistake.
+    Mismatch,
+    /// A body ended without anybody knowing whether its effect happened.
+    Unknown {
+        /// When the body ended, to the accuracy of the local clock.
+        since: SystemTime,
+    },
+    /// Every attempt that this key is allowed was abandoned (crashed or lost its lease).
+    Exhausted {
+        /// How many attempts were started.
+        attempts: u32,
+    },
+    /// The call was done, but its answer could not be stored (too large or not serializable).
+    NotStored,
+    /// The stored answer cannot be read as the function's return type. It is kept, and the body is
+    /// not run again.
+    Undecodable,
+    /// Something that is not a record of a known layout stands under the key. It is kept, and the
+    /// body is not run.
+    UnknownRecord,
+    /// The record is larger than this store reads.
+    TooLarge,
+    /// The store could not be asked within its deadline, or refused. The body was not run.
+    StoreUnavailable,
+    /// The key or scope is empty, too long or not serializable.
+    InvalidKey,
+    /// A duration or limit of the operation is out of range.
+    InvalidPolicy,
+    /// No engine is given, scoped or installed.
+    NoEngine,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, operation: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            operation: operation.into(),
+            detail: None,
+            source: None,
+        }))
+    }
+
+    /// Adds a sentence on what exactly was wrong. Never pass user data here.
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.0.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The operation that was called.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.0.operation
+    }
+
+    /// Whether the same call, made again later, can succeed without anybody changing anything.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self.0.kind,
+            ErrorKind::Running { .. } | ErrorKind::StoreUnavailable
+        )
+    }
+
+    /// How long to wait before the call is worth repeating, where that is known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.0.kind {
+            ErrorKind::Running { retry_after } | ErrorKind::Duplicate { retry_after } => {
+                Some(retry_after)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A duration for people: `1.5s`, `230ms`, `6h`.
+struct Spell(Duration);
+
+impl fmt::Display for Spell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0 => write!(f, "{}ms", self.0.as_millis()),
+            1..60 => write!(f, "{:.1}s", self.0.as_secs_f64()),
+            60..3600 => write!(f, "{}min", seconds.div_ceil(60)),
+            _ => write!(f, "{}h", seconds.div_ceil(3600)),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`: ", self.0.operation)?;
+        match &self.0.kind {
+            ErrorKind::Running { retry_after } => write!(
+                f,
+                "the first call with this key is still running; call again in {}",
+                Spell(*retry_after)
+            ),
+            ErrorKind::Duplicate { retry_after } => write!(
+                f,
+                "already done and repeats are refused; the key is free again in {}",
+                Spell(*retry_after)
+            ),
+            ErrorKind::Mismatch => f.write_str(
+                "this key was used before with other arguments; use a new key for a new request",
+            ),
+            ErrorKind::Unknown { .. } => f.write_str(
+                "an earlier attempt ended without a known outcome; find out whether its effect \
+                 happened before anything is repeated",
+            ),
+            ErrorKind::Exhausted { attempts } => write!(
+                f,
+                "{attempts} attempts were abandoned and none is left; find out why they crashed \
+                 or lost their lease"
+            ),
+            ErrorKind::NotStored => f.write_str(
+                "done before, but its answer was too large or not serializable and was not kept",
+            ),
+            ErrorKind::Undecodable => f.write_str(
+                "the stored answer cannot be read as this function's return type; it is kept and \
+                 nothing is run again; deploy a version that reads it",
+            ),
+            ErrorKind::UnknownRecord => f.write_str(
+                "the store holds something under this key that this version does not understand; \
+                 it is left alone and nothing is run; look for a newer version of idem or another \
+                 program that uses the same prefix",
+            ),
+            ErrorKind::TooLarge => f.write_str("the stored record is larger than this store reads"),
+            ErrorKind::StoreUnavailable => {
+                f.write_str("the store did not grant the claim, so nothing was run; call again")
+            }
+            ErrorKind::InvalidKey => f.write_str("the key cannot be used"),
+            ErrorKind::InvalidPolicy => f.write_str("the operation's settings are out of range"),
+            ErrorKind::NoEngine => f.write_str(
+                "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \
+                 write `engine = …`",
+            ),
+        }?;
+        match &self.0.detail {
+            Some(detail) => write!(f, " ({detail})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.0.kind);
+        debug.field("operation", &self.0.operation);
+        if let Some(detail) = &self.0.detail {
+            debug.field("detail", detail);
+        }
+        if let Some(source) = &self.0.source {
+            debug.field("source", source);
+        }
+        debug.finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_ref()
+            .map(|source| &**source as &(dyn StdError + 'static))
+    }
+}
+
+impl PartialEq for Error {
+    /// Equal when kind and operation are; the source does not count.
+    fn eq(&self, other: &Self) -> bool {
+        self.0.kind == other.0.kind && self.0.operation == other.0.operation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_names_the_operation_and_what_to_do() {
+        let error = Error::new(
+            ErrorKind::Running {
+                retry_after: Duration::from_millis(12_345),
+            },
+            "payments.pay",
+        );
+        assert_eq!(
+            error.to_string(),
+            "`payments.pay`: the first call with this key is still running; call again in 12.3s"
+        );
+        assert!(error.is_retryable());
+        assert_eq!(error.retry_after(), Some(Duration::from_millis(12_345)));
+    }
+
+    #[test]
+    fn an_error_survives_serde_without_its_source() {
+        let error = Error::new(ErrorKind::StoreUnavailable, "a")
+            .detail("timed out")
+            .because(fmt::Error);
+        let text = serde_json::to_string(&error).unwrap();
+        let back: Error = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, error);
+        assert_eq!(back.to_string(), error.to_string());
+        assert!(error.source().is_some() && back.source().is_none());
+    }
+}

@@ -1,0 +1,309 @@
+//! The engine's own thread: it renews leases, and finishes what a vanished caller left behind.
+//!
+//! A runtime that is blocked by a body would starve the lease of every other body on it; so would
+//! a connection whose driver runs there. Renewals therefore run here, and a store makes the
+//! connection that they use here.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, deadline};
+use crate::observer::{Event, EventKind, Observer};
+use crate::operation::RecordKey;
+use crate::record::Header;
+use crate::store::Store;
+use crate::transition::RenewReply;
+
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    state: Mutex<State>,
+    wake: Notify,
+    thread: OnceLock<Handle>,
+    /// Jobs of vanished callers that are not finished yet.
+    jobs: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    leases: HashMap<u64, Entry>,
+    /// When each lease is to be renewed; a lease that is being renewed right now is not in it.
+    queue: BTreeSet<(Duration, u64)>,
+    next_id: u64,
+    /// Until when the thread sleeps. Claims that end sooner than a third of their lease, nearly
+    /// all of them, never wake it.
+    sleeps_until: Option<Duration>,
+    closed: bool,
+}
+
+struct Entry {
+    lease: Arc<Lease>,
+    due: Option<Duration>,
+}
+
+/// What the thread needs to keep one claim alive.
+pub(crate) struct Lease {
+    pub(crate) key: RecordKey,
+    /// The header of the claim as it was granted.
+    pub(crate) claim: Header,
+    pub(crate) lease: Duration,
+    /// When renewing ends even if the body has not.
+    pub(crate) give_up: Duration,
+}
+
+/// A registered lease: renewed until this is dropped.
+pub(crate) struct Renewal {
+    shared: Arc<Shared>,
+    id: u64,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                store,
+                clock,
+                observer,
+                state: Mutex::default(),
+                wake: Notify::new(),
+                thread: OnceLock::new(),
+                jobs: AtomicUsize::new(0),
+            }),
+        }
+    }
+
+    /// Makes sure that the thread runs. Nothing may be claimed without it.
+    pub(crate) fn start(&self) -> std::io::Result<()> {
+        if self.shared.thread.get().is_some() {
+            return Ok(());
+        }
+        // Two callers may come here at once; the state's lock lets one of them start the thread.
+        let _state = self.shared.lock();
+        if self.shared.thread.get().is_some() {
+            return Ok(());
+        }
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let shared = Arc::clone(&self.shared);
+        std::thread::Builder::new()
+            .name("idem-keeper".to_owned())
+            .spawn(move || runtime.block_on(shared.keep()))?;
+        // Just checked to be empty, under the lock.
+        let _ = self.shared.thread.set(handle);
+        Ok(())
+    }
+
+    /// Renews the lease every third of it, beginning a third after `granted`.
+    pub(crate) fn register(&self, lease: Lease, granted: Duration) -> Renewal {
+        let due = granted + lease.lease / 3;
+        let mut state = self.shared.lock();
+        state.next_id += 1;
+        let id = state.next_id;
+        state.queue.insert((due, id));
+        state.leases.insert(
+            id,
+            Entry {
+                lease: Arc::new(lease),
+                due: Some(due),
+            },
+        );
+        let sooner = state.sleeps_until.is_none_or(|until| due < until);
+        drop(state);
+        if sooner {
+            self.shared.wake.notify_one();
+        }
+        Renewal {
+            shared: Arc::clone(&self.shared),
+            id,
+        }
+    }
+
+    /// Runs `job` on the engine's thread, whatever becomes of the runtime that the caller is on.
+    pub(crate) fn hand_over(&self, job: impl Future<Output = ()> + Send + 'static) {
+        if let Some(thread) = self.shared.thread.get() {
+            let guard = JobGuard::new(&self.shared);
+            thread.spawn(async move {
+                job.await;
+                drop(guard);
+            });
+        }
+    }
+
+    /// Leases that are kept alive now.
+    #[cfg(test)]
+    pub(crate) fn leases(&self) -> usize {
+        self.shared.lock().leases.len()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+struct JobGuard(Arc<Shared>);
+
+impl JobGuard {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.jobs.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for JobGuard {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::AcqRel);
+        self.0.wake.notify_one();
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if let Some(Entry { due: Some(due), .. }) = state.leases.remove(&self.id) {
+            state.queue.remove(&(due, self.id));
+        }
+    }
+}
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewal").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held; were it to, the maps would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn keep(self: Arc<Self>) {
+        loop {
+            let now = self.clock.now();
+            let (due, next, closed) = {
+                let mut state = self.lock();
+                let due = state.take_due(now);
+                let next = state.queue.first().map(|&(moment, _)| moment);
+                state.sleeps_until = next;
+                (due, next, state.closed)
+            };
+            for (id, lease) in due {
+                tokio::spawn(Arc::clone(&self).renew(id, lease));
+            }
+            if closed && next.is_none() && self.jobs.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            let woken = self.wake.notified();
+            match next {
+                Some(moment) => {
+                    // Both ways of waking mean the same: look again.
+                    let _ = deadline(&*self.clock, moment, woken).await;
+                }
+                None => woken.await,
+            }
+        }
+    }
+
+    async fn renew(self: Arc<Self>, id: u64, lease: Arc<Lease>) {
+        let sent = self.clock.now();
+        let tell = |kind| {
+            self.observer.observe(&Event {
+                operation: lease.key.operation().as_str(),
+                key: Some(lease.key.digest()),
+                kind,
+            });
+        };
+        if sent >= lease.give_up {
+            tell(EventKind::LeaseLost {
+                reason: "the body ran for longer than `max_run`, so its lease is no longer renewed",
+            });
+            return self.lock().forget(id);
+        }
+        let third = lease.lease / 3;
+        let reply = self.store.renew(&lease.key, &lease.claim);
+        let next = match deadline(&*self.clock, sent + third, reply).await {
+            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
+                tell(EventKind::Renewed);
+                sent + third
+            }
+            Ok(Ok(RenewReply::Lost)) => {
+                tell(EventKind::LeaseLost {
+                    reason: "another attempt holds the claim or has finished",
+                });
+                return self.lock().forget(id);
+            }
+            Ok(Ok(RenewReply::Unreadable(error))) => {
+                tell(EventKind::LeaseLost {
+                    reason: &error.to_string(),
+                });
+                return self.lock().forget(id);
+            }
+            // No reply yet: again, and sooner than a third of the lease, so that several tries fit
+            // into what is left of it. Even a lapsed lease is ours until somebody takes it.
+            Ok(Err(error)) => {
+                tell(EventKind::RenewalFailed {
+                    reason: &error.to_string(),
+                });
+                self.clock.now() + third / 4
+            }
+            Err(_) => {
+                tell(EventKind::RenewalFailed {
+                    reason: "no reply within a third of the lease",
+                });
+                self.clock.now()
+            }
+        };
+        let mut state = self.lock();
+        if let Some(entry) = state.leases.get_mut(&id) {
+            entry.due = Some(next);
+            state.queue.insert((next, id));
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn take_due(&mut self, now: Duration) -> Vec<(u64, Arc<Lease>)> {
+        let mut due = Vec::new();
+        while let Some(&(moment, id)) = self.queue.first()
+            && moment <= now
+        {
+            self.queue.pop_first();
+            if let Some(entry) = self.leases.get_mut(&id) {
+                entry.due = None;
+                due.push((id, Arc::clone(&entry.lease)));
+            }
+        }
+        due
+    }
+
+    fn forget(&mut self, id: u64) {
+        self.leases.remove(&id);
+    }
+}

@@ -1,0 +1,311 @@
+//! Which call it is: the digest under which its record is kept.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::canonical::{CanonicalError, Encoder, FORMAT, Major};
+use crate::fingerprint::Digest;
+
+const DOMAIN: &str = "idempotency key";
+const DOMAIN_BY_FINGERPRINT: &str = "idempotency key by fingerprint";
+
+/// The default limit of a key, and of a scope, in bytes of canonical encoding.
+pub const DEFAULT_MAX_KEY_BYTES: usize = 1024;
+
+const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The SHA-256 of operation, scope and key: what a store knows a call by.
+///
+/// # Examples
+///
+/// ```
+/// use idem_runtime::{DEFAULT_MAX_KEY_BYTES, KeyBuilder};
+///
+/// let key = KeyBuilder::new("payments.pay", DEFAULT_MAX_KEY_BYTES)
+///     .scope("tenant-7")
+///     .key(&("order", 4711))?;
+/// let mut name = String::from("idem:");
+/// key.text(&mut name);
+/// assert_eq!(name.len(), 5 + 43);
+/// # Ok::<(), idem_runtime::KeyError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyDigest([u8; 32]);
+
+impl KeyDigest {
+    /// How many bytes the text has.
+    pub const TEXT_BYTES: usize = 43;
+
+    /// The 32 bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A digest that was stored.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Appends the digest as 43 characters of base64url without padding: `A–Z a–z 0–9 - _`.
+    ///
+    /// Allocates only if `out` has no room for them.
+    pub fn text(&self, out: &mut String) {
+        out.extend(self.text_bytes().map(char::from));
+    }
+
+    /// The characters of [`text`](Self::text), as bytes.
+    #[must_use]
+    pub fn text_bytes(&self) -> [u8; Self::TEXT_BYTES] {
+        let mut text = [0; Self::TEXT_BYTES];
+        for (group, characters) in self.0.chunks(3).zip(text.chunks_mut(4)) {
+            let mut bits = [0; 4];
+            bits[1..=group.len()].copy_from_slice(group);
+            let bits = u32::from_be_bytes(bits) << (8 * (3 - group.len()));
+            for (character, shift) in characters.iter_mut().zip([18, 12, 6, 0]) {
+                *character = BASE64URL[(bits >> shift & 63) as usize];
+            }
+        }
+        text
+    }
+}
+
+/// The first eight characters of the text.
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyDigest(")?;
+        for byte in &self.text_bytes()[..8] {
+            write!(f, "{}", char::from(*byte))?;
+        }
+        f.write_str("…)")
+    }
+}
+
+/// A value that can be a key or a scope: whatever implements [`serde::Serialize`].
+///
+/// Compose keys of tuples, `(tenant, id)`, and not of text: `format!("{tenant}:{id}")` may be the
+/// same for two different calls. There is nothing to implement here; derive `Serialize`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a key",
+    label = "this value says which call it is",
+    note = "derive `serde::Serialize` for `{Self}`, or pick a field that identifies the call"
+)]
+pub trait ToKey {
+    #[doc(hidden)]
+    fn __key<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + ?Sized> ToKey for T {
+    #[inline]
+    fn __key<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize(serializer)
+    }
+}
+
+/// Makes the [`KeyDigest`] of a call: first the scope, if there is one, then the key.
+pub struct KeyBuilder {
+    encoder: Box<Encoder>,
+    /// The length of the bytes before the operation; they differ in fingerprint mode.
+    domain_bytes: usize,
+    max_bytes: usize,
+    /// Empty until a scope is given.
+    scope: Result<bool, KeyError>,
+}
+
+impl KeyBuilder {
+    /// Begins the key of a call to `op`. Key and scope may take `max_bytes` bytes of canonical
+    /// encoding each.
+    #[must_use]
+    pub fn new(op: &str, max_bytes: usize) -> Self {
+        let mut encoder = Encoder::take();
+        // Until the domain is settled by `key` or `digest`.
+        encoder.hold();
+        write_domain(&mut encoder, DOMAIN);
+        let domain_bytes = encoder.held_bytes().len();
+        encoder.name(op);
+        Self {
+            encoder,
+            domain_bytes,
+            max_bytes,
+            scope: Ok(false),
+        }
+    }
+
+    /// Whose key it is. Two scopes never see each other's answers.
+    ///
+    /// A second scope replaces nothing: it is a mistake of the caller, found in debug builds only.
+    #[must_use]
+    pub fn scope<S>(mut self, scope: &S) -> Self
+    where
+        S: ToKey + ?Sized,
+    {
+        debug_assert!(self.scope != Ok(true), "a call has one scope");
+        self.encoder.head(Major::Array, 1);
+        self.scope = self.part(KeyPart::Scope, scope).map(|()| true);
+        self
+    }
+
+    /// The digest of the call that `key` names.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`], if the key or the scope is empty, too long or has no canonical encoding.
+    pub fn key<K>(mut self, key: &K) -> Result<KeyDigest, KeyError>
+    where
+        K: ToKey + ?Sized,
+    {
+        self.end_scope()?;
+        self.encoder.release();
+        self.part(KeyPart::Key, key)?;
+        Ok(KeyDigest(self.encoder.finish()))
+    }
+
+    /// The digest of the call that is known by what it asks for: fingerprint mode.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError`], if the scope is empty, too long or has no canonical encoding.
+    pub fn digest(mut self, asked: &Digest) -> Result<KeyDigest, KeyError> {
+        self.end_scope()?;
+        let rest = self.encoder.held_bytes().split_off(self.domain_bytes);
+        self.encoder.held_bytes().clear();
+        write_domain(&mut self.encoder, DOMAIN_BY_FINGERPRINT);
+        self.encoder.held_bytes().extend_from_slice(&rest);
+        self.encoder.head(Major::Bytes, 32);
+        self.encoder
+            .held_bytes()
+            .extend_from_slice(asked.as_bytes());
+        Ok(KeyDigest(self.encoder.finish()))
+    }
+
+    fn end_scope(&mut self) -> Result<(), KeyError> {
+        if !self.scope.clone()? {
+            self.encoder.head(Major::Array, 0);
+        }
+        Ok(())
+    }
+
+    fn part<T>(&mut self, part: KeyPart, value: &T) -> Result<(), KeyError>
+    where
+        T: ToKey + ?Sized,
+    {
+        let encoder = &mut *self.encoder;
+        encoder.limit(self.max_bytes);
+        let result = value.__key(&mut *encoder);
+        if let Err(source) = encoder.note(result).and_then(|()| encoder.room(0)) {
+            return Err(match source.too_long() {
+                Some(bytes) => KeyError::TooLong {
+                    part,
+                    bytes,
+                    max_bytes: self.max_bytes,
+                },
+                None => KeyError::Unencodable { part, source },
+            });
+        }
+        if !encoder.filled() {
+            return Err(KeyError::Empty { part });
+        }
+        encoder.limit(usize::MAX);
+        Ok(())
+    }
+}
+
+fn write_domain(encoder: &mut Encoder, domain: &str) {
+    encoder.head(Major::Array, 5);
+    encoder.name(domain);
+    encoder.head(Major::Unsigned, FORMAT);
+}
+
+impl fmt::Debug for KeyBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyBuilder").finish_non_exhaustive()
+    }
+}
+
+/// Which part of a key an error is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// The key itself.
+    Key,
+    /// The scope.
+    Scope,
+}
+
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Key => "key",
+            Self::Scope => "scope",
+        })
+    }
+}
+
+/// A value cannot serve as a key or scope.
+///
+/// Neither this text nor that of its source contains the value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Nothing in it tells one call from another: every text in it is empty, every sequence has no
+    /// elements and every option is `None`. All such calls would get one answer.
+    Empty {
+        /// Key or scope.
+        part: KeyPart,
+    },
+    /// It is longer than the limit.
+    TooLong {
+        /// Key or scope.
+        part: KeyPart,
+        /// Its length in bytes of canonical encoding, as far as it was encoded: at least this.
+        bytes: usize,
+        /// The limit in bytes of canonical encoding.
+        max_bytes: usize,
+    },
+    /// It has no canonical encoding; the source says why.
+    Unencodable {
+        /// Key or scope.
+        part: KeyPart,
+        /// What is wrong with it.
+        source: CanonicalError,
+    },
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty { part: KeyPart::Key } => f.write_str(
+                "the key is empty: all calls without one would get the answer of the first",
+            ),
+            Self::Empty {
+                part: KeyPart::Scope,
+            } => f.write_str(
+                "the scope is empty: all callers without one would see each other's answers",
+            ),
+            Self::TooLong {
+                part,
+                bytes,
+                max_bytes,
+            } => write!(
+                f,
+                "the {part} takes at least {bytes} bytes, and {max_bytes} are allowed: \
+                 use what identifies the call, not what it carries"
+            ),
+            Self::Unencodable { part, .. } => write!(f, "the {part} cannot be encoded"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unencodable { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! What happens, told to whoever watches: logs, metrics, tests.
+
+use std::fmt;
+use std::io::Write as _;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::key::KeyDigest;
+use crate::record::{Fence, OutcomeKind};
+
+/// One thing that happened to one call.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// The operation that was called; empty for what concerns the whole engine.
+    pub operation: &'a str,
+    /// The digest of its key, once that is known. Safe to log.
+    pub key: Option<&'a KeyDigest>,
+    /// What happened.
+    pub kind: EventKind<'a>,
+}
+
+/// What happened. More kinds may come; match with a `_` arm.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EventKind<'a> {
+    /// The claim was granted and the body starts.
+    Claimed {
+        /// Which attempt this is, starting at 1.
+        attempt: u16,
+        /// Its fence.
+        fence: Fence,
+    },
+    /// A stored answer was handed out.
+    Replayed {
+        /// What was stored.
+        outcome: OutcomeKind,
+        /// How long ago it was stored.
+        age: Duration,
+        /// Whether the caller waited for the call that produced it.
+        waited: bool,
+    },
+    /// The call was refused.
+    Refused {
+        /// With this error.
+        error: &'a Error,
+    },
+    /// The body's answer is stored.
+    Completed {
+        /// What was stored.
+        outcome: OutcomeKind,
+        /// The claim had lapsed or was lost, and nobody else held it.
+        late: bool,
+    },
+    /// Another attempt finished first; the caller gets its answer.
+    Adopted,
+    /// The body's answer went to its caller, but is not (or not yet) stored. Until it is, a
+    /// duplicate that comes after the lease runs the body again.
+    Unsaved {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// The key was given back.
+    Released {
+        /// Whether the attempt counts as abandoned.
+        counted: bool,
+    },
+    /// The body's future was dropped; the claim lapses with its lease.
+    Dropped,
+    /// The body panicked.
+    Panicked,
+    /// The lease was renewed.
+    Renewed,
+    /// A renewal got no reply; it is tried again.
+    RenewalFailed {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// The lease is somebody else's, or the body ran for longer than `max_run`.
+    LeaseLost {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// Something that an operator should know.
+    Warning {
+        /// A sentence.
+        message: &'a str,
+    },
+}
+
+/// Watches an engine. Called on the path of every call: be quick, do not block, do not panic.
+pub trait Observer: Send + Sync + fmt::Debug + 'static {
+    /// Something happened.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// The default: writes a line to standard error for what must not go unseen (an answer that is not
+/// stored, a lost lease, a record that cannot be read, a warning of the store), and is silent about
+/// everything else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StderrObserver;
+
+impl Observer for StderrObserver {
+    fn observe(&self, event: &Event<'_>) {
+        let Event {
+            operation,
+            key,
+            kind,
+        } = event;
+        let line = match kind {
+            EventKind::Unsaved { reason } => {
+                format!("idem: `{operation}`: an answer was returned but not stored: {reason}")
+            }
+            EventKind::LeaseLost { reason } => {
+                format!("idem: `{operation}`: a running call lost its lease: {reason}")
+            }
+            EventKind::Refused { error }
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Undecodable | ErrorKind::UnknownRecord | ErrorKind::TooLarge
+                ) =>
+            {
+                format!("idem: {error}")
+            }
+            EventKind::Warning { message } => format!("idem: {message}"),
+            _ => return,
+        };
+        let mut out = std::io::stderr().lock();
+        // Nowhere is left to report that standard error is closed.
+        let _ = match key {
+            Some(key) => writeln!(out, "{line} [{key:?}]"),
+            None => writeln!(out, "{line}"),
+        };
+    }
+}

@@ -1,0 +1,109 @@
+//! The stable name of what is done.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::key::KeyDigest;
+
+/// The name of an operation, part of every key.
+///
+/// A name that is written (`op = "payments.pay"`) survives refactoring; the default of the
+/// attribute, module path and function name, does not, and a renamed operation has new keys.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Operation(Cow<'static, str>);
+
+impl Operation {
+    /// The operation of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Operation({})", self.0)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Operation> for Cow<'static, str> {
+    fn from(operation: Operation) -> Self {
+        operation.0
+    }
+}
+
+/// Where a record stands in a store.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RecordKey {
+    digest: KeyDigest,
+    prefix: Arc<str>,
+    operation: Operation,
+}
+
+impl RecordKey {
+    /// The place of a call's record. Two keys are the same when all three parts are.
+    #[must_use]
+    pub fn new(prefix: Arc<str>, operation: Operation, digest: KeyDigest) -> Self {
+        Self {
+            digest,
+            prefix,
+            operation,
+        }
+    }
+
+    /// What separates the records of one application from another's in a shared store.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The operation that the key belongs to.
+    #[must_use]
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// The digest of operation, scope and key.
+    #[must_use]
+    pub fn digest(&self) -> &KeyDigest {
+        &self.digest
+    }
+
+    /// The key as text, for stores that name records: `prefix:operation:digest`.
+    ///
+    /// It holds no text of a user. The operation is cut to 48 bytes and what is not a letter, a
+    /// digit or one of `.:_-` becomes `_`, so that the name needs no quoting and cannot contain a
+    /// cluster's hash tag; the digest tells operations apart all the same.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let operation = self.operation.as_str();
+        let mut name = String::with_capacity(self.prefix.len() + operation.len().min(48) + 45);
+        name.push_str(&self.prefix);
+        name.push(':');
+        name.extend(operation.bytes().take(48).map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'_' | b'-' => char::from(byte),
+            _ => '_',
+        }));
+        name.push(':');
+        self.digest.text(&mut name);
+        name
+    }
+}
+
+impl fmt::Debug for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{:?}", self.prefix, self.operation, self.digest)
+    }
+}

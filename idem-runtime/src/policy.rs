@@ -1,0 +1,180 @@
+//! How an operation treats its keys: lifetimes, duplicates, attempts.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+/// What a duplicate of a finished call gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnDuplicate {
+    /// The stored answer: idempotent.
+    #[default]
+    Replay,
+    /// [`ErrorKind::Duplicate`](crate::ErrorKind::Duplicate) with the time that is left: a cool-down.
+    Reject,
+}
+
+/// What a duplicate does while the first call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OnRunning {
+    /// Waits up to this long for the answer, then
+    /// [`ErrorKind::Running`](crate::ErrorKind::Running).
+    Wait(Duration),
+    /// [`ErrorKind::Running`](crate::ErrorKind::Running) at once.
+    Reject,
+}
+
+/// The settings of one operation. [`Default`] is what the attribute's table says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    pub(crate) ttl: Duration,
+    pub(crate) error_ttl: Option<Duration>,
+    pub(crate) lease: Duration,
+    pub(crate) on_duplicate: OnDuplicate,
+    pub(crate) on_running: Option<OnRunning>,
+    pub(crate) max_attempts: Option<NonZeroU16>,
+    pub(crate) max_run: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_hours(24),
+            error_ttl: None,
+            lease: Duration::from_secs(30),
+            on_duplicate: OnDuplicate::Replay,
+            on_running: None,
+            max_attempts: NonZeroU16::new(5),
+            max_run: Duration::from_mins(15),
+        }
+    }
+}
+
+/// The bounds of a `ttl`: 1 second to 10 years.
+pub(crate) const TTL: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_hours(24 * 3650));
+/// The bounds of a `lease`: 100 milliseconds to 24 hours.
+pub(crate) const LEASE: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_hours(24));
+
+impl Policy {
+    /// Checks the bounds, and cuts every duration to the whole milliseconds that a record holds.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the setting and its bounds.
+    pub(crate) fn checked(mut self) -> Result<Self, String> {
+        self.ttl = within("ttl", self.ttl, TTL)?;
+        self.error_ttl = match self.error_ttl {
+            Some(ttl) => Some(within("error_ttl", ttl, TTL)?),
+            None => None,
+        };
+        self.lease = within("lease", self.lease, LEASE)?;
+        Ok(self)
+    }
+
+    /// The life of a kept error.
+    pub(crate) fn error_ttl(&self) -> Duration {
+        self.error_ttl.unwrap_or(self.ttl)
+    }
+
+    /// The life of the bookkeeping of an unfinished call: the counter and the fence must outlive
+    /// the lease, and an abandoned key stays counted for as long as an answer would be kept.
+    pub(crate) fn retain(&self) -> Duration {
+        self.ttl.max(self.error_ttl()).max(self.lease * 2)
+    }
+
+    /// How long a duplicate waits. One that would be refused in the end is refused at once.
+    pub(crate) fn wait(&self) -> Duration {
+        match (self.on_running, self.on_duplicate) {
+            (Some(OnRunning::Wait(time)), _) => time,
+            (Some(OnRunning::Reject), _) | (None, OnDuplicate::Reject) => Duration::ZERO,
+            (None, OnDuplicate::Replay) => Duration::from_secs(5),
+        }
+    }
+}
+
+fn within(
+    name: &str,
+    value: Duration,
+    (least, most): (Duration, Duration),
+) -> Result<Duration, String> {
+    if value < least || value > most {
+        return Err(format!("`{name}` is {value:?}; it must be {least:?} to {most:?}"));
+    }
+    let whole = u64::try_from(value.as_millis()).expect("bounded above");
+    Ok(Duration::from_millis(whole))
+}
+
+/// What one operation sets differently from its engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overrides {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) error_ttl: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) on_duplicate: Option<OnDuplicate>,
+    pub(crate) on_running: Option<OnRunning>,
+}
+
+impl Overrides {
+    pub(crate) fn over(&self, defaults: &Policy) -> Result<Policy, String> {
+        let defaults = defaults.clone();
+        Policy {
+            // An operation's own `ttl` also bounds its errors, unless it says otherwise.
+            error_ttl: self.error_ttl.or(match self.ttl {
+                Some(_) => None,
+                None => defaults.error_ttl,
+            }),
+            ttl: self.ttl.unwrap_or(defaults.ttl),
+            lease: self.lease.unwrap_or(defaults.lease),
+            on_duplicate: self.on_duplicate.unwrap_or(defaults.on_duplicate),
+            on_running: self.on_running.or(defaults.on_running),
+            ..defaults
+        }
+        .checked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_outlives_twice_the_lease() {
+        let policy = Overrides {
+            ttl: Some(Duration::from_secs(1)),
+            ..Overrides::default()
+        }
+        .over(&Policy::default())
+        .unwrap();
+        assert_eq!(policy.retain(), Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_setting_out_of_bounds_is_named() {
+        let refused = |overrides: Overrides| overrides.over(&Policy::default()).unwrap_err();
+        let zero = Some(Duration::ZERO);
+        let message = refused(Overrides {
+            lease: zero,
+            ..Overrides::default()
+        });
+        assert_eq!(message, "`lease` is 0ns; it must be 100ms to 86400s");
+        assert!(
+            refused(Overrides {
+                error_ttl: zero,
+                ..Overrides::default()
+            })
+            .starts_with("`error_ttl`")
+        );
+    }
+
+    #[test]
+    fn a_cool_down_does_not_wait_unless_told_to() {
+        let mut policy = Policy {
+            on_duplicate: OnDuplicate::Reject,
+            ..Policy::default()
+        };
+        assert_eq!(policy.wait(), Duration::ZERO);
+        policy.on_running = Some(OnRunning::Wait(Duration::from_secs(1)));
+        assert_eq!(policy.wait(), Duration::from_secs(1));
+    }
+}

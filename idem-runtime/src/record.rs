@@ -1,0 +1,458 @@
+//! The record of one key: its bytes and its transitions. Pure: no store, no clock, no I/O.
+//!
+//! A store that keeps records itself ([`memory`](crate::store::memory)) calls the transitions; a
+//! store whose server decides (Redis scripts, SQL) implements the same ones there. The conformance
+//! suite holds them all to the same answers.
+//!
+//! # Time
+//!
+//! A record carries no moment, only durations. What counts is how long the store will still keep
+//! it (`left`, Redis' `PTTL`): a record is written to live for `retain`, so
+//! `retain - left` is its age, and a claim's lease has `lease - age` left. Client clocks, time
+//! zones and steps of a client's clock therefore cannot end a lease.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::fingerprint::Fingerprint;
+
+/// Bytes before the body.
+pub const HEADER: usize = 52;
+/// The first byte of every record that this version writes and reads.
+pub const LAYOUT: u8 = b'1';
+/// The longest time a record can be kept: what the field holds, about 34 years.
+pub const MAX_RETAIN: Duration = Duration::from_millis((1 << 40) - 1);
+
+/// Who holds a claim: 128 random bits, new for every attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner([u8; 16]);
+
+impl Owner {
+    /// A new owner.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no randomness to give, since an owner that somebody else may
+    /// also have would protect nothing.
+    #[must_use]
+    pub fn random() -> Self {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+        Self(bytes)
+    }
+
+    /// An owner with known bytes, as a store reads it back.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes that the store compares.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Four bytes tell owners apart in a log without letting anybody claim to be one.
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "Owner({a:02x}{b:02x}{c:02x}{d:02x}…)")
+    }
+}
+
+/// A number that grows with every claim of a key: microseconds of the store's clock, or the last
+/// fence plus one where that is more. 56 bits, so exact in Lua, JSON and SQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Fence(u64);
+
+impl Fence {
+    const BITS: u32 = 56;
+
+    /// A fence as a store reads it back; only the low 56 bits count.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number & ((1 << Self::BITS) - 1))
+    }
+
+    /// The number, for downstream systems that refuse lower ones.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The fence of the next claim.
+    #[must_use]
+    pub fn next(self, now_us: u64) -> Self {
+        Self::new(now_us.max(self.0 + 1))
+    }
+}
+
+/// What a done record holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OutcomeKind {
+    /// The value of a success.
+    Value,
+    /// A business error.
+    Error,
+    /// Nobody knows whether the effect happened. No body.
+    Unknown,
+    /// It happened, but the answer could not be kept. No body.
+    Tombstone,
+}
+
+impl OutcomeKind {
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Value => b'D',
+            Self::Error => b'E',
+            Self::Unknown => b'U',
+            Self::Tombstone => b'T',
+        }
+    }
+}
+
+/// Where a record is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// Somebody holds the claim, or held it and vanished.
+    Pending {
+        /// How long the claim lasts from its last renewal.
+        lease: Duration,
+    },
+    /// Finished; the answer follows the header.
+    Done {
+        /// What is stored.
+        outcome: OutcomeKind,
+        /// Which type was written, see [`Outcome`](crate::Outcome).
+        schema: u32,
+    },
+    /// Given back. Kept for its counter and fence.
+    Released,
+}
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Where the record is in its life.
+    pub state: State,
+    /// Whose attempt wrote it last.
+    pub owner: Owner,
+    /// The fence of that attempt.
+    pub fence: Fence,
+    /// Attempts that count: started, less those that gave the key back in good order.
+    pub attempts: u16,
+    /// For how long the record was written to be kept.
+    pub retain: Duration,
+    /// What was asked.
+    pub fingerprint: Fingerprint,
+}
+
+impl Header {
+    /// The 52 bytes in front of the body.
+    ///
+    /// ```text
+    ///  0     layout, '1'
+    ///  1     state: P pending, R released; done: D value, E error, U unknown, T tombstone
+    ///  2–17  owner
+    /// 18–24  fence, microseconds              all numbers big-endian
+    /// 25–26  attempts
+    /// 27–30  P: lease, milliseconds           D E U T: schema
+    /// 31–35  retain, milliseconds
+    /// 36–51  fingerprint
+    /// 52–    the answer (D, E)
+    /// ```
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER] {
+        let (state, word) = match self.state {
+            State::Pending { lease } => (b'P', millis(lease) as u32),
+            State::Done { outcome, schema } => (outcome.byte(), schema),
+            State::Released => (b'R', 0),
+        };
+        let mut out = [0; HEADER];
+        out[0] = LAYOUT;
+        out[1] = state;
+        out[2..18].copy_from_slice(self.owner.as_bytes());
+        out[18..25].copy_from_slice(&self.fence.get().to_be_bytes()[1..]);
+        out[25..27].copy_from_slice(&self.attempts.to_be_bytes());
+        out[27..31].copy_from_slice(&word.to_be_bytes());
+        out[31..36].copy_from_slice(&millis(self.retain).to_be_bytes()[3..]);
+        out[36..52].copy_from_slice(self.fingerprint.as_bytes());
+        out
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreadable`] if it is too short, of another layout, or in a state that this version does
+    /// not know. Such a record is refused and never replaced.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
+        let Some(&layout) = bytes.first() else {
+            return Err(Unreadable::Short { bytes: 0 });
+        };
+        if layout != LAYOUT {
+            return Err(Unreadable::Layout { byte: layout });
+        }
+        let header: &[u8; HEADER] = bytes.first_chunk().ok_or(Unreadable::Short {
+            bytes: bytes.len(),
+        })?;
+        let word = u32::from_be_bytes(part(header, 27));
+        let done = |outcome| State::Done {
+            outcome,
+            schema: word,
+        };
+        let state = match header[1] {
+            b'P' => State::Pending {
+                lease: Duration::from_millis(word.into()),
+            },
+            b'R' => State::Released,
+            b'D' => done(OutcomeKind::Value),
+            b'E' => done(OutcomeKind::Error),
+            b'U' => done(OutcomeKind::Unknown),
+            b'T' => done(OutcomeKind::Tombstone),
+            byte => return Err(Unreadable::State { byte }),
+        };
+        let [a, b, c, d, e, f, g] = part(header, 18);
+        let [h, i, j, k, l] = part(header, 31);
+        Ok(Self {
+            state,
+            owner: Owner(part(header, 2)),
+            fence: Fence::new(u64::from_be_bytes([0, a, b, c, d, e, f, g])),
+            attempts: u16::from_be_bytes(part(header, 25)),
+            retain: Duration::from_millis(u64::from_be_bytes([0, 0, 0, h, i, j, k, l])),
+            fingerprint: Fingerprint::from_bytes(part(header, 36)),
+        })
+    }
+
+    /// How much of the lease is left when the store will keep the record for `left` more.
+    /// Zero when it has lapsed, or when the record is not pending.
+    #[must_use]
+    pub fn lease_left(&self, left: Duration) -> Duration {
+        match self.state {
+            State::Pending { lease } => lease.saturating_sub(self.age(left)),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How long ago the record was written or renewed.
+    #[must_use]
+    pub fn age(&self, left: Duration) -> Duration {
+        self.retain.saturating_sub(left)
+    }
+}
+
+fn part<const N: usize>(header: &[u8; HEADER], at: usize) -> [u8; N] {
+    *header[at..]
+        .first_chunk()
+        .expect("every field lies inside the header")
+}
+
+fn millis(duration: Duration) -> u64 {
+    // Bounded by the policy's limits; the clamp keeps a direct user of the store inside the field.
+    u64::try_from(duration.min(MAX_RETAIN).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Why something that stands under a key is not taken for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// Fewer bytes than a header.
+    Short {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// A layout of another version, or no record at all.
+    Layout {
+        /// Its first byte.
+        byte: u8,
+    },
+    /// A state that this version does not know.
+    State {
+        /// Its second byte.
+        byte: u8,
+    },
+    /// Not a value of the kind that the store keeps records in, such as a Redis list.
+    Type,
+    /// A record that does not expire. Every record is written with a life, so somebody changed it.
+    Immortal,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { bytes } => write!(f, "{bytes} bytes are too few for a record"),
+            Self::Layout { byte } => write!(
+                f,
+                "layout byte 0x{byte:02x} is not 0x{LAYOUT:02x}: a newer version of idem, or not a record"
+            ),
+            Self::State { byte } => write!(f, "state byte 0x{byte:02x} is not known to this version"),
+            Self::Type => f.write_str("the value is of another type than records have"),
+            Self::Immortal => f.write_str("the record has no expiry, which idem always sets"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// A record as a store hands it out: header and answer share one allocation.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The decoded header.
+    pub header: Header,
+    bytes: Bytes,
+}
+
+impl Record {
+    /// Takes over the bytes of a record.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreadable`], as [`Header::decode`].
+    pub fn decode(bytes: Bytes) -> Result<Self, Unreadable> {
+        let header = Header::decode(&bytes)?;
+        Ok(Self { header, bytes })
+    }
+
+    /// The stored answer; empty unless the record is done with a value or an error.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[HEADER..]
+    }
+
+    /// The record as it is stored.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("header", &self.header)
+            .field("body_bytes", &self.body().len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(state: State) -> Header {
+        Header {
+            state,
+            owner: Owner([7; 16]),
+            fence: Fence::new(1_767_225_600_123_456),
+            attempts: 3,
+            retain: Duration::from_hours(24),
+            fingerprint: Fingerprint::from_bytes([9; 16]),
+        }
+    }
+
+    #[test]
+    fn every_state_survives_its_bytes() {
+        for state in [
+            State::Pending {
+                lease: Duration::from_secs(30),
+            },
+            State::Released,
+            State::Done {
+                outcome: OutcomeKind::Value,
+                schema: 0xdead_beef,
+            },
+            State::Done {
+                outcome: OutcomeKind::Error,
+                schema: 1,
+            },
+            State::Done {
+                outcome: OutcomeKind::Unknown,
+                schema: 0,
+            },
+            State::Done {
+                outcome: OutcomeKind::Tombstone,
+                schema: u32::MAX,
+            },
+        ] {
+            assert_eq!(Header::decode(&header(state).encode()), Ok(header(state)));
+        }
+    }
+
+    #[test]
+    fn the_layout_is_frozen() {
+        let bytes = header(State::Pending {
+            lease: Duration::from_secs(30),
+        })
+        .encode();
+        let hex = bytes.map(|byte| format!("{byte:02x}")).concat();
+        assert_eq!(
+            hex,
+            concat!(
+                "3150",
+                "07070707070707070707070707070707",
+                "06474bb5ddc240",
+                "0003",
+                "00007530",
+                "0005265c00",
+                "09090909090909090909090909090909"
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_record_is_refused() {
+        let good = header(State::Released).encode();
+        assert_eq!(Header::decode(b""), Err(Unreadable::Short { bytes: 0 }));
+        assert_eq!(
+            Header::decode(&good[..51]),
+            Err(Unreadable::Short { bytes: 51 })
+        );
+        let mut newer = good;
+        newer[0] = b'2';
+        assert_eq!(
+            Header::decode(&newer),
+            Err(Unreadable::Layout { byte: b'2' })
+        );
+        let mut strange = good;
+        strange[1] = b'Z';
+        assert_eq!(
+            Header::decode(&strange),
+            Err(Unreadable::State { byte: b'Z' })
+        );
+        assert_eq!(
+            Header::decode(b"{\"status\":\"done\"}"),
+            Err(Unreadable::Layout { byte: b'{' })
+        );
+    }
+
+    #[test]
+    fn a_lease_is_what_the_remaining_life_says() {
+        let header = header(State::Pending {
+            lease: Duration::from_secs(30),
+        });
+        let day = Duration::from_hours(24);
+        assert_eq!(header.lease_left(day), Duration::from_secs(30));
+        assert_eq!(
+            header.lease_left(day - Duration::from_millis(29_999)),
+            Duration::from_millis(1)
+        );
+        assert_eq!(
+            header.lease_left(day - Duration::from_secs(30)),
+            Duration::ZERO
+        );
+        assert_eq!(header.lease_left(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_fence_grows_even_when_the_clock_steps_back() {
+        let fence = Fence::new(500);
+        assert_eq!(fence.next(1_000).get(), 1_000);
+        assert_eq!(fence.next(3).get(), 501);
+    }
+}

@@ -1,0 +1,225 @@
+//! The contract between the engine and whatever keeps the records.
+
+pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+pub use crate::operation::RecordKey;
+pub use crate::record::{
+    Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
+};
+pub use crate::transition::{
+    ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, RenewReply, claim, complete,
+    release, renew,
+};
+
+/// Keeps records and decides, one key at a time, who may run.
+///
+/// The state machine is that of [`claim`], [`complete`], [`release`] and [`renew`], the functions of
+/// this module: a store that can hold a lock around them calls them; a store whose server decides
+/// does the same there.
+///
+/// # The contract
+///
+/// Each rule has at least one case in the [conformance suite](crate::conformance).
+///
+/// 1. **Atomic.** Each operation on a key happens at one moment; of many claimers one is granted.
+/// 2. **Owner-checked.** `complete`, `release` and `renew` of an owner that does not hold the claim
+///    change nothing, except that an answer that exists is stored where nobody holds a live claim.
+/// 3. **Repeatable.** The same operation sent again, by us or by a client library behind our back,
+///    has the effect and the reply of one.
+/// 4. **Done is final.** A done record is not changed until its life is over.
+/// 5. **Leases by the store's clock.** A claim is not granted to another before its lease is over,
+///    and is granted after. No clock of a client counts.
+/// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact
+///    to the millisecond.
+/// 7. **Fences grow** with every claim of a key as long as its record is kept.
+/// 8. **Attempts count** every claim, less those released with `count = false`; at `max_attempts`
+///    no claim is granted.
+/// 9. **Fingerprints are kept** through every state, and compared while pending, done and released.
+/// 10. **What cannot be read is not replaced.**
+/// 11. **Keys are separate**: prefix, operation and digest each.
+/// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never
+///     drops a record that is alive.
+///
+/// # Cancel safety
+///
+/// A dropped future leaves it open whether the operation happened; rule 3 is what makes that
+/// harmless.
+pub trait Store: Send + Sync + fmt::Debug + 'static {
+    /// Asks for the right to run the body.
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply>;
+
+    /// Stores an answer: `record` is a whole record (header and body) in state done, to be kept for
+    /// its `retain`.
+    fn complete<'a>(&'a self, key: &'a RecordKey, record: &'a Bytes)
+    -> StoreFuture<'a, CompleteReply>;
+
+    /// Gives the key back. `count` says whether the attempt counts as abandoned.
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply>;
+
+    /// Starts the lease of a claim again. `claim` is the header of the claim as it was granted.
+    ///
+    /// Called on the engine's own thread: a store with connections uses one of its own for this, so
+    /// that no busy runtime and no full pipeline starves a lease.
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
+
+    /// Reads a record without changing anything, with the time that it will still be kept.
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
+
+    /// What an operator should know about this store, a sentence each. Told to the observer when an
+    /// engine is built.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadReply {
+    /// There is no record.
+    Absent,
+    /// There is one.
+    Found {
+        /// The record.
+        record: Record,
+        /// How long it will still be kept.
+        left: std::time::Duration,
+    },
+    /// What stands under the key is not a record of this version.
+    Unreadable(Unreadable),
+}
+
+/// The pending reply of a store. A store that answers at once does so without an allocation.
+pub struct StoreFuture<'a, T>(Reply<'a, T>);
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+enum Reply<'a, T> {
+    Ready(Option<Result<T, StoreError>>),
+    Pending(Boxed<'a, T>),
+}
+
+impl<'a, T> StoreFuture<'a, T> {
+    /// A reply that is there already.
+    #[must_use]
+    pub fn ready(reply: Result<T, StoreError>) -> Self {
+        Self(Reply::Ready(Some(reply)))
+    }
+
+    /// A reply that has to be waited for.
+    pub fn pending(reply: impl Future<Output = Result<T, StoreError>> + Send + 'a) -> Self {
+        Self(Reply::Pending(Box::pin(reply)))
+    }
+}
+
+impl<T: Unpin> Future for StoreFuture<'_, T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Reply::Ready(reply) => {
+                Poll::Ready(reply.take().expect("a finished future is not polled again"))
+            }
+            Reply::Pending(reply) => reply.as_mut().poll(cx),
+        }
+    }
+}
+
+impl<T> fmt::Debug for StoreFuture<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreFuture").finish_non_exhaustive()
+    }
+}
+
+/// Why a store gave no reply.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: String,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What to do about a [`StoreError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// No connection, no reply in time, a server that starts, fails over or is read-only. The same
+    /// operation may be sent again, and it is not known whether this one happened.
+    Unavailable,
+    /// No room for another record. A claim may be sent again later.
+    Full,
+    /// The server refuses us: wrong password, missing right, evicting policy. Sending again does not
+    /// help.
+    Refused,
+    /// The record is larger than the store reads.
+    TooLarge,
+    /// The server answered something that the protocol does not have.
+    Protocol,
+}
+
+impl StoreError {
+    /// An error of this kind. The message says what failed and what to do, without keys, values or
+    /// passwords.
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            source: None,
+        }
+    }
+
+    /// Adds what caused it.
+    #[must_use]
+    pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+
+    /// Whether the same operation may succeed when it is sent again.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(
+            self.kind,
+            StoreErrorKind::Unavailable | StoreErrorKind::Full
+        )
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source
+            .as_ref()
+            .map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}
