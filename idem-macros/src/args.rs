@@ -231,7 +231,11 @@ impl Slot<Fingerprint> {
 
 impl Time {
     fn parse(input: ParseStream<'_>, name: &Ident) -> Result<Self> {
-        let expr = input.parse::<Expr>()?;
+        let mut expr = input.parse::<Expr>()?;
+        // `$ttl:literal` of a `macro_rules!` comes in invisible delimiters.
+        while let Expr::Group(group) = expr {
+            expr = *group.expr;
+        }
         if is_number(&expr) {
             let message =
                 format!("a number has no unit; write `{name}` as \"30s\", \"24h\" or \"7d\"");

@@ -10,7 +10,7 @@ use crate::key::{self, Value};
 use crate::output::Shape;
 use crate::plan::{Compared, Length, Op, Plan, Running};
 use crate::target::Target;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Attribute, Meta};
@@ -82,7 +82,13 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
         inner_attrs,
         ..
     } = target;
-    quote_spanned!(here()=> #(#attrs)* #vis #sig { #(#inner_attrs)* #wrapped })
+    // The user's braces, or else rustc points at the attribute when it means the function.
+    let mut braces = Group::new(
+        Delimiter::Brace,
+        quote_spanned!(here()=> #(#inner_attrs)* #wrapped),
+    );
+    braces.set_span(body.span());
+    quote_spanned!(here()=> #(#attrs)* #vis #sig #braces)
 }
 
 /// The body as a block whose type is written down, so that rustc reports a wrong tail or `return`

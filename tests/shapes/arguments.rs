@@ -1,0 +1,180 @@
+//! Parameters of every kind.
+
+use super::{Answer, Runs, twice};
+use idem_runtime::idempotent;
+use serde::Serialize;
+use std::fmt::Display;
+
+#[derive(Clone, Serialize)]
+struct Request {
+    merchant: String,
+    lines: Vec<(u64, u32)>,
+}
+
+fn request() -> Request {
+    Request {
+        merchant: "m".to_owned(),
+        lines: vec![(1, 2)],
+    }
+}
+
+#[idempotent(key = (req.merchant, (req.lines, 7)))]
+async fn moved(req: Request, #[idem(skip)] runs: &Runs) -> Answer {
+    drop(req);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_key_of_fields_does_not_move_them() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || moved(request(), &runs).await).await,
+        Ok(1)
+    );
+}
+
+#[idempotent]
+async fn borrowed<'a>(
+    name: &'a str,
+    req: &Request,
+    list: &mut Vec<u8>,
+    #[idem(skip)] runs: &Runs,
+) -> Answer {
+    let _: (&'a str, &Request) = (name, req);
+    list.clear();
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn borrows_last_until_the_body_has_run() {
+    let (runs, req) = (Runs::default(), request());
+    let call = async || borrowed("n", &req, &mut vec![1], &runs).await;
+    assert_eq!(twice(&runs, call).await, Ok(1));
+}
+
+#[idempotent(op = "shapes.generic", key = id)]
+async fn generic<T, const N: usize>(
+    id: T,
+    #[idem(skip)] tags: [u8; N],
+    #[idem(skip)] runs: &Runs,
+) -> Answer
+where
+    T: Clone + Serialize,
+{
+    let _ = (id.clone(), tags.len());
+    Ok(runs.hit())
+}
+
+#[idempotent(op = "shapes.opaque", key = id.to_string())]
+async fn opaque(id: impl Serialize + Display, #[idem(skip)] runs: &Runs) -> Answer {
+    drop(id);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn generic_functions_name_their_operation() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || generic(1_u8, [2], &runs).await).await,
+        Ok(1)
+    );
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || opaque("id", &runs).await).await,
+        Ok(1)
+    );
+}
+
+#[idempotent]
+async fn patterns(
+    (a, mut b): (u64, u64),
+    Request { merchant, lines: _ }: Request,
+    [first, .., last]: [u8; 4],
+    &borrowed: &u8,
+    #[idem(skip)] (_, _): (u8, u8),
+    #[idem(skip)] _: &str,
+    #[idem(skip)] runs: &Runs,
+) -> Answer {
+    b += a + u64::from(first + last + borrowed);
+    drop((merchant, b));
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_pattern_gives_the_names_it_binds() {
+    let runs = Runs::default();
+    let call = async || patterns((1, 2), request(), [1; 4], &1, (1, 2), "", &runs).await;
+    assert_eq!(twice(&runs, call).await, Ok(1));
+}
+
+#[idempotent]
+async fn mutable(mut list: Vec<u8>, #[idem(skip)] runs: &Runs) -> Answer {
+    list.push(1);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn an_argument_may_be_mutable() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || mutable(vec![], &runs).await).await,
+        Ok(1)
+    );
+}
+
+#[idempotent(key = order)]
+async fn conditional(
+    #[cfg(test)] order: u64,
+    #[cfg(not(test))] order: u32,
+    #[cfg(not(test))] absent: u64,
+    #[cfg(test)]
+    #[cfg(not(miri))]
+    present: u64,
+    #[idem(skip)] runs: &Runs,
+) -> Answer {
+    let _ = (order, present);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn an_argument_may_be_conditional() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || conditional(1, 2, &runs).await).await,
+        Ok(1)
+    );
+}
+
+#[idempotent(key = "{type}-{amount:>4}")]
+async fn r#match(r#type: &str, amount: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = (r#type, amount);
+    Ok(runs.hit())
+}
+
+#[idempotent(key = r#type)]
+async fn raw(r#type: &str, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = r#type;
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn names_may_be_raw() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || r#match("card", 5, &runs).await).await,
+        Ok(1)
+    );
+    let runs = Runs::default();
+    assert_eq!(twice(&runs, async || raw("card", &runs).await).await, Ok(1));
+}
+
+#[idempotent]
+async fn unused(_order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn an_argument_may_be_unused() {
+    let runs = Runs::default();
+    assert_eq!(twice(&runs, async || unused(1, &runs).await).await, Ok(1));
+}

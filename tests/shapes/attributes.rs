@@ -1,0 +1,184 @@
+//! Every argument of the attribute, other attributes beside it, and where the engine comes from.
+
+use super::{Answer, Failure, Runs, engine, twice};
+use idem_runtime::{Class, Engine, idempotent};
+use std::time::Duration;
+
+const WEEK: Duration = Duration::from_hours(168);
+
+#[idempotent(
+    op = "shapes.all",
+    scope = "tenant-{tenant}",
+    key = (order, "eu"),
+    fingerprint(order, lines.0, lines.1),
+    ttl = WEEK + Duration::from_secs(1),
+    error_ttl = "1h30m",
+    lease = "10s",
+    on_error = judge,
+    on_duplicate = replay,
+    on_running = wait(Duration::from_secs(2)),
+    engine = engine,
+    crate = ::idem_runtime,
+)]
+async fn all(
+    order: u64,
+    tenant: &str,
+    lines: (u8, u8),
+    #[idem(skip)] engine: &Engine,
+    #[idem(skip)] runs: &Runs,
+) -> Answer {
+    let _ = (order, tenant, lines, engine);
+    runs.hit();
+    Err(Failure::Declined)
+}
+
+fn judge(failure: &Failure) -> Class {
+    match failure {
+        Failure::Declined => Class::Business,
+        Failure::Refused(_) => Class::System,
+    }
+}
+
+#[tokio::test]
+async fn every_argument_at_once() {
+    let (runs, engine) = (Runs::default(), engine());
+    let declined = twice(&runs, async || all(1, "t", (1, 2), &engine, &runs).await).await;
+    assert_eq!(declined, Err(Failure::Declined));
+}
+
+#[idempotent(key = order, fingerprint = none, on_error = keep, on_running = reject, ttl = "1s")]
+async fn kept(order: u64, amount: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = (order, amount);
+    runs.hit();
+    Err(Failure::Declined)
+}
+
+#[tokio::test]
+async fn another_amount_is_not_looked_at() {
+    let runs = Runs::default();
+    let both = async { (kept(1, 5, &runs).await, kept(1, 6, &runs).await) };
+    let declined = Err(Failure::Declined);
+    assert_eq!(engine().scope(both).await, (declined.clone(), declined));
+    assert_eq!(runs.count(), 1);
+}
+
+#[idempotent(key = order, on_error = release)]
+async fn released(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = order;
+    if runs.hit() == 1 {
+        Err(Failure::Declined)
+    } else {
+        Ok(2)
+    }
+}
+
+#[tokio::test]
+async fn a_released_key_runs_again() {
+    let runs = Runs::default();
+    let both = async { (released(1, &runs).await, released(1, &runs).await) };
+    assert_eq!(engine().scope(both).await, (Err(Failure::Declined), Ok(2)));
+}
+
+#[idempotent(key = order, on_error = unknown)]
+async fn unknown(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = order;
+    runs.hit();
+    Err(Failure::Declined)
+}
+
+#[tokio::test]
+async fn after_an_unknown_end_the_key_is_refused() {
+    let runs = Runs::default();
+    let both = async { (unknown(1, &runs).await, unknown(1, &runs).await) };
+    let (first, second) = engine().scope(both).await;
+    assert_eq!(first, Err(Failure::Declined));
+    assert!(matches!(second, Err(Failure::Refused(_))), "{second:?}");
+    assert_eq!(runs.count(), 1);
+}
+
+#[idempotent(key = order, on_duplicate = reject, on_running = wait("1s"))]
+async fn cool_down(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = order;
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_repeat_is_refused() {
+    let runs = Runs::default();
+    let both = async { (cool_down(1, &runs).await, cool_down(1, &runs).await) };
+    let (first, second) = engine().scope(both).await;
+    assert_eq!(first, Ok(1));
+    assert!(matches!(second, Err(Failure::Refused(_))), "{second:?}");
+    assert_eq!(runs.count(), 1);
+}
+
+fn digits(text: &str) -> Answer<u64> {
+    text.parse().map_err(|_| Failure::Declined)
+}
+
+#[idempotent(key = digits(text)?)]
+async fn fallible_key(text: &str, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_key_may_fail() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || fallible_key("17", &runs).await).await,
+        Ok(1)
+    );
+    let failed = engine().scope(fallible_key("x", &runs)).await;
+    assert_eq!(failed, Err(Failure::Declined));
+    assert_eq!(runs.count(), 1);
+}
+
+#[tracing::instrument(skip(runs))]
+#[idempotent(key = order)]
+async fn traced_outside(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
+}
+
+#[idempotent(key = order)]
+#[tracing::instrument(skip(runs))]
+async fn traced_inside(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn instrument_stands_above_or_below() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || traced_outside(1, &runs).await).await,
+        Ok(1)
+    );
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || traced_inside(1, &runs).await).await,
+        Ok(1)
+    );
+}
+
+struct Service {
+    engine: Engine,
+    runs: Runs,
+}
+
+impl Service {
+    #[idempotent(key = order, engine = self.engine)]
+    async fn pay(&mut self, order: u64) -> Answer {
+        let _ = order;
+        Ok(self.runs.hit())
+    }
+}
+
+#[tokio::test]
+async fn the_engine_may_be_a_field() {
+    let mut service = Service {
+        engine: engine(),
+        runs: Runs::default(),
+    };
+    assert_eq!(service.pay(1).await, Ok(1));
+    assert_eq!(service.pay(1).await, Ok(1));
+    assert_eq!(service.runs.count(), 1);
+}

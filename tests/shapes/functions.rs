@@ -1,0 +1,163 @@
+//! Free functions: bodies and return types.
+
+use super::{Answer, Failure, Runs, engine, twice};
+use idem_runtime::idempotent;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+#[idempotent]
+async fn plain(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = order;
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn without_arguments_of_the_attribute() {
+    let runs = Runs::default();
+    assert_eq!(twice(&runs, async || plain(1, &runs).await).await, Ok(1));
+}
+
+#[tokio::test]
+async fn another_argument_is_another_call() {
+    let runs = Runs::default();
+    let both = async { (plain(1, &runs).await, plain(2, &runs).await) };
+    assert_eq!(engine().scope(both).await, (Ok(1), Ok(2)));
+}
+
+#[idempotent(op = "shapes.question_mark", key = number)]
+async fn question_mark(number: &str, #[idem(skip)] runs: &Runs) -> Answer<u64> {
+    runs.hit();
+    let number = number.parse().map_err(|_| Failure::Declined)?;
+    tokio::task::yield_now().await;
+    Ok(number)
+}
+
+#[tokio::test]
+async fn a_question_mark_in_the_body_leaves_the_body() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || question_mark("17", &runs).await).await,
+        Ok(17)
+    );
+    let runs = Runs::default();
+    let declined = twice(&runs, async || question_mark("x", &runs).await).await;
+    assert_eq!(declined, Err(Failure::Declined));
+}
+
+#[idempotent(key = order)]
+async fn early(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    if order > 0 {
+        return Ok(runs.hit());
+    }
+    runs.hit();
+    Err(Failure::Declined)
+}
+
+#[tokio::test]
+async fn an_early_return_is_the_answer() {
+    let runs = Runs::default();
+    assert_eq!(twice(&runs, async || early(1, &runs).await).await, Ok(1));
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || early(0, &runs).await).await,
+        Err(Failure::Declined)
+    );
+}
+
+#[idempotent]
+async fn unfinished(_order: u64) -> Answer {
+    todo!()
+}
+
+#[tokio::test]
+#[should_panic = "not yet implemented"]
+async fn a_body_that_diverges_compiles() {
+    let _ = engine().scope(unfinished(1)).await;
+}
+
+#[idempotent(key = order)]
+async fn opaque(
+    order: u64,
+    #[idem(skip)] runs: &Runs,
+) -> Result<impl Debug + PartialEq + use<>, Failure> {
+    let _ = order;
+    Ok(vec![runs.hit()])
+}
+
+#[tokio::test]
+async fn the_value_may_be_opaque() {
+    let runs = Runs::default();
+    let both = async {
+        let (first, second) = (opaque(1, &runs).await, opaque(1, &runs).await);
+        assert_eq!(first, second);
+        format!("{first:?}")
+    };
+    assert_eq!(engine().scope(both).await, "Ok([1])");
+    assert_eq!(runs.count(), 1);
+}
+
+#[idempotent(key = order)]
+async fn inner_attributes(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    #![allow(unused_variables)]
+    let unused = order;
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn inner_attributes_reach_the_body() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || inner_attributes(1, &runs).await).await,
+        Ok(1)
+    );
+}
+
+/// A documented, public function keeps its documentation and its attributes.
+#[must_use = "and so does this"]
+#[idempotent(key = order)]
+pub(super) async fn decorated(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = order;
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn other_attributes_stay() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || decorated(1, &runs).await).await,
+        Ok(1)
+    );
+}
+
+#[idempotent(key = order, engine = engine)]
+async fn spawned(
+    order: u64,
+    #[idem(skip)] engine: idem_runtime::Engine,
+    #[idem(skip)] runs: Arc<Runs>,
+) -> Answer {
+    let _ = (order, engine);
+    tokio::task::yield_now().await;
+    Ok(runs.hit())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_future_moves_between_threads() {
+    let (engine, runs) = (engine(), Arc::new(Runs::default()));
+    let task = || tokio::spawn(spawned(1, engine.clone(), Arc::clone(&runs)));
+    let (first, second) = (task(), task());
+    assert_eq!(first.await.expect("no panic"), Ok(1));
+    assert_eq!(second.await.expect("no panic"), Ok(1));
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_function_may_stand_in_a_body() {
+    #[idempotent(key = order)]
+    async fn inner(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+        let _ = order;
+        Ok(runs.hit())
+    }
+
+    let runs = Runs::default();
+    assert_eq!(twice(&runs, async || inner(1, &runs).await).await, Ok(1));
+}

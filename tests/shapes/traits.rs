@@ -1,0 +1,144 @@
+//! Methods of traits, native and through `#[async_trait]`.
+
+use super::{Answer, Runs, twice};
+use async_trait::async_trait;
+use idem_runtime::idempotent;
+use std::future::Future;
+
+struct Bank<'a>(&'a Runs);
+
+trait Native {
+    fn runs(&self) -> &Runs;
+
+    async fn pay(&self, order: u64) -> Answer;
+
+    #[idempotent]
+    async fn refund(&self, order: u64) -> Answer {
+        let _ = order;
+        Ok(self.runs().hit())
+    }
+}
+
+impl Native for Bank<'_> {
+    fn runs(&self) -> &Runs {
+        self.0
+    }
+
+    #[idempotent(key = order)]
+    async fn pay(&self, order: u64) -> Answer {
+        let _ = order;
+        Ok(self.0.hit())
+    }
+}
+
+#[tokio::test]
+async fn a_trait_is_implemented_and_has_defaults() {
+    let runs = Runs::default();
+    assert_eq!(twice(&runs, async || Bank(&runs).pay(1).await).await, Ok(1));
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || Bank(&runs).refund(1).await).await,
+        Ok(1)
+    );
+}
+
+trait Desugared {
+    fn send(&self, order: u64) -> impl Future<Output = Answer> + Send;
+}
+
+impl Desugared for Bank<'_> {
+    #[idempotent(key = order)]
+    async fn send(&self, order: u64) -> Answer {
+        let _ = order;
+        tokio::task::yield_now().await;
+        Ok(self.0.hit())
+    }
+}
+
+#[tokio::test]
+async fn an_async_fn_implements_impl_future() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || Bank(&runs).send(1).await).await,
+        Ok(1)
+    );
+}
+
+#[async_trait]
+trait Dynamic: Sync {
+    fn runs(&self) -> &Runs;
+
+    async fn charge(&self, order: u64, note: &str) -> Answer;
+
+    async fn count(&mut self, order: u64) -> Answer;
+
+    #[idempotent(op = "shapes.dynamic.reverse", key = "{order}")]
+    async fn reverse(&self, order: u64) -> Answer {
+        let _ = order;
+        Ok(self.runs().hit())
+    }
+}
+
+#[async_trait]
+impl Dynamic for Bank<'_> {
+    fn runs(&self) -> &Runs {
+        self.0
+    }
+
+    #[idempotent(op = "shapes.dynamic.charge", key = order)]
+    async fn charge(&self, order: u64, note: &str) -> Answer {
+        if note.is_empty() {
+            return Ok(order.try_into().unwrap_or(0));
+        }
+        tokio::task::yield_now().await;
+        Ok(self.0.hit())
+    }
+
+    #[idempotent]
+    async fn count(&mut self, mut order: u64) -> Answer {
+        order += 1;
+        let _ = order;
+        Ok(self.0.hit())
+    }
+}
+
+#[tokio::test]
+async fn async_trait_methods_are_called_through_dyn() {
+    let runs = Runs::default();
+    let bank: &dyn Dynamic = &Bank(&runs);
+    assert_eq!(
+        twice(&runs, async || bank.charge(1, "note").await).await,
+        Ok(1)
+    );
+    let runs = Runs::default();
+    let bank: &dyn Dynamic = &Bank(&runs);
+    assert_eq!(twice(&runs, async || bank.reverse(1).await).await, Ok(1));
+    let runs = Runs::default();
+    let mut bank = Bank(&runs);
+    assert_eq!(twice(&runs, async || bank.count(1).await).await, Ok(1));
+}
+
+#[async_trait(?Send)]
+trait Local {
+    async fn local(&self, order: u64) -> Answer;
+}
+
+#[async_trait(?Send)]
+impl Local for Bank<'_> {
+    #[idempotent]
+    async fn local(&self, order: u64) -> Answer {
+        let order = std::rc::Rc::new(order);
+        tokio::task::yield_now().await;
+        drop(order);
+        Ok(self.0.hit())
+    }
+}
+
+#[tokio::test]
+async fn async_trait_without_send() {
+    let runs = Runs::default();
+    assert_eq!(
+        twice(&runs, async || Bank(&runs).local(1).await).await,
+        Ok(1)
+    );
+}
