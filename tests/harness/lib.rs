@@ -16,6 +16,7 @@ mod child;
 mod dir;
 mod monitor;
 mod port;
+mod proxy;
 mod resp;
 mod server;
 mod url;
@@ -23,6 +24,7 @@ mod worker;
 
 pub use builder::{RedisServerBuilder, StartError};
 pub use monitor::{Command, Monitor};
+pub use proxy::{ProxyStats, TcpProxy};
 pub use resp::{Reply, RespConn};
 pub use server::RedisServer;
 pub use worker::{Worker, WorkerBuilder};
