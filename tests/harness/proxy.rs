@@ -29,6 +29,8 @@ pub struct ProxyStats {
     pub live: usize,
     /// Requests that were passed on and whose reply was dropped together with the connection.
     pub dropped_replies: usize,
+    /// Bytes of requests that were passed on.
+    pub passed_bytes: usize,
     /// Bytes that went into the black hole, in both directions.
     pub swallowed_bytes: usize,
 }
@@ -57,7 +59,6 @@ struct State {
 #[derive(Debug)]
 struct Link {
     client: TcpStream,
-    server: Option<TcpStream>,
     /// Its next reply is to be dropped.
     doomed: bool,
     /// Bytes of it are missing, so it cannot be used any more.
@@ -204,7 +205,6 @@ impl Shared {
             state.stats.connections += 1;
             let link = Link {
                 client: client.try_clone()?,
-                server: server.as_ref().map(TcpStream::try_clone).transpose()?,
                 doomed: false,
                 torn: hole,
             };
@@ -232,6 +232,7 @@ impl Shared {
                 let mut state = self.lock();
                 let pass = state.passes(id, length);
                 if pass {
+                    state.stats.passed_bytes += length;
                     state.spring(id, bytes);
                 }
                 self.changed.notify_all();
@@ -318,12 +319,10 @@ impl State {
 
     fn cut(&mut self, wanted: impl Fn(&usize, &Link) -> bool) -> usize {
         let cut = self.links.extract_if(|id, link| wanted(id, link));
-        cut.map(|(_, link)| {
-            drop(link.client.shutdown(Shutdown::Both));
-            // Only this half, see `pass_replies`.
-            drop(link.server.map(|server| server.shutdown(Shutdown::Write)));
-        })
-        .count()
+        // Only the client's side: the pump of the requests may be in the middle of one, and hangs
+        // up when it has passed that on.
+        cut.map(|(_, link)| drop(link.client.shutdown(Shutdown::Both)))
+            .count()
     }
 
     fn now(&self) -> ProxyStats {

@@ -87,6 +87,8 @@ fn a_pipelined_request_behind_a_dropped_reply_is_done_as_well() {
     for _ in 0..1_000 {
         client.send(&["INCR", "number"]).unwrap();
     }
+    let one = "*2\r\n$4\r\nINCR\r\n$6\r\nnumber\r\n".len();
+    proxy.wait_until(|seen| seen.passed_bytes >= 1_000 * one);
     server.resume();
     assert!(client.read().is_err());
     let deadline = Instant::now() + Duration::from_secs(20);
