@@ -1,1 +1,30 @@
-//! Real servers for tests.
+//! Real servers for tests: a [`RedisServer`] that lives as long as its value.
+//!
+//! The harness panics when something is wrong, with a message that says what to do: a test has
+//! nothing better to do with an error. A missing server binary is such a panic, never a skip.
+//!
+//! Every process started here dies with the process that started it, even when that one is
+//! killed with `kill -9`. Unix only.
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "every function panics when its server does not do as it is told"
+)]
+
+mod builder;
+mod child;
+mod dir;
+mod monitor;
+mod port;
+mod proxy;
+mod resp;
+mod server;
+mod url;
+mod worker;
+
+pub use builder::{RedisServerBuilder, StartError};
+pub use monitor::{Command, Monitor};
+pub use proxy::{ProxyStats, TcpProxy};
+pub use resp::{Reply, RespConn};
+pub use server::RedisServer;
+pub use worker::{Worker, WorkerBuilder};

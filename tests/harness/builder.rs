@@ -1,0 +1,163 @@
+//! How a server is started.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{env, fmt, io};
+
+use crate::RedisServer;
+
+const BINARY: &str = "IDEM_REDIS_SERVER";
+
+/// A server that did not start, with the reason and the server's own words.
+#[derive(Debug)]
+pub struct StartError {
+    message: String,
+    /// Whether the port was taken in the meantime.
+    pub(crate) port_taken: bool,
+}
+
+impl StartError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            port_taken: false,
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+/// Settings of a [`RedisServer`]; see [`RedisServer::builder`].
+#[derive(Debug, Clone, Default)]
+#[must_use = "a builder does nothing until `start`"]
+pub struct RedisServerBuilder {
+    pub(crate) args: Vec<OsString>,
+    pub(crate) password: Option<String>,
+    pub(crate) unix_socket: bool,
+    binary: Option<PathBuf>,
+}
+
+impl RedisServerBuilder {
+    /// Adds a setting with one value: `arg("--maxmemory", "3mb")`.
+    pub fn arg(self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.args([name.into(), value.into()])
+    }
+
+    /// Adds any arguments, for settings with several values:
+    /// `args(["--replicaof", "127.0.0.1", "6379"])`.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Keeps data over `kill` and `restart`, written to disk once a second.
+    pub fn append_only_every_second(self) -> Self {
+        self.args(["--appendonly", "yes", "--appendfsync", "everysec"])
+    }
+
+    /// Keeps data over `kill` and `restart`, on disk before a command is answered.
+    pub fn append_only_always(self) -> Self {
+        self.args(["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    /// Requires a password of the default user. [`RedisServer::url`] carries it.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Adds a user with rules in the words of `ACL SETUSER`:
+    /// `acl_user("app", "on >secret ~app:* +get +set")`. The user may be `default`: the harness
+    /// itself comes in as another one.
+    pub fn acl_user(self, name: &str, rules: &str) -> Self {
+        let rules = rules.split_whitespace();
+        self.args(["--user", name].into_iter().chain(rules))
+    }
+
+    /// Listens on a socket file as well, see [`RedisServer::unix_url`].
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// The server to run, instead of `IDEM_REDIS_SERVER` or `redis-server`.
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message says why and what to do.
+    #[must_use]
+    pub fn start(self) -> RedisServer {
+        match self.try_start() {
+            Ok(server) => server,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn try_start(self) -> Result<RedisServer, StartError> {
+        let binary = self.find_binary()?;
+        // Somebody else may take a port between our look and the server's.
+        for _ in 0..9 {
+            match RedisServer::launch(&self, binary.clone()) {
+                Err(error) if error.port_taken => {}
+                outcome => return outcome,
+            }
+        }
+        RedisServer::launch(&self, binary)
+    }
+
+    fn find_binary(&self) -> Result<PathBuf, StartError> {
+        let wanted = match &self.binary {
+            Some(path) => path.clone(),
+            None => match env::var_os(BINARY) {
+                Some(path) => PathBuf::from(path),
+                None => PathBuf::from("redis-server"),
+            },
+        };
+        let found = if wanted.components().count() > 1 {
+            Some(wanted.clone()).filter(|path| is_program(path))
+        } else {
+            let path = env::var_os("PATH").unwrap_or_default();
+            env::split_paths(&path)
+                .map(|dir| dir.join(&wanted))
+                .find(|path| is_program(path))
+        };
+        found.ok_or_else(|| {
+            StartError::new(format!(
+                "no program `{}`; install Redis (Debian, Ubuntu: `apt-get install redis-server`, \
+                 macOS: `brew install redis`) or set {BINARY} to the path of a redis-server or \
+                 valkey-server",
+                wanted.display()
+            ))
+        })
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}

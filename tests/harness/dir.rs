@@ -1,0 +1,51 @@
+//! A temporary directory that survives a failed test.
+
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{env, fs, io, thread};
+
+/// Set to anything, this variable keeps the directories of tests that passed, too.
+const KEEP: &str = "IDEM_TEST_KEEP";
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A directory under the system's temporary one, removed on drop unless the thread panics.
+#[derive(Debug)]
+pub(crate) struct TestDir {
+    path: PathBuf,
+}
+
+impl TestDir {
+    pub(crate) fn new(name: &str) -> io::Result<Self> {
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = env::temp_dir().join(format!("idem-{name}-{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path }),
+                // Left behind by an earlier process with our pid.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory, when a watchdog may remove it.
+    pub(crate) fn disposable(&self) -> Option<&Path> {
+        env::var_os(KEEP).is_none().then_some(&*self.path)
+    }
+}
+
+impl Drop for TestDir {
+    fn drop(&mut self) {
+        if thread::panicking() || env::var_os(KEEP).is_some() {
+            eprintln!("kept: {}", self.path.display());
+        } else {
+            drop(fs::remove_dir_all(&self.path));
+        }
+    }
+}

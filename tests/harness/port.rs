@@ -1,0 +1,51 @@
+//! Ports for servers that go down and come back.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::{env, io, process};
+
+/// Below the range that systems hand out for port 0 and for outgoing connections. A port from
+/// that range could be taken by any client while its server is down for a restart.
+const FIRST: u16 = 15_000;
+const COUNT: u16 = 16_000;
+
+/// A port on loopback that no other harness, in this process or another, will use.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    /// Locked while the port is ours; the system unlocks it when this process dies.
+    _lock: File,
+}
+
+impl Port {
+    /// Takes a port that nobody listens on.
+    pub(crate) fn take() -> io::Result<Self> {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let locks = env::temp_dir().join(format!("idem-ports-{}", nix::unistd::getuid()));
+        fs::create_dir_all(&locks)?;
+        // Processes start at different places, to meet seldom.
+        let start = process::id().wrapping_mul(97);
+        for _ in 0..COUNT {
+            let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+            let offset = start.wrapping_add(step) % u32::from(COUNT);
+            let number = FIRST + u16::try_from(offset).expect("the offset is below COUNT");
+            let lock = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(locks.join(number.to_string()))?;
+            if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
+                return Ok(Self {
+                    number,
+                    _lock: lock,
+                });
+            }
+        }
+        Err(io::Error::other("no free port on loopback"))
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}

@@ -1,0 +1,334 @@
+//! A network that can be told to fail.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A proxy on loopback in front of a server, with switches for what a network does wrong.
+///
+/// Requests that were passed on reach the server even when their connection is cut afterwards.
+#[derive(Debug)]
+pub struct TcpProxy {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// What a [`TcpProxy`] has seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProxyStats {
+    /// Connections accepted so far.
+    pub connections: usize,
+    /// Connections that are open now.
+    pub live: usize,
+    /// Requests that were passed on and whose reply was dropped together with the connection.
+    pub dropped_replies: usize,
+    /// Bytes of requests that were passed on.
+    pub passed_bytes: usize,
+    /// Bytes that went into the black hole, in both directions.
+    pub swallowed_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// Pumps decide under the lock what becomes of the bytes they hold, so a switch that has been
+/// turned is in force.
+#[derive(Debug, Default)]
+struct State {
+    links: HashMap<usize, Link>,
+    stats: ProxyStats,
+    /// What a request must contain for its reply to be dropped.
+    traps: Vec<Vec<u8>>,
+    black_hole: bool,
+    delay: Duration,
+    stopped: bool,
+}
+
+/// One client's connection.
+#[derive(Debug)]
+struct Link {
+    client: TcpStream,
+    /// Its next reply is to be dropped.
+    doomed: bool,
+    /// Bytes of it are missing, so it cannot be used any more.
+    torn: bool,
+}
+
+impl TcpProxy {
+    /// Starts a proxy in front of `target`, which need not be up yet.
+    #[must_use]
+    pub fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a port");
+        let addr = listener.local_addr().expect("a listener has an address");
+        let shared = Arc::new(Shared {
+            target,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let acceptor = thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                for client in listener.incoming() {
+                    if shared.lock().stopped {
+                        return;
+                    }
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || client.and_then(|client| shared.serve(client)));
+                }
+            }
+        });
+        Self {
+            addr,
+            shared,
+            acceptor: Some(acceptor),
+        }
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The URL of a Redis behind the proxy, for its default user without a password.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.addr)
+    }
+
+    /// Cuts all live connections; new ones are accepted. Returns how many there were.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "cutting is the point, not the count"
+    )]
+    pub fn cut(&self) -> usize {
+        self.shared.cut(|_| true)
+    }
+
+    /// Swallows everything in both directions, on live and on new connections, or stops doing so.
+    ///
+    /// A connection that lost bytes is cut when the hole closes: neither end could make sense of
+    /// the rest.
+    pub fn black_hole(&self, open: bool) {
+        self.shared.lock().black_hole = open;
+        if !open {
+            self.shared.cut(|link| link.torn);
+        }
+    }
+
+    /// Passes the next request on, then cuts its connection in place of the reply: the server has
+    /// done it, and the client cannot know. May be called several times in advance.
+    pub fn drop_next_reply(&self) {
+        self.drop_next_reply_to("");
+    }
+
+    /// Like [`TcpProxy::drop_next_reply`], for the next request that contains `bytes`, such as
+    /// the name of a command or a key. Looked for in what arrives in one piece.
+    pub fn drop_next_reply_to(&self, bytes: impl AsRef<[u8]>) {
+        self.shared.lock().traps.push(bytes.as_ref().to_vec());
+    }
+
+    /// Lets every reply arrive later by at least `delay`; zero ends it.
+    pub fn delay(&self, delay: Duration) {
+        self.shared.lock().delay = delay;
+    }
+
+    /// What the proxy has seen so far.
+    #[must_use]
+    pub fn stats(&self) -> ProxyStats {
+        self.shared.lock().now()
+    }
+
+    /// Waits until the proxy has seen something:
+    /// `wait_until(|seen| seen.swallowed_bytes > 0)`.
+    ///
+    /// # Panics
+    ///
+    /// When it does not happen within 20 s.
+    pub fn wait_until(&self, mut seen: impl FnMut(ProxyStats) -> bool) -> ProxyStats {
+        let state = self.shared.lock();
+        let changed = &self.shared.changed;
+        let (state, outcome) = changed
+            .wait_timeout_while(state, PATIENCE, |state| !seen(state.now()))
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            !outcome.timed_out(),
+            "not within {PATIENCE:?}; the proxy saw {:?}",
+            state.stats
+        );
+        state.now()
+    }
+}
+
+impl Drop for TcpProxy {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.cut(|_| true);
+        // The acceptor looks at the switch when somebody comes.
+        drop(TcpStream::connect(self.addr));
+        if let Some(acceptor) = self.acceptor.take() {
+            drop(acceptor.join());
+        }
+    }
+}
+
+impl Shared {
+    /// Serves one client to its end.
+    fn serve(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
+        client.set_nodelay(true)?;
+        let hole = self.lock().black_hole;
+        let server = if hole {
+            None
+        } else {
+            let server = TcpStream::connect(self.target)?;
+            server.set_nodelay(true)?;
+            Some(server)
+        };
+        let replies = server.as_ref().map(TcpStream::try_clone).transpose()?;
+        let id = {
+            let mut state = self.lock();
+            if state.stopped {
+                return Ok(());
+            }
+            let id = state.stats.connections;
+            state.stats.connections += 1;
+            let link = Link {
+                client: client.try_clone()?,
+                doomed: false,
+                torn: hole,
+            };
+            state.links.insert(id, link);
+            self.changed.notify_all();
+            id
+        };
+        if let Some(replies) = replies {
+            let client = client.try_clone()?;
+            let shared = Arc::clone(self);
+            thread::spawn(move || {
+                shared.pass_replies(id, replies, client);
+                shared.forget(id);
+            });
+        }
+        self.pass_requests(id, client, server);
+        Ok(())
+    }
+
+    fn pass_requests(&self, id: usize, mut client: TcpStream, mut server: Option<TcpStream>) {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = client.read(&mut buffer) {
+            let bytes = &buffer[..length];
+            let pass = {
+                let mut state = self.lock();
+                let pass = state.passes(id, length);
+                if pass {
+                    state.stats.passed_bytes += length;
+                    state.spring(id, bytes);
+                }
+                self.changed.notify_all();
+                pass
+            };
+            if let Some(server) = &mut server
+                && pass
+                && server.write_all(bytes).is_err()
+            {
+                break;
+            }
+        }
+        match server {
+            // The server answers what it has got, and then hangs up.
+            Some(server) => drop(server.shutdown(Shutdown::Write)),
+            None => self.forget(id),
+        }
+    }
+
+    fn pass_replies(&self, id: usize, mut server: TcpStream, mut client: TcpStream) {
+        let mut buffer = vec![0; 64 * 1024];
+        // Read to the end even when the client is gone: closing a socket with unread bytes in it
+        // resets the connection, and the server would lose requests that it has not read yet.
+        while let Ok(length @ 1..) = server.read(&mut buffer) {
+            let delay = {
+                let mut state = self.lock();
+                if state.links.get(&id).is_some_and(|link| link.doomed) {
+                    state.stats.dropped_replies += 1;
+                    state.cut(|&link, _| link == id);
+                }
+                let pass = state.passes(id, length);
+                self.changed.notify_all();
+                pass.then_some(state.delay)
+            };
+            if let Some(delay) = delay {
+                thread::sleep(delay);
+                drop(client.write_all(&buffer[..length]));
+            }
+        }
+    }
+
+    fn forget(&self, id: usize) {
+        self.cut_where(|&link, _| link == id);
+    }
+
+    fn cut(&self, wanted: impl Fn(&Link) -> bool) -> usize {
+        self.cut_where(|_, link| wanted(link))
+    }
+
+    fn cut_where(&self, wanted: impl Fn(&usize, &Link) -> bool) -> usize {
+        let count = self.lock().cut(wanted);
+        self.changed.notify_all();
+        count
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether bytes of a connection are to be passed on.
+    fn passes(&mut self, id: usize, length: usize) -> bool {
+        let Some(link) = self.links.get_mut(&id) else {
+            return false;
+        };
+        if self.black_hole {
+            self.stats.swallowed_bytes += length;
+            link.torn = true;
+        }
+        !link.torn
+    }
+
+    /// Marks the connection if its request is one that is waited for.
+    fn spring(&mut self, id: usize, request: &[u8]) {
+        let sprung = self.traps.iter().position(|trap| {
+            trap.is_empty() || request.windows(trap.len()).any(|bytes| bytes == trap)
+        });
+        if let (Some(trap), Some(link)) = (sprung, self.links.get_mut(&id)) {
+            self.traps.remove(trap);
+            link.doomed = true;
+        }
+    }
+
+    fn cut(&mut self, wanted: impl Fn(&usize, &Link) -> bool) -> usize {
+        let cut = self.links.extract_if(|id, link| wanted(id, link));
+        // Only the client's side: the pump of the requests may be in the middle of one, and hangs
+        // up when it has passed that on.
+        cut.map(|(_, link)| drop(link.client.shutdown(Shutdown::Both)))
+            .count()
+    }
+
+    fn now(&self) -> ProxyStats {
+        ProxyStats {
+            live: self.links.len(),
+            ..self.stats
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A program of ours as a process of its own, to be killed.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use crate::child::Guarded;
+
+/// How long a worker may take for a line before a test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A worker process that is spoken to in lines over its stdin and stdout, killed on drop.
+///
+/// Its stderr is that of the test.
+#[derive(Debug)]
+pub struct Worker {
+    child: Guarded,
+    lines: Receiver<String>,
+    name: String,
+}
+
+/// Settings of a [`Worker`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `spawn`"]
+pub struct WorkerBuilder {
+    program: PathBuf,
+    args: Vec<OsString>,
+    envs: Vec<(OsString, OsString)>,
+}
+
+impl WorkerBuilder {
+    /// Adds an argument.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.envs.push((name.into(), value.into()));
+        self
+    }
+
+    /// Runs the worker.
+    #[must_use]
+    pub fn spawn(self) -> Worker {
+        let name = self.program.display().to_string();
+        let spawned = Guarded::spawn(&self.program, &self.args, None, |command| {
+            command.envs(self.envs).stdout(Stdio::piped())
+        });
+        let mut child = spawned.unwrap_or_else(|error| panic!("cannot run {name}: {error}"));
+        let stdout = child.take_stdout().expect("stdout is piped");
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Worker { child, lines, name }
+    }
+}
+
+impl Worker {
+    /// A binary of the package under test, by name. Cargo builds it beside the test; elsewhere
+    /// `env!("CARGO_BIN_EXE_<name>")` and [`Worker::program`] do the same.
+    pub fn sibling(name: &str) -> WorkerBuilder {
+        let test = env::current_exe().expect("a process knows its program");
+        let mut dir = test.parent().expect("a program is in a directory");
+        if [Some(OsStr::new("deps")), Some(OsStr::new("examples"))].contains(&dir.file_name()) {
+            dir = dir.parent().expect("cargo's directories are nested");
+        }
+        let program = dir.join(name);
+        assert!(
+            program.is_file(),
+            "no program {}; cargo builds the binaries of the package under test only",
+            program.display()
+        );
+        Self::program(program)
+    }
+
+    /// Any program, by path.
+    pub fn program(path: impl AsRef<Path>) -> WorkerBuilder {
+        WorkerBuilder {
+            program: path.as_ref().to_owned(),
+            args: Vec::new(),
+            envs: Vec::new(),
+        }
+    }
+
+    /// Sends a line.
+    pub fn send(&mut self, line: &str) {
+        let stdin = self.child.stdin().expect("stdin is open");
+        let sent = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
+        sent.unwrap_or_else(|error| panic!("{} takes no line: {error}", self.name));
+    }
+
+    /// Closes the worker's stdin.
+    pub fn close(&mut self) {
+        self.child.close_stdin();
+    }
+
+    /// The next line.
+    ///
+    /// # Panics
+    ///
+    /// When the worker ends or says nothing for 30 s.
+    pub fn line(&mut self) -> String {
+        let line = self.line_within(PATIENCE);
+        line.unwrap_or_else(|| panic!("{} says nothing for {PATIENCE:?}", self.name))
+    }
+
+    /// The next line, or `None` when the worker says nothing for `patience`.
+    ///
+    /// # Panics
+    ///
+    /// When the worker ends.
+    pub fn line_within(&mut self, patience: Duration) -> Option<String> {
+        match self.lines.recv_timeout(patience) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => panic!("{} has ended", self.name),
+        }
+    }
+
+    /// Reads lines up to one that begins with `start`, and returns what follows in it.
+    ///
+    /// # Panics
+    ///
+    /// When the worker ends or says nothing for 30 s.
+    pub fn line_after(&mut self, start: &str) -> String {
+        loop {
+            if let Some(rest) = self.line().strip_prefix(start) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    /// The lines that are left after the worker has ended or was killed.
+    pub fn rest(&mut self) -> Vec<String> {
+        self.lines.iter().collect()
+    }
+
+    /// The process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Kills the worker with SIGKILL and waits until it is gone.
+    pub fn kill9(&mut self) {
+        self.child.kill();
+    }
+
+    /// Freezes the worker with SIGSTOP, and returns once it stands still.
+    pub fn pause(&mut self) {
+        self.child.pause().expect("a running worker can be paused");
+    }
+
+    /// Thaws the worker with SIGCONT.
+    pub fn resume(&mut self) {
+        self.child.resume().expect("a paused worker can be resumed");
+    }
+
+    /// Closes the worker's stdin and waits for its end.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end within 30 s.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.close();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.child.try_wait().expect("our child can be waited for");
+            if let Some(status) = status {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{} does not end", self.name);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
