@@ -1,1 +1,7 @@
 //! Parts that the tests share.
+
+mod memory;
+mod redis;
+
+pub use memory::InMemory;
+pub use redis::{InRedis, Redis};

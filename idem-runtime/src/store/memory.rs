@@ -171,6 +171,16 @@ impl MemoryStore {
         let mut shard = self.0.shard(key);
         self.0.put(&mut shard, key, bytes, now + life);
     }
+
+    /// The bytes that stand under a key as they are, readable or not.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn peek(&self, key: &RecordKey) -> Option<Bytes> {
+        let now = self.0.clock.now();
+        let shard = self.0.shard(key);
+        let slot = shard.records.get(key).filter(|slot| slot.expires > now);
+        slot.map(|slot| slot.bytes.clone())
+    }
 }
 
 impl Inner {
