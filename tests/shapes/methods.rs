@@ -67,7 +67,7 @@ impl Shop {
     }
 
     #[idempotent(key = order)]
-    pub async fn borrowed<'a>(&'a self, order: &'a str) -> Answer {
+    pub(super) async fn borrowed<'a>(&'a self, order: &'a str) -> Answer {
         let _: &'a str = order;
         Ok(self.runs.hit())
     }
