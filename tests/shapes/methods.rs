@@ -6,7 +6,6 @@ use serde::Serialize;
 use std::pin::Pin;
 use std::sync::Arc;
 
-#[derive(Default)]
 struct Shop {
     tenant: String,
     sold: u64,
@@ -16,8 +15,9 @@ struct Shop {
 impl Shop {
     fn of(runs: &Arc<Runs>) -> Self {
         Self {
+            tenant: "tenant".to_owned(),
+            sold: 0,
             runs: Arc::clone(runs),
-            ..Self::default()
         }
     }
 
