@@ -3,6 +3,8 @@
 
 #![deny(warnings, clippy::pedantic, clippy::nursery)]
 #![forbid(unsafe_code)]
+// It asks for the `pub` that `unreachable_pub` refuses.
+#![allow(clippy::redundant_pub_crate)]
 
 #[path = "shapes/arguments.rs"]
 mod arguments;

@@ -126,7 +126,7 @@ struct Repository<'a, T, const N: usize> {
     runs: &'a Runs,
 }
 
-impl<'a, T: Serialize + Clone, const N: usize> Repository<'a, T, N> {
+impl<'a, T: Serialize + Clone + Send + Sync, const N: usize> Repository<'a, T, N> {
     #[idempotent]
     async fn insert(&self, row: T) -> Answer {
         let _: (T, &'a Runs, usize) = (row, self.runs, self.rows.len());
