@@ -32,7 +32,7 @@ async fn all(
     Err(Failure::Declined)
 }
 
-fn judge(failure: &Failure) -> Class {
+const fn judge(failure: &Failure) -> Class {
     match failure {
         Failure::Declined => Class::Business,
         Failure::Refused(_) => Class::System,
