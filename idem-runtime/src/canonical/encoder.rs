@@ -4,6 +4,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::error::Kind;
+use super::hash::sha256;
 use super::{CanonicalError, MAX_DEPTH};
 
 /// From this size on the buffer goes to the hash as soon as nothing needs it any more.
@@ -87,11 +88,14 @@ impl Encoder {
     /// The digest of all that was written. Says nothing once a value has failed.
     pub(crate) fn finish(mut self: Box<Self>) -> [u8; 32] {
         let digest = match self.hash.take() {
-            None => Sha256::digest(&self.bytes),
-            Some(hash) => hash.chain_update(&self.bytes).finalize(),
+            None if self.bytes.len() < FLUSH_BYTES => sha256(&mut self.bytes),
+            hash => {
+                let hash = hash.unwrap_or_default();
+                hash.chain_update(&self.bytes).finalize().into()
+            }
         };
         self.give_back();
-        digest.into()
+        digest
     }
 
     /// Keeps the buffers for the next value on this thread.
