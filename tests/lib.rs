@@ -1,7 +1,16 @@
 //! Parts that the tests share.
 
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a part of a test panics when it does not get what it needs"
+)]
+
+pub mod events;
+pub mod faulty;
 mod memory;
+pub mod pay;
 mod redis;
+pub mod world;
 
 pub use memory::InMemory;
 pub use redis::{InRedis, Redis};
