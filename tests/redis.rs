@@ -56,6 +56,12 @@ impl Redis {
         &self.server
     }
 
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &RedisStore {
+        &self.store
+    }
+
     /// A fixture with a prefix of its own.
     #[must_use]
     pub fn fixture(&self, name: &str) -> InRedis {
