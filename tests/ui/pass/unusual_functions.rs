@@ -10,6 +10,7 @@ pub async unsafe fn not_safe(order: u64) -> Result<u64, Error> {
 }
 
 #[idempotent(key = order, on_error = release)]
+#[allow(improper_ctypes_definitions)]
 pub async extern "C" fn foreign(order: u64) -> Result<u64, Error> {
     Ok(order)
 }
