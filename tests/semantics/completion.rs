@@ -1,8 +1,9 @@
 //! The last step: a success stays a success, whatever happens to its storing.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use idem_runtime::ErrorKind;
+use idem_runtime::{ErrorKind, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
@@ -22,21 +23,23 @@ async fn paid(world: &World, runs: &Runs) -> Result<Receipt, PayError> {
     world.pay().run(body).await
 }
 
-/// Lets the clock run while a call is under way.
-async fn with_time<T>(world: &World, call: impl Future<Output = T>) -> T {
-    let mut call = Box::pin(call);
+/// Skips the pauses between tries while a call is under way, and no deadline.
+async fn with_pauses<T>(world: &World, call: impl Future<Output = T>) -> T {
+    let pause = Duration::from_millis(250);
+    let mut call = pin!(call);
     loop {
         tokio::select! {
             biased;
             output = &mut call => return output,
-            () = world.clock.sleeper_within(Duration::from_secs(5)) => {
-                let step = world.clock.next_wake().unwrap_or_default();
-                if step <= Duration::from_secs(5) {
-                    world.clock.advance(step);
-                }
-                tokio::task::yield_now().await;
-            }
+            () = world.clock.sleeper_within(pause) => world.clock.advance(pause),
         }
+    }
+}
+
+/// Waits until the store was asked so many times.
+async fn asked(world: &World, operation: Operation, times: usize) {
+    while world.store.sent(operation).len() < times {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -45,7 +48,7 @@ async fn a_completion_whose_reply_is_lost_is_sent_again(world: World) {
     world
         .store
         .fail(Operation::Complete, [Fault::ReplyLost, Fault::Lost]);
-    let first = with_time(&world, paid(&world, &runs)).await;
+    let first = with_pauses(&world, paid(&world, &runs)).await;
     assert_eq!(first, Ok(Receipt { run: 1 }));
     let sent = world.store.sent(Operation::Complete);
     assert_eq!(sent.len(), 3);
@@ -61,8 +64,14 @@ async fn a_completion_whose_reply_is_lost_is_sent_again(world: World) {
 async fn a_success_is_returned_although_it_cannot_be_stored_yet(world: World) {
     let runs = Runs::default();
     world.store.fail(Operation::Complete, [Fault::Hangs]);
-    let first = with_time(&world, paid(&world, &runs)).await;
-    assert_eq!(first, Ok(Receipt { run: 1 }));
+    let mut first = pin!(paid(&world, &runs));
+    tokio::select! {
+        biased;
+        _ = &mut first => unreachable!("the completion hangs"),
+        () = asked(&world, Operation::Complete, 1) => {}
+    }
+    world.clock.advance(Duration::from_secs(2));
+    assert_eq!(first.await, Ok(Receipt { run: 1 }));
     assert_eq!(
         world
             .events
@@ -106,12 +115,26 @@ async fn a_renewal_without_reply_is_tried_again(world: World) {
         [Fault::Lost, Fault::ReplyLost, Fault::ReplyHangs],
     );
     let claim = world.pay().begin().await.unwrap();
-    with_time(&world, world.events.wait_for("renewed", 1)).await;
+    for (failures, pause) in [(1, 10_000), (2, 2_500)] {
+        let pause = Duration::from_millis(pause);
+        world.clock.sleeper_within(pause).await;
+        world.clock.advance(pause);
+        world.events.wait_for("renewal failed", failures).await;
+    }
+    world
+        .clock
+        .sleeper_within(Duration::from_millis(2_500))
+        .await;
+    world.clock.advance(Duration::from_millis(2_500));
+    asked(&world, Operation::Renew, 3).await;
+    world.clock.sleeper_within(Duration::from_secs(10)).await;
+    world.clock.advance(Duration::from_secs(10));
+    world.events.wait_for("renewed", 1).await;
     assert_eq!(world.events.count("renewal failed"), 3);
-    assert!(world.clock.next_wake().is_some(), "and renewing goes on");
     drop(claim);
-    let refused = world.pay().run(|_| async { Ok::<_, PayError>(()) });
-    let refused = with_time(&world, refused).await.unwrap_err();
+    let call = world.pay().on_running(OnRunning::Reject);
+    let refused = call.run(|_| async { Ok::<_, PayError>(()) });
+    let refused = refused.await.unwrap_err();
     assert!(
         matches!(refused.kind(), ErrorKind::Running { .. }),
         "{refused:?}"
@@ -125,7 +148,7 @@ async fn a_release_whose_reply_is_lost_is_sent_again(world: World) {
     let call = world
         .pay()
         .run(|_| async { Err::<Receipt, _>(PayError::Down) });
-    assert_eq!(with_time(&world, call).await, Err(PayError::Down));
+    assert_eq!(with_pauses(&world, call).await, Err(PayError::Down));
     assert_eq!(world.store.sent(Operation::Release).len(), 3);
     let runs = Runs::default();
     assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));

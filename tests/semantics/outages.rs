@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idem_runtime::ErrorKind;
+use idem_runtime::store::{ReadReply, Store};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt};
@@ -87,7 +88,7 @@ async fn a_claim_whose_reply_is_lost_does_not_block_itself(world: World) {
 async fn a_claim_that_was_given_up_is_given_back(world: World) {
     world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn(world.pay().run(|_| async { never() }));
-    world.clock.sleeper_within(Duration::from_secs(2)).await;
+    claimed_in_store(&world).await;
     world.clock.advance(Duration::from_secs(2));
     call.await.unwrap().unwrap_err();
     freed(&world).await;
@@ -96,28 +97,25 @@ async fn a_claim_that_was_given_up_is_given_back(world: World) {
 async fn a_caller_that_vanishes_while_claiming_gives_the_key_back(world: World) {
     world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
     let call = tokio::spawn(world.pay().run(|_| async { never() }));
-    world.clock.sleeper_within(Duration::from_secs(2)).await;
+    claimed_in_store(&world).await;
     call.abort();
     freed(&world).await;
 }
 
-/// The engine's thread gives the key back; the next call runs as the first attempt.
-async fn freed(world: &World) {
-    let call = tokio::spawn(world.pay().run(|cx| async move {
-        assert_eq!(cx.attempt(), 1, "the claim that nobody saw does not count");
-        Ok::<_, PayError>(Receipt { run: 1 })
-    }));
-    // It may have to wait for the release to arrive.
-    while !call.is_finished() {
-        if world
-            .clock
-            .next_wake()
-            .is_some_and(|left| left < Duration::from_secs(1))
-        {
-            world.clock.advance(Duration::from_millis(20));
-        }
+/// Waits until the claim whose reply hangs has been granted.
+async fn claimed_in_store(world: &World) {
+    while world.store.read(&world.key()).await.unwrap() == ReadReply::Absent {
         tokio::task::yield_now().await;
     }
-    assert_eq!(call.await.unwrap(), Ok(Receipt { run: 1 }));
+}
+
+/// The engine's thread gives the key back; the next call runs as the first attempt.
+async fn freed(world: &World) {
+    world.events.wait_for("released", 1).await;
+    let call = world.pay().run(|cx| async move {
+        assert_eq!(cx.attempt(), 1, "the claim that nobody saw does not count");
+        Ok::<_, PayError>(Receipt { run: 1 })
+    });
+    assert_eq!(call.await, Ok(Receipt { run: 1 }));
     assert_eq!(world.store.sent(Operation::Release).len(), 1);
 }
