@@ -69,6 +69,11 @@
 //! }
 //! ```
 
+#![allow(
+    clippy::unchecked_time_subtraction,
+    reason = "a case whose times do not fit panics, as it should"
+)]
+
 /// Names the cases of a file and the rule that each tests.
 macro_rules! cases {
     ($($rule:literal $name:ident,)+) => {

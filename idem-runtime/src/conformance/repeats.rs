@@ -1,5 +1,9 @@
 //! Every operation sent twice: by us after a lost reply, or by a client library behind our back.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 use super::probe::{
     A, B, C, LEASE, Probe, RETAIN, TTL, answer, ask, finished, header, limit, pending, record,
 };
@@ -20,6 +24,7 @@ cases! {
     3 a_release_sent_again_does_not_free_the_next_claim,
     3 a_refusal_sent_again_is_the_same_refusal,
     3 reading_again_reads_the_same,
+    3 an_operation_that_was_dropped_can_be_sent_again,
 }
 
 async fn same_attempt(p: &Probe, request: &ClaimRequest) {
@@ -163,5 +168,42 @@ async fn reading_again_reads_the_same(p: Probe) {
         let (record, left) = p.found().await;
         assert_eq!(record.as_bytes(), &bytes[..]);
         p.assert_left(left, TTL);
+    }
+}
+
+/// Polls once, and drops: whether the operation happens is open.
+async fn drop_after_one_poll(operation: impl Future) {
+    let mut operation = pin!(operation);
+    poll_fn(|cx| {
+        let _ = operation.as_mut().poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+async fn an_operation_that_was_dropped_can_be_sent_again(p: Probe) {
+    for n in 0..20 {
+        let p = p.at(n);
+        drop_after_one_poll(p.claim(&ask(A))).await;
+        let claim = p.take(&ask(A)).await;
+        assert_eq!(claim.attempts, 1);
+        drop_after_one_poll(p.renew(&claim)).await;
+        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+        drop_after_one_poll(p.read()).await;
+        assert_eq!(p.header().await, claim);
+        if n % 2 == 0 {
+            drop_after_one_poll(p.release(A, false)).await;
+            assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+            assert_eq!(p.header().await.attempts, 0);
+        } else {
+            let bytes = answer(&claim, b"once");
+            drop_after_one_poll(p.complete(&bytes)).await;
+            assert_eq!(
+                p.complete(&bytes).await,
+                CompleteReply::Stored { late: false }
+            );
+            p.assert_untouched(&bytes, "its completion, sent again")
+                .await;
+        }
     }
 }
