@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::probe::{A, B, LEASE, Probe, RETAIN, TTL, answer, ask, owner};
+use super::probe::{A, B, LEASE, Probe, RETAIN, TTL, answer, ask};
 use crate::store::{
     ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, StoreErrorKind,
 };
@@ -75,17 +75,39 @@ impl Full {
     }
 }
 
+/// Claims a fresh key. The room of a server is not exact, a buffer that shrinks is room: what is
+/// not refused must be a claim like any other.
+async fn is_refused(p: &Probe) -> bool {
+    match p.try_claim(&ask(A)).await {
+        Err(error) => {
+            assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+            assert_eq!(p.read().await, ReadReply::Absent, "nothing was written");
+            true
+        }
+        Ok(reply) => {
+            expect!(reply, ClaimReply::Granted { attempt: 1, .. } => ());
+            assert_eq!(p.header().await.owner, A);
+            false
+        }
+    }
+}
+
 async fn a_full_store_refuses_claims(p: Probe) {
     let Some(full) = Full::of(p).await else {
         return;
     };
-    for n in 0..20 {
-        let p = full.p.at(2 * MANY + n);
-        let refused = p.try_claim(&ask(owner(n))).await;
-        let error = refused.expect_err("there is no room");
-        assert_eq!(error.kind(), StoreErrorKind::Full);
-        assert_eq!(p.read().await, ReadReply::Absent, "nothing was written");
+    let mut in_a_row = 0;
+    for n in 0..MANY {
+        in_a_row = if is_refused(&full.p.at(2 * MANY + n)).await {
+            in_a_row + 1
+        } else {
+            0
+        };
+        if in_a_row == 20 {
+            return;
+        }
     }
+    panic!("a store that was full has room for {MANY} claims");
 }
 
 async fn a_full_store_takes_the_answer_of_a_running_body(p: Probe) {
@@ -109,8 +131,7 @@ async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
         return;
     };
     for n in 0..50 {
-        let refused = full.p.at(2 * MANY + n).try_claim(&ask(A)).await;
-        refused.expect_err("there is no room");
+        is_refused(&full.p.at(2 * MANY + n)).await;
     }
     for (n, claim) in full.running.iter().enumerate() {
         assert_eq!(full.held(n).header().await, *claim);
