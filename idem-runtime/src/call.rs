@@ -219,7 +219,8 @@ where
         codec,
         overrides,
     } = call;
-    match begin(inputs, engine, overrides).await {
+    // Boxed: they are much larger than the body of most calls, which the future holds besides.
+    match Box::pin(begin(inputs, engine, overrides)).await {
         Err(error) => codec.refuse(error),
         Ok((engine, Begun::Done(stored))) => replay(&engine, &codec, &stored),
         Ok((engine, Begun::Claimed(claim))) => execute(engine, &codec, claim, body).await,
@@ -233,13 +234,13 @@ where
     let output = match claim.context().scope(unwind(body)).await {
         Ok(output) => output,
         Err(panic) => {
-            claim.panicked().await;
+            Box::pin(claim.panicked()).await;
             resume_unwind(panic)
         }
     };
     let operation = claim.operation().clone();
     let encoded = codec.encode(&output, engine.core.limits.max_value_bytes);
-    match claim.settle(encoded).await {
+    match Box::pin(claim.settle(encoded)).await {
         Settled::Own => output,
         Settled::Adopted(record) => match record.header.state {
             State::Done {

@@ -41,7 +41,8 @@ pub enum Class {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which of its errors are answers",
     label = "this error type is not classified",
-    note = "derive `idem_runtime::Classify` for `{Self}` and put `#[class(business | system | unknown)]` on each variant, or choose `on_error = release | keep | unknown | path::to::fn`"
+    note = "derive `idem_runtime::Classify` for `{Self}` and put `#[class(business | system | unknown)]` on each variant, or choose `on_error = release | keep | unknown | path::to::fn`",
+    note = "if it is the field of a `#[class(delegate)]` variant: give that variant a class of its own"
 )]
 pub trait Classify {
     /// The class of this error.
