@@ -1,0 +1,408 @@
+//! Compares the books with the log: did everything that was asked for happen, and once?
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+
+use super::client::Ending;
+use super::delivery::Log;
+use super::ledger::{Books, Kind, Row};
+use super::money::Sums;
+use super::provider::Movement;
+use super::request::{NotifyRequest, Operation, Receipt, Request};
+use super::run::Run;
+
+/// All that is known after a run.
+#[derive(Clone, Debug)]
+pub struct Evidence<'a> {
+    /// What was asked.
+    pub log: &'a Log,
+    /// How each delivery ended.
+    pub endings: Vec<Ending>,
+    /// Our books.
+    pub books: Books,
+    /// What the provider moved.
+    pub movements: Vec<Movement>,
+    /// What the gateway sent.
+    pub sent: Vec<NotifyRequest>,
+    /// Answers may come from an earlier run, whose books are gone.
+    pub rerun: bool,
+}
+
+/// One line of the check.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What was looked at.
+    pub title: &'static str,
+    /// What was found.
+    pub text: String,
+    /// What is wrong; nothing if it is as it should be.
+    pub wrong: Vec<String>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.wrong.is_empty() { "ok" } else { "WRONG" };
+        write!(f, "  {mark:<5} {:<14} {}", self.title, self.text)?;
+        for wrong in self.wrong.iter().take(3) {
+            write!(f, "\n          - {wrong}")?;
+        }
+        match self.wrong.len().saturating_sub(3) {
+            0 => Ok(()),
+            more => write!(f, "\n          - and {more} more"),
+        }
+    }
+}
+
+/// All that belongs to one payment or refund.
+#[derive(Default)]
+struct Case<'a> {
+    asked: Vec<(&'a Request, &'a Ending)>,
+    rows: Vec<&'a Row>,
+    moved: Vec<&'a Movement>,
+}
+
+impl Case<'_> {
+    fn answered(&self) -> bool {
+        let mut endings = self.asked.iter().map(|(_, ending)| ending);
+        endings.any(|ending| matches!(ending, Ending::Answered(_)))
+    }
+
+    fn declined(&self) -> bool {
+        let mut endings = self.asked.iter().map(|(_, ending)| ending);
+        endings.any(|ending| matches!(ending, Ending::Declined(_)))
+    }
+
+    fn offered(&self) -> HashSet<(u64, &str)> {
+        self.asked.iter().filter_map(|(r, _)| money(r)).collect()
+    }
+}
+
+type Cases<'a> = BTreeMap<(&'a str, &'a str), Case<'a>>;
+
+const MONEY: [(Operation, Kind); 2] = [
+    (Operation::Pay, Kind::Payment),
+    (Operation::Refund, Kind::Refund),
+];
+
+impl<'a> Evidence<'a> {
+    /// What `run` left behind.
+    #[must_use]
+    pub fn of(log: &'a Log, run: &Run, rerun: bool) -> Self {
+        Self {
+            log,
+            endings: run.endings.clone(),
+            books: run.service.ledger.books(),
+            movements: run.service.provider.movements(),
+            sent: run.service.gateway.sent(),
+            rerun,
+        }
+    }
+
+    /// Looks at everything. All is well if no finding has anything wrong.
+    #[must_use]
+    pub fn check(&self) -> Vec<Finding> {
+        vec![
+            self.all_ended(),
+            self.once("payments", Operation::Pay, Kind::Payment),
+            self.once("refunds", Operation::Refund, Kind::Refund),
+            self.messages(),
+            self.amounts(),
+            self.same_answers(),
+            self.conflicts(),
+            self.provider_and_ledger(),
+            self.journal(),
+        ]
+    }
+
+    fn deliveries(&self) -> impl Iterator<Item = (&'a Request, &Ending)> {
+        let requests = self.log.deliveries.iter().map(|delivery| &delivery.request);
+        requests.zip(&self.endings)
+    }
+
+    fn cases(&self, operation: Operation, kind: Kind) -> Cases<'_> {
+        let mut cases = Cases::new();
+        for (request, ending) in self.deliveries() {
+            if request.operation() == operation {
+                let case = cases.entry(request.id()).or_default();
+                case.asked.push((request, ending));
+            }
+        }
+        for row in self.books.journal.iter().filter(|row| row.kind == kind) {
+            let case = cases.entry((&row.merchant, &row.id)).or_default();
+            case.rows.push(row);
+        }
+        for moved in self.movements.iter().filter(|moved| moved.kind == kind) {
+            let case = cases.entry((&moved.merchant, &moved.id)).or_default();
+            case.moved.push(moved);
+        }
+        cases
+    }
+
+    fn all_ended(&self) -> Finding {
+        let count = |wanted: fn(&Ending) -> bool| {
+            let ended = self.endings.iter().filter(|ending| wanted(ending));
+            ended.count()
+        };
+        let wrong = self.log.deliveries.iter().zip(&self.endings);
+        let wrong = wrong.filter_map(|(delivery, ending)| match ending {
+            Ending::GivenUp(error) => Some(format!("line {} was given up: {error}", delivery.line)),
+            _ => None,
+        });
+        Finding {
+            title: "deliveries",
+            text: format!(
+                "{} = {} with a receipt + {} with a business error + {} repeats refused + {} with \
+                 other content refused + {} unknown",
+                self.endings.len(),
+                count(|ending| matches!(ending, Ending::Answered(_))),
+                count(|ending| matches!(ending, Ending::Declined(_))),
+                count(|ending| matches!(ending, Ending::DoneBefore)),
+                count(|ending| matches!(ending, Ending::Mismatched)),
+                count(|ending| matches!(ending, Ending::Unknown)),
+            ),
+            wrong: wrong.collect(),
+        }
+    }
+
+    fn once(&self, title: &'static str, operation: Operation, kind: Kind) -> Finding {
+        let (mut moved, mut earlier, mut declined) = (0, 0, 0);
+        let (mut sums, mut wrong) = (Sums::default(), Vec::new());
+        let cases = self.cases(operation, kind);
+        for ((merchant, id), case) in &cases {
+            let times = (case.moved.len(), case.rows.len());
+            match times {
+                (1, 1) if case.answered() => {
+                    moved += 1;
+                    sums.add(&case.rows[0].currency, case.rows[0].amount.cast_signed());
+                }
+                (0, 0) if case.answered() && self.rerun => earlier += 1,
+                (0, 0) if case.declined() => declined += 1,
+                (0, 0) => wrong.push(format!("{id} of {merchant} was lost")),
+                (1, 1) => wrong.push(format!("{id} of {merchant} moved, and nobody was told")),
+                (charged, booked) => wrong.push(format!(
+                    "{id} of {merchant} moved {charged} times at the provider, {booked} in the books"
+                )),
+            }
+        }
+        let earlier = if self.rerun {
+            format!(" + {earlier} answered from an earlier run")
+        } else {
+            String::new()
+        };
+        Finding {
+            title,
+            text: format!(
+                "{} = {moved} moved once ({sums}){earlier} + {declined} refused, nothing moved",
+                cases.len()
+            ),
+            wrong,
+        }
+    }
+
+    fn messages(&self) -> Finding {
+        let mut times: BTreeMap<(&str, &str), (usize, bool)> = BTreeMap::new();
+        for (request, ending) in self.deliveries() {
+            if request.operation() == Operation::Notify {
+                let (_, unknown) = times.entry(request.id()).or_default();
+                *unknown |= *ending == Ending::Unknown;
+            }
+        }
+        for message in &self.sent {
+            times.entry((&message.to, &message.text)).or_default().0 += 1;
+        }
+        let (mut once, mut earlier, mut unknown, mut wrong) = (0, 0, 0, Vec::new());
+        for ((to, _), (sent, unclear)) in &times {
+            match (sent, unclear) {
+                (0 | 1, true) => unknown += 1,
+                (1, false) => once += 1,
+                (0, false) if self.rerun => earlier += 1,
+                (sent, _) => wrong.push(format!("a message to {to} was sent {sent} times")),
+            }
+        }
+        let earlier = if self.rerun {
+            format!(" + {earlier} by an earlier run")
+        } else {
+            String::new()
+        };
+        Finding {
+            title: "messages",
+            text: format!(
+                "{} = {once} sent once{earlier} + {unknown} sent once or not at all, and reported",
+                times.len()
+            ),
+            wrong,
+        }
+    }
+
+    fn amounts(&self) -> Finding {
+        let (mut seen, mut wrong) = (0, Vec::new());
+        for (operation, kind) in MONEY {
+            for ((merchant, id), case) in self.cases(operation, kind) {
+                let offered = case.offered();
+                let rows = case.rows.iter().map(|r| (r.amount, r.currency.as_str()));
+                let moved = case.moved.iter().map(|m| (m.amount, m.currency.as_str()));
+                let receipts = case.asked.iter().filter_map(|(_, ending)| receipt(ending));
+                let told: Vec<_> = receipts.map(|r| (r.amount, r.currency)).collect();
+                let told = told.iter().map(|(amount, c)| (*amount, c.as_str()));
+                for amount in rows.chain(moved).chain(told) {
+                    seen += 1;
+                    if !offered.contains(&amount) {
+                        let (amount, currency) = amount;
+                        wrong.push(format!(
+                            "{id} of {merchant}: nobody asked for {amount} {currency}"
+                        ));
+                    }
+                }
+            }
+        }
+        Finding {
+            title: "amounts",
+            text: format!("{seen} in rows, charges and receipts, each one that was asked for"),
+            wrong,
+        }
+    }
+
+    fn same_answers(&self) -> Finding {
+        let (mut compared, mut wrong) = (0, Vec::new());
+        for (operation, kind) in MONEY {
+            for ((merchant, id), case) in self.cases(operation, kind) {
+                let endings = case.asked.iter().map(|(_, ending)| ending);
+                let answers: Vec<String> = endings.filter_map(|ending| answer(ending)).collect();
+                compared += answers.len();
+                let different: HashSet<_> = answers.iter().collect();
+                if different.len() > 1 {
+                    wrong.push(format!(
+                        "{id} of {merchant} got {} different answers",
+                        different.len()
+                    ));
+                }
+            }
+        }
+        Finding {
+            title: "same answer",
+            text: format!("{compared} answers, and each repeat got that of the first call"),
+            wrong,
+        }
+    }
+
+    fn conflicts(&self) -> Finding {
+        let (mut ids, mut refused, mut wrong) = (0, 0, Vec::new());
+        for (operation, kind) in MONEY {
+            for ((merchant, id), case) in self.cases(operation, kind) {
+                let contents: HashSet<_> = case.asked.iter().map(|(r, _)| r).collect();
+                if contents.len() > 1 {
+                    ids += 1;
+                }
+                let carried_out = case.asked.iter().filter(|(_, e)| answer(e).is_some());
+                let winners: HashSet<_> = carried_out.map(|(request, _)| request).collect();
+                if winners.len() > 1 {
+                    wrong.push(format!(
+                        "{id} of {merchant} was carried out with {} contents",
+                        winners.len()
+                    ));
+                }
+                for (request, ending) in &case.asked {
+                    let other = !winners.contains(request);
+                    refused += usize::from(other);
+                    if other != (**ending == Ending::Mismatched) {
+                        wrong.push(format!("{id} of {merchant}: wrongly told {ending:?}"));
+                    }
+                }
+            }
+        }
+        Finding {
+            title: "conflicts",
+            text: format!(
+                "{ids} ids came with two contents; the first claim won, {refused} deliveries of the \
+                 other were refused"
+            ),
+            wrong,
+        }
+    }
+
+    fn provider_and_ledger(&self) -> Finding {
+        let mut pairs: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for moved in &self.movements {
+            pairs.entry(&moved.number).or_default().0 += 1;
+        }
+        for row in &self.books.journal {
+            pairs.entry(&row.movement).or_default().1 += 1;
+        }
+        let unequal = pairs.iter().filter(|(_, times)| **times != (1, 1));
+        let wrong = unequal.map(|(number, (moved, booked))| {
+            format!("{number}: {moved} at the provider, {booked} in the books")
+        });
+        Finding {
+            title: "provider",
+            text: format!(
+                "{} movements there, {} rows here, in pairs",
+                self.movements.len(),
+                self.books.journal.len()
+            ),
+            wrong: wrong.collect(),
+        }
+    }
+
+    fn journal(&self) -> Finding {
+        let mut rebuilt: BTreeMap<(String, String), i64> = BTreeMap::new();
+        let mut total = Sums::default();
+        for row in &self.books.journal {
+            let amount = row.amount.cast_signed();
+            for (account, change) in [(&row.from, -amount), (&row.to, amount)] {
+                let account = (account.clone(), row.currency.clone());
+                *rebuilt.entry(account).or_default() += change;
+            }
+        }
+        let mut wrong = Vec::new();
+        for (account, balance) in &self.books.balances {
+            total.add(&account.1, *balance);
+            let explained = rebuilt.remove(account).unwrap_or_default();
+            if explained != *balance {
+                let (name, currency) = account;
+                wrong.push(format!(
+                    "{name} has {balance} {currency}, the rows say {explained}"
+                ));
+            }
+        }
+        wrong.extend(
+            rebuilt
+                .keys()
+                .map(|(name, _)| format!("{name} has rows and no balance")),
+        );
+        if !total.is_zero() {
+            wrong.push(format!("all balances together are {total}, not zero"));
+        }
+        Finding {
+            title: "journal",
+            text: format!(
+                "explains the balances of {} accounts, and their sum is zero",
+                self.books.balances.len()
+            ),
+            wrong,
+        }
+    }
+}
+
+fn money(request: &Request) -> Option<(u64, &str)> {
+    match request {
+        Request::Pay(pay) => Some((pay.amount, &pay.currency)),
+        Request::Refund(refund) => Some((refund.amount, &refund.currency)),
+        Request::Notify(_) => None,
+    }
+}
+
+fn receipt(ending: &Ending) -> Option<Receipt> {
+    match ending {
+        Ending::Answered(text) => serde_json::from_str(text).ok(),
+        _ => None,
+    }
+}
+
+/// What a caller was told, if it is an answer and not a refusal to answer.
+fn answer(ending: &Ending) -> Option<String> {
+    match ending {
+        Ending::Answered(text) => Some(text.clone()),
+        Ending::Declined(error) => Some(error.to_string()),
+        _ => None,
+    }
+}
