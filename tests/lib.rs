@@ -1,1 +1,11 @@
 //! Parts that the tests share.
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a part of a test panics when it does not get what it needs"
+)]
+
+pub mod events;
+pub mod faulty;
+pub mod pay;
+pub mod world;

@@ -1,0 +1,247 @@
+//! What the server says about itself when a store connects, and what to think of it.
+
+use std::fmt;
+
+use redis::Value;
+
+use super::super::{StoreError, StoreErrorKind};
+use super::link::Link;
+
+/// The oldest server whose scripts and commands do all that is needed.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// What is known of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Server {
+    /// Major, minor, patch.
+    pub version: Option<(u32, u32, u32)>,
+    /// `master` or `replica`.
+    pub role: Option<String>,
+    /// What the server does when its memory is full.
+    pub maxmemory_policy: Option<String>,
+    /// Its limit in bytes; 0 for none.
+    pub maxmemory: Option<u64>,
+}
+
+impl Server {
+    /// Asks `HELLO`, which every user may, and `INFO`, which a restricted user may not.
+    pub(super) async fn ask(link: &Link) -> Result<Self, StoreError> {
+        let mut server = Self::default();
+        match link.send(&redis::cmd("HELLO")).await {
+            Ok(reply) => server.hello(reply),
+            Err(failure) => {
+                let error = failure.store_error("asking Redis for its version");
+                // Without a connection, or the right to use it, nothing will work; without HELLO
+                // (a proxy, an old server) only these facts are missing.
+                if error.kind() != StoreErrorKind::Protocol && !is_denied(&error) {
+                    return Err(error);
+                }
+            }
+        }
+        for section in ["memory", "server", "replication"] {
+            if let Ok(reply) = link.send(redis::cmd("INFO").arg(section)).await {
+                server.info(&reply);
+            }
+        }
+        Ok(server)
+    }
+
+    fn hello(&mut self, reply: Value) {
+        let pairs = match reply {
+            Value::Map(pairs) => pairs,
+            Value::Array(parts) => {
+                let mut parts = parts.into_iter();
+                std::iter::from_fn(|| Some((parts.next()?, parts.next()?))).collect()
+            }
+            _ => return,
+        };
+        for (name, value) in pairs {
+            match (text(&name).as_deref(), text(&value)) {
+                (Some("version"), Some(version)) => self.version = parse_version(&version),
+                (Some("role"), Some(role)) => self.role = Some(role),
+                _ => {}
+            }
+        }
+    }
+
+    fn info(&mut self, reply: &Value) {
+        for line in text(reply).unwrap_or_default().lines() {
+            match line.split_once(':') {
+                Some(("maxmemory_policy", policy)) => {
+                    self.maxmemory_policy = Some(policy.to_owned());
+                }
+                Some(("maxmemory", bytes)) => self.maxmemory = bytes.parse().ok(),
+                Some(("redis_version", version)) if self.version.is_none() => {
+                    self.version = parse_version(version);
+                }
+                Some(("role", role)) if self.role.is_none() => {
+                    // HELLO says `replica` where INFO still says `slave`.
+                    let role = if role == "slave" { "replica" } else { role };
+                    self.role = Some(role.to_owned());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether scripts may declare what they do (`#!lua flags=…`).
+    pub(super) fn reads_declarations(&self) -> bool {
+        self.version.is_some_and(|(major, ..)| major >= 7)
+    }
+
+    /// Refuses a server on which the guarantee cannot hold.
+    pub(super) fn refuse(&self, allow_eviction: bool) -> Result<(), StoreError> {
+        let refused = |message: String| Err(StoreError::new(StoreErrorKind::Refused, message));
+        if let Some((major, minor, patch)) = self.version
+            && (major, minor) < OLDEST
+        {
+            return refused(format!(
+                "Redis {major}.{minor}.{patch} is too old; {}.{} or newer is needed",
+                OLDEST.0, OLDEST.1
+            ));
+        }
+        match &self.maxmemory_policy {
+            Some(policy) if self.evicts() && !allow_eviction => refused(format!(
+                "Redis evicts keys when its memory is full (`maxmemory-policy {policy}`), and an \
+                 evicted record lets its body run again; set `maxmemory-policy noeviction`, or \
+                 accept it by `allow_eviction`"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn evicts(&self) -> bool {
+        self.maxmemory_policy
+            .as_ref()
+            .is_some_and(|policy| policy != "noeviction")
+            && self.maxmemory != Some(0)
+    }
+
+    /// What an operator should know, a sentence each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        match &self.maxmemory_policy {
+            None => warnings.push(
+                "Redis does not tell this user its `maxmemory-policy` (INFO is not allowed); make \
+                 sure that it is `noeviction`, since an evicted record lets its body run again"
+                    .to_owned(),
+            ),
+            Some(policy) if self.evicts() => warnings.push(format!(
+                "Redis evicts keys when its memory is full (`maxmemory-policy {policy}`): the \
+                 guarantee ends there"
+            )),
+            Some(policy) if policy != "noeviction" => warnings.push(format!(
+                "Redis has `maxmemory-policy {policy}`, which will evict records as soon as a \
+                 `maxmemory` is set; set `noeviction`"
+            )),
+            Some(_) => {}
+        }
+        if self.role.as_deref() == Some("replica") {
+            warnings.push(
+                "this Redis is a replica: claims will be refused as long as it is read-only; \
+                 connect to the primary"
+                    .to_owned(),
+            );
+        }
+        if self.version.is_none() {
+            warnings.push(format!(
+                "Redis does not tell its version; {}.{} or newer is needed, and is taken for older \
+                 than 7: a full memory then also refuses finished answers",
+                OLDEST.0, OLDEST.1
+            ));
+        }
+        warnings
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            Some((major, minor, patch)) => write!(f, "Redis {major}.{minor}.{patch}")?,
+            None => f.write_str("Redis of unknown version")?,
+        }
+        let unknown = "unknown";
+        let role = self.role.as_deref().unwrap_or(unknown);
+        let policy = self.maxmemory_policy.as_deref().unwrap_or(unknown);
+        write!(f, ", role {role}, maxmemory-policy {policy}")
+    }
+}
+
+fn is_denied(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Refused && error.to_string().ends_with("[NOPERM]")
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
+    let mut parts = text.split('.').map(|part| {
+        let digits = part.find(|c: char| !c.is_ascii_digit());
+        part[..digits.unwrap_or(part.len())].parse().ok()
+    });
+    Some((
+        parts.next()??,
+        parts.next()??,
+        parts.next().flatten().unwrap_or(0),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(info: &str) -> Server {
+        let mut server = Server::default();
+        server.info(&Value::BulkString(info.as_bytes().to_vec()));
+        server
+    }
+
+    #[test]
+    fn versions_are_read_in_every_form() {
+        assert_eq!(parse_version("7.0.15"), Some((7, 0, 15)));
+        assert_eq!(parse_version("8.2-rc1"), Some((8, 2, 0)));
+        assert_eq!(parse_version("6.2"), Some((6, 2, 0)));
+        assert_eq!(parse_version("unstable"), None);
+    }
+
+    #[test]
+    fn an_evicting_server_is_refused_unless_allowed() {
+        let evicting = server("maxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n");
+        let error = evicting.refuse(false).unwrap_err();
+        assert!(error.to_string().contains("maxmemory-policy volatile-lru"));
+        assert!(evicting.refuse(true).is_ok());
+        assert!(evicting.warnings()[0].contains("guarantee ends"));
+    }
+
+    #[test]
+    fn a_policy_without_a_limit_is_only_warned_about() {
+        let idle =
+            server("redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n");
+        assert!(idle.refuse(false).is_ok());
+        assert_eq!(idle.warnings().len(), 1);
+    }
+
+    #[test]
+    fn an_old_server_is_refused() {
+        let old = server("redis_version:6.0.16\r\n");
+        let error = old.refuse(true).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Redis 6.0.16 is too old; 6.2 or newer is needed"
+        );
+    }
+
+    #[test]
+    fn a_replica_is_warned_about() {
+        let replica =
+            server("redis_version:7.2.4\r\nrole:slave\r\nmaxmemory_policy:noeviction\r\n");
+        assert_eq!(replica.warnings().len(), 1);
+        assert!(replica.warnings()[0].contains("replica"));
+    }
+}

@@ -1,0 +1,182 @@
+//! One connection to Redis that is made again when it breaks or falls silent.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+
+use super::super::{StoreError, StoreErrorKind};
+use super::failure::{breaks_connection, store_error};
+
+/// Commands that may be on their way at once before a sender waits.
+const PIPELINE: usize = 1_024;
+/// Time-outs in a row after which a connection is given up: the server may be gone without the
+/// network having said so, and the client library keeps such a connection for ever.
+const SILENT: u32 = 3;
+
+/// A multiplexed connection, made when it is first needed and made again after it broke.
+///
+/// Its driver runs on the runtime of whoever made it.
+pub(super) struct Link {
+    client: Client,
+    config: AsyncConnectionConfig,
+    live: Mutex<Option<Live>>,
+    /// One task at a time connects; the others wait for what it finds.
+    connecting: tokio::sync::Mutex<()>,
+    /// Counts connection attempts, so that whoever waited for a failed one shares its failure
+    /// instead of trying again, one after the other.
+    attempts: AtomicU32,
+    failure: Mutex<Option<StoreError>>,
+}
+
+#[derive(Clone)]
+struct Live {
+    connection: MultiplexedConnection,
+    timeouts: Arc<AtomicU32>,
+}
+
+impl Link {
+    pub(super) fn new(client: Client, connect: Duration, response: Duration) -> Self {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(connect))
+            .set_response_timeout(Some(response))
+            .set_pipeline_buffer_size(PIPELINE);
+        Self {
+            client,
+            config,
+            live: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            attempts: AtomicU32::new(0),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// Sends a command and waits for its reply. Whether a command without a reply was executed is
+    /// not known; the scripts make that harmless.
+    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+        let mut live = self.connected().await.map_err(Failure::Connect)?;
+        match live.connection.send_packed_command(command).await {
+            Ok(Value::ServerError(error)) => {
+                live.timeouts.store(0, Ordering::Relaxed);
+                Err(Failure::Reply(error.into()))
+            }
+            Ok(value) => {
+                if live.timeouts.load(Ordering::Relaxed) != 0 {
+                    live.timeouts.store(0, Ordering::Relaxed);
+                }
+                Ok(value)
+            }
+            Err(error) => {
+                let silent = error.is_timeout()
+                    && live.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT;
+                if silent || breaks_connection(&error) {
+                    self.drop_connection(&live);
+                }
+                Err(Failure::Reply(error))
+            }
+        }
+    }
+
+    fn current(&self) -> Option<Live> {
+        self.live
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    async fn connected(&self) -> Result<Live, StoreError> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let seen = self.attempts.load(Ordering::Acquire);
+        let _connecting = self.connecting.lock().await;
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        if self.attempts.load(Ordering::Acquire) != seen {
+            let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = failure.clone() {
+                return Err(error);
+            }
+        }
+        let connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&self.config)
+            .await;
+        self.attempts.fetch_add(1, Ordering::AcqRel);
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match connection {
+            Ok(connection) => {
+                *failure = None;
+                let live = Live {
+                    connection,
+                    timeouts: Arc::default(),
+                };
+                *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+                Ok(live)
+            }
+            Err(error) => {
+                let error = store_error("connecting to Redis", error);
+                *failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets this connection, unless another has taken its place already.
+    fn drop_connection(&self, broken: &Live) {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        if live
+            .as_ref()
+            .is_some_and(|live| Arc::ptr_eq(&live.timeouts, &broken.timeouts))
+        {
+            *live = None;
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("connected", &self.current().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a command has no reply.
+pub(super) enum Failure {
+    /// There is no connection; nothing was sent.
+    Connect(StoreError),
+    /// The server's error, or none in time.
+    Reply(RedisError),
+}
+
+impl Failure {
+    pub(super) fn store_error(self, what: &str) -> StoreError {
+        match self {
+            Self::Connect(error) => error,
+            Self::Reply(error) => store_error(what, error),
+        }
+    }
+}
+
+/// A client for this URL.
+pub(super) fn client(url: &str) -> Result<Client, StoreError> {
+    use redis::IntoConnectionInfo;
+    let refuse = |error: RedisError| {
+        // The URL may hold a password, so it is not repeated.
+        StoreError::new(
+            StoreErrorKind::Refused,
+            "the Redis URL cannot be used; write `redis://[user:password@]host[:port][/db]`",
+        )
+        .because(error)
+    };
+    let info = url.into_connection_info().map_err(refuse)?;
+    // Without it a small command may wait for the acknowledgement of the one before.
+    let tcp = info.tcp_settings().clone().set_nodelay(true);
+    let redis = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_tcp_settings(tcp).set_redis_settings(redis)).map_err(refuse)
+}

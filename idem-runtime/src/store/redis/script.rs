@@ -1,0 +1,171 @@
+//! The scripts, and what they answer.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+
+use super::super::{StoreError, StoreErrorKind, Unreadable};
+use crate::record::Header;
+
+/// A script that the server knows by its digest.
+pub(super) struct Script {
+    source: String,
+    sha: String,
+}
+
+impl Script {
+    /// `flags` is what the script declares to servers that read declarations (Redis 7).
+    fn new(flags: Option<&str>, body: &str) -> Self {
+        let source = match flags {
+            Some(flags) => format!("#!lua flags={flags}\n{body}"),
+            None => body.to_owned(),
+        };
+        Self {
+            sha: redis::Script::new(&source).get_hash().to_owned(),
+            source,
+        }
+    }
+
+    /// The command that runs it on one key: by digest, or by source where the server has forgotten
+    /// it. Not `SCRIPT LOAD`, which restricted users may not call and which a cluster client sends
+    /// to another node.
+    pub(super) fn command(&self, key: &str, arguments: &[&[u8]], by_source: bool) -> Cmd {
+        let mut command = if by_source {
+            let mut command = redis::cmd("EVAL");
+            command.arg(&self.source);
+            command
+        } else {
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(&self.sha);
+            command
+        };
+        command.arg(1).arg(key);
+        for argument in arguments {
+            command.arg(*argument);
+        }
+        command
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Script").field(&self.sha).finish()
+    }
+}
+
+/// All scripts, in the form that the server at hand takes.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) claim: Script,
+    pub(super) complete: Script,
+    pub(super) release: Script,
+    pub(super) renew: Script,
+    pub(super) read: Script,
+}
+
+impl Scripts {
+    /// `declared`: the server reads declarations. It then lets a finished answer and a release in
+    /// when its memory is full (`allow-oom`), while a claim is refused and a replay still works.
+    pub(super) fn new(declared: bool) -> Self {
+        let flags = |flags| declared.then_some(flags);
+        Self {
+            claim: Script::new(None, include_str!("claim.lua")),
+            complete: Script::new(flags("allow-oom"), include_str!("complete.lua")),
+            release: Script::new(flags("allow-oom"), include_str!("release.lua")),
+            renew: Script::new(None, include_str!("renew.lua")),
+            read: Script::new(flags("no-writes"), include_str!("read.lua")),
+        }
+    }
+}
+
+/// A script's answer: one letter, then what belongs to it.
+pub(super) struct Answer {
+    pub(super) code: u8,
+    first: Option<Value>,
+    second: Option<Value>,
+}
+
+impl Answer {
+    pub(super) fn parse(value: Value) -> Result<Self, StoreError> {
+        let Value::Array(parts) = value else {
+            return Err(unexpected());
+        };
+        let mut parts = parts.into_iter();
+        match parts.next() {
+            Some(Value::BulkString(code)) if code.len() == 1 => Ok(Self {
+                code: code[0],
+                first: parts.next(),
+                second: parts.next(),
+            }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(super) fn number(&self) -> Result<u64, StoreError> {
+        match self.first {
+            Some(Value::Int(number)) => u64::try_from(number).map_err(|_| unexpected()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(super) fn millis(&self) -> Result<Duration, StoreError> {
+        self.number().map(Duration::from_millis)
+    }
+
+    pub(super) fn size(&self) -> Result<usize, StoreError> {
+        match self.second {
+            Some(Value::Int(number)) => usize::try_from(number).map_err(|_| unexpected()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The bytes that come first.
+    pub(super) fn bytes(self) -> Result<Bytes, StoreError> {
+        bytes(self.first)
+    }
+
+    /// The record that comes second.
+    pub(super) fn record(self) -> Result<Bytes, StoreError> {
+        bytes(self.second)
+    }
+
+    /// Why the record is not ours to touch, if that is the answer.
+    pub(super) fn unreadable(&self) -> Option<Unreadable> {
+        match (self.code, &self.first) {
+            (b'I', _) => Some(Unreadable::Immortal),
+            (b'V', Some(Value::BulkString(start))) => Some(match Header::decode(start) {
+                Err(error) => error,
+                // The script and this code disagree about what a record is.
+                Ok(_) => Unreadable::Type,
+            }),
+            (b'T', _) => Some(Unreadable::Type),
+            _ => None,
+        }
+    }
+
+    /// The value under the key is not a string.
+    pub(super) fn wrong_type() -> Self {
+        Self {
+            code: b'T',
+            first: None,
+            second: None,
+        }
+    }
+}
+
+fn bytes(value: Option<Value>) -> Result<Bytes, StoreError> {
+    match value {
+        Some(Value::BulkString(bytes)) => Ok(bytes.into()),
+        _ => Err(unexpected()),
+    }
+}
+
+pub(super) fn unexpected() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Protocol,
+        "Redis answered a script with something that the script does not return; look for a proxy \
+         that rewrites replies",
+    )
+}

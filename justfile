@@ -1,0 +1,33 @@
+# Short names for what scripts/test does; `just --list` shows them.
+
+# everything that CI runs
+all:
+    scripts/test
+
+# formatting, lints, and each feature alone
+lint:
+    scripts/test fmt clippy features
+
+# tests and doctests
+test:
+    scripts/test test doctest
+
+# the harness only, quick
+harness:
+    cargo test -p idem-harness
+
+# the documentation, with warnings as errors
+doc:
+    scripts/test doc
+
+# the packages, as they would be published
+package:
+    scripts/test package
+
+# licences, advisories, sources (needs cargo-deny)
+deny:
+    cargo deny check
+
+# the compiler's words for mistakes, written anew: read them before committing
+bless:
+    TRYBUILD=overwrite cargo test -p idem-tests --test ui

@@ -1,0 +1,73 @@
+//! An observer that remembers, and lets a test wait for what happens.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use idem_runtime::{Event, EventKind, Observer};
+use tokio::sync::Notify;
+
+/// What happened, in words: `claimed 1`, `replayed value`, `released`, ….
+#[derive(Clone, Debug, Default)]
+pub struct Events(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    seen: Mutex<Vec<String>>,
+    changed: Notify,
+}
+
+impl Events {
+    /// Everything so far.
+    #[must_use]
+    pub fn all(&self) -> Vec<String> {
+        let seen = self.0.seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often something happened whose words start like this.
+    #[must_use]
+    pub fn count(&self, start: &str) -> usize {
+        let seen = self.0.seen.lock();
+        let seen = seen.unwrap_or_else(PoisonError::into_inner);
+        seen.iter().filter(|event| event.starts_with(start)).count()
+    }
+
+    /// Waits until that has happened so many times.
+    pub async fn wait_for(&self, start: &str, times: usize) {
+        loop {
+            let changed = self.0.changed.notified();
+            if self.count(start) >= times {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Observer for Events {
+    fn observe(&self, event: &Event<'_>) {
+        let words = match &event.kind {
+            EventKind::Claimed { attempt, .. } => format!("claimed {attempt}"),
+            EventKind::Replayed {
+                outcome, waited, ..
+            } => {
+                let waited = if *waited { " after a wait" } else { "" };
+                format!("replayed {outcome:?}{waited}").to_lowercase()
+            }
+            EventKind::Refused { error } => format!("refused {:?}", error.kind()),
+            EventKind::Completed { outcome, late } => {
+                let late = if *late { " late" } else { "" };
+                format!("completed {outcome:?}{late}").to_lowercase()
+            }
+            EventKind::Released { counted: true } => "released and counted".to_owned(),
+            EventKind::Released { counted: false } => "released".to_owned(),
+            EventKind::Unsaved { reason } => format!("unsaved: {reason}"),
+            EventKind::LeaseLost { reason } => format!("lease lost: {reason}"),
+            EventKind::RenewalFailed { reason } => format!("renewal failed: {reason}"),
+            EventKind::Warning { message } => format!("warning: {message}"),
+            kind => format!("{kind:?}").to_lowercase(),
+        };
+        let seen = self.0.seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner).push(words);
+        self.0.changed.notify_waiters();
+    }
+}
