@@ -1,6 +1,6 @@
 //! Compares the books with the log: did everything that was asked for happen, and once?
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::client::Ending;
@@ -8,7 +8,7 @@ use super::delivery::Log;
 use super::ledger::{Books, Kind, Row};
 use super::money::Sums;
 use super::provider::Movement;
-use super::request::{NotifyRequest, Operation, Receipt, Request};
+use super::request::{NotifyRequest, Operation, Request};
 use super::run::Run;
 
 /// All that is known after a run.
@@ -39,9 +39,17 @@ pub struct Finding {
     pub wrong: Vec<String>,
 }
 
+impl Finding {
+    /// Whether it is as it should be.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.wrong.is_empty()
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = if self.wrong.is_empty() { "ok" } else { "WRONG" };
+        let mark = if self.is_well() { "ok" } else { "WRONG" };
         write!(f, "  {mark:<5} {:<14} {}", self.title, self.text)?;
         for wrong in self.wrong.iter().take(3) {
             write!(f, "\n          - {wrong}")?;
@@ -55,10 +63,10 @@ impl fmt::Display for Finding {
 
 /// All that belongs to one payment or refund.
 #[derive(Default)]
-struct Case<'a> {
-    asked: Vec<(&'a Request, &'a Ending)>,
-    rows: Vec<&'a Row>,
-    moved: Vec<&'a Movement>,
+pub(super) struct Case<'a> {
+    pub(super) asked: Vec<(&'a Request, &'a Ending)>,
+    pub(super) rows: Vec<&'a Row>,
+    pub(super) moved: Vec<&'a Movement>,
 }
 
 impl Case<'_> {
@@ -71,18 +79,9 @@ impl Case<'_> {
         let mut endings = self.asked.iter().map(|(_, ending)| ending);
         endings.any(|ending| matches!(ending, Ending::Declined(_)))
     }
-
-    fn offered(&self) -> HashSet<(u64, &str)> {
-        self.asked.iter().filter_map(|(r, _)| money(r)).collect()
-    }
 }
 
-type Cases<'a> = BTreeMap<(&'a str, &'a str), Case<'a>>;
-
-const MONEY: [(Operation, Kind); 2] = [
-    (Operation::Pay, Kind::Payment),
-    (Operation::Refund, Kind::Refund),
-];
+pub(super) type Cases<'a> = BTreeMap<(&'a str, &'a str), Case<'a>>;
 
 impl<'a> Evidence<'a> {
     /// What `run` left behind.
@@ -114,12 +113,12 @@ impl<'a> Evidence<'a> {
         ]
     }
 
-    fn deliveries(&self) -> impl Iterator<Item = (&'a Request, &Ending)> {
+    pub(super) fn deliveries(&self) -> impl Iterator<Item = (&'a Request, &Ending)> {
         let requests = self.log.deliveries.iter().map(|delivery| &delivery.request);
         requests.zip(&self.endings)
     }
 
-    fn cases(&self, operation: Operation, kind: Kind) -> Cases<'_> {
+    pub(super) fn cases(&self, operation: Operation, kind: Kind) -> Cases<'_> {
         let mut cases = Cases::new();
         for (request, ending) in self.deliveries() {
             if request.operation() == operation {
@@ -234,92 +233,6 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn amounts(&self) -> Finding {
-        let (mut seen, mut wrong) = (0, Vec::new());
-        for (operation, kind) in MONEY {
-            for ((merchant, id), case) in self.cases(operation, kind) {
-                let offered = case.offered();
-                let rows = case.rows.iter().map(|r| (r.amount, r.currency.as_str()));
-                let moved = case.moved.iter().map(|m| (m.amount, m.currency.as_str()));
-                let receipts = case.asked.iter().filter_map(|(_, ending)| receipt(ending));
-                let told: Vec<_> = receipts.map(|r| (r.amount, r.currency)).collect();
-                let told = told.iter().map(|(amount, c)| (*amount, c.as_str()));
-                for amount in rows.chain(moved).chain(told) {
-                    seen += 1;
-                    if !offered.contains(&amount) {
-                        let (amount, currency) = amount;
-                        wrong.push(format!(
-                            "{id} of {merchant}: nobody asked for {amount} {currency}"
-                        ));
-                    }
-                }
-            }
-        }
-        Finding {
-            title: "amounts",
-            text: format!("{seen} in rows, charges and receipts, each one that was asked for"),
-            wrong,
-        }
-    }
-
-    fn same_answers(&self) -> Finding {
-        let (mut compared, mut wrong) = (0, Vec::new());
-        for (operation, kind) in MONEY {
-            for ((merchant, id), case) in self.cases(operation, kind) {
-                let endings = case.asked.iter().map(|(_, ending)| ending);
-                let answers: Vec<String> = endings.filter_map(|ending| answer(ending)).collect();
-                compared += answers.len();
-                let different: HashSet<_> = answers.iter().collect();
-                if different.len() > 1 {
-                    wrong.push(format!(
-                        "{id} of {merchant} got {} different answers",
-                        different.len()
-                    ));
-                }
-            }
-        }
-        Finding {
-            title: "same answer",
-            text: format!("{compared} answers, and each repeat got that of the first call"),
-            wrong,
-        }
-    }
-
-    fn conflicts(&self) -> Finding {
-        let (mut ids, mut refused, mut wrong) = (0, 0, Vec::new());
-        for (operation, kind) in MONEY {
-            for ((merchant, id), case) in self.cases(operation, kind) {
-                let contents: HashSet<_> = case.asked.iter().map(|(r, _)| r).collect();
-                if contents.len() > 1 {
-                    ids += 1;
-                }
-                let carried_out = case.asked.iter().filter(|(_, e)| answer(e).is_some());
-                let winners: HashSet<_> = carried_out.map(|(request, _)| request).collect();
-                if winners.len() > 1 {
-                    wrong.push(format!(
-                        "{id} of {merchant} was carried out with {} contents",
-                        winners.len()
-                    ));
-                }
-                for (request, ending) in &case.asked {
-                    let other = !winners.contains(request);
-                    refused += usize::from(other);
-                    if other != (**ending == Ending::Mismatched) {
-                        wrong.push(format!("{id} of {merchant}: wrongly told {ending:?}"));
-                    }
-                }
-            }
-        }
-        Finding {
-            title: "conflicts",
-            text: format!(
-                "{ids} ids came with two contents; the first claim won, {refused} deliveries of the \
-                 other were refused"
-            ),
-            wrong,
-        }
-    }
-
     fn provider_and_ledger(&self) -> Finding {
         let mut pairs: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for moved in &self.movements {
@@ -380,29 +293,5 @@ impl<'a> Evidence<'a> {
             ),
             wrong,
         }
-    }
-}
-
-fn money(request: &Request) -> Option<(u64, &str)> {
-    match request {
-        Request::Pay(pay) => Some((pay.amount, &pay.currency)),
-        Request::Refund(refund) => Some((refund.amount, &refund.currency)),
-        Request::Notify(_) => None,
-    }
-}
-
-fn receipt(ending: &Ending) -> Option<Receipt> {
-    match ending {
-        Ending::Answered(text) => serde_json::from_str(text).ok(),
-        _ => None,
-    }
-}
-
-/// What a caller was told, if it is an answer and not a refusal to answer.
-fn answer(ending: &Ending) -> Option<String> {
-    match ending {
-        Ending::Answered(text) => Some(text.clone()),
-        Ending::Declined(error) => Some(error.to_string()),
-        _ => None,
     }
 }

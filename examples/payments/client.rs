@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How a delivery ended. Each has exactly one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
     /// With this receipt.
     Answered(String),
@@ -145,11 +145,8 @@ impl Client {
             traffic.calls += 1;
             traffic.lost += 1;
         });
-        let (service, sent, protection) = (
-            Arc::clone(&self.service),
-            request.clone(),
-            self.protection,
-        );
+        let (service, sent, protection) =
+            (Arc::clone(&self.service), request.clone(), self.protection);
         let call = tokio::spawn(async move { service.handle(sent, protection).await });
         // The first time-out comes while the call still runs, the second when it is over.
         sleep(Duration::from_millis(if nth == 1 { 8 } else { 80 })).await;

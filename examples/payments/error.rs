@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// The class is the whole policy: a business error is an answer and is kept, a system error gives the
 /// key back so that a repeat runs, and after an unknown one nothing runs until a person has looked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Classify)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
 pub enum PayError {
     /// The bank said no.
     #[class(business)]

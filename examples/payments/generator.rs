@@ -82,8 +82,8 @@ fn payment(random: &mut Random, arrivals: &mut Vec<Arrival>, number: u64) {
     };
     let sent = number * 1_500 + random.between(0, 1_500);
     let event = "payment.authorized";
-    let copies = copies(random);
-    let first = deliver(random, arrivals, event, &data, sent, copies);
+    let times = copies(random);
+    let first = deliver(random, arrivals, event, &data, sent, times);
     if random.chance(6) {
         // The same id with another amount: a bug of the merchant's shop. It is sent after the
         // genuine one, which need not be the one that is processed first.
@@ -92,7 +92,15 @@ fn payment(random: &mut Random, arrivals: &mut Vec<Arrival>, number: u64) {
             ..data.clone()
         };
         let again = 1 + random.between(0, 3);
-        deliver_from(random, arrivals, event, &other, sent + 400, first + 1, again);
+        deliver_from(
+            random,
+            arrivals,
+            event,
+            &other,
+            sent + 400,
+            first + 1,
+            again,
+        );
     }
     if random.chance(23) {
         refund(random, arrivals, &data, sent);
@@ -104,8 +112,8 @@ fn payment(random: &mut Random, arrivals: &mut Vec<Arrival>, number: u64) {
             ..Data::default()
         };
         let sent = sent + random.between(1_000, MINUTE);
-        let copies = copies(random);
-        deliver(random, arrivals, "notification.due", &data, sent, copies);
+        let times = copies(random);
+        deliver(random, arrivals, "notification.due", &data, sent, times);
     }
 }
 
@@ -127,8 +135,8 @@ fn refund(random: &mut Random, arrivals: &mut Vec<Arrival>, paid: &Data, sent: u
     let soon = random.chance(15);
     let sent = sent + random.between(50, if soon { 300 } else { 5 * MINUTE });
     let event = "refund.requested";
-    let copies = copies(random);
-    let first = deliver(random, arrivals, event, &data, sent, copies);
+    let times = copies(random);
+    let first = deliver(random, arrivals, event, &data, sent, times);
     if random.chance(5) {
         let other = Data {
             amount: Some(part + 100),
@@ -221,7 +229,10 @@ const DAMAGES: [fn(&str) -> Vec<u8>; 13] = [
     // Cut off.
     |line| line.as_bytes()[..line.len() * 2 / 3].to_vec(),
     // Wrong type.
-    |line| line.replace("\"attempt\":", "\"attempt\":\"first\",\"was\":").into_bytes(),
+    |line| {
+        line.replace("\"attempt\":", "\"attempt\":\"first\",\"was\":")
+            .into_bytes()
+    },
     // Nothing.
     |_| Vec::new(),
     // No UTF-8.
@@ -232,15 +243,24 @@ const DAMAGES: [fn(&str) -> Vec<u8>; 13] = [
         bytes
     },
     // A number that no integer holds.
-    |line| line.replacen("\"attempt\":", "\"attempt\":98765432109876543210", 1).into_bytes(),
+    |line| {
+        line.replacen("\"attempt\":", "\"attempt\":98765432109876543210", 1)
+            .into_bytes()
+    },
     // A negative number.
-    |line| line.replacen("\"attempt\":", "\"attempt\":-", 1).into_bytes(),
+    |line| {
+        line.replacen("\"attempt\":", "\"attempt\":-", 1)
+            .into_bytes()
+    },
     // Another kind of JSON.
     |_| b"[\"payment.authorized\",12.50]".to_vec(),
     // A field is missing.
     |line| line.replacen("\"delivery\"", "\"dlvry\"", 1).into_bytes(),
     // An event that nobody knows.
-    |line| line.replacen("\"event\":\"", "\"event\":\"x-", 1).into_bytes(),
+    |line| {
+        line.replacen("\"event\":\"", "\"event\":\"x-", 1)
+            .into_bytes()
+    },
     // Two lines that ran together.
     |line| format!("{line}{line}").into_bytes(),
     // Blanks.

@@ -4,6 +4,7 @@
 //! a log ([`delivery`], [`generator`]), a client that calls again ([`client`]), doubles that fail
 //! ([`provider`], [`faults`]), and somebody who counts ([`counts`]) and checks ([`check`]).
 
+mod agreement;
 pub mod args;
 pub mod check;
 pub mod client;

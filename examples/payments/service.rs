@@ -102,7 +102,9 @@ impl Service {
             (Request::Refund(req), Idempotent) => text(&self.refund(req).await?),
             (Request::Notify(req), Idempotent) => text(&self.notify(req).await?),
             // The same bodies. Without a call that they belong to, there is no key to derive.
-            (Request::Pay(req), Without) => text(&self.charge_and_book(req, &self.new_key()).await?),
+            (Request::Pay(req), Without) => {
+                text(&self.charge_and_book(req, &self.new_key()).await?)
+            }
             (Request::Refund(req), Without) => {
                 text(&self.give_back_and_book(req, &self.new_key()).await?)
             }
