@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::check::{Case, Evidence, Finding};
+use super::check::{Case, Evidence, Finding, count};
 use super::client::Ending;
 use super::ledger::Kind;
 use super::request::{Operation, Receipt, Request};
 
-const MONEY: [(Operation, Kind); 2] = [
+/// The operations that move money.
+pub(super) const MONEY: [(Operation, Kind); 2] = [
     (Operation::Pay, Kind::Payment),
     (Operation::Refund, Kind::Refund),
 ];
@@ -36,7 +37,10 @@ impl Evidence<'_> {
         }
         Finding {
             title: "amounts",
-            text: format!("{seen} in rows, charges and receipts, each one that was asked for"),
+            text: format!(
+                "{} in rows, charges and receipts, each one that was asked for",
+                count(seen)
+            ),
             wrong,
         }
     }
@@ -59,7 +63,10 @@ impl Evidence<'_> {
         }
         Finding {
             title: "same answer",
-            text: format!("{compared} answers, and each repeat got that of the first call"),
+            text: format!(
+                "{} answers to payments and refunds, and each repeat got that of the first",
+                count(compared)
+            ),
             wrong,
         }
     }
@@ -92,8 +99,9 @@ impl Evidence<'_> {
         Finding {
             title: "conflicts",
             text: format!(
-                "{ids} ids came with two contents; the first claim won, {refused} deliveries of the \
-                 other were refused"
+                "{ids} ids came with two contents: the first claim won, and {} deliveries of the \
+                 other were refused",
+                count(refused)
             ),
             wrong,
         }

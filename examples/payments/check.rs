@@ -6,7 +6,7 @@ use std::fmt;
 use super::client::Ending;
 use super::delivery::Log;
 use super::ledger::{Books, Kind, Row};
-use super::money::Sums;
+use super::money::{Sums, thousands};
 use super::provider::Movement;
 use super::request::{NotifyRequest, Operation, Request};
 use super::run::Run;
@@ -33,7 +33,7 @@ pub struct Evidence<'a> {
 pub struct Finding {
     /// What was looked at.
     pub title: &'static str,
-    /// What was found.
+    /// What was found, as it reads when nothing is wrong.
     pub text: String,
     /// What is wrong; nothing if it is as it should be.
     pub wrong: Vec<String>,
@@ -49,8 +49,11 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = if self.is_well() { "ok" } else { "WRONG" };
-        write!(f, "  {mark:<5} {:<14} {}", self.title, self.text)?;
+        match self.wrong.len() {
+            0 => write!(f, "  ok    {:<12} {}", self.title, self.text)?,
+            1 => write!(f, "  WRONG {:<12} 1 case", self.title)?,
+            cases => write!(f, "  WRONG {:<12} {cases} cases", self.title)?,
+        }
         for wrong in self.wrong.iter().take(3) {
             write!(f, "\n          - {wrong}")?;
         }
@@ -138,9 +141,9 @@ impl<'a> Evidence<'a> {
     }
 
     fn all_ended(&self) -> Finding {
-        let count = |wanted: fn(&Ending) -> bool| {
+        let ended = |wanted: fn(&Ending) -> bool| {
             let ended = self.endings.iter().filter(|ending| wanted(ending));
-            ended.count()
+            count(ended.count())
         };
         let wrong = self.log.deliveries.iter().zip(&self.endings);
         let wrong = wrong.filter_map(|(delivery, ending)| match ending {
@@ -151,13 +154,13 @@ impl<'a> Evidence<'a> {
             title: "deliveries",
             text: format!(
                 "{} = {} with a receipt + {} with a business error + {} repeats refused + {} with \
-                 other content refused + {} unknown",
-                self.endings.len(),
-                count(|ending| matches!(ending, Ending::Answered(_))),
-                count(|ending| matches!(ending, Ending::Declined(_))),
-                count(|ending| matches!(ending, Ending::DoneBefore)),
-                count(|ending| matches!(ending, Ending::Mismatched)),
-                count(|ending| matches!(ending, Ending::Unknown)),
+                 another content + {} unknown",
+                count(self.endings.len()),
+                ended(|ending| matches!(ending, Ending::Answered(_))),
+                ended(|ending| matches!(ending, Ending::Declined(_))),
+                ended(|ending| matches!(ending, Ending::DoneBefore)),
+                ended(|ending| matches!(ending, Ending::Mismatched)),
+                ended(|ending| matches!(ending, Ending::Unknown)),
             ),
             wrong: wrong.collect(),
         }
@@ -168,8 +171,7 @@ impl<'a> Evidence<'a> {
         let (mut sums, mut wrong) = (Sums::default(), Vec::new());
         let cases = self.cases(operation, kind);
         for ((merchant, id), case) in &cases {
-            let times = (case.moved.len(), case.rows.len());
-            match times {
+            match (case.moved.len(), case.rows.len()) {
                 (1, 1) if case.answered() => {
                     moved += 1;
                     sums.add(&case.rows[0].currency, case.rows[0].amount.cast_signed());
@@ -179,7 +181,9 @@ impl<'a> Evidence<'a> {
                 (0, 0) => wrong.push(format!("{id} of {merchant} was lost")),
                 (1, 1) => wrong.push(format!("{id} of {merchant} moved, and nobody was told")),
                 (charged, booked) => wrong.push(format!(
-                    "{id} of {merchant} moved {charged} times at the provider, {booked} in the books"
+                    "{id} of {merchant} moved {} at the provider, {} in the books",
+                    times(charged),
+                    times(booked)
                 )),
             }
         }
@@ -199,23 +203,23 @@ impl<'a> Evidence<'a> {
     }
 
     fn messages(&self) -> Finding {
-        let mut times: BTreeMap<(&str, &str), (usize, bool)> = BTreeMap::new();
+        let mut messages: BTreeMap<(&str, &str), (usize, bool)> = BTreeMap::new();
         for (request, ending) in self.deliveries() {
             if request.operation() == Operation::Notify {
-                let (_, unknown) = times.entry(request.id()).or_default();
+                let (_, unknown) = messages.entry(request.id()).or_default();
                 *unknown |= *ending == Ending::Unknown;
             }
         }
         for message in &self.sent {
-            times.entry((&message.to, &message.text)).or_default().0 += 1;
+            messages.entry((&message.to, &message.text)).or_default().0 += 1;
         }
         let (mut once, mut earlier, mut unknown, mut wrong) = (0, 0, 0, Vec::new());
-        for ((to, _), (sent, unclear)) in &times {
+        for ((to, _), (sent, unclear)) in &messages {
             match (sent, unclear) {
                 (0 | 1, true) => unknown += 1,
                 (1, false) => once += 1,
                 (0, false) if self.rerun => earlier += 1,
-                (sent, _) => wrong.push(format!("a message to {to} was sent {sent} times")),
+                (sent, _) => wrong.push(format!("a message to {to} was sent {}", times(*sent))),
             }
         }
         let earlier = if self.rerun {
@@ -227,7 +231,7 @@ impl<'a> Evidence<'a> {
             title: "messages",
             text: format!(
                 "{} = {once} sent once{earlier} + {unknown} sent once or not at all, and reported",
-                times.len()
+                messages.len()
             ),
             wrong,
         }
@@ -243,14 +247,18 @@ impl<'a> Evidence<'a> {
         }
         let unequal = pairs.iter().filter(|(_, times)| **times != (1, 1));
         let wrong = unequal.map(|(number, (moved, booked))| {
-            format!("{number}: {moved} at the provider, {booked} in the books")
+            format!(
+                "{number}: {} at the provider, {} in the books",
+                times(*moved),
+                times(*booked)
+            )
         });
         Finding {
             title: "provider",
             text: format!(
-                "{} movements there, {} rows here, in pairs",
-                self.movements.len(),
-                self.books.journal.len()
+                "{} movements there, {} rows in the books, in pairs",
+                count(self.movements.len()),
+                count(self.books.journal.len())
             ),
             wrong: wrong.collect(),
         }
@@ -293,5 +301,18 @@ impl<'a> Evidence<'a> {
             ),
             wrong,
         }
+    }
+}
+
+/// A number for people.
+pub(super) fn count(number: usize) -> String {
+    thousands(number as u64)
+}
+
+fn times(number: usize) -> String {
+    match number {
+        0 => "not at all".to_owned(),
+        1 => "once".to_owned(),
+        more => format!("{more} times"),
     }
 }

@@ -16,7 +16,7 @@ use super::service::{Answer, Protection, Service};
 /// How often a delivery is tried before it goes back to the end of the queue.
 const TRIES: u32 = 4;
 /// How often it goes back there before the client gives up.
-const ROUNDS: u32 = 5;
+const ROUNDS: u32 = 10;
 /// The first pause after a system error; it doubles.
 const PAUSE: Duration = Duration::from_millis(5);
 /// A longer advice than this is not sat out: the delivery goes back to the end of the queue.
@@ -126,7 +126,7 @@ impl Client {
             pause *= 2;
         }
         if round < ROUNDS {
-            Tried::Later(pause)
+            Tried::Later(pause * (round + 1))
         } else {
             Tried::Ended(Ending::GivenUp(last))
         }

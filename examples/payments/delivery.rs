@@ -46,6 +46,7 @@ pub struct Log {
 
 /// A line as it is written. The generator writes what the reader reads.
 #[derive(Debug, Deserialize, Serialize)]
+#[serde(expecting = "a delivery")]
 pub(crate) struct Line {
     pub(crate) delivery: String,
     pub(crate) attempt: u32,

@@ -12,6 +12,7 @@ use idem_examples::payments::counts::Counts;
 use idem_examples::payments::damage::Damage;
 use idem_examples::payments::delivery::Log;
 use idem_examples::payments::faults::Faults;
+use idem_examples::payments::money::thousands;
 use idem_examples::payments::progress::Progress;
 use idem_examples::payments::report;
 use idem_examples::payments::run::{Run, Settings, run};
@@ -36,6 +37,12 @@ async fn main() -> ExitCode {
     }
 }
 
+const INTRODUCTION: &str = "\
+A payment service receives webhooks. Each comes at least once, in any order, and now and then one id
+comes with another amount. On the way the provider, the database, the message gateway and the
+network fail on purpose, and the client calls again.
+";
+
 /// Runs the log; whether the books agree with it.
 async fn payments(args: &Args) -> Result<bool, String> {
     let path = match &args.deliveries {
@@ -45,15 +52,21 @@ async fn payments(args: &Args) -> Result<bool, String> {
     let bytes = std::fs::read(&path)
         .map_err(|error| format!("cannot read the log {}: {error}", path.display()))?;
     let log = Log::read(&bytes);
-    say(&format!("{}: {}", path.display(), report::describe(&log)));
+    say(&format!(
+        "{INTRODUCTION}\n{}\n{}",
+        path.display(),
+        report::describe(&log)
+    ));
 
     let counts = Counts::default();
     let (engine, place) = engine(args, &counts).await?;
     let protection = if args.without {
-        say("\nThe functions are called WITHOUT the attribute.\n");
+        say("\n`pay`, `refund` and `notify` are called WITHOUT the attribute.\n");
         Protection::Without
     } else {
-        say(&format!("\nThe records are kept {place}.\n"));
+        say(&format!(
+            "\n`pay`, `refund` and `notify` carry `#[idempotent]`; their records are kept {place}.\n"
+        ));
         Protection::Idempotent
     };
     let settings = Settings {
@@ -76,16 +89,26 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
     let evidence = Evidence::of(log, run, args.prefix.is_some());
     let mut findings = evidence.check();
     if args.without {
-        say(&format!("bodies that ran: {}\n\n", run.service.bodies()));
+        say(&format!(
+            "Bodies that ran: {}, one for each call.\n\n",
+            thousands(run.service.bodies())
+        ));
     } else {
         say(&format!("{}\n", report::table(counts)));
-        findings.push(report::add_up(counts, &run.traffic));
+        findings.push(report::add_up(counts, &run.traffic, &evidence.books));
         say(&format!(
-            "Calls of the provider that were repeats, known by the derived key: {}\n\n",
+            "When a body runs again after a system error, its call of the provider is a repeat too.\n\
+             {} were, and the provider knew them by `context().derive_key(\"provider\")`.\n\n",
             run.service.provider.repeats()
         ));
     }
     say("The books against the log\n");
+    if evidence.rerun {
+        say(
+            "  (`--prefix`: an answer may come from an earlier run, whose books are gone; then \
+             nothing may move now)\n",
+        );
+    }
     for finding in &findings {
         say(&format!("{finding}\n"));
     }
@@ -96,10 +119,12 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
             Damage::of(&evidence)
         ));
     }
-    say(if well {
-        "\nok: everything that was asked for happened, and once\n"
-    } else {
+    say(if !well {
         "\nWRONG: the books do not agree with the log\n"
+    } else if run.service.bodies() == 0 {
+        "\nok: everything was answered from the earlier run, and nothing moved again\n"
+    } else {
+        "\nok: everything that was asked for happened, and once\n"
     });
     well
 }
@@ -142,8 +167,12 @@ fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let cause = error.to_string();
+        // Some errors print their cause themselves.
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
         source = error.source();
     }
     text

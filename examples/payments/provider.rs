@@ -134,16 +134,13 @@ impl Provider {
         if down || self.faults.strikes(Step::ProviderBefore, id, nth) {
             return Err(PayError::ProviderTimeout);
         }
-        let answer = match bank.answers.get(key).cloned() {
-            Some(answer) => {
-                bank.repeats += 1;
-                answer
-            }
-            None => {
-                let answer = work(&mut bank);
-                bank.answers.insert(key.to_owned(), answer.clone());
-                answer
-            }
+        let answer = if let Some(answer) = bank.answers.get(key).cloned() {
+            bank.repeats += 1;
+            answer
+        } else {
+            let answer = work(&mut bank);
+            bank.answers.insert(key.to_owned(), answer.clone());
+            answer
         };
         let timeout = card.starts_with("card_timeout_") && nth == 1;
         if timeout || self.faults.strikes(Step::ProviderAfter, id, nth) {

@@ -2,40 +2,49 @@
 
 use std::fmt::Write as _;
 
+use super::agreement::MONEY;
 use super::check::Finding;
 use super::client::Traffic;
 use super::counts::{Counts, Seen, Tally};
 use super::delivery::Log;
+use super::ledger::Books;
 use super::money::thousands;
 use super::request::Operation;
 
 /// What the log holds, in a few lines.
 #[must_use]
 pub fn describe(log: &Log) -> String {
-    let [pay, refund, notify] = Operation::ALL.map(|operation| {
-        let (deliveries, distinct) = (log.count(operation), log.distinct(operation));
-        (deliveries, distinct, deliveries - distinct)
-    });
+    let number = |number: usize| thousands(number as u64);
     let mut text = format!(
-        "{} lines: {} deliveries and {} bad lines\n",
-        thousands(log.lines() as u64),
-        thousands(log.deliveries.len() as u64),
+        "  {} lines: {} deliveries, {} bad lines\n",
+        number(log.lines()),
+        number(log.deliveries.len()),
         log.bad.len()
     );
-    for (name, (deliveries, distinct, repeats)) in
-        [("payments", pay), ("refunds", refund), ("messages", notify)]
-    {
+    let names = ["payments", "refunds", "messages"];
+    for (name, operation) in names.into_iter().zip(Operation::ALL) {
+        let (deliveries, distinct) = (log.count(operation), log.distinct(operation));
         let _ = writeln!(
             text,
-            "  {name:<9}{distinct:>6} asked for in {deliveries:>6} deliveries, {repeats:>6} repeats"
+            "  {:>5} {name:<8} in {:>5} deliveries: {:>5} repeats",
+            number(distinct),
+            number(deliveries),
+            number(deliveries - distinct)
         );
     }
     let _ = writeln!(
         text,
-        "  {} deliveries are older than the line above them, {} times an id comes with another content",
-        log.out_of_order(),
-        log.conflicts()
+        "  {:>5} deliveries are older than the one above them",
+        number(log.out_of_order())
     );
+    let _ = writeln!(
+        text,
+        "  {:>5} ids come with two contents, as the same payment with another amount",
+        number(log.conflicts())
+    );
+    if !log.bad.is_empty() {
+        text.push_str("Bad lines, each of them skipped:\n");
+    }
     for bad in &log.bad {
         let _ = writeln!(text, "  {bad}");
     }
@@ -95,57 +104,51 @@ pub fn table(counts: &Counts) -> String {
         Replayed, Running, Unknown, UnknownKept, Waited,
     };
     let tallies = Operation::ALL.map(|operation| counts.of(operation));
-    let sum = |seen: &[Seen]| tallies.map(|t| seen.iter().map(|s| t[*s]).sum::<u64>());
     let mut text = String::new();
     head(&mut text, "what idem made of them");
     for (name, seen, note) in [
         (
             "executed",
-            &[Executed][..],
-            "the body ran, its answer is stored",
+            Executed,
+            "the body ran, and its answer is stored",
         ),
         (
             "business errors kept",
-            &[ErrorKept],
-            "the body ran and said no; that is stored too",
-        ),
-        (
-            "unknown, kept",
-            &[UnknownKept],
-            "no answer from the gateway: nothing runs again",
+            ErrorKept,
+            "the body ran and said no; that is an answer too",
         ),
         (
             "system errors, key given back",
-            &[Released],
-            "nothing is stored; retried below or above",
+            Released,
+            "nothing is stored; calling again runs the body",
+        ),
+        (
+            "unknown outcome kept",
+            UnknownKept,
+            "the gateway fell silent: nothing runs again",
         ),
         (
             "replayed",
-            &[Replayed],
-            "the stored receipt, the body did not run",
+            Replayed,
+            "the stored receipt; the body did not run",
         ),
         (
             "business errors replayed",
-            &[ErrorReplayed],
-            "the stored error, the body did not run",
+            ErrorReplayed,
+            "the stored error; the body did not run",
         ),
+        ("waited", Waited, "met the running call, and got its answer"),
+        ("mismatched", Mismatched, "the same id with another content"),
         (
-            "waited",
-            &[Waited],
-            "met the running call and got its answer",
+            "refused, done before",
+            Duplicate,
+            "`notify` has `on_duplicate = reject`",
         ),
-        (
-            "refused",
-            &[Duplicate, Running, Unknown, OtherRefusal],
-            "repeats of messages, and after an unknown end",
-        ),
-        (
-            "mismatched",
-            &[Mismatched],
-            "the same id with another content",
-        ),
+        ("refused, still running", Running, "told when to call again"),
+        ("refused, outcome unknown", Unknown, "a person has to look"),
+        ("refused, other", OtherRefusal, "the store is down, say"),
     ] {
-        row(&mut text, name, sum(seen), note);
+        row(&mut text, name, tallies.map(|t| t[seen]), note);
     }
     rule(&mut text);
     row(&mut text, "calls", tallies.map(|t| t.calls()), "");
@@ -163,7 +166,7 @@ pub fn table(counts: &Counts) -> String {
 
 /// Holds the engine's counts against the client's: two books kept by two parties.
 #[must_use]
-pub fn add_up(counts: &Counts, traffic: &[Traffic; 3]) -> Finding {
+pub fn add_up(counts: &Counts, traffic: &[Traffic; 3], books: &Books) -> Finding {
     let mut wrong = Vec::new();
     let mut calls = 0;
     for (operation, traffic) in Operation::ALL.into_iter().zip(traffic) {
@@ -178,10 +181,18 @@ pub fn add_up(counts: &Counts, traffic: &[Traffic; 3]) -> Finding {
             }
         }
     }
+    for (operation, kind) in MONEY {
+        let executed = counts.of(operation)[Seen::Executed];
+        let rows = books.journal.iter().filter(|row| row.kind == kind).count() as u64;
+        if executed != rows {
+            let name = operation.name();
+            wrong.push(format!("{name}: executed and rows: {executed} and {rows}"));
+        }
+    }
     Finding {
         title: "counts",
         text: format!(
-            "idem and the client agree on each of {} calls",
+            "idem and the client agree on {} calls; as many rows as executed bodies",
             thousands(calls)
         ),
         wrong,
