@@ -41,11 +41,12 @@ pub fn generate(seed: u64) -> Vec<u8> {
     let lines: Vec<String> = (1..).zip(&arrivals).map(|(n, a)| a.write(n)).collect();
     let every = lines.len() / (DAMAGES.len() + 1);
     let mut log = Vec::new();
-    let mut damages = DAMAGES.iter();
+    let mut damages = DAMAGES.iter().enumerate().peekable();
     for (i, line) in lines.iter().enumerate() {
-        // A damaged copy comes first, and the provider sends the line again: nothing is lost.
-        if i % every == every - 1
-            && let Some(damage) = damages.next()
+        // A damaged copy of a payment comes first and the provider sends it again, so that nothing
+        // is lost with it.
+        if let Some((_, damage)) = damages
+            .next_if(|(nth, _)| i >= (nth + 1) * every && line.contains("payment.authorized"))
         {
             log.extend_from_slice(&damage(line));
             log.push(b'\n');
@@ -224,15 +225,20 @@ fn time(ms: u64) -> String {
     format!("2026-03-02T{h:02}:{m:02}:{s:02}.{ms:03}Z")
 }
 
+/// The line with something else in the place of its amount.
+fn with_amount(line: &str, amount: &str) -> Vec<u8> {
+    let (before, rest) = line
+        .split_once("\"amount\":")
+        .expect("only payments are damaged");
+    let after = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    format!("{before}\"amount\":{amount}{after}").into_bytes()
+}
+
 /// Ways in which a line gets damaged.
-const DAMAGES: [fn(&str) -> Vec<u8>; 13] = [
+const DAMAGES: [fn(&str) -> Vec<u8>; 14] = [
     // Cut off.
     |line| line.as_bytes()[..line.len() * 2 / 3].to_vec(),
-    // Wrong type.
-    |line| {
-        line.replace("\"attempt\":", "\"attempt\":\"first\",\"was\":")
-            .into_bytes()
-    },
+    |line| with_amount(line, "\"12.50\""),
     // Nothing.
     |_| Vec::new(),
     // No UTF-8.
@@ -243,37 +249,19 @@ const DAMAGES: [fn(&str) -> Vec<u8>; 13] = [
         bytes
     },
     // A number that no integer holds.
-    |line| {
-        line.replacen("\"attempt\":", "\"attempt\":98765432109876543210", 1)
-            .into_bytes()
-    },
-    // A negative number.
-    |line| {
-        line.replacen("\"attempt\":", "\"attempt\":-", 1)
-            .into_bytes()
-    },
-    // Another kind of JSON.
-    |_| b"[\"payment.authorized\",12.50]".to_vec(),
+    |line| with_amount(line, "98765432109876543210"),
+    |line| with_amount(line, "-1250"),
+    |line| with_amount(line, "12.50"),
+    |line| with_amount(line, "null"),
     // A field is missing.
     |line| line.replacen("\"delivery\"", "\"dlvry\"", 1).into_bytes(),
     // An event that nobody knows.
-    |line| {
-        line.replacen("\"event\":\"", "\"event\":\"x-", 1)
-            .into_bytes()
-    },
+    |line| line.replacen(".authorized", ".paused", 1).into_bytes(),
     // Two lines that ran together.
     |line| format!("{line}{line}").into_bytes(),
     // Blanks.
     |_| b"   \t".to_vec(),
     // Not JSON at all.
-    |_| b"502 Bad Gateway".to_vec(),
-    // An amount of nothing.
-    |_| {
-        concat!(
-            r#"{"delivery":"dlv_x","attempt":1,"sent_at":"2026-03-02T09:15:00.000Z","#,
-            r#""event":"payment.authorized","data":{"merchant":"elm-records","#,
-            r#""payment":"pay_9999","card":"card_good_001","amount":0,"currency":"GBP"}}"#
-        )
-        .into()
-    },
+    |_| b"<html>502 Bad Gateway</html>".to_vec(),
+    |line| with_amount(line, "0"),
 ];

@@ -67,19 +67,20 @@ fn bad_lines_are_reported_with_their_numbers_and_nothing_else_is_lost() {
     assert_eq!(
         reports,
         [
-            "line 188: EOF while parsing a string (column 124)",
-            "line 377: invalid type: string \"first\", expected u32 (column 41)",
-            "line 566: empty",
-            "line 755: not UTF-8 after byte 105",
-            "line 944: invalid type: floating point `9.876543210987655e+20`, expected u32 (column 55)",
-            "line 1133: invalid value: integer `-3`, expected u32 (column 36)",
-            "line 1322: invalid type: floating point `12.5`, expected u32 (column 27)",
-            "line 1511: missing field `delivery` (column 184)",
-            "line 1700: unknown event \"x-refund.requested\"",
-            "line 1889: trailing characters (column 215)",
-            "line 2078: empty",
-            "line 2267: invalid type: integer `502`, expected a delivery (column 3)",
-            "line 2456: `data.amount` must be 1 to 1,000,000,000,000",
+            "line 177: EOF while parsing a string (column 141)",
+            "line 355: invalid type: string \"12.50\", expected u64 (column 195)",
+            "line 528: empty",
+            "line 704: not UTF-8 after byte 105",
+            "line 883: invalid type: floating point `9.876543210987654e+19`, expected u64 (column 207)",
+            "line 1056: invalid value: integer `-1250`, expected u64 (column 194)",
+            "line 1232: invalid type: floating point `12.5`, expected u64 (column 193)",
+            "line 1411: `data.amount` is missing",
+            "line 1586: missing field `delivery` (column 209)",
+            "line 1760: unknown event \"payment.paused\"",
+            "line 1940: trailing characters (column 215)",
+            "line 2112: empty",
+            "line 2289: expected value (column 1)",
+            "line 2465: `data.amount` must be 1 to 1,000,000,000,000",
         ]
     );
     let lines = COMMITTED.split(|byte| *byte == b'\n').count() - 1;
