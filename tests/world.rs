@@ -90,7 +90,9 @@ impl World {
             .prefix(self.prefix.clone())
             .clock(self.clock.clone())
             .observer(self.events.clone());
-        self.engine = set(builder).build().expect("the settings are within bounds");
+        self.engine = set(builder)
+            .build()
+            .expect("the settings are within bounds");
         self
     }
 
@@ -126,8 +128,7 @@ impl World {
             Back::Redis(server) => {
                 let millis = life.as_millis().to_string();
                 let name = self.key().name();
-                let set: [&[u8]; 5] =
-                    [b"SET", name.as_bytes(), bytes, b"PX", millis.as_bytes()];
+                let set: [&[u8]; 5] = [b"SET", name.as_bytes(), bytes, b"PX", millis.as_bytes()];
                 server.reply(&set);
             }
         }

@@ -517,7 +517,9 @@ impl Drop for Orphan {
             // Once: a claim that lands behind it blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             let release = core.store.release(&key, &owner, false);
-            let _ = deadline(&*core.clock, moment, release).await;
+            if let Ok(Ok(ReleaseReply::Released)) = deadline(&*core.clock, moment, release).await {
+                core.tell(&key, EventKind::Released { counted: false });
+            }
         });
     }
 }
