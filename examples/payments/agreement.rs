@@ -87,7 +87,8 @@ impl Evidence<'_> {
                         winners.len()
                     ));
                 }
-                for (request, ending) in &case.asked {
+                let ended = case.asked.iter();
+                for (request, ending) in ended.filter(|(_, e)| !matches!(e, Ending::GivenUp(_))) {
                     let other = !winners.contains(request);
                     refused += usize::from(other);
                     if other != (**ending == Ending::Mismatched) {

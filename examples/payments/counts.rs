@@ -153,7 +153,7 @@ impl Observer for Counts {
                 ErrorKind::Unknown { .. } => Seen::Unknown,
                 _ => Seen::OtherRefusal,
             },
-            EventKind::Renewed => return,
+            EventKind::Renewed | EventKind::RenewalFailed { .. } => return,
             _ => {
                 cells.trouble.fetch_add(1, Ordering::Relaxed);
                 return;

@@ -119,7 +119,10 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
             Damage::of(&evidence)
         ));
     }
-    say(if !well {
+    say(if !well && evidence.rerun {
+        "\nWRONG: the books do not agree with the log. Did an earlier run under this prefix break off?\n\
+         Its books were in its memory, so what it had begun cannot be checked or finished here.\n"
+    } else if !well {
         "\nWRONG: the books do not agree with the log\n"
     } else if run.service.bodies() == 0 {
         "\nok: everything was answered from the earlier run, and nothing moved again\n"
