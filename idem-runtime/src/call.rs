@@ -80,26 +80,25 @@ impl Inputs {
             key,
             asked,
         } = self;
-        let refuse =
-            |detail: String| Error::new(ErrorKind::InvalidKey, operation.clone()).detail(detail);
+        let invalid = || Error::new(ErrorKind::InvalidKey, operation.clone());
         let asked = match asked.map(FingerprintBuilder::finish).transpose() {
             Ok(asked) => asked,
-            Err(error) => return Err(refuse(error.to_string()).because(error)),
+            Err(error) => return Err(invalid().because(error)),
         };
         let key = match (key, &asked) {
             (Key::Given(key), _) => key,
             (Key::Open(builder), Some(asked)) => builder.digest(asked),
             (Key::Open(_), None) => {
-                return Err(refuse("give a key, a fingerprint, or both".to_owned()));
+                return Err(invalid().detail("give a key, a fingerprint, or both"));
             }
-            (Key::Late, _) => return Err(refuse("give the scope before the key".to_owned())),
+            (Key::Late, _) => return Err(invalid().detail("give the scope before the key")),
         };
         match key {
             Ok(key) => {
                 let fingerprint = asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint());
                 Ok((operation, key, fingerprint))
             }
-            Err(error) => Err(refuse(error.to_string()).because(error)),
+            Err(error) => Err(invalid().because(error)),
         }
     }
 }

@@ -55,6 +55,9 @@ impl<E: Classify + ?Sized> Classify for Box<E> {
     }
 }
 
+/// A class is about what to do with the *record* of the outer call, not about whether a caller should
+/// try again; for that ask [`Error::is_retryable`](crate::Error::is_retryable).
+///
 /// idem's own refusals, for an error that wraps the one of a nested call: an unknown outcome stays
 /// unknown; every other refusal means that the nested body did not run now.
 impl Classify for crate::Error {
