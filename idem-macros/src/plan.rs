@@ -32,8 +32,8 @@ pub(crate) struct Plan {
 
 pub(crate) enum Op {
     Given(LitStr),
-    /// Module path and this.
-    Function(String),
+    /// The function's own path.
+    Function,
     /// Type name of `Self` and this.
     Method(String),
 }
@@ -131,7 +131,7 @@ fn op(given: Slot<LitStr>, sig: &Signature, errors: &mut Errors) -> Op {
     match given.value {
         Some(given) => Op::Given(given),
         None if sig.receiver().is_some() => Op::Method(name),
-        None => Op::Function(name),
+        None => Op::Function,
     }
 }
 

@@ -37,9 +37,35 @@ pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToF
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
 pub use observer::{Event, EventKind, Observer, StderrObserver};
 pub use operation::Operation;
-pub use outcome::{FromError, Outcome, Replay};
+pub use outcome::{FromError, OnError, Outcome, Replay};
 pub use policy::{OnDuplicate, OnRunning};
 pub use record::{Fence, OutcomeKind};
 
+/// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
+///
+/// Each variant carries exactly one class, and one without is an error: whoever adds a variant decides.
+/// `delegate` asks the variant's only field. A struct carries its class itself.
+///
+/// ```
+/// use idem_runtime::{Class, Classify};
+///
+/// #[derive(Classify)]
+/// enum PayError {
+///     #[class(business)]
+///     InsufficientFunds { missing_cents: u64 },
+///     #[class(system)]
+///     Database(String),
+///     #[class(unknown)]
+///     TimedOutAfterSending,
+///     #[class(delegate)]
+///     Nested(Box<PayError>),
+/// }
+///
+/// let nested = PayError::Nested(Box::new(PayError::TimedOutAfterSending));
+/// assert_eq!(nested.class(), Class::Unknown);
+/// ```
 #[cfg(feature = "macros")]
-pub use idem_macros::{Classify, idempotent};
+pub use idem_macros::Classify;
+#[cfg(feature = "macros")]
+#[doc = include_str!("docs/idempotent.md")]
+pub use idem_macros::idempotent;

@@ -153,3 +153,42 @@ async fn the_engine_ends_its_thread_when_it_is_dropped() {
         std::thread::yield_now();
     }
 }
+
+#[tokio::test]
+async fn functions_of_one_name_do_not_share_their_answers() {
+    struct Orders;
+    struct Invoices;
+
+    impl Orders {
+        #[idempotent(key = number)]
+        async fn create(number: u64) -> Result<String, PayError> {
+            Ok(format!("order {number}"))
+        }
+    }
+
+    impl Invoices {
+        #[idempotent(key = number)]
+        async fn create(number: u64) -> Result<String, PayError> {
+            Ok(format!("invoice {number}"))
+        }
+    }
+
+    #[idempotent(key = number)]
+    async fn create(number: u64) -> Result<String, PayError> {
+        let operation = idem_runtime::context().operation().to_string();
+        Ok(format!("{number} by {operation}"))
+    }
+
+    let world = World::memory();
+    let all = async {
+        assert_eq!(Orders::create(1).await, Ok("order 1".to_owned()));
+        assert_eq!(Invoices::create(1).await, Ok("invoice 1".to_owned()));
+        let function = create(1).await.unwrap();
+        let path = "1 by semantics::engines::functions_of_one_name_do_not_share_their_answers";
+        assert!(
+            function.starts_with(path) && function.ends_with("::create"),
+            "{function}"
+        );
+    };
+    world.engine.scope(all).await;
+}
