@@ -7,5 +7,10 @@
 
 pub mod events;
 pub mod faulty;
+mod memory;
 pub mod pay;
+mod redis;
 pub mod world;
+
+pub use memory::InMemory;
+pub use redis::{InRedis, Redis};

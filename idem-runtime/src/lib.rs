@@ -7,6 +7,8 @@ mod canonical;
 mod claim;
 mod classify;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod context;
 mod engine;
 mod error;
