@@ -1,61 +1,73 @@
-//! What an engine told its observer.
+//! An observer that remembers, and lets a test wait for what happens.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use idem_runtime::{Event, EventKind, Observer};
 use tokio::sync::Notify;
 
-use crate::patiently;
-
-/// Remembers every event as text: `Claimed { attempt: 1, … }`. Clones share their memory.
+/// What happened, in words: `claimed 1`, `replayed value`, `released`, ….
 #[derive(Clone, Debug, Default)]
 pub struct Events(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     seen: Mutex<Vec<String>>,
-    more: Notify,
+    changed: Notify,
 }
 
 impl Events {
-    /// The events so far whose text begins with `start`.
+    /// Everything so far.
     #[must_use]
-    pub fn of(&self, start: &str) -> Vec<String> {
-        let seen = self.lock();
-        let matching = seen.iter().filter(|text| text.starts_with(start));
-        matching.cloned().collect()
+    pub fn all(&self) -> Vec<String> {
+        let seen = self.0.seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until that many events begin with `start`.
-    pub async fn wait(&self, start: &str, count: usize) {
-        let enough = async {
-            loop {
-                let more = self.0.more.notified();
-                if self.of(start).len() >= count {
-                    return;
-                }
-                more.await;
+    /// How often something happened whose words start like this.
+    #[must_use]
+    pub fn count(&self, start: &str) -> usize {
+        let seen = self.0.seen.lock();
+        let seen = seen.unwrap_or_else(PoisonError::into_inner);
+        seen.iter().filter(|event| event.starts_with(start)).count()
+    }
+
+    /// Waits until that has happened so many times.
+    pub async fn wait_for(&self, start: &str, times: usize) {
+        loop {
+            let changed = self.0.changed.notified();
+            if self.count(start) >= times {
+                return;
             }
-        };
-        patiently(&format!("{count} events `{start}`"), enough).await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+            changed.await;
+        }
     }
 }
 
 impl Observer for Events {
     fn observe(&self, event: &Event<'_>) {
-        let text = match &event.kind {
-            EventKind::Refused { error } => format!("Refused {error}"),
-            kind => format!("{kind:?}"),
+        let words = match &event.kind {
+            EventKind::Claimed { attempt, .. } => format!("claimed {attempt}"),
+            EventKind::Replayed {
+                outcome, waited, ..
+            } => {
+                let waited = if *waited { " after a wait" } else { "" };
+                format!("replayed {outcome:?}{waited}").to_lowercase()
+            }
+            EventKind::Refused { error } => format!("refused {:?}", error.kind()),
+            EventKind::Completed { outcome, late } => {
+                let late = if *late { " late" } else { "" };
+                format!("completed {outcome:?}{late}").to_lowercase()
+            }
+            EventKind::Released { counted: true } => "released and counted".to_owned(),
+            EventKind::Released { counted: false } => "released".to_owned(),
+            EventKind::Unsaved { reason } => format!("unsaved: {reason}"),
+            EventKind::LeaseLost { reason } => format!("lease lost: {reason}"),
+            EventKind::RenewalFailed { reason } => format!("renewal failed: {reason}"),
+            EventKind::Warning { message } => format!("warning: {message}"),
+            kind => format!("{kind:?}").to_lowercase(),
         };
-        self.lock().push(text);
-        self.0.more.notify_waiters();
+        let seen = self.0.seen.lock();
+        seen.unwrap_or_else(PoisonError::into_inner).push(words);
+        self.0.changed.notify_waiters();
     }
 }
-
-/// How long anything that must happen may take before a test fails instead of hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

@@ -2,13 +2,11 @@
 
 #![allow(
     clippy::missing_panics_doc,
-    reason = "a test has nothing better to do with an error than to panic"
+    reason = "a part of a test panics when it does not get what it needs"
 )]
 
-mod events;
-mod shop;
-
-pub use events::Events;
-pub use shop::{
-    Failure, MARKERS, PASSWORD, Receipt, Shop, assert_discreet, assert_unavailable, patiently, refused,
-};
+pub mod events;
+pub mod faulty;
+pub mod pay;
+pub mod shop;
+pub mod world;

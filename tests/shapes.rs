@@ -1,8 +1,10 @@
 //! Every function shape that `#[idempotent]` supports, each called twice: the body runs once and
 //! both calls get its answer. `shapes_2021` builds the same files in edition 2021.
 
-#![deny(warnings, clippy::pedantic)]
+#![deny(warnings, clippy::pedantic, clippy::nursery)]
 #![forbid(unsafe_code)]
+// It asks for the `pub` that `unreachable_pub` refuses.
+#![allow(clippy::redundant_pub_crate)]
 
 #[path = "shapes/arguments.rs"]
 mod arguments;

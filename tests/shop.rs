@@ -13,8 +13,10 @@ use idem_runtime::store::{StoreError, StoreErrorKind};
 use idem_runtime::{Classify, Context, Engine, EngineBuilder, Error, ErrorKind, OnRunning};
 use serde::{Deserialize, Serialize};
 
-use crate::Events;
-use crate::events::PATIENCE;
+use crate::events::Events;
+
+/// How long anything that must happen may take before a test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The password of servers that have one.
 pub const PASSWORD: &str = "password-marker";
@@ -275,6 +277,11 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
         next = error.source();
     }
     text
+}
+
+/// Waits until something has happened so many times.
+pub async fn happened(events: &Events, start: &str, times: usize) {
+    patiently(start, events.wait_for(start, times)).await;
 }
 
 /// Awaits something that must happen.

@@ -346,3 +346,6 @@ fn krate(input: ParseStream<'_>) -> Result<Path> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,7 @@ impl std::fmt::Display for Mistake {
         match self {
             Self::Empty => f.write_str("is empty; write a number and a unit, such as \"24h\""),
             Self::Negative => f.write_str("is negative; a duration runs forward"),
-            Self::Zero => f.write_str("is zero; write at least \"1ms\""),
+            Self::Zero => f.write_str("is zero"),
             Self::TooLong => f.write_str("is too long; milliseconds have to fit in 64 bits"),
             Self::Fraction => f.write_str(
                 "is a fraction; write whole numbers, \"1h30m\" for one and a half hours",

@@ -40,6 +40,15 @@ fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
 
+/// The same path, pointing at `span`.
+fn located(path: &TokenStream, span: Span) -> TokenStream {
+    let moved = path.clone().into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(span));
+        token
+    });
+    moved.collect()
+}
+
 fn here() -> Span {
     Span::mixed_site()
 }
@@ -63,7 +72,7 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
         Shape::Async(asyncness) => {
             let answer = answer(plan, target);
             // On the user's `async`: elsewhere rustc speaks of a moved value without naming it.
-            let future = quote_spanned!(at(asyncness.span)=> async move { #answer });
+            let future = quote_spanned!(asyncness.span=> async move { #answer });
             quote_spanned!(here()=> #call #rt::run(call, ::core::pin::pin!(#future)).await)
         }
         // A closure keeps a body that returns its own future whole.
@@ -173,9 +182,9 @@ fn op(op: &Op, rt: &TokenStream) -> TokenStream {
 /// A reference to the value, located on it: the type of a key is checked here.
 fn reference(value: &Value) -> TokenStream {
     match value {
-        Value::Tuple(elements) => {
+        Value::Tuple(span, elements) => {
             let elements = elements.iter().map(reference);
-            quote_spanned!(here()=> &(#(#elements,)*))
+            quote_spanned!(at(*span)=> &(#(#elements,)*))
         }
         // The literal keeps its span: it is where its captures are looked up.
         Value::Format(text) => {
@@ -208,15 +217,22 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
              span,
          }| {
             // A type that can be written carries the blame; any other lends its place.
-            let arg = if let Some(ty) = ty {
-                quote_spanned!(here=> #rt::arg::<#ty>)
+            let (arg, value) = if let Some(ty) = ty {
+                (
+                    quote_spanned!(here=> #rt::arg::<#ty>),
+                    quote_spanned!(here=> &(#value)),
+                )
             } else {
-                quote_spanned!(at(*span)=> #rt::arg)
+                let rt = located(rt, *span);
+                (
+                    quote_spanned!(at(*span)=> #rt::arg),
+                    quote_spanned!(at(*span)=> &(#value)),
+                )
             };
             quote_spanned! {here=>
                 #(#cfgs)*
                 #[allow(clippy::used_underscore_binding)]
-                #arg(&mut inputs, #name, &(#value));
+                #arg(&mut inputs, #name, #value);
             }
         },
     );
@@ -238,14 +254,17 @@ fn condition(cfg: &Attribute) -> Option<&TokenStream> {
 fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let ty = &plan.output;
     let here = here();
-    let on_error = match &plan.on_error {
-        OnError::Classify => quote_spanned!(here=> #rt::Classified),
-        OnError::Release => quote_spanned!(here=> #rt::Release),
-        OnError::Keep => quote_spanned!(here=> #rt::Keep),
-        OnError::Unknown => quote_spanned!(here=> #rt::Unknown),
-        OnError::By(path) => quote_spanned!(here=> #rt::By(#path)),
+    // Its type is written out: inferred, it would let rustc speak of any policy.
+    let (policy, value) = match &plan.on_error {
+        OnError::Classify => (quote_spanned!(here=> Classified), None),
+        OnError::Release => (quote_spanned!(here=> Release), None),
+        OnError::Keep => (quote_spanned!(here=> Keep), None),
+        OnError::Unknown => (quote_spanned!(here=> Unknown), None),
+        OnError::By(path) => (quote_spanned!(here=> By), Some(path)),
     };
-    quote_spanned!(here=> #rt::outcome::<#ty, _>(#on_error))
+    let generics = value.map(|_| quote_spanned!(here=> <_>));
+    let value = value.map(|path| quote_spanned!(here=> (#path)));
+    quote_spanned!(here=> #rt::outcome::<#ty, #rt::#policy #generics>(#rt::#policy #value))
 }
 
 /// The setters of the arguments that were given: the rest is the engine's to decide.
@@ -279,4 +298,54 @@ fn settings(plan: &Plan, rt: &TokenStream) -> TokenStream {
         quote_spanned!(here=> .on_running(#rt::OnRunning::#what))
     });
     quote_spanned!(here=> #ttl #error_ttl #lease #on_duplicate #on_running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::attribute;
+    use proc_macro2::TokenStream;
+
+    /// Compares tokens, so that a golden file may be laid out and commented for its reader.
+    #[track_caller]
+    fn expands(args: &str, item: &str, golden: &str) {
+        let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
+        let spaceless = |tokens: &TokenStream| tokens.to_string().replace([' ', '\n'], "");
+        let expanded = attribute(tokens(args), tokens(item));
+        assert!(
+            spaceless(&expanded) == spaceless(&tokens(golden)),
+            "the expansion changed; it is now\n{expanded}"
+        );
+    }
+
+    #[test]
+    fn an_async_fn_expands_as_documented() {
+        expands(
+            r#"op = "payments.pay", key = (req.merchant, order), scope = "tenant-{tenant}", ttl = "24h",
+               on_error = judge, on_duplicate = reject, on_running = wait("5s"), engine = engine"#,
+            "pub async fn pay(order: u64, req: Pay, #[idem(skip)] tenant: &str, #[cfg(eu)] vat: u8,
+               #[idem(skip)] engine: &Engine) -> Result<Receipt, PayError> { #![allow(unused)] go(req).await }",
+            include_str!("../golden/async_fn.rs"),
+        );
+    }
+
+    #[test]
+    fn a_boxed_future_expands_as_documented() {
+        expands(
+            "",
+            "fn pay<'life0, 'async_trait>(&'life0 self, id: u64)
+               -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>>
+               where 'life0: 'async_trait { Box::pin(async move { Ok(id) }) }",
+            include_str!("../golden/boxed_future.rs"),
+        );
+    }
+
+    #[test]
+    fn a_mistake_leaves_the_function_as_it_was() {
+        expands(
+            "lease",
+            "async fn pay(#[idem(skip)] id: u64) -> Result<u64, E> { #![allow(unused)] Ok(id) }",
+            "::core::compile_error! { \"`lease` needs a value: `lease = ..`\" }
+             async fn pay(id: u64) -> Result<u64, E> { #![allow(unused)] Ok(id) }",
+        );
+    }
 }

@@ -9,7 +9,7 @@ use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
 /// How an expression is handed to the runtime without moving what it mentions.
 pub(crate) enum Value {
     /// Each element by reference: `(req.a, req.b)` would move two fields.
-    Tuple(Vec<Self>),
+    Tuple(Span, Vec<Self>),
     /// A string literal is a format string with inline captures.
     Format(LitStr),
     Expr(Expr),
@@ -19,6 +19,7 @@ impl Value {
     pub(crate) fn new(expr: Expr) -> Result<Self> {
         Ok(match expr {
             Expr::Tuple(tuple) => Self::Tuple(
+                tuple.span(),
                 tuple
                     .elems
                     .into_iter()

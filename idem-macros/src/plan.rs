@@ -328,7 +328,10 @@ fn length(name: &str, time: Option<Time>, limits: &Limits, errors: &mut Errors) 
             }
             Ok(millis) => Some(Length::Millis(millis)),
             Err(mistake) => {
-                errors.at(text.span(), format!("`{name}` {}", advice(name, &mistake)));
+                errors.at(
+                    text.span(),
+                    format!("`{name}` {}", advice(name, &mistake, limits)),
+                );
                 None
             }
         },
@@ -336,12 +339,13 @@ fn length(name: &str, time: Option<Time>, limits: &Limits, errors: &mut Errors) 
 }
 
 /// Zero often means "not at all", for which there is another argument.
-fn advice(name: &str, mistake: &Mistake) -> String {
+fn advice(name: &str, mistake: &Mistake, limits: &Limits) -> String {
     match (mistake, name) {
         (Mistake::Zero, "wait") => "is zero; not to wait is `on_running = reject`".to_owned(),
         (Mistake::Zero, "error_ttl") => {
             "is zero; not to keep errors is `on_error = release`".to_owned()
         }
+        (Mistake::Zero, _) => format!("is zero; write at least \"{}\"", duration::words(limits.0)),
         _ => mistake.to_string(),
     }
 }

@@ -1,11 +1,11 @@
 //! The function under the attribute; its body is never parsed.
 
 use crate::errors::Errors;
-use proc_macro2::{Delimiter, Group, Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::{
-    Attribute, Error, FnArg, Ident, Pat, PatIdent, PatType, Result, Signature, Token, Type,
+    Attribute, Error, FnArg, Ident, Meta, Pat, PatIdent, PatType, Result, Signature, Token, Type,
     Visibility,
 };
 
@@ -202,6 +202,11 @@ fn bound_names(pat: &Pat, names: &mut Vec<Ident>) {
 fn take_skip(attrs: &mut Vec<Attribute>, errors: &mut Errors) -> Option<Span> {
     let mut skip = None;
     attrs.retain(|attr| {
+        if is_conditional_helper(attr) {
+            let message = "write `#[idem(skip)]` itself; `cfg_attr` is read too late for it";
+            errors.at(first_span(attr.path()), message);
+            return false;
+        }
         if !attr.path().is_ident("idem") {
             return true;
         }
@@ -213,6 +218,19 @@ fn take_skip(attrs: &mut Vec<Attribute>, errors: &mut Errors) -> Option<Span> {
         false
     });
     skip
+}
+
+/// `#[cfg_attr(.., idem(..))]`
+fn is_conditional_helper(attr: &Attribute) -> bool {
+    let Meta::List(list) = &attr.meta else {
+        return false;
+    };
+    list.path.is_ident("cfg_attr")
+        && list
+            .tokens
+            .clone()
+            .into_iter()
+            .any(|token| matches!(&token, TokenTree::Ident(name) if name == "idem"))
 }
 
 fn skip_word(input: ParseStream<'_>) -> Result<Span> {

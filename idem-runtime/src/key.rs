@@ -63,7 +63,7 @@ impl KeyDigest {
         for (group, characters) in self.0.chunks(3).zip(text.chunks_mut(4)) {
             let mut bits = [0; 4];
             bits[1..=group.len()].copy_from_slice(group);
-            let bits = u32::from_be_bytes(bits) << (8 * (3 - group.len()));
+            let bits = u32::from_be_bytes(bits);
             for (character, shift) in characters.iter_mut().zip([18, 12, 6, 0]) {
                 *character = BASE64URL[(bits >> shift & 63) as usize];
             }

@@ -32,7 +32,7 @@ async fn all(
     Err(Failure::Declined)
 }
 
-fn judge(failure: &Failure) -> Class {
+const fn judge(failure: &Failure) -> Class {
     match failure {
         Failure::Declined => Class::Business,
         Failure::Refused(_) => Class::System,
@@ -160,6 +160,7 @@ async fn instrument_stands_above_or_below() {
 }
 
 struct Service {
+    sold: u64,
     engine: Engine,
     runs: Runs,
 }
@@ -167,7 +168,7 @@ struct Service {
 impl Service {
     #[idempotent(key = order, engine = self.engine)]
     async fn pay(&mut self, order: u64) -> Answer {
-        let _ = order;
+        self.sold += order;
         Ok(self.runs.hit())
     }
 }
@@ -175,10 +176,11 @@ impl Service {
 #[tokio::test]
 async fn the_engine_may_be_a_field() {
     let mut service = Service {
+        sold: 0,
         engine: engine(),
         runs: Runs::default(),
     };
     assert_eq!(service.pay(1).await, Ok(1));
     assert_eq!(service.pay(1).await, Ok(1));
-    assert_eq!(service.runs.count(), 1);
+    assert_eq!((service.runs.count(), service.sold), (1, 1));
 }

@@ -64,6 +64,7 @@ async fn an_early_return_is_the_answer() {
     );
 }
 
+#[allow(clippy::todo)]
 #[idempotent]
 async fn unfinished(_order: u64) -> Answer {
     todo!()
@@ -160,4 +161,23 @@ async fn a_function_may_stand_in_a_body() {
 
     let runs = Runs::default();
     assert_eq!(twice(&runs, async || inner(1, &runs).await).await, Ok(1));
+}
+
+async fn buffer() -> usize {
+    let bytes = [1_u8; 4096];
+    tokio::task::yield_now().await;
+    bytes.iter().map(|byte| usize::from(*byte)).sum()
+}
+
+#[idempotent(key = order)]
+async fn large(order: u64) -> Answer {
+    let _ = order;
+    Ok(buffer().await)
+}
+
+/// By value the body would pass through the call, and stand in the future twice.
+#[test]
+fn the_body_is_held_once() {
+    let (plain, wrapped) = (size_of_val(&buffer()), size_of_val(&large(1)));
+    assert!(wrapped < 2 * plain, "{wrapped} bytes around {plain}");
 }

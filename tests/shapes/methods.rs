@@ -6,7 +6,6 @@ use serde::Serialize;
 use std::pin::Pin;
 use std::sync::Arc;
 
-#[derive(Default)]
 struct Shop {
     tenant: String,
     sold: u64,
@@ -16,8 +15,9 @@ struct Shop {
 impl Shop {
     fn of(runs: &Arc<Runs>) -> Self {
         Self {
+            tenant: "tenant".to_owned(),
+            sold: 0,
             runs: Arc::clone(runs),
-            ..Self::default()
         }
     }
 
@@ -67,7 +67,7 @@ impl Shop {
     }
 
     #[idempotent(key = order)]
-    pub async fn borrowed<'a>(&'a self, order: &'a str) -> Answer {
+    pub(super) async fn borrowed<'a>(&'a self, order: &'a str) -> Answer {
         let _: &'a str = order;
         Ok(self.runs.hit())
     }
@@ -126,7 +126,7 @@ struct Repository<'a, T, const N: usize> {
     runs: &'a Runs,
 }
 
-impl<'a, T: Serialize + Clone, const N: usize> Repository<'a, T, N> {
+impl<'a, T: Serialize + Clone + Send + Sync, const N: usize> Repository<'a, T, N> {
     #[idempotent]
     async fn insert(&self, row: T) -> Answer {
         let _: (T, &'a Runs, usize) = (row, self.runs, self.rows.len());

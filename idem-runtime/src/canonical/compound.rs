@@ -7,7 +7,7 @@ use serde::ser::{
 };
 
 use super::CanonicalError;
-use super::encoder::{Encoder, Major};
+use super::encoder::{Encoder, Major, NULL, key_prefix, name_prefix};
 use super::error::Kind;
 
 /// An array in the making.
@@ -119,7 +119,11 @@ impl<'a> Entries<'a> {
         Ok(entries)
     }
 
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "in derived code the name is a constant, and so is then all that follows from it"
+    )]
+    #[inline(always)]
     fn field<T: Serialize + ?Sized>(
         &mut self,
         name: &'static str,
@@ -129,14 +133,17 @@ impl<'a> Entries<'a> {
         let start = self.encoder.bytes.len();
         self.encoder.name(name);
         let key_end = self.encoder.bytes.len();
-        let value_start = self.encoder.position();
         self.encoder.put(value)?;
-        if self.encoder.is_null_since(value_start) {
+        self.end_field(start, key_end, name_prefix(name));
+        Ok(())
+    }
+
+    fn end_field(&mut self, start: usize, key_end: usize, prefix: u64) {
+        if self.encoder.bytes[key_end..] == [NULL] {
             self.encoder.bytes.truncate(start);
         } else {
-            self.in_order &= self.encoder.entry(self.first, start, key_end);
+            self.in_order &= self.encoder.entry(self.first, start, key_end, prefix);
         }
-        Ok(())
     }
 
     #[inline]
@@ -178,7 +185,8 @@ impl SerializeMap for Entries<'_> {
             return Err(self.encoder.fail(Kind::Inconsistent));
         };
         self.encoder.put(value)?;
-        self.in_order &= self.encoder.entry(self.first, start, key_end);
+        let prefix = key_prefix(&self.encoder.bytes[start..key_end]);
+        self.in_order &= self.encoder.entry(self.first, start, key_end, prefix);
         Ok(())
     }
 
@@ -219,7 +227,7 @@ macro_rules! fields {
             type Ok = ();
             type Error = CanonicalError;
 
-            #[inline]
+            #[inline(always)]
             fn serialize_field<T: Serialize + ?Sized>(
                 &mut self,
                 name: &'static str,

@@ -4,6 +4,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::error::Kind;
+use super::hash::sha256;
 use super::{CanonicalError, MAX_DEPTH};
 
 /// From this size on the buffer goes to the hash as soon as nothing needs it any more.
@@ -50,8 +51,9 @@ pub(crate) struct Encoder {
     /// The first failure. It outlives `Serialize` implementations that ignore errors, which would
     /// otherwise leave half a value behind.
     failed: Option<CanonicalError>,
+    /// The position the limit counts from, and the one it forbids to pass.
     limit_start: usize,
-    limit_bytes: usize,
+    limit_end: usize,
 }
 
 /// Where an entry of a map lies in the buffer.
@@ -79,18 +81,21 @@ impl Encoder {
             .ok()
             .flatten()
             .unwrap_or_default();
-        encoder.limit_bytes = usize::MAX;
+        encoder.limit(usize::MAX);
         encoder
     }
 
     /// The digest of all that was written. Says nothing once a value has failed.
     pub(crate) fn finish(mut self: Box<Self>) -> [u8; 32] {
         let digest = match self.hash.take() {
-            None => Sha256::digest(&self.bytes),
-            Some(hash) => hash.chain_update(&self.bytes).finalize(),
+            None if self.bytes.len() < FLUSH_BYTES => sha256(&mut self.bytes),
+            hash => {
+                let hash = hash.unwrap_or_default();
+                hash.chain_update(&self.bytes).finalize().into()
+            }
         };
         self.give_back();
-        digest.into()
+        digest
     }
 
     /// Keeps the buffers for the next value on this thread.
@@ -163,7 +168,7 @@ impl Encoder {
     /// again. `usize::MAX` is no limit.
     pub(crate) fn limit(&mut self, max_bytes: usize) {
         self.limit_start = self.position();
-        self.limit_bytes = max_bytes;
+        self.limit_end = self.limit_start.saturating_add(max_bytes);
         self.filled = false;
     }
 
@@ -184,8 +189,9 @@ impl Encoder {
     /// Fails if `more` bytes would go beyond the limit.
     #[inline]
     pub(crate) fn room(&mut self, more: usize) -> Result<(), CanonicalError> {
-        let bytes = (self.position() - self.limit_start).saturating_add(more);
-        if bytes > self.limit_bytes {
+        let end = self.position().saturating_add(more);
+        if end > self.limit_end {
+            let bytes = end - self.limit_start;
             return Err(self.fail(Kind::TooLong { bytes }));
         }
         Ok(())
@@ -236,24 +242,22 @@ impl Encoder {
     /// Writes the first bytes of an item: its type, and a number in the shortest form.
     #[inline]
     pub(crate) fn head(&mut self, major: Major, number: u64) {
-        let major = major as u8;
-        let number_bytes = number.to_be_bytes();
-        match number {
-            0..=23 => self.bytes.push(major + number_bytes[7]),
-            24..=0xff => self.bytes.extend_from_slice(&[major + 24, number_bytes[7]]),
-            0x100..=0xffff => {
-                self.bytes.push(major + 25);
-                self.bytes.extend_from_slice(&number_bytes[6..]);
-            }
-            0x1_0000..=0xffff_ffff => {
-                self.bytes.push(major + 26);
-                self.bytes.extend_from_slice(&number_bytes[4..]);
-            }
-            0x1_0000_0000.. => {
-                self.bytes.push(major + 27);
-                self.bytes.extend_from_slice(&number_bytes);
-            }
+        match u8::try_from(number) {
+            Ok(small @ 0..=23) => self.bytes.push(major as u8 + small),
+            Ok(byte) => self.bytes.extend_from_slice(&[major as u8 + 24, byte]),
+            Err(_) => self.long_head(major as u8, number),
         }
+    }
+
+    fn long_head(&mut self, major: u8, number: u64) {
+        let number_bytes = number.to_be_bytes();
+        let (size, bytes) = match number {
+            0..=0xffff => (25, &number_bytes[6..]),
+            0x1_0000..=0xffff_ffff => (26, &number_bytes[4..]),
+            0x1_0000_0000.. => (27, &number_bytes[..]),
+        };
+        self.bytes.push(major + size);
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Puts a head in the place of the single byte that was reserved for it.
@@ -298,9 +302,15 @@ impl Encoder {
     /// Records the entry from `start` to the end of the buffer in the map whose entries begin at
     /// `first`; false if it does not belong behind the entries that are there.
     #[inline]
-    pub(super) fn entry(&mut self, first: usize, start: usize, key_end: usize) -> bool {
+    pub(super) fn entry(
+        &mut self,
+        first: usize,
+        start: usize,
+        key_end: usize,
+        prefix: u64,
+    ) -> bool {
         let entry = Entry {
-            prefix: prefix(&self.bytes[start..key_end]),
+            prefix,
             start,
             key_end,
             end: self.bytes.len(),
@@ -356,12 +366,31 @@ fn compare(bytes: &[u8], left: &Entry, right: &Entry) -> std::cmp::Ordering {
         .then_with(|| bytes[left.start..left.key_end].cmp(&bytes[right.start..right.key_end]))
 }
 
+/// The first eight bytes of an encoded key as a number, padded with zeros.
 #[inline]
-fn prefix(key: &[u8]) -> u64 {
+pub(super) fn key_prefix(key: &[u8]) -> u64 {
     if let Some(first) = key.first_chunk() {
         return u64::from_be_bytes(*first);
     }
     let mut padded = [0; 8];
     padded[..key.len()].copy_from_slice(key);
     u64::from_be_bytes(padded)
+}
+
+/// The same for the name of a field. Reads the name and not what was just written: a constant where
+/// this is inlined.
+#[inline]
+pub(super) fn name_prefix(name: &str) -> u64 {
+    let name = name.as_bytes();
+    let mut prefix = match u8::try_from(name.len()) {
+        Ok(length @ 0..=23) => u64::from(Major::Text as u8 + length) << 56,
+        // Names of this length are rare, and all of them go last.
+        _ => return u64::MAX,
+    };
+    let mut shift = 56;
+    for byte in name.iter().take(7) {
+        shift -= 8;
+        prefix |= u64::from(*byte) << shift;
+    }
+    prefix
 }

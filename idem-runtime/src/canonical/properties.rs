@@ -1,1 +1,236 @@
+use ciborium::Value;
+use proptest::prelude::*;
+use serde::ser::{SerializeMap as _, SerializeStruct as _};
+use serde::{Serialize, Serializer};
 
+use super::to_vec;
+
+/// Any value that `serde` can describe and a CBOR library can read back.
+#[derive(Clone, Debug, PartialEq)]
+enum Tree {
+    Null,
+    Bool(bool),
+    Signed(i64),
+    Unsigned(u64),
+    Single(f32),
+    Double(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    Seq(Vec<Self>),
+    Map(Vec<(Self, Self)>),
+    Struct(Vec<(&'static str, Self)>),
+}
+
+impl Serialize for Tree {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_none(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Signed(value) => serializer.serialize_i64(*value),
+            Self::Unsigned(value) => serializer.serialize_u64(*value),
+            Self::Single(value) => serializer.serialize_f32(*value),
+            Self::Double(value) => serializer.serialize_f64(*value),
+            Self::Text(value) => serializer.serialize_str(value),
+            Self::Bytes(value) => serializer.serialize_bytes(value),
+            Self::Seq(elements) => serializer.collect_seq(elements),
+            Self::Map(entries) => {
+                let mut map = serializer.serialize_map(None)?;
+                for (key, value) in entries {
+                    map.serialize_entry(key, value)?;
+                }
+                map.end()
+            }
+            Self::Struct(fields) => {
+                let mut map = serializer.serialize_struct("Struct", fields.len())?;
+                for (name, value) in fields {
+                    map.serialize_field(name, value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+impl Tree {
+    /// What a reader should find, its maps in the order of the encoded keys.
+    fn expected(&self) -> Value {
+        let sorted = |mut entries: Vec<(Vec<u8>, Value, Value)>| {
+            entries.sort_by(|left, right| left.0.cmp(&right.0));
+            Value::Map(entries.into_iter().map(|(_, k, v)| (k, v)).collect())
+        };
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => (*value).into(),
+            Self::Signed(value) => (*value).into(),
+            Self::Unsigned(value) => (*value).into(),
+            Self::Single(value) => f64::from(*value).into(),
+            Self::Double(value) => (*value).into(),
+            Self::Text(value) => value.as_str().into(),
+            Self::Bytes(value) => value.as_slice().into(),
+            Self::Seq(elements) => Value::Array(elements.iter().map(Self::expected).collect()),
+            Self::Map(entries) => sorted(
+                entries
+                    .iter()
+                    .map(|(key, value)| (to_vec(key).unwrap(), key.expected(), value.expected()))
+                    .collect(),
+            ),
+            Self::Struct(fields) => sorted(
+                fields
+                    .iter()
+                    .filter(|(_, value)| *value != Self::Null)
+                    .map(|(name, value)| (to_vec(name).unwrap(), (*name).into(), value.expected()))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// The same value said otherwise: entries and fields backwards, integers in another width, and
+    /// one more optional field.
+    fn disguised(&self) -> Self {
+        match self {
+            Self::Signed(value) => u64::try_from(*value).map_or(self.clone(), Self::Unsigned),
+            Self::Unsigned(value) => i64::try_from(*value).map_or(self.clone(), Self::Signed),
+            Self::Single(value) => Self::Double((*value).into()),
+            Self::Seq(elements) => Self::Seq(elements.iter().map(Self::disguised).collect()),
+            Self::Map(entries) => {
+                let entries = entries.iter().rev();
+                Self::Map(
+                    entries
+                        .map(|(k, v)| (k.disguised(), v.disguised()))
+                        .collect(),
+                )
+            }
+            Self::Struct(fields) => {
+                let fields = fields.iter().rev().map(|(name, v)| (*name, v.disguised()));
+                Self::Struct(fields.chain([("added", Self::Null)]).collect())
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// The leaves that make a difference, each with a way to change it.
+    fn leaves(&mut self) -> Vec<&mut Self> {
+        match self {
+            Self::Seq(elements) => elements.iter_mut().flat_map(Self::leaves).collect(),
+            Self::Map(entries) => entries.iter_mut().flat_map(|(_, v)| v.leaves()).collect(),
+            Self::Struct(fields) => fields.iter_mut().flat_map(|(_, v)| v.leaves()).collect(),
+            leaf => vec![leaf],
+        }
+    }
+
+    fn change(&mut self) {
+        *self = match &*self {
+            Self::Null => Self::Bool(false),
+            Self::Bool(value) => Self::Bool(!value),
+            Self::Signed(value) => Self::Signed(value.wrapping_add(1)),
+            Self::Unsigned(value) => Self::Unsigned(value.wrapping_sub(1)),
+            Self::Single(value) if value.is_finite() => Self::Single(value.next_up()),
+            Self::Double(value) if value.is_finite() => Self::Double(value.next_down()),
+            Self::Text(value) => Self::Text(format!("{value}\0")),
+            Self::Bytes(value) => Self::Bytes([value, &[0][..]].concat()),
+            _ => Self::Null,
+        };
+    }
+}
+
+/// Floats other than −0.0 and NaN, which change their bits on the way as they should.
+fn plain_double() -> impl Strategy<Value = f64> {
+    prop_oneof![proptest::num::f64::ANY, any::<i16>().prop_map(f64::from)]
+        .prop_filter("not plain", |value| {
+            !value.is_nan() && value.to_bits() != 1 << 63
+        })
+}
+
+fn plain_single() -> impl Strategy<Value = f32> {
+    prop_oneof![proptest::num::f32::ANY, any::<i16>().prop_map(f32::from)]
+        .prop_filter("not plain", |value| {
+            !value.is_nan() && value.to_bits() != 1 << 31
+        })
+}
+
+const NAMES: [&str; 6] = [
+    "b",
+    "a",
+    "id",
+    "amount",
+    "billing_address",
+    "a_name_of_more_than_23_characters",
+];
+
+fn tree() -> impl Strategy<Value = Tree> {
+    let leaf = prop_oneof![
+        Just(Tree::Null),
+        any::<bool>().prop_map(Tree::Bool),
+        any::<i64>().prop_map(Tree::Signed),
+        (-300_i64..300).prop_map(Tree::Signed),
+        any::<u64>().prop_map(Tree::Unsigned),
+        plain_single().prop_map(Tree::Single),
+        plain_double().prop_map(Tree::Double),
+        "\\PC{0,40}".prop_map(Tree::Text),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(Tree::Bytes),
+    ];
+    leaf.prop_recursive(5, 80, 30, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..30).prop_map(Tree::Seq),
+            prop::collection::vec((inner.clone(), inner.clone()), 0..30).prop_map(|mut entries| {
+                entries.sort_by_cached_key(|(key, _)| to_vec(key).unwrap());
+                entries.dedup_by_key(|(key, _)| to_vec(key).unwrap());
+                let third = entries.len() / 3;
+                entries.rotate_left(third);
+                Tree::Map(entries)
+            }),
+            (
+                prop::sample::subsequence(&NAMES[..], 0..=NAMES.len()).prop_shuffle(),
+                prop::collection::vec(inner, NAMES.len())
+            )
+                .prop_map(|(names, values)| Tree::Struct(names.into_iter().zip(values).collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn another_library_reads_the_value_back(tree in tree()) {
+        let bytes = to_vec(&tree).unwrap();
+        let read: Value = ciborium::from_reader(&bytes[..]).unwrap();
+        prop_assert_eq!(read, tree.expected());
+    }
+
+    #[test]
+    fn order_width_and_absent_fields_make_no_difference(tree in tree()) {
+        prop_assert_eq!(to_vec(&tree).unwrap(), to_vec(&tree.disguised()).unwrap());
+    }
+
+    #[test]
+    fn any_changed_leaf_makes_a_difference(tree in tree(), pick in any::<prop::sample::Index>()) {
+        let mut changed = tree.clone();
+        let mut leaves = changed.leaves();
+        prop_assume!(!leaves.is_empty());
+        let index = pick.index(leaves.len());
+        leaves[index].change();
+        // Neighbouring floats around zero: −0.0 is 0.0.
+        prop_assume!(changed != tree);
+        prop_assert_ne!(to_vec(&tree).unwrap(), to_vec(&changed).unwrap());
+    }
+
+    #[test]
+    fn big_integers_come_back(signed in any::<i128>(), unsigned in any::<u128>(), shift in 0_u32..128) {
+        let (signed, unsigned) = (signed >> shift, unsigned >> shift);
+        let read: (i128, u128) =
+            ciborium::from_reader(&to_vec(&(signed, unsigned)).unwrap()[..]).unwrap();
+        prop_assert_eq!(read, (signed, unsigned));
+    }
+
+    #[test]
+    fn floats_come_back_by_their_bits(bits in any::<u64>(), single in any::<u32>()) {
+        let (double, single) = (f64::from_bits(bits), f32::from_bits(single));
+        let read: (f64, f64) =
+            ciborium::from_reader(&to_vec(&(double, single)).unwrap()[..]).unwrap();
+        prop_assert_eq!(read.0.is_nan(), double.is_nan());
+        prop_assert_eq!(read.1.is_nan(), single.is_nan());
+        // Adding zero takes the sign of −0.0.
+        prop_assert!(double.is_nan() || read.0.to_bits() == (double + 0.0).to_bits());
+        let single = f64::from(single) + 0.0;
+        prop_assert!(single.is_nan() || read.1.to_bits() == single.to_bits());
+    }
+}

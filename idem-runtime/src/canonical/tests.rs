@@ -1,8 +1,270 @@
-use super::to_vec;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::ser::{Error as _, SerializeMap as _, SerializeSeq as _};
+use serde::{Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use super::error::Kind;
+use super::{CanonicalError, Encoder, MAX_DEPTH, to_vec};
+
+/// The digest of one value and nothing around it.
+fn digest<T: Serialize + ?Sized>(value: &T) -> [u8; 32] {
+    let mut encoder = Encoder::take();
+    encoder.put(value).unwrap();
+    encoder.finish()
+}
+
+fn assert_fails<T: Serialize + ?Sized>(value: &T, kind: Kind) {
+    assert_eq!(to_vec(value).unwrap_err(), CanonicalError::new(kind));
+}
+
+/// Lists of lists, so many deep.
+struct Deep(u32);
+
+impl Serialize for Deep {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut seq = serializer.serialize_seq(Some(1))?;
+        if self.0 > 1 {
+            seq.serialize_element(&Self(self.0 - 1))?;
+        } else {
+            seq.serialize_element(&0)?;
+        }
+        seq.end()
+    }
+}
+
+/// Endless, and nothing of it is ever written.
+#[derive(Serialize)]
+struct Endless<'a>(&'a Recursion);
+
+struct Recursion;
+
+impl Serialize for Recursion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Some(Endless(self)).serialize(serializer)
+    }
+}
+
 #[test]
-fn smoke() {
-    assert_eq!(
-        to_vec(&u64::MAX).unwrap(),
-        [0x1b, 255, 255, 255, 255, 255, 255, 255, 255]
+fn the_depth_limit_is_exact() {
+    assert!(to_vec(&Deep(MAX_DEPTH)).is_ok());
+    assert_fails(&Deep(MAX_DEPTH + 1), Kind::TooDeep);
+}
+
+#[test]
+fn endless_recursion_is_an_error() {
+    assert_fails(&Recursion, Kind::TooDeep);
+}
+
+#[test]
+fn siblings_do_not_add_to_the_depth() {
+    let siblings = vec![(Some(1), BTreeMap::from([("a", [1])])); 500];
+    assert!(to_vec(&siblings).is_ok());
+}
+
+struct Entries(Vec<(&'static str, u8)>);
+
+impl Serialize for Entries {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+#[test]
+fn duplicate_keys_are_an_error_wherever_they_stand() {
+    assert_fails(&Entries(vec![("a", 1), ("a", 1)]), Kind::DuplicateKey);
+    assert_fails(
+        &Entries(vec![("b", 1), ("c", 1), ("a", 2), ("b", 1)]),
+        Kind::DuplicateKey,
     );
+    let same_beginning = ["longer than a prefix 1", "longer than a prefix 2"];
+    let entries = same_beginning.map(|name| (name, 1)).to_vec();
+    assert!(to_vec(&Entries(entries)).is_ok());
+}
+
+#[test]
+fn field_names_of_any_length_are_sorted_together() {
+    #[derive(Serialize)]
+    struct Names {
+        name_of_thirty_two_characters_abc: u8,
+        name_of_thirty_two_characters_ab: u8,
+        name_of_23_characters_a: u8,
+        b: u8,
+        name_of_23_characters_b: u8,
+        a: u8,
+    }
+    let names = Names {
+        name_of_thirty_two_characters_abc: 6,
+        name_of_thirty_two_characters_ab: 5,
+        name_of_23_characters_a: 3,
+        b: 2,
+        name_of_23_characters_b: 4,
+        a: 1,
+    };
+    let sorted = Entries(vec![
+        ("a", 1),
+        ("b", 2),
+        ("name_of_23_characters_a", 3),
+        ("name_of_23_characters_b", 4),
+        ("name_of_thirty_two_characters_ab", 5),
+        ("name_of_thirty_two_characters_abc", 6),
+    ]);
+    assert_eq!(to_vec(&names).unwrap(), to_vec(&sorted).unwrap());
+}
+
+#[test]
+fn a_wrong_length_is_an_error() {
+    struct Announced(usize);
+    impl Serialize for Announced {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut seq = serializer.serialize_seq(Some(self.0))?;
+            seq.serialize_element(&1)?;
+            seq.end()
+        }
+    }
+    assert!(to_vec(&Announced(1)).is_ok());
+    assert_fails(&Announced(0), Kind::Inconsistent);
+    assert_fails(&Announced(usize::MAX), Kind::Inconsistent);
+}
+
+#[test]
+fn keys_and_values_that_do_not_alternate_are_an_error() {
+    struct Calls(&'static str);
+    impl Serialize for Calls {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(None)?;
+            for call in self.0.chars() {
+                match call {
+                    'k' => map.serialize_key(&1)?,
+                    _ => map.serialize_value(&1)?,
+                }
+            }
+            map.end()
+        }
+    }
+    assert!(to_vec(&Calls("kv")).is_ok());
+    for calls in ["k", "v", "kk", "kvv", "kkv", "kvk"] {
+        assert_fails(&Calls(calls), Kind::Inconsistent);
+    }
+}
+
+/// Fails, and says too much about it.
+struct Refusing;
+
+impl Serialize for Refusing {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(S::Error::custom("card 4111111111111111 is not valid"))
+    }
+}
+
+#[test]
+fn what_an_implementation_says_is_not_repeated() {
+    let error = to_vec(&Refusing).unwrap_err();
+    assert_eq!(error, CanonicalError::new(Kind::Refused));
+    assert!(!format!("{error} {error:?}").contains("4111"));
+}
+
+#[test]
+fn a_failing_display_is_an_error() {
+    struct Silent;
+    impl fmt::Display for Silent {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            Err(fmt::Error)
+        }
+    }
+    impl Serialize for Silent {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_str(self)
+        }
+    }
+    assert_fails(&Silent, Kind::Refused);
+}
+
+#[test]
+fn an_error_that_an_implementation_ignores_is_not_forgotten() {
+    /// Breaks off in the middle of a map that needs sorting.
+    struct Half;
+    impl Serialize for Half {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(None)?;
+            map.serialize_entry("b", &1)?;
+            map.serialize_entry("a", &1)?;
+            map.serialize_entry("c", &Refusing)?;
+            map.end()
+        }
+    }
+    struct Careless;
+    impl Serialize for Careless {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let mut map = serializer.serialize_map(None)?;
+            let _ = map.serialize_entry("z", &Half);
+            let _ = map.serialize_entry("y", &None::<u8>);
+            let _ = map.serialize_entry("a", &1);
+            map.end()
+        }
+    }
+    #[derive(Serialize)]
+    struct Around {
+        z: Option<u8>,
+        inner: Careless,
+        a: Option<u8>,
+    }
+    let around = Around {
+        z: None,
+        inner: Careless,
+        a: None,
+    };
+    assert_fails(&around, Kind::Refused);
+    assert_fails(&vec![around], Kind::Refused);
+}
+
+#[test]
+fn a_value_that_is_streamed_has_the_digest_of_its_bytes() {
+    let text = "x".repeat(10_000);
+    let rows = vec![(1, "a", Some(()), 0.5); 5_000];
+    let maps = vec![BTreeMap::from([("b", 1), ("a", 2)]); 5_000];
+    let options = vec![Some(None::<u8>); 20_000];
+    let big_map = BTreeMap::from([("rows", &rows)]);
+    let bytes = |value: &dyn Fn() -> Result<Vec<u8>, CanonicalError>| -> [u8; 32] {
+        Sha256::digest(value().unwrap()).into()
+    };
+    assert_eq!(digest(&text), bytes(&|| to_vec(&text)));
+    assert_eq!(digest(&rows), bytes(&|| to_vec(&rows)));
+    assert_eq!(digest(&maps), bytes(&|| to_vec(&maps)));
+    assert_eq!(digest(&options), bytes(&|| to_vec(&options)));
+    assert_eq!(digest(&big_map), bytes(&|| to_vec(&big_map)));
+    let mixed = (&text, &rows, &text, Some(&options), &text);
+    assert_eq!(digest(&mixed), bytes(&|| to_vec(&mixed)));
+}
+
+#[test]
+fn a_long_sequence_is_not_kept_in_the_buffer() {
+    let mut encoder = Encoder::take();
+    encoder.put(&vec![u64::MAX; 100_000]).unwrap();
+    assert!(encoder.held_bytes().capacity() < 64 * 1024);
+}
+
+#[test]
+fn an_implementation_may_take_a_digest_itself() {
+    struct Nested;
+    impl Serialize for Nested {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(&digest(&("inner", vec![1; 100])))
+        }
+    }
+    let once = digest(&(Nested, "outer"));
+    assert_eq!(once, digest(&(Nested, "outer")));
+}
+
+#[test]
+fn an_encoder_that_failed_leaves_nothing_behind() {
+    let clean = digest("clean");
+    for _ in 0..10 {
+        let mut encoder = Encoder::take();
+        encoder.limit(10);
+        let _ = encoder.put(&[("some text", Refusing)]);
+        let _ = encoder.finish();
+        assert_eq!(digest("clean"), clean);
+    }
 }

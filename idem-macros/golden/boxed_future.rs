@@ -1,0 +1,25 @@
+// What `#[async_trait]` leaves of a method, and what becomes of it.
+fn pay<'life0, 'async_trait>(
+    &'life0 self,
+    id: u64
+) -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>>
+where
+    'life0: 'async_trait
+{
+    ::std::boxed::Box::pin(async move {
+        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op_of::<Self>("pay"));
+        inputs.fingerprint(1usize);
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
+        let call = ::idem_runtime::__private::Call::new(
+            inputs,
+            ::idem_runtime::__private::engine(),
+            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                ::idem_runtime::__private::Classified
+            )
+        );
+        let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>> =
+            (move || { Box::pin(async move { Ok(id) }) })();
+        ::idem_runtime::__private::run(call, ::core::pin::pin!(body)).await
+    })
+}

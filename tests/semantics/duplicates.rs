@@ -1,0 +1,215 @@
+//! What a duplicate gets, while the first call runs and after.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::{ErrorKind, OnDuplicate, OnRunning};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Receipt, Runs};
+use idem_tests::world::World;
+use tokio::sync::Semaphore;
+
+on_every_store![
+    a_duplicate_of_a_running_call_waits_for_its_answer,
+    a_duplicate_that_may_not_wait_is_refused_at_once,
+    a_duplicate_waits_no_longer_than_it_may,
+    a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back,
+    a_mismatch_is_refused_while_running_after_success_and_after_release,
+    a_call_that_does_not_compare_matches_every_fingerprint,
+    without_a_key_the_fingerprint_is_the_key,
+    scopes_do_not_see_each_other,
+    operations_do_not_see_each_other,
+    a_cool_down_refuses_repeats_with_the_time_that_is_left,
+    a_thousand_concurrent_duplicates_run_the_body_once,
+];
+
+/// A call that runs until it is told to end.
+struct Running {
+    end: Arc<Semaphore>,
+    task: tokio::task::JoinHandle<Result<Receipt, PayError>>,
+}
+
+impl Running {
+    async fn start(world: &World, result: Result<Receipt, PayError>) -> Self {
+        let (end, gate) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let call = world.pay().fingerprint(&"first");
+        let (body_end, body_gate) = (Arc::clone(&end), Arc::clone(&gate));
+        let task = tokio::spawn(call.run(move |_| async move {
+            body_gate.add_permits(1);
+            body_end.acquire().await.unwrap().forget();
+            result
+        }));
+        gate.acquire().await.unwrap().forget();
+        Self { end, task }
+    }
+
+    async fn end(self) -> Result<Receipt, PayError> {
+        self.end.add_permits(1);
+        self.task.await.unwrap()
+    }
+}
+
+fn never<T>() -> Result<T, PayError> {
+    unreachable!("this body must not run")
+}
+
+async fn a_duplicate_of_a_running_call_waits_for_its_answer(world: World) {
+    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
+    let duplicate = tokio::spawn(world.pay().run(|_| async { never::<Receipt>() }));
+    // It asks, is told to wait, and sleeps.
+    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    assert!(!duplicate.is_finished());
+    assert_eq!(first.end().await, Ok(Receipt { run: 1 }));
+    world.clock.advance(Duration::from_millis(20));
+    assert_eq!(duplicate.await.unwrap(), Ok(Receipt { run: 1 }));
+    assert_eq!(world.events.count("replayed value after a wait"), 1);
+}
+
+async fn a_duplicate_that_may_not_wait_is_refused_at_once(world: World) {
+    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
+    world.pass_in_store(Duration::from_secs(10));
+    let call = world.pay().on_running(OnRunning::Reject);
+    let refused = call.run(|_| async { never::<Receipt>() }).await.unwrap_err();
+    let ErrorKind::Running { retry_after } = refused.kind() else {
+        panic!("{refused:?}")
+    };
+    let left = Duration::from_secs(18)..=Duration::from_secs(20);
+    assert!(left.contains(retry_after), "what is left of the lease: {retry_after:?}");
+    first.end().await.unwrap();
+}
+
+async fn a_duplicate_waits_no_longer_than_it_may(world: World) {
+    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
+    let call = world.pay().on_running(OnRunning::Wait(Duration::from_secs(2)));
+    let duplicate = tokio::spawn(call.run(|_| async { never::<Receipt>() }));
+    let mut waited = Duration::ZERO;
+    while !duplicate.is_finished() {
+        assert!(waited < Duration::from_millis(2_700), "waits for {waited:?} already");
+        tokio::select! {
+            () = world.clock.sleeper_within(Duration::from_millis(700)) => {
+                let step = world.clock.next_wake().unwrap();
+                if step <= Duration::from_millis(700) {
+                    waited += step;
+                    world.clock.advance(step);
+                }
+            }
+            () = world.events.wait_for("refused Running", 1) => tokio::task::yield_now().await,
+        }
+    }
+    assert!(waited >= Duration::from_secs(2), "gave up after {waited:?}");
+    let error = duplicate.await.unwrap().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Running { .. }), "{error:?}");
+    first.end().await.unwrap();
+}
+
+async fn a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back(world: World) {
+    let first = Running::start(&world, Err(PayError::Down)).await;
+    let duplicate = tokio::spawn(
+        world
+            .pay()
+            .run(|_| async { Ok::<_, PayError>(Receipt { run: 2 }) }),
+    );
+    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    assert_eq!(first.end().await, Err(PayError::Down));
+    world.clock.advance(Duration::from_millis(20));
+    assert_eq!(duplicate.await.unwrap(), Ok(Receipt { run: 2 }));
+}
+
+async fn a_mismatch_is_refused_while_running_after_success_and_after_release(world: World) {
+    let mismatch = || async {
+        let call = world.pay().fingerprint(&"second");
+        let error = call.run(|_| async { never::<Receipt>() }).await.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Mismatch);
+    };
+    let first = Running::start(&world, Err(PayError::Down)).await;
+    mismatch().await;
+    first.end().await.unwrap_err();
+    mismatch().await;
+    let second = Running::start(&world, Ok(Receipt { run: 1 })).await;
+    mismatch().await;
+    second.end().await.unwrap();
+    mismatch().await;
+}
+
+async fn a_call_that_does_not_compare_matches_every_fingerprint(world: World) {
+    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
+    first.end().await.unwrap();
+    let answer = world.pay().run(|_| async { never::<Receipt>() }).await;
+    assert_eq!(answer, Ok(Receipt { run: 1 }));
+}
+
+async fn without_a_key_the_fingerprint_is_the_key(world: World) {
+    let runs = Runs::default();
+    let send = |text: &'static str| {
+        let call = world.engine.operation("sms").fingerprint(&text);
+        call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
+    };
+    assert_eq!(send("hello").await, Ok(Receipt { run: 1 }));
+    assert_eq!(send("hello").await, Ok(Receipt { run: 1 }));
+    assert_eq!(send("other").await, Ok(Receipt { run: 2 }));
+}
+
+async fn scopes_do_not_see_each_other(world: World) {
+    let runs = Runs::default();
+    let pay = |tenant: &'static str| {
+        let call = world.engine.operation("pay").scope(&tenant).key(&7);
+        call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
+    };
+    assert_eq!(pay("a").await, Ok(Receipt { run: 1 }));
+    assert_eq!(pay("b").await, Ok(Receipt { run: 2 }));
+    assert_eq!(pay("a").await, Ok(Receipt { run: 1 }));
+}
+
+async fn operations_do_not_see_each_other(world: World) {
+    let runs = Runs::default();
+    let call = |operation: &'static str| {
+        let call = world.engine.operation(operation).key(&7);
+        call.run(|_| async { Ok::<_, PayError>(Receipt { run: runs.start() }) })
+    };
+    assert_eq!(call("pay").await, Ok(Receipt { run: 1 }));
+    assert_eq!(call("refund").await, Ok(Receipt { run: 2 }));
+}
+
+async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(world: World) {
+    let send = || {
+        let call = world.pay().ttl(Duration::from_mins(1));
+        call.on_duplicate(OnDuplicate::Reject)
+    };
+    let first = send().run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
+    assert_eq!(first.await, Ok(Receipt { run: 1 }));
+    world.pass_in_store(Duration::from_secs(20));
+    let error = send().run(|_| async { never::<Receipt>() }).await.unwrap_err();
+    let ErrorKind::Duplicate { retry_after } = error.kind() else {
+        panic!("{error:?}")
+    };
+    let left = Duration::from_secs(38)..=Duration::from_secs(40);
+    assert!(left.contains(retry_after), "{retry_after:?}");
+    world.pass_in_store(Duration::from_secs(40));
+    let next = send().run(|_| async { Ok::<_, PayError>(Receipt { run: 2 }) });
+    assert_eq!(next.await, Ok(Receipt { run: 2 }));
+}
+
+async fn a_thousand_concurrent_duplicates_run_the_body_once(world: World) {
+    // The real clock: this is about what meets at one moment.
+    let world = world.with(|engine| engine.clock(idem_runtime::clock::SystemClock));
+    let (runs, all_asked) = (Runs::default(), Arc::new(Semaphore::new(0)));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..1_000 {
+        let (call, runs) = (world.pay(), runs.clone());
+        let (asked, gate) = (Arc::clone(&all_asked), Arc::clone(&all_asked));
+        tasks.spawn(async move {
+            asked.add_permits(1);
+            let body = |_| async move {
+                // Ends when every duplicate has been started.
+                gate.acquire_many(1_000).await.unwrap().forget();
+                Ok::<_, PayError>(Receipt { run: runs.start() })
+            };
+            call.run(body).await
+        });
+    }
+    while let Some(answer) = tasks.join_next().await {
+        assert_eq!(answer.unwrap(), Ok(Receipt { run: 1 }));
+    }
+    assert_eq!(runs.count(), 1);
+    assert_eq!(world.events.count("replayed value"), 999);
+}

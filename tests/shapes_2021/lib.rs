@@ -1,0 +1,1 @@
+//! Nothing of its own: the tests of `tests/shapes.rs`, built in edition 2021.

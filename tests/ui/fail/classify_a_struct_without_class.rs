@@ -1,0 +1,12 @@
+use idem_runtime::Classify;
+
+#[derive(Classify)]
+struct PayError {
+    code: u8,
+}
+
+fn needs(_: impl Classify) {}
+
+fn main() {
+    needs(PayError { code: 1 });
+}

@@ -1,0 +1,11 @@
+use idem_runtime::{Error, idempotent};
+
+#[idempotent(key = order, on_error = release)]
+async fn pay(order: u64) -> Result<u64, Error> {
+    if order == 0 {
+        return order;
+    }
+    Ok(order)
+}
+
+fn main() {}

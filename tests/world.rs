@@ -1,0 +1,160 @@
+//! An engine on a store, with time, observer and faults in the hands of a test.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_harness::RedisServer;
+use idem_runtime::clock::ManualClock;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{RecordKey, Store};
+use idem_runtime::{CallBuilder, Engine, EngineBuilder, KeyBuilder, Operation};
+
+use crate::events::Events;
+use crate::faulty::Faulty;
+
+/// The classification that a call starts with.
+pub type Classified = idem_runtime::__private::Classified;
+
+/// One engine and what it stands on.
+#[derive(Debug)]
+pub struct World {
+    /// The engine under test; its lease is 30 s.
+    pub engine: Engine,
+    /// The engine's clock. It stands still until a test moves it.
+    pub clock: ManualClock,
+    /// What happened.
+    pub events: Events,
+    /// The store as the engine sees it.
+    pub store: Faulty,
+    prefix: String,
+    back: Back,
+}
+
+#[derive(Debug)]
+enum Back {
+    Memory(MemoryStore, ManualClock),
+    Redis(&'static RedisServer),
+}
+
+/// The server that the tests of this process share. It dies with the process.
+pub fn redis() -> &'static RedisServer {
+    static SERVER: OnceLock<RedisServer> = OnceLock::new();
+    SERVER.get_or_init(RedisServer::start)
+}
+
+impl World {
+    /// A world on the memory store.
+    #[must_use]
+    pub fn memory() -> Self {
+        let time = ManualClock::new();
+        let store = MemoryStore::builder().clock(time.clone()).build();
+        Self::new(Arc::new(store.clone()), Back::Memory(store, time))
+    }
+
+    /// A world on a real Redis.
+    pub async fn redis() -> Self {
+        let server = redis();
+        let store = RedisStore::connect(&server.url()).await.expect("connects");
+        Self::new(Arc::new(store), Back::Redis(server))
+    }
+
+    fn new(store: Arc<dyn Store>, back: Back) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("test-{}-{number}", std::process::id());
+        let store = Faulty::new(store);
+        let (clock, events) = (ManualClock::new(), Events::default());
+        let engine = Engine::builder(store.clone())
+            .prefix(prefix.clone())
+            .clock(clock.clone())
+            .observer(events.clone())
+            .build()
+            .expect("the settings are within bounds");
+        Self {
+            engine,
+            clock,
+            events,
+            store,
+            prefix,
+            back,
+        }
+    }
+
+    /// The same world with other settings of the engine.
+    #[must_use]
+    pub fn with(mut self, set: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+        let builder = Engine::builder(self.store.clone())
+            .prefix(self.prefix.clone())
+            .clock(self.clock.clone())
+            .observer(self.events.clone());
+        self.engine = set(builder)
+            .build()
+            .expect("the settings are within bounds");
+        self
+    }
+
+    /// A call of the operation `pay` with key 7.
+    pub fn pay(&self) -> CallBuilder<Classified> {
+        self.engine.operation("pay").key(&7)
+    }
+
+    /// The place of the record of [`pay`](Self::pay).
+    #[must_use]
+    pub fn key(&self) -> RecordKey {
+        let digest = KeyBuilder::new("pay", 1024).key(&7).expect("a good key");
+        RecordKey::new(self.prefix.clone().into(), Operation::new("pay"), digest)
+    }
+
+    /// Lets time pass in the store alone, as when a process is paused or cut off.
+    pub fn pass_in_store(&self, by: Duration) {
+        match &self.back {
+            Back::Memory(_, time) => time.advance(by),
+            Back::Redis(server) => {
+                server.advance(by, &format!("{}:", self.prefix));
+            }
+        }
+    }
+
+    /// Puts bytes under the key of [`pay`](Self::pay).
+    pub fn plant(&self, bytes: &[u8]) {
+        let life = Duration::from_hours(1);
+        match &self.back {
+            Back::Memory(store, _) => {
+                store.plant(&self.key(), Bytes::copy_from_slice(bytes), life);
+            }
+            Back::Redis(server) => {
+                let millis = life.as_millis().to_string();
+                let name = self.key().name();
+                let set: [&[u8]; 5] = [b"SET", name.as_bytes(), bytes, b"PX", millis.as_bytes()];
+                server.reply(&set);
+            }
+        }
+    }
+}
+
+/// Runs each named test on every store: `memory::name` and `redis::name`.
+#[macro_export]
+macro_rules! on_every_store {
+    ($($name:ident),+ $(,)?) => {
+        mod memory {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name($crate::world::World::memory()).await;
+                }
+            )+
+        }
+
+        mod redis {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$name($crate::world::World::redis().await).await;
+                }
+            )+
+        }
+    };
+}
