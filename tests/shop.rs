@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{StoreError, StoreErrorKind};
-use idem_runtime::{Classify, Context, Engine, EngineBuilder, Error, ErrorKind, OnRunning};
+use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreError, StoreErrorKind};
+use idem_runtime::{
+    Classify, Context, Engine, EngineBuilder, Error, ErrorKind, Fingerprint, KeyBuilder, OnRunning,
+    Operation,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::events::Events;
@@ -79,6 +82,7 @@ pub struct Receipt {
 pub struct Shop {
     /// What its engine told.
     pub events: Events,
+    store: RedisStore,
     engine: Engine,
     prefix: String,
     runs: Arc<AtomicUsize>,
@@ -93,13 +97,7 @@ impl Shop {
     /// A shop whose store gives up on a reply after 100 ms, and its engine on the store after
     /// 400 ms.
     pub async fn open_hasty(url: &str) -> Self {
-        let short = Duration::from_millis(400);
-        Self::open_with(
-            url,
-            |store| store.response_timeout(short / 4),
-            |engine| engine.claim_deadline(short).complete_deadline(short),
-        )
-        .await
+        Self::open_with(url, |store| store.response_timeout(HASTE / 4), hasty).await
     }
 
     /// A shop with settings.
@@ -129,17 +127,53 @@ impl Shop {
         settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Self {
         let events = Events::default();
-        let builder = Engine::builder(store)
+        let builder = Engine::builder(store.clone())
             .prefix(prefix)
             .lease(Duration::from_mins(1))
             .on_running(OnRunning::Reject)
             .observer(events.clone());
         Self {
             events,
+            store,
             engine: settings(builder).build().expect("the settings agree"),
             prefix: prefix.to_owned(),
             runs: Arc::default(),
         }
+    }
+
+    /// Another hasty shop among the same records, with bodies and events of its own.
+    pub async fn beside_hasty(&self, url: &str) -> Self {
+        let store = RedisStore::builder(url).response_timeout(HASTE / 4);
+        let store = store.connect().await.expect("the server answers");
+        Self::with_prefix(&self.prefix, store, hasty)
+    }
+
+    /// Why the store refuses a claim of another key: its last word, as the error of a call has it.
+    pub async fn store_says(&self) -> (StoreErrorKind, String) {
+        let digest = KeyBuilder::new("shop.ask", 64)
+            .key("any")
+            .expect("a good key");
+        let prefix = self.prefix.clone().into();
+        let key = RecordKey::new(prefix, Operation::new("shop.ask"), digest);
+        let request = ClaimRequest {
+            owner: Owner::random(),
+            fingerprint: Fingerprint::NONE,
+            lease: Duration::from_mins(1),
+            retain: Duration::from_mins(2),
+            max_attempts: None,
+        };
+        let mut last = String::new();
+        // The first send after a connection broke finds that out, and the next one why.
+        for _ in 0..6 {
+            let error = self.store.claim(&key, &request).await;
+            let error = error.expect_err("the claim is refused");
+            assert_discreet(&error);
+            if error.to_string() == last {
+                return (error.kind(), last);
+            }
+            last = error.to_string();
+        }
+        panic!("the store says something else each time, now: {last}");
     }
 
     /// The prefix of its records.
@@ -241,6 +275,13 @@ impl Shop {
     }
 }
 
+/// The deadlines of a hasty shop.
+const HASTE: Duration = Duration::from_millis(400);
+
+fn hasty(engine: EngineBuilder) -> EngineBuilder {
+    engine.claim_deadline(HASTE).complete_deadline(HASTE)
+}
+
 /// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
 pub fn assert_discreet(error: &(dyn StdError + 'static)) {
     let text = chain(error);
@@ -261,11 +302,11 @@ pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
-/// Panics unless the call was refused because of the store, with this in its message.
-pub fn assert_unavailable(answer: Result<Receipt, Failure>, because: &str) {
+/// Panics unless the call was refused because the store is not to be had.
+pub fn assert_unavailable(answer: Result<Receipt, Failure>) {
     let error = answer.expect_err("the store is not to be had").refused();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
-    assert!(error.to_string().contains(because), "{because}: {error}");
+    assert!(error.is_retryable());
 }
 
 /// All that an error says, for people and for developers.
@@ -288,4 +329,21 @@ pub async fn happened(events: &Events, start: &str, times: usize) {
 pub async fn patiently<F: Future>(what: &str, work: F) -> F::Output {
     let outcome = tokio::time::timeout(PATIENCE, work).await;
     outcome.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+}
+
+/// Waits for something that another process does without telling us.
+pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let polling = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    patiently(what, polling).await;
+}
+
+/// Panics unless the store refuses claims, with this kind and this in its message.
+pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
+    let (said, message) = shop.store_says().await;
+    assert_eq!(said, kind, "{message}");
+    assert!(message.contains(part), "{part}: {message}");
 }
