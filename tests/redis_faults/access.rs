@@ -2,7 +2,7 @@
 
 use idem_harness::{RedisServer, RedisServerBuilder};
 use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_tests::shop::{
     Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, refused,
 };
@@ -145,7 +145,7 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
         assert!(message.contains(part), "{message}");
     }
     let settings = |engine| engine;
-    let shop = Shop::open_with(&server.url(), |store| store.allow_eviction(), settings).await;
+    let shop = Shop::open_with(&server.url(), RedisStoreBuilder::allow_eviction, settings).await;
     let warned = shop.events.count("warning: Redis evicts keys");
     assert_eq!(warned, 1);
     shop.pay("a").await.unwrap();
@@ -154,8 +154,10 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
 #[tokio::test]
 async fn the_documented_rights_are_enough() {
     let (_server, url) = with_user(DOCUMENTED);
-    let shop = everything_works(&url).await;
-    assert_eq!(shop.events.count("warning"), 0);
+    for url in [&url, &format!("{url}?protocol=resp3")] {
+        let shop = everything_works(url).await;
+        assert_eq!(shop.events.count("warning"), 0);
+    }
 }
 
 #[tokio::test]
