@@ -5,8 +5,11 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+pub mod crew;
 pub mod events;
 pub mod faulty;
+pub mod history;
 pub mod pay;
+pub mod seeded;
 pub mod shop;
 pub mod world;
