@@ -1,1 +1,3 @@
 //! Parts that the examples share.
+
+pub mod payments;

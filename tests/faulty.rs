@@ -43,8 +43,9 @@ pub enum Operation {
 #[derive(Clone, Debug)]
 pub struct Faulty(Arc<Inner>);
 
+/// What the clones of a [`Faulty`] share.
 #[derive(Debug)]
-struct Inner {
+pub struct Inner {
     store: Arc<dyn Store>,
     faults: Mutex<Vec<(Operation, VecDeque<Fault>)>>,
     sent: Mutex<Vec<(Operation, Option<Owner>)>>,
@@ -59,6 +60,12 @@ impl Faulty {
             faults: Mutex::default(),
             sent: Mutex::default(),
         }))
+    }
+
+    /// What the clones share.
+    #[must_use]
+    pub fn inner(&self) -> &Arc<Inner> {
+        &self.0
     }
 
     /// The next operations of this kind fail like this, one after the other.

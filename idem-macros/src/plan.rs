@@ -32,8 +32,8 @@ pub(crate) struct Plan {
 
 pub(crate) enum Op {
     Given(LitStr),
-    /// Module path and this.
-    Function(String),
+    /// The function's own path.
+    Function,
     /// Type name of `Self` and this.
     Method(String),
 }
@@ -73,10 +73,7 @@ impl Plan {
         let sig = &target.sig;
         let shape = output::shape(sig, errors);
         let has_key = args.key.named;
-        let names: Vec<String> = parameters
-            .iter()
-            .flat_map(|parameter| parameter.names.iter().map(bare))
-            .collect();
+        let names = names(&parameters);
         let plan = Self {
             krate: args
                 .krate
@@ -113,6 +110,11 @@ impl Plan {
     }
 }
 
+fn names(parameters: &[Parameter]) -> Vec<String> {
+    let names = parameters.iter().flat_map(|parameter| &parameter.names);
+    names.map(bare).collect()
+}
+
 fn bare(name: &Ident) -> String {
     name.unraw().to_string()
 }
@@ -129,7 +131,7 @@ fn op(given: Slot<LitStr>, sig: &Signature, errors: &mut Errors) -> Op {
     match given.value {
         Some(given) => Op::Given(given),
         None if sig.receiver().is_some() => Op::Method(name),
-        None => Op::Function(name),
+        None => Op::Function,
     }
 }
 
@@ -160,12 +162,21 @@ fn call_key(key: Expr, names: &[String], function: &Ident, errors: &mut Errors) 
              `key = \"{order_id}\"`",
         );
     } else if !varies {
+        let hint = hidden(names).unwrap_or("every call would share one record and get its answer");
         errors.at(
             span,
-            format!("`key` names no argument of `{function}`; every call would share one record and get its answer"),
+            format!("`key` names no argument of `{function}`; {hint}"),
         );
     }
     Some(value)
+}
+
+/// `#[async_trait]` expands first: of a pattern it leaves `__arg1`, and takes it apart in the body.
+fn hidden(names: &[String]) -> Option<&'static str> {
+    names.iter().any(|name| name.starts_with("__arg")).then_some(
+        "under `#[async_trait]` the names of a pattern are not seen; name the argument, and take \
+         it apart in the body",
+    )
 }
 
 fn fingerprint(
@@ -260,10 +271,9 @@ fn listed(
         .iter()
         .find(|parameter| parameter.names.contains(&first))
     else {
-        errors.at(
-            first.span(),
-            format!("`{first}` is not an argument of `{}`", sig.ident),
-        );
+        let hint = hidden(&names(parameters)).map_or_else(String::new, |hint| format!("; {hint}"));
+        let message = format!("`{first}` is not an argument of `{}`{hint}", sig.ident);
+        errors.at(first.span(), message);
         return None;
     };
     if let Some(skip) = parameter.skip {

@@ -13,7 +13,7 @@ use crate::engine::{Engine, HasEngine};
 use crate::error::{Error, ErrorKind};
 use crate::outcome::Outcome;
 
-/// The operation of a written name, or of a free function.
+/// The operation of a written name.
 #[must_use]
 pub fn op(name: &'static str) -> Operation {
     Operation::new(name)
@@ -23,6 +23,17 @@ pub fn op(name: &'static str) -> Operation {
 #[must_use]
 pub fn op_of<S: ?Sized>(function: &'static str) -> Operation {
     Operation::of_method::<S>(function)
+}
+
+/// The operation of a function without a receiver: the path of an item inside it, less that item.
+#[must_use]
+pub fn op_at<F>(_: F) -> Operation {
+    let path = std::any::type_name::<F>();
+    let (mut name, _) = path.rsplit_once("::").unwrap_or((path, ""));
+    while let Some(outer) = name.strip_suffix("::{{closure}}") {
+        name = outer;
+    }
+    Operation::new(name)
 }
 
 /// The engine of a call that names none.

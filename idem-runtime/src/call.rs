@@ -80,26 +80,25 @@ impl Inputs {
             key,
             asked,
         } = self;
-        let refuse =
-            |detail: String| Error::new(ErrorKind::InvalidKey, operation.clone()).detail(detail);
+        let invalid = || Error::new(ErrorKind::InvalidKey, operation.clone());
         let asked = match asked.map(FingerprintBuilder::finish).transpose() {
             Ok(asked) => asked,
-            Err(error) => return Err(refuse(error.to_string()).because(error)),
+            Err(error) => return Err(invalid().because(error)),
         };
         let key = match (key, &asked) {
             (Key::Given(key), _) => key,
             (Key::Open(builder), Some(asked)) => builder.digest(asked),
             (Key::Open(_), None) => {
-                return Err(refuse("give a key, a fingerprint, or both".to_owned()));
+                return Err(invalid().detail("give a key, a fingerprint, or both"));
             }
-            (Key::Late, _) => return Err(refuse("give the scope before the key".to_owned())),
+            (Key::Late, _) => return Err(invalid().detail("give the scope before the key")),
         };
         match key {
             Ok(key) => {
                 let fingerprint = asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint());
                 Ok((operation, key, fingerprint))
             }
-            Err(error) => Err(refuse(error.to_string()).because(error)),
+            Err(error) => Err(invalid().because(error)),
         }
     }
 }
@@ -219,7 +218,8 @@ where
         codec,
         overrides,
     } = call;
-    match begin(inputs, engine, overrides).await {
+    // Boxed: they are much larger than the body of most calls, which the future holds besides.
+    match Box::pin(begin(inputs, engine, overrides)).await {
         Err(error) => codec.refuse(error),
         Ok((engine, Begun::Done(stored))) => replay(&engine, &codec, &stored),
         Ok((engine, Begun::Claimed(claim))) => execute(engine, &codec, claim, body).await,
@@ -233,13 +233,13 @@ where
     let output = match claim.context().scope(unwind(body)).await {
         Ok(output) => output,
         Err(panic) => {
-            claim.panicked().await;
+            Box::pin(claim.panicked()).await;
             resume_unwind(panic)
         }
     };
     let operation = claim.operation().clone();
     let encoded = codec.encode(&output, engine.core.limits.max_value_bytes);
-    match claim.settle(encoded).await {
+    match Box::pin(claim.settle(encoded)).await {
         Settled::Own => output,
         Settled::Adopted(record) => match record.header.state {
             State::Done {

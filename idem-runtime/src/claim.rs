@@ -40,7 +40,7 @@ struct Held {
     header: Header,
     policy: Arc<Policy>,
     /// Renewing goes on until the last holder of this is gone.
-    _renewal: Arc<Renewal>,
+    renewal: Arc<Renewal>,
 }
 
 /// How a completion ended.
@@ -122,7 +122,7 @@ impl Claim {
             key,
             header,
             policy: Arc::new(policy),
-            _renewal: Arc::new(renewal),
+            renewal: Arc::new(renewal),
         };
         held.tell(EventKind::Claimed {
             attempt: header.attempts,
@@ -188,9 +188,9 @@ impl Claim {
             Ok(Ok(RenewReply::Unreadable(error))) => {
                 Err(Error::new(ErrorKind::UnknownRecord, operation).because(error))
             }
-            Ok(Err(error)) => Err(Error::new(ErrorKind::StoreUnavailable, operation)
-                .detail(error.to_string())
-                .because(error)),
+            Ok(Err(error)) => {
+                Err(Error::new(ErrorKind::StoreUnavailable, operation).because(error))
+            }
             Err(_) => Err(Error::new(ErrorKind::StoreUnavailable, operation)
                 .detail("no reply to a renewal within its deadline")),
         }
@@ -309,6 +309,7 @@ impl Held {
     /// Carries the ending out. What has no reply within `complete_deadline`, or when the caller is
     /// dropped, goes on on the engine's thread.
     async fn finish(self, ending: Ending) -> Settled {
+        self.renewal.settle();
         let handover = HandOver(Some((self.clone(), ending.clone())));
         let moment = self.core.clock.now() + self.core.limits.complete_deadline;
         let settled = match &ending {
@@ -517,7 +518,9 @@ impl Drop for Orphan {
             // Once: a claim that lands behind it blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             let release = core.store.release(&key, &owner, false);
-            let _ = deadline(&*core.clock, moment, release).await;
+            if let Ok(Ok(ReleaseReply::Released)) = deadline(&*core.clock, moment, release).await {
+                core.tell(&key, EventKind::Released { counted: false });
+            }
         });
     }
 }
@@ -548,7 +551,5 @@ pub(crate) fn unavailable(operation: &crate::Operation, error: crate::store::Sto
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,
         _ => ErrorKind::StoreUnavailable,
     };
-    Error::new(kind, operation.clone())
-        .detail(error.to_string())
-        .because(error)
+    Error::new(kind, operation.clone()).because(error)
 }

@@ -41,7 +41,8 @@ pub enum Class {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which of its errors are answers",
     label = "this error type is not classified",
-    note = "derive `idem_runtime::Classify` for `{Self}` and put `#[class(business | system | unknown)]` on each variant, or choose `on_error = release | keep | unknown | path::to::fn`"
+    note = "derive `idem_runtime::Classify` for `{Self}` and put `#[class(business | system | unknown)]` on each variant, or choose `on_error = release | keep | unknown | path::to::fn`",
+    note = "if it is the field of a `#[class(delegate)]` variant: give that variant a class of its own"
 )]
 pub trait Classify {
     /// The class of this error.
@@ -54,6 +55,9 @@ impl<E: Classify + ?Sized> Classify for Box<E> {
     }
 }
 
+/// A class is about what to do with the *record* of the outer call, not about whether a caller should
+/// try again; for that ask [`Error::is_retryable`](crate::Error::is_retryable).
+///
 /// idem's own refusals, for an error that wraps the one of a nested call: an unknown outcome stays
 /// unknown; every other refusal means that the nested body did not run now.
 impl Classify for crate::Error {

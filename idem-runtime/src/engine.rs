@@ -404,9 +404,8 @@ impl Core {
     ) -> Result<Begun, Error> {
         let operation = key.operation();
         if let Err(error) = self.keeper.start() {
-            return Err(Error::new(ErrorKind::StoreUnavailable, operation.clone())
-                .detail("the thread that renews leases cannot be started")
-                .because(error));
+            let detail = format!("the thread that renews leases cannot be started: {error}");
+            return Err(Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(detail));
         }
         let clock = &*self.clock;
         let request = ClaimRequest {
@@ -490,9 +489,7 @@ impl Core {
                     operation.clone(),
                 )),
                 ClaimReply::Unreadable(error) => {
-                    Err(Error::new(ErrorKind::UnknownRecord, operation.clone())
-                        .detail(error.to_string())
-                        .because(error))
+                    Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error))
                 }
             };
         }

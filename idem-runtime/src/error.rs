@@ -89,9 +89,14 @@ impl Error {
         self
     }
 
-    pub(crate) fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
-        self.0.source = Some(Arc::new(source));
-        self
+    /// Takes the message of `cause` as the detail, and what caused that as the source: whoever
+    /// prints only this error knows the reason, and whoever prints the chain reads nothing twice.
+    pub(crate) fn because(self, cause: impl StdError + Send + Sync + 'static) -> Self {
+        let mut error = self.detail(cause.to_string());
+        if cause.source().is_some() {
+            error.0.source = Some(Arc::new(Beneath(cause)));
+        }
+        error
     }
 
     /// What happened.
@@ -124,6 +129,25 @@ impl Error {
             }
             _ => None,
         }
+    }
+}
+
+/// The source of an error whose own message has been told.
+#[derive(Debug)]
+struct Beneath<E>(E);
+
+impl<E: StdError> fmt::Display for Beneath<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.source() {
+            Some(source) => fmt::Display::fmt(source, f),
+            None => fmt::Display::fmt(&self.0, f),
+        }
+    }
+}
+
+impl<E: StdError> StdError for Beneath<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source().and_then(StdError::source)
     }
 }
 
@@ -185,7 +209,7 @@ impl fmt::Display for Error {
                 f.write_str("the store did not grant the claim, so nothing was run; call again")
             }
             ErrorKind::InvalidKey => f.write_str("the key cannot be used"),
-            ErrorKind::InvalidPolicy => f.write_str("the operation's settings are out of range"),
+            ErrorKind::InvalidPolicy => f.write_str("a setting is out of its range"),
             ErrorKind::NoEngine => f.write_str(
                 "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \
                  write `engine = …`",
@@ -222,6 +246,8 @@ impl StdError for Error {
     }
 }
 
+impl Eq for Error {}
+
 impl PartialEq for Error {
     /// Equal when kind and operation are; the source does not count.
     fn eq(&self, other: &Self) -> bool {
@@ -251,13 +277,24 @@ mod tests {
 
     #[test]
     fn an_error_survives_serde_without_its_source() {
-        let error = Error::new(ErrorKind::StoreUnavailable, "a")
-            .detail("timed out")
-            .because(fmt::Error);
+        let error = Error::new(ErrorKind::StoreUnavailable, "a").because(
+            crate::store::StoreError::new(crate::store::StoreErrorKind::Unavailable, "timed out")
+                .because(fmt::Error),
+        );
         let text = serde_json::to_string(&error).unwrap();
         let back: Error = serde_json::from_str(&text).unwrap();
         assert_eq!(back, error);
         assert_eq!(back.to_string(), error.to_string());
         assert!(error.source().is_some() && back.source().is_none());
+        assert_eq!(
+            error.to_string(),
+            "`a`: the store did not grant the claim, so nothing was run; call again (timed out)"
+        );
+        let source = error.source().unwrap();
+        assert_eq!(
+            source.to_string(),
+            fmt::Error.to_string(),
+            "no message twice"
+        );
     }
 }

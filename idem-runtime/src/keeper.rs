@@ -51,6 +51,9 @@ struct State {
 struct Entry {
     lease: Arc<Lease>,
     due: Option<Duration>,
+    /// The body has ended. A renewal that finds the claim gone then overtook its completion, or
+    /// the completion will find the same and say what it means.
+    settling: bool,
 }
 
 /// What the thread needs to keep one claim alive.
@@ -122,6 +125,7 @@ impl Keeper {
             Entry {
                 lease: Arc::new(lease),
                 due: Some(due),
+                settling: false,
             },
         );
         let sooner = state.sleeps_until.is_none_or(|until| due < until);
@@ -185,6 +189,15 @@ impl Drop for Renewal {
     }
 }
 
+impl Renewal {
+    /// The body has ended; its lease is renewed until the outcome is settled.
+    pub(crate) fn settle(&self) {
+        if let Some(entry) = self.shared.lock().leases.get_mut(&self.id) {
+            entry.settling = true;
+        }
+    }
+}
+
 impl fmt::Debug for Renewal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Renewal").finish_non_exhaustive()
@@ -226,18 +239,22 @@ impl Shared {
 
     async fn renew(self: Arc<Self>, id: u64, lease: Arc<Lease>) {
         let sent = self.clock.now();
-        let tell = |kind| {
+        let tell = |kind: EventKind<'_>| {
             self.observer.observe(&Event {
                 operation: lease.key.operation().as_str(),
                 key: Some(lease.key.digest()),
                 kind,
             });
         };
+        let lost = |reason: &str| {
+            if self.lock().forget(id) {
+                tell(EventKind::LeaseLost { reason });
+            }
+        };
         if sent >= lease.give_up {
-            tell(EventKind::LeaseLost {
-                reason: "the body ran for longer than `max_run`, so its lease is no longer renewed",
-            });
-            return self.lock().forget(id);
+            return lost(
+                "the body ran for longer than `max_run`, so its lease is no longer renewed",
+            );
         }
         let third = lease.lasts / 3;
         let reply = self.store.renew(&lease.key, &lease.claim);
@@ -247,17 +264,9 @@ impl Shared {
                 sent + third
             }
             Ok(Ok(RenewReply::Lost)) => {
-                tell(EventKind::LeaseLost {
-                    reason: "another attempt holds the claim or has finished",
-                });
-                return self.lock().forget(id);
+                return lost("another attempt holds the claim or has finished");
             }
-            Ok(Ok(RenewReply::Unreadable(error))) => {
-                tell(EventKind::LeaseLost {
-                    reason: &error.to_string(),
-                });
-                return self.lock().forget(id);
-            }
+            Ok(Ok(RenewReply::Unreadable(error))) => return lost(&error.to_string()),
             // No reply yet: again, and sooner than a third of the lease, so that several tries fit
             // into what is left of it. Even a lapsed lease is ours until somebody takes it.
             Ok(Err(error)) => {
@@ -298,7 +307,8 @@ impl State {
         due
     }
 
-    fn forget(&mut self, id: u64) {
-        self.leases.remove(&id);
+    /// Renews the lease no longer. Whether its body was still running.
+    fn forget(&mut self, id: u64) -> bool {
+        self.leases.remove(&id).is_some_and(|entry| !entry.settling)
     }
 }

@@ -90,7 +90,7 @@ impl fmt::Debug for KeyDigest {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
     label = "this value says which call it is",
-    note = "derive `serde::Serialize` for `{Self}`, or pick a field that identifies the call"
+    note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
 )]
 pub trait ToKey {
     #[doc(hidden)]

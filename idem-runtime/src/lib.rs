@@ -35,7 +35,7 @@ pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToF
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
 pub use observer::{Event, EventKind, Observer, StderrObserver};
 pub use operation::Operation;
-pub use outcome::{FromError, Outcome, Replay};
+pub use outcome::{FromError, OnError, Outcome, Replay};
 pub use policy::{OnDuplicate, OnRunning};
 pub use record::{Fence, OutcomeKind};
 

@@ -18,8 +18,9 @@ use crate::record::{HEADER, OutcomeKind, Record, State};
 /// second run.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored as an answer",
-    label = "duplicates get a stored copy of this",
-    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, without borrowed fields"
+    label = "duplicates get a stored copy of what is returned",
+    note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, without borrowed fields",
+    note = "if it is the error: `on_error = release` or `on_error = unknown` keeps none"
 )]
 pub trait Replay: Sized {
     #[doc(hidden)]
@@ -251,115 +252,97 @@ pub struct Unknown;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct By<F>(pub F);
 
-impl<T: Replay, E: FromError + Classify + Replay> Outcome<Classified> for Result<T, E> {
-    fn encode(&self, _: &Classified, max_bytes: usize) -> Encoded {
-        encode(self, max_bytes, |error| {
-            Encoded::classed(error.class(), error, max_bytes)
-        })
+/// What becomes of an error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not decide about `{E}`",
+    label = "`on_error` names this",
+    note = "`on_error` takes classify, release, keep, unknown or the path of a `fn(&{E}) -> Class`"
+)]
+pub trait OnError<E> {
+    #[doc(hidden)]
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded;
+    #[doc(hidden)]
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable>;
+}
+
+impl<E: Classify + Replay> OnError<E> for Classified {
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
+        Encoded::classed(error.class(), error, max_bytes)
     }
 
-    fn decode(record: &Record) -> Result<Self, Undecodable> {
-        decode(record, E::read)
-    }
-
-    fn refuse(error: Error) -> Self {
-        Err(E::from_error(error))
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
+        E::read(bytes)
     }
 }
 
-impl<T: Replay, E: FromError> Outcome<Release> for Result<T, E> {
-    fn encode(&self, _: &Release, max_bytes: usize) -> Encoded {
-        encode(self, max_bytes, |_| Encoded::Release)
+impl<E> OnError<E> for Release {
+    fn encode(&self, _: &E, _: usize) -> Encoded {
+        Encoded::Release
     }
 
-    fn decode(record: &Record) -> Result<Self, Undecodable> {
-        decode(record, not_kept)
-    }
-
-    fn refuse(error: Error) -> Self {
-        Err(E::from_error(error))
+    fn decode(_: &[u8]) -> Result<E, Undecodable> {
+        Err(NOT_KEPT)
     }
 }
 
-impl<T: Replay, E: FromError + Replay> Outcome<Keep> for Result<T, E> {
-    fn encode(&self, _: &Keep, max_bytes: usize) -> Encoded {
-        encode(self, max_bytes, |error| {
-            Encoded::classed(Class::Business, error, max_bytes)
-        })
+impl<E: Replay> OnError<E> for Keep {
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
+        Encoded::classed(Class::Business, error, max_bytes)
     }
 
-    fn decode(record: &Record) -> Result<Self, Undecodable> {
-        decode(record, E::read)
-    }
-
-    fn refuse(error: Error) -> Self {
-        Err(E::from_error(error))
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
+        E::read(bytes)
     }
 }
 
-impl<T: Replay, E: FromError> Outcome<Unknown> for Result<T, E> {
-    fn encode(&self, _: &Unknown, max_bytes: usize) -> Encoded {
-        encode(self, max_bytes, |_| {
-            Encoded::empty(OutcomeKind::Unknown, None)
-        })
+impl<E> OnError<E> for Unknown {
+    fn encode(&self, _: &E, _: usize) -> Encoded {
+        Encoded::empty(OutcomeKind::Unknown, None)
     }
 
-    fn decode(record: &Record) -> Result<Self, Undecodable> {
-        decode(record, not_kept)
-    }
-
-    fn refuse(error: Error) -> Self {
-        Err(E::from_error(error))
+    fn decode(_: &[u8]) -> Result<E, Undecodable> {
+        Err(NOT_KEPT)
     }
 }
 
-impl<T: Replay, E: FromError + Replay, F: Fn(&E) -> Class> Outcome<By<F>> for Result<T, E> {
-    fn encode(&self, by: &By<F>, max_bytes: usize) -> Encoded {
-        encode(self, max_bytes, |error| {
-            Encoded::classed(by.0(error), error, max_bytes)
-        })
+impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
+        Encoded::classed(self.0(error), error, max_bytes)
     }
 
-    fn decode(record: &Record) -> Result<Self, Undecodable> {
-        decode(record, E::read)
-    }
-
-    fn refuse(error: Error) -> Self {
-        Err(E::from_error(error))
-    }
-}
-
-fn encode<T: Replay, E>(
-    result: &Result<T, E>,
-    max_bytes: usize,
-    error: impl FnOnce(&E) -> Encoded,
-) -> Encoded {
-    match result {
-        Ok(value) => Encoded::value(value, max_bytes),
-        Err(source) => error(source),
-    }
-}
-
-fn decode<T: Replay, E>(
-    record: &Record,
-    error: impl FnOnce(&[u8]) -> Result<E, Undecodable>,
-) -> Result<Result<T, E>, Undecodable> {
-    match record.header.state {
-        State::Done {
-            outcome: OutcomeKind::Value,
-            ..
-        } => T::read(record.body()).map(Ok),
-        State::Done {
-            outcome: OutcomeKind::Error,
-            ..
-        } => error(record.body()).map(Err),
-        _ => Err(Undecodable { at: 0 }),
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
+        E::read(bytes)
     }
 }
 
 /// An error that an earlier version of the function kept, met by one that keeps none.
-fn not_kept<E>(_: &[u8]) -> Result<E, Undecodable> {
-    Err(Undecodable { at: 0 })
+const NOT_KEPT: Undecodable = Undecodable { at: 0 };
+
+impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
+    fn encode(&self, on_error: &P, max_bytes: usize) -> Encoded {
+        match self {
+            Ok(value) => Encoded::value(value, max_bytes),
+            Err(error) => on_error.encode(error, max_bytes),
+        }
+    }
+
+    fn decode(record: &Record) -> Result<Self, Undecodable> {
+        match record.header.state {
+            State::Done {
+                outcome: OutcomeKind::Value,
+                ..
+            } => T::read(record.body()).map(Ok),
+            State::Done {
+                outcome: OutcomeKind::Error,
+                ..
+            } => P::decode(record.body()).map(Err),
+            _ => Err(Undecodable { at: 0 }),
+        }
+    }
+
+    fn refuse(error: Error) -> Self {
+        Err(E::from_error(error))
+    }
 }
 
 /// A number for a type: FNV-1a over its name without the module paths, so that moving a type keeps

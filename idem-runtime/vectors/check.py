@@ -100,6 +100,8 @@ VALUES = {
     "some-none": [None],
     "some-unit": [],
     "some-some": 7,
+    "some-some-none": [[None]],
+    "some-seq-of-none": [[None]],
     "newtype": "x",
     "newtype-none": None,
     "seq": [1, 2, 3],

@@ -69,22 +69,33 @@ async fn a_duplicate_that_may_not_wait_is_refused_at_once(world: World) {
     let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
     world.pass_in_store(Duration::from_secs(10));
     let call = world.pay().on_running(OnRunning::Reject);
-    let refused = call.run(|_| async { never::<Receipt>() }).await.unwrap_err();
+    let refused = call
+        .run(|_| async { never::<Receipt>() })
+        .await
+        .unwrap_err();
     let ErrorKind::Running { retry_after } = refused.kind() else {
         panic!("{refused:?}")
     };
     let left = Duration::from_secs(18)..=Duration::from_secs(20);
-    assert!(left.contains(retry_after), "what is left of the lease: {retry_after:?}");
+    assert!(
+        left.contains(retry_after),
+        "what is left of the lease: {retry_after:?}"
+    );
     first.end().await.unwrap();
 }
 
 async fn a_duplicate_waits_no_longer_than_it_may(world: World) {
     let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
-    let call = world.pay().on_running(OnRunning::Wait(Duration::from_secs(2)));
+    let call = world
+        .pay()
+        .on_running(OnRunning::Wait(Duration::from_secs(2)));
     let duplicate = tokio::spawn(call.run(|_| async { never::<Receipt>() }));
     let mut waited = Duration::ZERO;
     while !duplicate.is_finished() {
-        assert!(waited < Duration::from_millis(2_700), "waits for {waited:?} already");
+        assert!(
+            waited < Duration::from_millis(2_700),
+            "waits for {waited:?} already"
+        );
         tokio::select! {
             () = world.clock.sleeper_within(Duration::from_millis(700)) => {
                 let step = world.clock.next_wake().unwrap();
@@ -98,7 +109,10 @@ async fn a_duplicate_waits_no_longer_than_it_may(world: World) {
     }
     assert!(waited >= Duration::from_secs(2), "gave up after {waited:?}");
     let error = duplicate.await.unwrap().unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Running { .. }), "{error:?}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Running { .. }),
+        "{error:?}"
+    );
     first.end().await.unwrap();
 }
 
@@ -118,7 +132,10 @@ async fn a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back(world: 
 async fn a_mismatch_is_refused_while_running_after_success_and_after_release(world: World) {
     let mismatch = || async {
         let call = world.pay().fingerprint(&"second");
-        let error = call.run(|_| async { never::<Receipt>() }).await.unwrap_err();
+        let error = call
+            .run(|_| async { never::<Receipt>() })
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Mismatch);
     };
     let first = Running::start(&world, Err(PayError::Down)).await;
@@ -178,7 +195,10 @@ async fn a_cool_down_refuses_repeats_with_the_time_that_is_left(world: World) {
     let first = send().run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
     assert_eq!(first.await, Ok(Receipt { run: 1 }));
     world.pass_in_store(Duration::from_secs(20));
-    let error = send().run(|_| async { never::<Receipt>() }).await.unwrap_err();
+    let error = send()
+        .run(|_| async { never::<Receipt>() })
+        .await
+        .unwrap_err();
     let ErrorKind::Duplicate { retry_after } = error.kind() else {
         panic!("{error:?}")
     };

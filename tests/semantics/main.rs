@@ -1,10 +1,7 @@
 //! The rows of the semantics table, each on every store: what a caller gets, and how often the
 //! body ran.
 
-#![allow(
-    clippy::redundant_closure_for_method_calls,
-    reason = "the closures read like the sentences that they test"
-)]
+#![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod completion;
 mod duplicates;

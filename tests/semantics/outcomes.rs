@@ -36,7 +36,12 @@ async fn a_success_is_replayed(world: World) {
     assert_eq!(runs.count(), 1);
     assert_eq!(
         world.events.all(),
-        ["claimed 1", "completed value", "replayed value", "replayed value"]
+        [
+            "claimed 1",
+            "completed value",
+            "replayed value",
+            "replayed value"
+        ]
     );
 }
 
@@ -55,7 +60,11 @@ async fn a_business_error_is_replayed(world: World) {
 
 async fn a_system_error_gives_the_key_back(world: World) {
     let runs = Runs::default();
-    let fail = || world.pay().run(|_| async { Err::<Receipt, _>(PayError::Down) });
+    let fail = || {
+        world
+            .pay()
+            .run(|_| async { Err::<Receipt, _>(PayError::Down) })
+    };
     assert_eq!(fail().await, Err(PayError::Down));
     let answer: Result<_, PayError> = world
         .pay()
@@ -89,13 +98,20 @@ async fn system_errors_never_use_attempts_up(world: World) {
 
 async fn an_unknown_outcome_is_kept(world: World) {
     let first: Result<Receipt, _> = world.pay().run(|_| async { Err(PayError::TimedOut) }).await;
-    assert_eq!(first, Err(PayError::TimedOut), "the first caller sees what happened");
+    assert_eq!(
+        first,
+        Err(PayError::TimedOut),
+        "the first caller sees what happened"
+    );
     let again: Result<Receipt, PayError> = world
         .pay()
         .run(|_| async { unreachable!("nobody knows whether it was paid") })
         .await;
     let error = again.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Unknown { .. }), "{error:?}");
+    assert!(
+        matches!(error.kind(), ErrorKind::Unknown { .. }),
+        "{error:?}"
+    );
     let PayError::Idem(error) = error else {
         unreachable!()
     };
@@ -107,7 +123,10 @@ async fn every_error_policy_does_as_it_says(world: World) {
     let call = |op: &'static str| world.engine.operation(op).key(&1);
     let down = |_| async { Err::<Receipt, _>(PayError::Down) };
     for _ in 0..2 {
-        assert_eq!(call("keep").keep_errors().run(down).await, Err(PayError::Down));
+        assert_eq!(
+            call("keep").keep_errors().run(down).await,
+            Err(PayError::Down)
+        );
     }
     assert_eq!(world.events.count("claimed"), 1);
     for _ in 0..2 {
@@ -118,14 +137,21 @@ async fn every_error_policy_does_as_it_says(world: World) {
     assert_eq!(world.events.count("claimed"), 3);
     let first = call("unknown").errors_are_unknown().run(down).await;
     assert_eq!(first, Err(PayError::Down));
-    let again = call("unknown").errors_are_unknown().run(down).await.unwrap_err();
+    let again = call("unknown")
+        .errors_are_unknown()
+        .run(down)
+        .await
+        .unwrap_err();
     assert!(matches!(again.kind(), ErrorKind::Unknown { .. }));
     for _ in 0..2 {
         let by = |error: &PayError| match error {
             PayError::Down => Class::Business,
             _ => Class::System,
         };
-        assert_eq!(call("by").classify_errors(by).run(down).await, Err(PayError::Down));
+        assert_eq!(
+            call("by").classify_errors(by).run(down).await,
+            Err(PayError::Down)
+        );
     }
     assert_eq!(world.events.count("claimed"), 5);
 }
@@ -140,7 +166,11 @@ async fn an_answer_lives_for_its_ttl(world: World) {
     world.pass_in_store(Duration::from_mins(59));
     assert_eq!(pay().await, Ok(Receipt { run: 1 }));
     world.pass_in_store(Duration::from_mins(1));
-    assert_eq!(pay().await, Ok(Receipt { run: 2 }), "after its ttl the key is new");
+    assert_eq!(
+        pay().await,
+        Ok(Receipt { run: 2 }),
+        "after its ttl the key is new"
+    );
 }
 
 async fn a_kept_error_lives_for_its_own_ttl(world: World) {
@@ -160,9 +190,15 @@ async fn a_kept_error_lives_for_its_own_ttl(world: World) {
 async fn an_answer_that_is_too_large_leaves_a_tombstone(world: World) {
     let world = world.with(|engine| engine.max_value_bytes(100));
     let large = "x".repeat(99);
-    let first = world.pay().run(|_| async { Ok::<_, PayError>(large.clone()) }).await;
+    let first = world
+        .pay()
+        .run(|_| async { Ok::<_, PayError>(large.clone()) })
+        .await;
     assert_eq!(first.as_ref(), Ok(&large), "its own caller gets it");
-    assert_eq!(world.events.count("unsaved: it is larger than 100 bytes"), 1);
+    assert_eq!(
+        world.events.count("unsaved: it is larger than 100 bytes"),
+        1
+    );
     let again = world
         .pay()
         .run(|_| async { unreachable!("it happened") as Result<String, PayError> })
@@ -173,7 +209,10 @@ async fn an_answer_that_is_too_large_leaves_a_tombstone(world: World) {
 async fn an_answer_that_cannot_be_serialized_leaves_a_tombstone(world: World) {
     type Odd = std::collections::BTreeMap<(u8, u8), u8>;
     let odd = Odd::from([((1, 2), 3)]);
-    let first = world.pay().run(|_| async { Ok::<_, PayError>(odd.clone()) }).await;
+    let first = world
+        .pay()
+        .run(|_| async { Ok::<_, PayError>(odd.clone()) })
+        .await;
     assert_eq!(first, Ok(odd));
     let again = world
         .pay()
@@ -186,17 +225,25 @@ async fn a_large_answer_is_replayed(world: World) {
     for bytes in [8_000, 8_190, 8_191, 8_192, 8_193, 200_000] {
         let text = "é".repeat(bytes / 2);
         let call = || world.engine.operation("large").key(&bytes);
-        let first = call().run(|_| async { Ok::<_, PayError>(text.clone()) }).await;
+        let first = call()
+            .run(|_| async { Ok::<_, PayError>(text.clone()) })
+            .await;
         assert_eq!(first.as_ref(), Ok(&text));
         let again = call()
             .run(|_| async { unreachable!("replayed") as Result<String, PayError> })
             .await;
-        assert!(again.as_ref() == Ok(&text), "{bytes} bytes came back otherwise");
+        assert!(
+            again.as_ref() == Ok(&text),
+            "{bytes} bytes came back otherwise"
+        );
     }
 }
 
 async fn another_type_under_the_same_operation_is_refused_and_not_run(world: World) {
-    let first = world.pay().run(|_| async { Ok::<_, PayError>("text".to_owned()) }).await;
+    let first = world
+        .pay()
+        .run(|_| async { Ok::<_, PayError>("text".to_owned()) })
+        .await;
     assert!(first.is_ok());
     for _ in 0..2 {
         let again = world
@@ -208,10 +255,19 @@ async fn another_type_under_the_same_operation_is_refused_and_not_run(world: Wor
         };
         assert_eq!(error.kind(), &ErrorKind::Undecodable);
         let message = error.to_string();
-        assert!(message.contains("it was written for a type of another name"), "{message}");
-        assert!(!message.contains("text"), "the message repeats the stored value: {message}");
+        assert!(
+            message.contains("it was written for a type of another name"),
+            "{message}"
+        );
+        assert!(
+            !message.contains("text"),
+            "the message repeats the stored value: {message}"
+        );
     }
-    let kept = world.pay().run(|_| async { Ok::<_, PayError>(String::new()) }).await;
+    let kept = world
+        .pay()
+        .run(|_| async { Ok::<_, PayError>(String::new()) })
+        .await;
     assert_eq!(kept, Ok("text".to_owned()), "the record is as it was");
 }
 

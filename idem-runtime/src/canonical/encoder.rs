@@ -4,7 +4,6 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::error::Kind;
-use super::hash::sha256;
 use super::{CanonicalError, MAX_DEPTH};
 
 /// From this size on the buffer goes to the hash as soon as nothing needs it any more.
@@ -19,6 +18,7 @@ const KEEP_ENTRIES: usize = 1024;
 const KEEP_ENCODERS: usize = 4;
 
 pub(super) const NULL: u8 = 0xf6;
+const ARRAY_OF_ONE: u8 = 0x81;
 
 /// The major types of CBOR, the upper three bits of the first byte of an item.
 #[derive(Clone, Copy)]
@@ -87,13 +87,8 @@ impl Encoder {
 
     /// The digest of all that was written. Says nothing once a value has failed.
     pub(crate) fn finish(mut self: Box<Self>) -> [u8; 32] {
-        let digest = match self.hash.take() {
-            None if self.bytes.len() < FLUSH_BYTES => sha256(&mut self.bytes),
-            hash => {
-                let hash = hash.unwrap_or_default();
-                hash.chain_update(&self.bytes).finalize().into()
-            }
-        };
+        let hash = self.hash.take().unwrap_or_default();
+        let digest = hash.chain_update(&self.bytes).finalize().into();
         self.give_back();
         digest
     }
@@ -233,10 +228,16 @@ impl Encoder {
         self.bytes.clear();
     }
 
-    /// Whether what was written since `position` is a null and nothing else.
+    /// Whether what was written since `position` is a null, in any number of one-element arrays.
+    /// `Some` of it needs an array of its own, or it would read as what it wraps.
     #[inline]
-    pub(super) fn is_null_since(&self, position: usize) -> bool {
-        self.position() == position + 1 && self.bytes.last() == Some(&NULL)
+    pub(super) fn is_wrapped_null_since(&self, position: usize) -> bool {
+        let written = self.position() - position;
+        let start = self.bytes.len().saturating_sub(written);
+        match &self.bytes[start..] {
+            [wraps @ .., NULL] => wraps.iter().all(|byte| *byte == ARRAY_OF_ONE),
+            _ => false,
+        }
     }
 
     /// Writes the first bytes of an item: its type, and a number in the shortest form.

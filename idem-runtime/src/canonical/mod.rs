@@ -13,14 +13,11 @@
 //! | map | map; two entries of the same key are an error |
 //! | unit variant; other variants | the name; a map of one entry, from the name to the content |
 //! | newtype struct | its content |
-//! | `None`; `Some(x)` | null; `x`, and `[null]` where `x` is itself null |
+//! | `None`; `Some(x)` | null; `x`, and `[x]` where `x` is null or null in one-element arrays |
 //! | `()`, unit struct | the empty array |
 //!
 //! The entries of maps and structs are sorted by their encoded keys, byte by byte. Types are told
 //! that the format is human readable, so that UUIDs and addresses are text.
-//!
-//! An option in an option in an option is beyond the format: `Some(Some(None))` and `Some(None)` are
-//! both `[null]`.
 //!
 //! What no encoder can see: a `HashSet` serializes as a sequence in random order, a `Vec<u8>` as an
 //! array of numbers, and a struct with `#[serde(flatten)]` as a map, whose nulls are kept.
@@ -29,7 +26,6 @@ mod compound;
 mod encoder;
 mod error;
 mod float;
-mod hash;
 mod serializer;
 
 #[cfg(test)]

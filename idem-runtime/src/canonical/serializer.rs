@@ -213,7 +213,7 @@ impl<'a> Serializer for &'a mut Encoder {
         self.enter()?;
         let start = self.position();
         self.put(value)?;
-        if self.is_null_since(start) {
+        if self.is_wrapped_null_since(start) {
             self.bytes.pop();
             self.head(Major::Array, 1);
             self.bytes.push(NULL);

@@ -172,6 +172,8 @@ fn others() -> Vec<String> {
         value("some-none", &Some(None::<u8>)),
         value("some-unit", &Some(())),
         value("some-some", &Some(Some(7))),
+        value("some-some-none", &Some(Some(None::<u8>))),
+        value("some-seq-of-none", &Some([None::<u8>])),
         value("newtype", &Newtype("x")),
         value("newtype-none", &Newtype(None::<u8>)),
         value("seq", &[1, 2, 3][..]),

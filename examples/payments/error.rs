@@ -1,0 +1,87 @@
+//! What can go wrong, and what each error means for a repeat.
+
+use std::fmt;
+use std::time::Duration;
+
+use idem_runtime::{Class, Classify, Error};
+use serde::{Deserialize, Serialize};
+
+/// Why there is no receipt.
+///
+/// The class is the whole policy: a business error is an answer and is kept, a system error gives the
+/// key back so that a repeat runs, and after an unknown one nothing runs until a person has looked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
+pub enum PayError {
+    /// The bank said no.
+    #[class(business)]
+    Declined,
+    /// The card has less than the amount.
+    #[class(business)]
+    InsufficientFunds,
+    /// Less than this is left of the payment.
+    #[class(business)]
+    RefundTooLarge,
+    /// The payment was refused, so there is nothing to give back.
+    #[class(business)]
+    NothingToRefund,
+    /// The refund came before its payment.
+    #[class(system)]
+    NotPaidYet,
+    /// The provider did not answer. It may have charged; but it knows our derived key, so asking
+    /// again is safe, and that is what makes this a system error and not an unknown one.
+    #[class(system)]
+    ProviderTimeout,
+    /// The ledger's database refused; nothing was written.
+    #[class(system)]
+    Database,
+    /// The message gateway did not answer. It knows no keys, so asking again may send twice.
+    #[class(unknown)]
+    GatewayTimeout,
+    /// idem's own refusals.
+    #[class(delegate)]
+    Idem(Error),
+}
+
+impl PayError {
+    /// Whether the same call can succeed later without anybody changing anything.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Idem(error) => error.is_retryable(),
+            other => other.class() == Class::System,
+        }
+    }
+
+    /// How long to wait before that, where it is known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Idem(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for PayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Declined => "the card was declined",
+            Self::InsufficientFunds => "insufficient funds",
+            Self::RefundTooLarge => "the refund is larger than what is left of the payment",
+            Self::NothingToRefund => "the payment was refused, there is nothing to refund",
+            Self::NotPaidYet => "the payment is not there yet",
+            Self::ProviderTimeout => "the provider did not answer",
+            Self::Database => "the database refused",
+            Self::GatewayTimeout => "the message gateway did not answer; it may have sent",
+            Self::Idem(error) => return fmt::Display::fmt(error, f),
+        })
+    }
+}
+
+impl std::error::Error for PayError {}
+
+impl From<Error> for PayError {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}

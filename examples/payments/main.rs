@@ -1,0 +1,192 @@
+//! `cargo run --example payments`: see `--help`, and [`idem_examples::payments::service`].
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use idem_examples::payments::args::{Args, HELP};
+use idem_examples::payments::check::{Evidence, Finding};
+use idem_examples::payments::counts::Counts;
+use idem_examples::payments::damage::Damage;
+use idem_examples::payments::delivery::Log;
+use idem_examples::payments::faults::Faults;
+use idem_examples::payments::money::thousands;
+use idem_examples::payments::progress::Progress;
+use idem_examples::payments::report;
+use idem_examples::payments::run::{Run, Settings, run};
+use idem_examples::payments::service::Protection;
+use idem_runtime::Engine;
+use idem_runtime::store::{memory::MemoryStore, redis::RedisStore};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(message) => return fail(&message),
+    };
+    if args.help {
+        say(HELP);
+        return ExitCode::SUCCESS;
+    }
+    match payments(&args).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(message) => fail(&message),
+    }
+}
+
+const INTRODUCTION: &str = "\
+A payment service receives webhooks. Each comes at least once, in any order, and now and then one id
+comes with another amount. On the way the provider, the database, the message gateway and the
+network fail on purpose, and the client calls again.
+";
+
+/// Runs the log; whether the books agree with it.
+async fn payments(args: &Args) -> Result<bool, String> {
+    let path = match &args.deliveries {
+        Some(path) => path.clone(),
+        None => log_of_the_example(),
+    };
+    let bytes = std::fs::read(&path)
+        .map_err(|error| format!("cannot read the log {}: {error}", path.display()))?;
+    let log = Log::read(&bytes);
+    say(&format!(
+        "{INTRODUCTION}\n{}\n{}",
+        path.display(),
+        report::describe(&log)
+    ));
+
+    let counts = Counts::default();
+    let (engine, place) = engine(args, &counts).await?;
+    let protection = if args.without {
+        say("\n`pay`, `refund` and `notify` are called WITHOUT the attribute.\n");
+        Protection::Without
+    } else {
+        say(&format!(
+            "\n`pay`, `refund` and `notify` carry `#[idempotent]`; their records are kept {place}.\n"
+        ));
+        Protection::Idempotent
+    };
+    let settings = Settings {
+        tasks: args.tasks,
+        faults: Faults::seeded(args.seed),
+        protection,
+    };
+    let progress = Progress::new(log.deliveries.len());
+    let run = run(&log.deliveries, engine, settings, progress).await;
+    Ok(conclude(args, &log, &counts, &run))
+}
+
+fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
+    say(&format!(
+        "\n{} tasks at once, {:.1} s\n\n{}\n",
+        args.tasks,
+        run.elapsed.as_secs_f64(),
+        report::calls(log, &run.traffic)
+    ));
+    let evidence = Evidence::of(log, run, args.prefix.is_some());
+    let mut findings = evidence.check();
+    if args.without {
+        say(&format!(
+            "Bodies that ran: {}, one for each call.\n\n",
+            thousands(run.service.bodies())
+        ));
+    } else {
+        say(&format!("{}\n", report::table(counts)));
+        findings.push(report::add_up(counts, &run.traffic, &evidence.books));
+        say(&format!(
+            "When a body runs again after a system error, its call of the provider is a repeat too.\n\
+             {} were, and the provider knew them by `context().derive_key(\"provider\")`.\n\n",
+            run.service.provider.repeats()
+        ));
+    }
+    say("The books against the log\n");
+    if evidence.rerun {
+        say(
+            "  (`--prefix`: an answer may come from an earlier run, whose books are gone; then \
+             nothing may move now)\n",
+        );
+    }
+    for finding in &findings {
+        say(&format!("{finding}\n"));
+    }
+    let well = findings.iter().all(Finding::is_well);
+    if args.without {
+        say(&format!(
+            "\nWhat the repeats cost\n{}",
+            Damage::of(&evidence)
+        ));
+    }
+    say(if !well && evidence.rerun {
+        "\nWRONG: the books do not agree with the log. Did an earlier run under this prefix break off?\n\
+         Its books were in its memory, so what it had begun cannot be checked or finished here.\n"
+    } else if !well {
+        "\nWRONG: the books do not agree with the log\n"
+    } else if run.service.bodies() == 0 {
+        "\nok: everything was answered from the earlier run, and nothing moved again\n"
+    } else {
+        "\nok: everything that was asked for happened, and once\n"
+    });
+    well
+}
+
+/// The engine, and where its records are.
+async fn engine(args: &Args, counts: &Counts) -> Result<(Engine, String), String> {
+    let Some(url) = &args.redis else {
+        let engine = Engine::builder(MemoryStore::new()).observer(counts.clone());
+        let engine = engine.build().map_err(|error| error.to_string())?;
+        return Ok((engine, "in this process".to_owned()));
+    };
+    let store = RedisStore::connect(url)
+        .await
+        .map_err(|error| format!("cannot use Redis: {}", chain(&error)))?;
+    let prefix = match &args.prefix {
+        Some(prefix) => prefix.clone(),
+        // Different in every process, which is all that is asked here.
+        None => format!("payments-{:08x}", RandomState::new().hash_one(0) >> 32),
+    };
+    let place = format!("in Redis under the prefix {prefix}, for up to 24 hours");
+    let engine = Engine::builder(store)
+        .prefix(prefix)
+        .observer(counts.clone())
+        .build()
+        .map_err(|error| error.to_string())?;
+    Ok((engine, place))
+}
+
+fn log_of_the_example() -> PathBuf {
+    // From the workspace root, as the documentation says, or from anywhere else.
+    let near = Path::new("examples/payments/deliveries.jsonl");
+    if near.exists() {
+        return near.to_owned();
+    }
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("payments/deliveries.jsonl")
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        // Some errors print their cause themselves.
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+    text
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("payments: {message}");
+    ExitCode::from(2)
+}
+
+/// Prints. Whoever closed standard output does not want the rest.
+fn say(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,25 @@
+//! A payment service whose calls are idempotent, driven by a webhook log that repeats itself.
+//!
+//! Start reading at [`service`]: three annotated functions. The rest is what a demonstration needs:
+//! a log ([`delivery`], [`generator`]), a client that calls again ([`client`]), doubles that fail
+//! ([`provider`], [`faults`]), and somebody who counts ([`counts`]) and checks ([`check`]).
+
+mod agreement;
+pub mod args;
+pub mod check;
+pub mod client;
+pub mod counts;
+pub mod damage;
+pub mod delivery;
+pub mod error;
+pub mod faults;
+pub mod generator;
+pub mod ledger;
+pub mod money;
+pub mod progress;
+pub mod provider;
+mod random;
+pub mod report;
+pub mod request;
+pub mod run;
+pub mod service;

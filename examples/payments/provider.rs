@@ -1,0 +1,264 @@
+//! Doubles of the two parties downstream: a card provider and a message gateway.
+//!
+//! The provider knows idempotency keys, as real ones do: the same key gets the same answer. The
+//! gateway knows none, as many do not.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::error::PayError;
+use super::faults::{Faults, Step};
+use super::ledger::Kind;
+use super::request::{NotifyRequest, PayRequest, RefundRequest};
+
+/// How long a call of the provider or the gateway takes.
+const LATENCY: Duration = Duration::from_millis(25);
+
+/// Money that the provider moved, from a card or back to it.
+#[derive(Clone, Debug)]
+pub struct Movement {
+    /// Which way.
+    pub kind: Kind,
+    /// The merchant.
+    pub merchant: String,
+    /// The merchant's number of the payment or refund.
+    pub id: String,
+    /// The provider's number.
+    pub number: String,
+    /// The card.
+    pub card: String,
+    /// In the smallest unit of the currency.
+    pub amount: u64,
+    /// Three letters.
+    pub currency: String,
+}
+
+/// What is left of a charge.
+#[derive(Debug)]
+struct Charge {
+    card: String,
+    currency: String,
+    left: u64,
+}
+
+/// Charges cards.
+#[derive(Debug)]
+pub struct Provider {
+    faults: Faults,
+    bank: Mutex<Bank>,
+}
+
+/// What the provider knows.
+#[derive(Debug, Default)]
+struct Bank {
+    /// What each card has left, by card and currency.
+    cards: BTreeMap<(String, String), u64>,
+    /// The answer that each idempotency key got.
+    answers: HashMap<String, Result<String, PayError>>,
+    charges: HashMap<String, Charge>,
+    movements: Vec<Movement>,
+    tries: HashMap<String, u32>,
+    repeats: usize,
+}
+
+/// What a card holds at first. The names are test tokens, as real providers have them.
+fn opening(card: &str) -> u64 {
+    if card.starts_with("card_low_") {
+        5_000
+    } else {
+        100_000_000
+    }
+}
+
+impl Provider {
+    /// A provider with these faults.
+    #[must_use]
+    pub fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            bank: Mutex::default(),
+        }
+    }
+
+    /// Takes the amount from the card and returns the number of the charge.
+    ///
+    /// # Errors
+    ///
+    /// The bank's refusal, or a time-out after which the charge may or may not have happened.
+    pub async fn charge(&self, key: &str, request: &PayRequest) -> Result<String, PayError> {
+        let id = format!("{}/{}", request.merchant, request.payment);
+        self.answer(key, &id, &request.card, |bank| bank.charge(request))
+            .await
+    }
+
+    /// Gives some of a charge back and returns the number of the movement.
+    ///
+    /// # Errors
+    ///
+    /// As [`charge`](Self::charge).
+    pub async fn refund(
+        &self,
+        key: &str,
+        charge: &str,
+        request: &RefundRequest,
+    ) -> Result<String, PayError> {
+        let id = format!("{}/{}", request.merchant, request.refund);
+        self.answer(key, &id, "", |bank| bank.refund(charge, request))
+            .await
+    }
+
+    /// Every movement, in the order in which they happened.
+    #[must_use]
+    pub fn movements(&self) -> Vec<Movement> {
+        self.bank().movements.clone()
+    }
+
+    /// How many requests came with a key that had been answered before.
+    #[must_use]
+    pub fn repeats(&self) -> usize {
+        self.bank().repeats
+    }
+
+    async fn answer(
+        &self,
+        key: &str,
+        id: &str,
+        card: &str,
+        work: impl FnOnce(&mut Bank) -> Result<String, PayError>,
+    ) -> Result<String, PayError> {
+        tokio::time::sleep(LATENCY).await;
+        let mut bank = self.bank();
+        let nth = bank.nth(id);
+        let down = card.starts_with("card_down_") && nth == 1;
+        if down || self.faults.strikes(Step::ProviderBefore, id, nth) {
+            return Err(PayError::ProviderTimeout);
+        }
+        let answer = if let Some(answer) = bank.answers.get(key).cloned() {
+            bank.repeats += 1;
+            answer
+        } else {
+            let answer = work(&mut bank);
+            bank.answers.insert(key.to_owned(), answer.clone());
+            answer
+        };
+        let timeout = card.starts_with("card_timeout_") && nth == 1;
+        if timeout || self.faults.strikes(Step::ProviderAfter, id, nth) {
+            return Err(PayError::ProviderTimeout);
+        }
+        answer
+    }
+
+    fn bank(&self) -> MutexGuard<'_, Bank> {
+        self.bank.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bank {
+    fn charge(&mut self, request: &PayRequest) -> Result<String, PayError> {
+        if request.card.starts_with("card_declined_") {
+            return Err(PayError::Declined);
+        }
+        let account = (request.card.clone(), request.currency.clone());
+        let left = self
+            .cards
+            .entry(account)
+            .or_insert_with(|| opening(&request.card));
+        let Some(rest) = left.checked_sub(request.amount) else {
+            return Err(PayError::InsufficientFunds);
+        };
+        *left = rest;
+        let number = format!("ch_{:05}", self.movements.len() + 1);
+        let charge = Charge {
+            card: request.card.clone(),
+            currency: request.currency.clone(),
+            left: request.amount,
+        };
+        self.charges.insert(number.clone(), charge);
+        self.movements.push(Movement {
+            kind: Kind::Payment,
+            merchant: request.merchant.clone(),
+            id: request.payment.clone(),
+            number: number.clone(),
+            card: request.card.clone(),
+            amount: request.amount,
+            currency: request.currency.clone(),
+        });
+        Ok(number)
+    }
+
+    fn refund(&mut self, charge: &str, request: &RefundRequest) -> Result<String, PayError> {
+        let Some(charge) = self.charges.get_mut(charge) else {
+            return Err(PayError::NothingToRefund);
+        };
+        if charge.currency != request.currency || charge.left < request.amount {
+            return Err(PayError::RefundTooLarge);
+        }
+        charge.left -= request.amount;
+        let card = charge.card.clone();
+        let account = (card.clone(), request.currency.clone());
+        *self.cards.entry(account).or_default() += request.amount;
+        let number = format!("re_{:05}", self.movements.len() + 1);
+        self.movements.push(Movement {
+            kind: Kind::Refund,
+            merchant: request.merchant.clone(),
+            id: request.refund.clone(),
+            number: number.clone(),
+            card,
+            amount: request.amount,
+            currency: request.currency.clone(),
+        });
+        Ok(number)
+    }
+
+    /// Which try of this id it is, from 1.
+    fn nth(&mut self, id: &str) -> u32 {
+        let tries = self.tries.entry(id.to_owned()).or_default();
+        *tries += 1;
+        *tries
+    }
+}
+
+/// Sends text messages.
+#[derive(Debug)]
+pub struct Gateway {
+    faults: Faults,
+    sent: Mutex<Vec<NotifyRequest>>,
+}
+
+impl Gateway {
+    /// A gateway with these faults.
+    #[must_use]
+    pub fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            sent: Mutex::default(),
+        }
+    }
+
+    /// Sends, and returns the number of the message.
+    ///
+    /// # Errors
+    ///
+    /// [`PayError::GatewayTimeout`], after which nobody knows whether it was sent.
+    pub async fn send(&self, request: &NotifyRequest) -> Result<String, PayError> {
+        tokio::time::sleep(LATENCY).await;
+        let silent = self.faults.strikes(Step::Gateway, &request.text, 1);
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        // A silent gateway sent every other message. Nobody but this double can know which.
+        if !silent || request.text.len().is_multiple_of(2) {
+            sent.push(request.clone());
+        }
+        if silent {
+            return Err(PayError::GatewayTimeout);
+        }
+        Ok(format!("sms_{:05}", sent.len()))
+    }
+
+    /// Every message that was sent.
+    #[must_use]
+    pub fn sent(&self) -> Vec<NotifyRequest> {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.clone()
+    }
+}

@@ -1,0 +1,140 @@
+//! Drives a log through the service, with many tasks at once.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idem_runtime::Engine;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::client::{Client, Ending, Traffic, Tried};
+use super::delivery::Delivery;
+use super::faults::Faults;
+use super::progress::Progress;
+use super::service::{Protection, Service};
+
+/// How a log is driven.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How many deliveries are under way at a time.
+    pub tasks: usize,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// With the attribute, or without.
+    pub protection: Protection,
+}
+
+/// What a run left behind.
+#[derive(Debug)]
+pub struct Run {
+    /// How each delivery ended, in the order of the log.
+    pub endings: Vec<Ending>,
+    /// What the client counted, in the order of [`Operation::ALL`](super::request::Operation::ALL).
+    pub traffic: [Traffic; 3],
+    /// The service with its ledger and its doubles.
+    pub service: Arc<Service>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// A delivery that waits for its turn.
+#[derive(Debug)]
+struct Job {
+    index: usize,
+    round: u32,
+    not_before: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    deliveries: Vec<Delivery>,
+    queue: Mutex<VecDeque<Job>>,
+    endings: Mutex<Vec<Option<Ending>>>,
+    progress: Progress,
+}
+
+/// Delivers every delivery until it has ended.
+///
+/// # Panics
+///
+/// If a task panics.
+pub async fn run(
+    deliveries: &[Delivery],
+    engine: Engine,
+    settings: Settings,
+    progress: Progress,
+) -> Run {
+    let started = Instant::now();
+    let service = Arc::new(Service::new(engine, settings.faults));
+    let client = Client::new(Arc::clone(&service), settings.protection, settings.faults);
+    let jobs = 0..deliveries.len();
+    let shared = Arc::new(Shared {
+        client,
+        deliveries: deliveries.to_vec(),
+        endings: Mutex::new(vec![None; jobs.len()]),
+        queue: Mutex::new(jobs.map(Job::new).collect()),
+        progress,
+    });
+    let mut tasks = JoinSet::new();
+    for _ in 0..settings.tasks {
+        let shared = Arc::clone(&shared);
+        tasks.spawn(async move { shared.work().await });
+    }
+    tasks.join_all().await;
+    let traffic = shared.client.finish().await;
+    shared.progress.finish();
+    let endings = std::mem::take(&mut *lock(&shared.endings));
+    Run {
+        endings: endings
+            .into_iter()
+            .map(|ending| ending.expect("a task ends when its deliveries have"))
+            .collect(),
+        traffic,
+        service,
+        elapsed: started.elapsed(),
+    }
+}
+
+impl Job {
+    fn new(index: usize) -> Self {
+        Self {
+            index,
+            round: 0,
+            not_before: None,
+        }
+    }
+}
+
+impl Shared {
+    /// Takes deliveries from the queue until it is empty. What a task puts back it takes again, if
+    /// no other does.
+    async fn work(&self) {
+        while let Some(job) = self.next() {
+            if let Some(moment) = job.not_before {
+                tokio::time::sleep_until(moment).await;
+            }
+            let delivery = &self.deliveries[job.index];
+            match self.client.deliver(delivery, job.round).await {
+                Tried::Ended(ending) => {
+                    lock(&self.endings)[job.index] = Some(ending);
+                    self.progress.step();
+                }
+                Tried::Later(pause) => lock(&self.queue).push_back(Job {
+                    index: job.index,
+                    round: job.round + 1,
+                    not_before: Some(Instant::now() + pause),
+                }),
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        lock(&self.queue).pop_front()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

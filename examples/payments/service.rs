@@ -1,0 +1,189 @@
+//! The payment service: three annotated functions, and what they do.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use idem_runtime::{Engine, context, idempotent};
+
+use super::error::PayError;
+use super::faults::Faults;
+use super::ledger::{Found, Kind, Ledger, Row};
+use super::provider::{Gateway, Provider};
+use super::request::{NotifyRequest, PayRequest, Receipt, RefundRequest, Request, Sent};
+
+/// Whether the calls go through the attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// They do.
+    Idempotent,
+    /// They do not: `--without`.
+    Without,
+}
+
+/// What a call returns: the answer as text, so that two answers can be compared.
+pub type Answer = Result<String, PayError>;
+
+/// The service.
+#[derive(Debug)]
+pub struct Service {
+    engine: Engine,
+    /// Our books.
+    pub ledger: Ledger,
+    /// The card provider.
+    pub provider: Provider,
+    /// The message gateway.
+    pub gateway: Gateway,
+    bodies: AtomicU64,
+    keys: AtomicU64,
+}
+
+impl Service {
+    /// A service on this engine, with these faults around it.
+    #[must_use]
+    pub fn new(engine: Engine, faults: Faults) -> Self {
+        Self {
+            engine,
+            ledger: Ledger::new(faults),
+            provider: Provider::new(faults),
+            gateway: Gateway::new(faults),
+            bodies: AtomicU64::new(0),
+            keys: AtomicU64::new(0),
+        }
+    }
+
+    /// The caller names the payment, so merchant and payment are the key. A repeat gets the receipt
+    /// of the first call, or waits for it; the same key with another amount or card is refused.
+    #[idempotent(
+        op = "payments.pay",
+        key = (req.merchant, req.payment),
+        ttl = "24h",
+        engine = self.engine,
+    )]
+    async fn pay(&self, req: PayRequest) -> Result<Receipt, PayError> {
+        // The same in every attempt of this call, so the provider knows a repeat for a repeat.
+        let provider_key = context().derive_key("provider");
+        self.charge_and_book(req, &provider_key).await
+    }
+
+    /// As `pay`; the merchant is the scope, so no merchant can meet another's refunds.
+    #[idempotent(
+        op = "payments.refund",
+        scope = req.merchant,
+        key = req.refund,
+        ttl = "24h",
+        engine = self.engine,
+    )]
+    async fn refund(&self, req: RefundRequest) -> Result<Receipt, PayError> {
+        let provider_key = context().derive_key("provider");
+        self.give_back_and_book(req, &provider_key).await
+    }
+
+    /// A message has no number, so the arguments themselves are the key; and a repeat need not be
+    /// told what the first was told, so it is refused for an hour.
+    #[idempotent(
+        op = "payments.notify",
+        ttl = "1h",
+        lease = "2s",
+        on_duplicate = reject,
+        engine = self.engine,
+    )]
+    async fn notify(&self, req: NotifyRequest) -> Result<Sent, PayError> {
+        self.send(req).await
+    }
+
+    /// Does what is asked, with the attribute or without it.
+    ///
+    /// # Errors
+    ///
+    /// What the call fails with.
+    pub async fn handle(&self, request: Request, protection: Protection) -> Answer {
+        use Protection::{Idempotent, Without};
+        Ok(match (request, protection) {
+            (Request::Pay(req), Idempotent) => text(&self.pay(req).await?),
+            (Request::Refund(req), Idempotent) => text(&self.refund(req).await?),
+            (Request::Notify(req), Idempotent) => text(&self.notify(req).await?),
+            // The same bodies. Without a call that they belong to, there is no key to derive.
+            (Request::Pay(req), Without) => {
+                text(&self.charge_and_book(req, &self.new_key()).await?)
+            }
+            (Request::Refund(req), Without) => {
+                text(&self.give_back_and_book(req, &self.new_key()).await?)
+            }
+            (Request::Notify(req), Without) => text(&self.send(req).await?),
+        })
+    }
+
+    /// How many bodies were started.
+    #[must_use]
+    pub fn bodies(&self) -> u64 {
+        self.bodies.load(Ordering::Relaxed)
+    }
+
+    async fn charge_and_book(&self, req: PayRequest, key: &str) -> Result<Receipt, PayError> {
+        self.bodies.fetch_add(1, Ordering::Relaxed);
+        let charged = self.provider.charge(key, &req).await;
+        if let Err(PayError::Declined | PayError::InsufficientFunds) = charged {
+            self.ledger.refuse(&req.merchant, &req.payment);
+        }
+        let row = Row {
+            kind: Kind::Payment,
+            from: req.card,
+            to: req.merchant.clone(),
+            merchant: req.merchant,
+            id: req.payment.clone(),
+            payment: req.payment,
+            amount: req.amount,
+            currency: req.currency,
+            movement: charged?,
+        };
+        self.book(row).await
+    }
+
+    async fn give_back_and_book(&self, req: RefundRequest, key: &str) -> Result<Receipt, PayError> {
+        self.bodies.fetch_add(1, Ordering::Relaxed);
+        let (charge, card) = match self.ledger.find(&req.merchant, &req.payment) {
+            Found::Paid { charge, card } => (charge, card),
+            Found::Refused => return Err(PayError::NothingToRefund),
+            Found::Nothing => return Err(PayError::NotPaidYet),
+        };
+        let movement = self.provider.refund(key, &charge, &req).await?;
+        let row = Row {
+            kind: Kind::Refund,
+            from: req.merchant.clone(),
+            to: card,
+            merchant: req.merchant,
+            id: req.refund,
+            payment: req.payment,
+            amount: req.amount,
+            currency: req.currency,
+            movement,
+        };
+        self.book(row).await
+    }
+
+    async fn send(&self, req: NotifyRequest) -> Result<Sent, PayError> {
+        self.bodies.fetch_add(1, Ordering::Relaxed);
+        let message = self.gateway.send(&req).await?;
+        Ok(Sent { message })
+    }
+
+    async fn book(&self, row: Row) -> Result<Receipt, PayError> {
+        let mut receipt = Receipt {
+            id: row.id.clone(),
+            movement: row.movement.clone(),
+            amount: row.amount,
+            currency: row.currency.clone(),
+            row: 0,
+        };
+        receipt.row = self.ledger.book(row).await?;
+        Ok(receipt)
+    }
+
+    /// What a caller without a stable key sends: a new one each time.
+    fn new_key(&self) -> String {
+        format!("request-{}", self.keys.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+fn text(answer: &impl serde::Serialize) -> String {
+    serde_json::to_string(answer).expect("an answer has only strings and numbers")
+}

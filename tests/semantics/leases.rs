@@ -1,0 +1,225 @@
+//! Renewal, take-over, and what an overtaken call gets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::{ErrorKind, OnRunning};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Receipt};
+use idem_tests::world::World;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+on_every_store![
+    a_running_body_keeps_its_claim,
+    renewing_stops_when_the_body_ends,
+    a_body_that_hangs_loses_its_lease,
+    an_overtaken_call_returns_the_winners_answer,
+    an_overtaken_failure_changes_nothing,
+    an_overtaken_business_error_is_not_kept,
+    an_overtaken_call_waits_for_the_winner,
+    an_overtaken_call_does_not_wait_for_ever,
+    an_overtaken_call_whose_successor_vanished_is_stored_late,
+    a_fence_grows_with_every_attempt,
+    a_lost_record_is_written_again,
+];
+
+type Answer = Result<Receipt, PayError>;
+
+/// A body that ends when it is told to, and with what.
+struct Body {
+    gate: Arc<Semaphore>,
+    task: JoinHandle<Answer>,
+}
+
+impl Body {
+    /// Starts the body; `number` is how many have been started in this world.
+    async fn start(world: &World, number: usize, answer: Answer) -> Self {
+        let gate = Arc::new(Semaphore::new(0));
+        let end = Arc::clone(&gate);
+        let task = tokio::spawn(world.pay().run(|_| async move {
+            end.acquire().await.unwrap().forget();
+            answer
+        }));
+        world.events.wait_for("claimed", number).await;
+        Self { gate, task }
+    }
+
+    fn let_end(&self) {
+        self.gate.add_permits(1);
+    }
+
+    async fn end(self) -> Answer {
+        self.let_end();
+        self.task.await.unwrap()
+    }
+}
+
+/// Moves both clocks on by a third of the lease and waits for the renewal.
+async fn third(world: &World, renewals: usize) {
+    let third = Duration::from_secs(10);
+    world.clock.sleeper_within(third).await;
+    world.pass_in_store(third);
+    world.clock.advance(third);
+    world.events.wait_for("renewed", renewals).await;
+}
+
+async fn a_running_body_keeps_its_claim(world: World) {
+    let body = Body::start(&world, 1, Ok(Receipt { run: 1 })).await;
+    for renewals in 1..=9 {
+        third(&world, renewals).await;
+        let call = world.pay().on_running(OnRunning::Reject);
+        let refused = call.run(|_| async { never() }).await.unwrap_err();
+        assert!(
+            matches!(refused.kind(), ErrorKind::Running { .. }),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(body.end().await, Ok(Receipt { run: 1 }));
+}
+
+fn never() -> Answer {
+    unreachable!("this body must not run")
+}
+
+async fn renewing_stops_when_the_body_ends(world: World) {
+    let body = Body::start(&world, 1, Ok(Receipt { run: 1 })).await;
+    third(&world, 1).await;
+    body.end().await.unwrap();
+    let other = world.engine.operation("other").key(&1);
+    let gate = Arc::new(Semaphore::new(0));
+    let end = Arc::clone(&gate);
+    let other = tokio::spawn(other.run(|_| async move {
+        end.acquire().await.unwrap().forget();
+        Ok::<_, PayError>(Receipt { run: 1 })
+    }));
+    world.events.wait_for("claimed", 2).await;
+    third(&world, 2).await;
+    gate.add_permits(1);
+    other.await.unwrap().unwrap();
+    assert_eq!(world.events.count("renewed"), 2, "one for each body");
+    assert_eq!(world.events.count("lease lost"), 0);
+}
+
+async fn a_body_that_hangs_loses_its_lease(world: World) {
+    let world = world.with(|engine| engine.max_run(Duration::from_secs(25)));
+    let hanging = Body::start(&world, 1, Ok(Receipt { run: 1 })).await;
+    third(&world, 1).await;
+    third(&world, 2).await;
+    world.clock.sleeper_within(Duration::from_secs(10)).await;
+    world.clock.advance(Duration::from_secs(10));
+    world
+        .events
+        .wait_for("lease lost: the body ran for longer", 1)
+        .await;
+    world.pass_in_store(Duration::from_secs(30));
+    let second = Body::start(&world, 2, Ok(Receipt { run: 2 })).await;
+    assert_eq!(second.end().await, Ok(Receipt { run: 2 }));
+    assert_eq!(hanging.end().await, Ok(Receipt { run: 2 }));
+}
+
+/// Two bodies of one key: the first was paused for longer than its lease.
+async fn overtaken(world: &World, first: Answer) -> (Body, Body) {
+    let first = Body::start(world, 1, first).await;
+    world.pass_in_store(Duration::from_secs(30));
+    let second = Body::start(world, 2, Ok(Receipt { run: 2 })).await;
+    (first, second)
+}
+
+async fn an_overtaken_call_returns_the_winners_answer(world: World) {
+    let (first, second) = overtaken(&world, Ok(Receipt { run: 1 })).await;
+    assert_eq!(second.end().await, Ok(Receipt { run: 2 }));
+    assert_eq!(first.end().await, Ok(Receipt { run: 2 }));
+    assert_eq!(world.events.count("adopted"), 1);
+    let replayed = world.pay().run(|_| async { never() }).await;
+    assert_eq!(replayed, Ok(Receipt { run: 2 }));
+}
+
+async fn an_overtaken_failure_changes_nothing(world: World) {
+    let (first, second) = overtaken(&world, Err(PayError::Down)).await;
+    assert_eq!(first.end().await, Err(PayError::Down));
+    assert_eq!(world.events.count("released"), 0);
+    let call = world.pay().on_running(OnRunning::Reject);
+    let refused = call.run(|_| async { never() }).await.unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::Running { .. }),
+        "{refused:?}"
+    );
+    assert_eq!(second.end().await, Ok(Receipt { run: 2 }));
+}
+
+async fn an_overtaken_business_error_is_not_kept(world: World) {
+    let (first, second) = overtaken(&world, Err(PayError::Declined { run: 1 })).await;
+    assert_eq!(second.end().await, Ok(Receipt { run: 2 }));
+    assert_eq!(first.end().await, Ok(Receipt { run: 2 }));
+}
+
+async fn an_overtaken_call_waits_for_the_winner(world: World) {
+    let (first, second) = overtaken(&world, Ok(Receipt { run: 1 })).await;
+    first.let_end();
+    // It is told that it is overtaken, and sleeps until it asks again.
+    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    assert_eq!(second.end().await, Ok(Receipt { run: 2 }));
+    world.clock.advance(Duration::from_millis(20));
+    assert_eq!(first.task.await.unwrap(), Ok(Receipt { run: 2 }));
+}
+
+async fn an_overtaken_call_does_not_wait_for_ever(world: World) {
+    let (first, second) = overtaken(&world, Ok(Receipt { run: 1 })).await;
+    first.let_end();
+    let mut waited = Duration::ZERO;
+    while waited < Duration::from_secs(5) {
+        world.clock.sleeper_within(Duration::from_secs(1)).await;
+        let step = world.clock.next_wake().expect("it sleeps");
+        waited += step;
+        world.clock.advance(step);
+    }
+    let error = first.task.await.unwrap().unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Running { .. }),
+        "not its own answer: {error:?}"
+    );
+    assert_eq!(second.end().await, Ok(Receipt { run: 2 }));
+}
+
+async fn an_overtaken_call_whose_successor_vanished_is_stored_late(world: World) {
+    let (first, second) = overtaken(&world, Ok(Receipt { run: 1 })).await;
+    second.task.abort();
+    world.events.wait_for("dropped", 1).await;
+    world.pass_in_store(Duration::from_secs(30));
+    assert_eq!(first.end().await, Ok(Receipt { run: 1 }));
+    assert_eq!(world.events.count("completed value late"), 1);
+    let replayed = world.pay().run(|_| async { never() }).await;
+    assert_eq!(replayed, Ok(Receipt { run: 1 }), "no third run");
+}
+
+async fn a_fence_grows_with_every_attempt(world: World) {
+    let mut fences = Vec::new();
+    for attempt in 1..=5 {
+        let claim = world.pay().begin().await.unwrap();
+        let idem_runtime::Begun::Claimed(claim) = claim else {
+            panic!("nothing is stored")
+        };
+        assert_eq!(claim.attempt(), attempt);
+        fences.push(claim.fence().get());
+        drop(claim);
+        world.pass_in_store(Duration::from_secs(30));
+    }
+    assert!(fences.is_sorted_by(|a, b| a < b), "{fences:?}");
+}
+
+async fn a_lost_record_is_written_again(world: World) {
+    let body = Body::start(&world, 1, Ok(Receipt { run: 1 })).await;
+    // Longer than any record is kept: the store has forgotten the claim.
+    world.pass_in_store(Duration::from_hours(25));
+    world.clock.sleeper_within(Duration::from_secs(10)).await;
+    world.clock.advance(Duration::from_secs(10));
+    world.events.wait_for("renewed", 1).await;
+    let call = world.pay().on_running(OnRunning::Reject);
+    let refused = call.run(|_| async { never() }).await.unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::Running { .. }),
+        "{refused:?}"
+    );
+    assert_eq!(body.end().await, Ok(Receipt { run: 1 }));
+}

@@ -1,0 +1,24 @@
+//! Qualifiers that are nobody's business but rustc's.
+
+use idem_runtime::{Error, idempotent};
+use std::future::Future;
+use std::pin::Pin;
+
+#[idempotent(key = order, on_error = release)]
+pub async unsafe fn not_safe(order: u64) -> Result<u64, Error> {
+    Ok(order)
+}
+
+#[idempotent(key = order, on_error = release)]
+#[allow(improper_ctypes_definitions)]
+pub async extern "C" fn foreign(order: u64) -> Result<u64, Error> {
+    Ok(order)
+}
+
+// Written by hand, not by `#[async_trait]`.
+#[idempotent(key = order, on_error = release)]
+pub fn boxed<'a>(order: &'a str) -> Pin<Box<dyn Future<Output = Result<usize, Error>> + Send + 'a>> {
+    Box::pin(async move { Ok(order.len()) })
+}
+
+fn main() {}
