@@ -5,6 +5,8 @@
 
 #[path = "redis_faults/access.rs"]
 mod access;
+#[path = "redis_faults/background.rs"]
+mod background;
 #[path = "redis_faults/connections.rs"]
 mod connections;
 #[path = "redis_faults/records.rs"]

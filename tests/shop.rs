@@ -248,6 +248,9 @@ impl Shop {
         if let Err(Failure::Idem(error)) = &answer {
             assert_discreet(error);
         }
+        for told in self.events.all() {
+            assert_no_marker(&told);
+        }
         answer
     }
 
@@ -276,7 +279,10 @@ fn hasty(engine: EngineBuilder) -> EngineBuilder {
 
 /// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
 pub fn assert_discreet(error: &(dyn StdError + 'static)) {
-    let text = chain(error);
+    assert_no_marker(&chain(error));
+}
+
+fn assert_no_marker(text: &str) {
     for marker in MARKERS {
         assert!(!text.contains(marker), "{marker} is in: {text}");
     }
