@@ -88,14 +88,25 @@ async fn a_password_that_nobody_asked_for_is_refused() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_changed_later_is_an_error_of_the_next_connection() {
+async fn a_password_that_is_changed_during_a_body_costs_no_answer() {
     let server = RedisServer::builder().password(PASSWORD).start();
     let shop = Shop::open_hasty(&server.url()).await;
-    shop.pay("a").await.unwrap();
-    server.cli(&["CONFIG", "SET", "requirepass", "changed"]);
-    server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    let change = |password| {
+        server.cli(&["CONFIG", "SET", "requirepass", password]);
+        server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    };
+    let answer = shop
+        .pay_by("a", async |_| {
+            change("changed");
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
     assert_unavailable(shop.pay("b").await);
-    assert_store_says(&shop, StoreErrorKind::Refused, "user or password").await;
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "user or password").await;
+    change(PASSWORD);
+    happened(&shop.events, "completed", 1).await;
+    assert_eq!(shop.pay("a").await, answer);
     assert_eq!(shop.runs(), 1);
 }
 

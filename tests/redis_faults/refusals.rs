@@ -2,7 +2,9 @@
 
 use idem_harness::{RedisServer, Reply, RespConn};
 use idem_runtime::store::StoreErrorKind;
-use idem_tests::shop::{Failure, Shop, assert_store_says, assert_unavailable, happened, until};
+use idem_tests::shop::{
+    Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, until,
+};
 
 /// Leaves the server without room for anything, or gives it all that it wants.
 fn full(server: &RedisServer, is_full: bool) {
@@ -206,9 +208,7 @@ async fn a_server_that_is_busy_with_a_script_says_so_and_is_waited_for() {
     assert_eq!(shop.pay("a").await, stored);
 }
 
-#[tokio::test]
-async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
-    let server = RedisServer::start();
+async fn stored_once_there_is_room_again(server: &RedisServer) {
     let shop = Shop::open_hasty(&server.url()).await;
     let stored = shop.pay("a").await;
     let mut only = server.connect();
@@ -231,4 +231,15 @@ async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
     assert_eq!(shop.pay("a").await, stored);
     assert_eq!(shop.pay("b").await, answer);
     assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
+    stored_once_there_is_room_again(&RedisServer::start()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_who_is_there_and_takes_nobody_gets_the_answer_later() {
+    let server = RedisServer::builder().password(PASSWORD).start();
+    stored_once_there_is_room_again(&server).await;
 }
