@@ -43,9 +43,11 @@ impl Events {
     }
 }
 
-impl Observer for Events {
-    fn observe(&self, event: &Event<'_>) {
-        let words = match &event.kind {
+impl Events {
+    /// An event in words.
+    #[must_use]
+    pub fn words(event: &Event<'_>) -> String {
+        match &event.kind {
             EventKind::Claimed { attempt, .. } => format!("claimed {attempt}"),
             EventKind::Replayed {
                 outcome, waited, ..
@@ -65,7 +67,13 @@ impl Observer for Events {
             EventKind::RenewalFailed { reason } => format!("renewal failed: {reason}"),
             EventKind::Warning { message } => format!("warning: {message}"),
             kind => format!("{kind:?}").to_lowercase(),
-        };
+        }
+    }
+}
+
+impl Observer for Events {
+    fn observe(&self, event: &Event<'_>) {
+        let words = Self::words(event);
         let seen = self.0.seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner).push(words);
         self.0.changed.notify_waiters();

@@ -5,11 +5,15 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+pub mod crew;
 pub mod events;
 pub mod faulty;
+pub mod history;
 mod memory;
 pub mod pay;
 mod redis;
+pub mod seeded;
+pub mod shop;
 pub mod world;
 
 pub use memory::InMemory;

@@ -5,7 +5,7 @@ use std::fmt;
 use redis::Value;
 
 use super::super::{StoreError, StoreErrorKind};
-use super::link::Link;
+use super::link::{Failure, Link};
 
 /// The oldest server whose scripts and commands do all that is needed.
 const OLDEST: (u32, u32) = (6, 2);
@@ -30,10 +30,11 @@ impl Server {
         let mut server = Self::default();
         match link.send(&redis::cmd("HELLO")).await {
             Ok(reply) => server.hello(reply),
+            // Without a connection, or the right to use it, nothing will work; without HELLO (a
+            // proxy, an old server) only these facts are missing.
+            Err(Failure::Connect(error)) => return Err(error),
             Err(failure) => {
                 let error = failure.store_error("asking Redis for its version");
-                // Without a connection, or the right to use it, nothing will work; without HELLO
-                // (a proxy, an old server) only these facts are missing.
                 if error.kind() != StoreErrorKind::Protocol && !is_denied(&error) {
                     return Err(error);
                 }

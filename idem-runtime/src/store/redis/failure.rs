@@ -1,6 +1,6 @@
 //! What Redis' errors mean for a store.
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 
 use super::super::{StoreError, StoreErrorKind};
 
@@ -19,15 +19,45 @@ pub(super) fn is_wrong_type(error: &RedisError) -> bool {
 
 /// Whether the connection is of no more use.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
-    !error.is_timeout() && (error.is_connection_dropped() || error.is_io_error())
+    let lost = error.is_connection_dropped() || error.is_io_error();
+    (lost && !error.is_timeout()) || has_no_room(error)
+}
+
+/// The server's last words on a connection beyond `maxclients`. They answer whatever was sent
+/// first.
+fn has_no_room(error: &RedisError) -> bool {
+    says(error, "max number of clients reached")
+}
+
+/// The user may run the script, but not a command in it: an error without a code of its own.
+fn lacks_a_right_in_a_script(error: &RedisError) -> bool {
+    says(error, "executing the script") || says(error, "NOPERM")
+}
+
+/// The client library answers a failed `SELECT` in its own words.
+fn has_no_such_database(error: &RedisError) -> bool {
+    error.to_string().contains("refused to switch database")
+}
+
+fn says(error: &RedisError, words: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.contains(words))
 }
 
 /// The error for the engine. `what` is what was tried, as in "a claim".
 pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
     // A script's error hides its cause's code in its text on Redis 6.
-    let oom = error.detail().is_some_and(|detail| detail.contains("OOM "));
+    let oom = says(&error, "OOM ");
     let (kind, advice) = match error.code() {
+        _ if has_no_room(&error) => (
+            Unavailable,
+            "Redis takes no more connections (`maxclients`)",
+        ),
+        _ if has_no_such_database(&error) => (
+            Refused,
+            "Redis does not let this user have the database of the URL; there are 16 unless it is \
+             told otherwise (`databases`), and choosing one takes the right `+select`",
+        ),
         Some("OOM") => (Full, OUT_OF_MEMORY),
         Some("READONLY") => (
             Unavailable,
@@ -50,14 +80,10 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             "Redis cannot write its snapshot and refuses writes; look at its disk and its log",
         ),
         Some("BUSY") => (Unavailable, "Redis is busy with somebody's long script"),
-        Some("NOAUTH" | "WRONGPASS") => (
-            Refused,
-            "Redis does not accept the user or password of the URL",
-        ),
-        Some("NOPERM") => (
-            Refused,
-            "the Redis user lacks a right; see the ACL line in the documentation of `RedisStore`",
-        ),
+        Some("NOAUTH" | "WRONGPASS") => (Refused, WHO),
+        _ if error.kind() == ErrorKind::AuthenticationFailed => (Refused, WHO),
+        Some("NOPERM") => (Refused, RIGHTS),
+        _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
         _ if oom => (Full, OUT_OF_MEMORY),
         _ if error.is_timeout() => (Unavailable, "Redis did not answer in time"),
         _ if error.is_connection_refusal() => (
@@ -77,3 +103,6 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
 
 const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
+const WHO: &str = "Redis does not accept the user or password of the URL";
+const RIGHTS: &str =
+    "the Redis user lacks a right; see the ACL line in the documentation of `RedisStore`";

@@ -166,13 +166,12 @@ impl Failure {
 /// A client for this URL.
 pub(super) fn client(url: &str) -> Result<Client, StoreError> {
     use redis::IntoConnectionInfo;
-    let refuse = |error: RedisError| {
-        // The URL may hold a password, so it is not repeated.
+    let refuse = |_: RedisError| {
+        // The URL may hold a password, and the error may quote the URL: neither is repeated.
         StoreError::new(
             StoreErrorKind::Refused,
             "the Redis URL cannot be used; write `redis://[user:password@]host[:port][/db]`",
         )
-        .because(error)
     };
     let info = url.into_connection_info().map_err(refuse)?;
     // Without it a small command may wait for the acknowledgement of the one before.

@@ -42,7 +42,8 @@ use crate::record::Fence;
 /// - `maxmemory-policy noeviction`. An evicted record lets its body run again, so a server that
 ///   evicts is refused; see [`RedisStoreBuilder::allow_eviction`].
 /// - These rights, for a user of its own (with the default prefix):
-///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`.
+///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
+///   and `+select` where the URL names a database.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a

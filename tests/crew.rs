@@ -1,0 +1,98 @@
+//! Worker processes on one prefix of a server, and the history that they make.
+
+use std::time::Duration;
+
+use idem_harness::{RedisServer, Worker};
+
+/// Settings of the workers of a crew.
+#[derive(Clone, Debug)]
+pub struct Crew<'a> {
+    server: &'a RedisServer,
+    /// Where the store is reached.
+    pub url: String,
+    prefix: String,
+    /// The lease of the workers.
+    pub lease: Duration,
+    /// How long a duplicate waits.
+    pub wait: Duration,
+}
+
+impl<'a> Crew<'a> {
+    /// Workers with a lease of a minute, whose duplicates wait for half of one.
+    #[must_use]
+    pub fn new(server: &'a RedisServer, prefix: &str) -> Self {
+        Self {
+            server,
+            url: server.url(),
+            prefix: prefix.to_owned(),
+            lease: Duration::from_mins(1),
+            wait: Duration::from_secs(30),
+        }
+    }
+
+    /// Refuses duplicates of a running call at once.
+    #[must_use]
+    pub fn impatient(mut self) -> Self {
+        self.wait = Duration::ZERO;
+        self
+    }
+
+    /// A worker that is ready.
+    #[must_use]
+    pub fn hire(&self) -> Worker {
+        let mut worker = self.send_for();
+        assert_eq!(worker.line(), "ready");
+        worker
+    }
+
+    /// Workers that are ready.
+    #[must_use]
+    pub fn hire_many(&self, count: usize) -> Vec<Worker> {
+        let mut workers: Vec<_> = (0..count).map(|_| self.send_for()).collect();
+        for worker in &mut workers {
+            assert_eq!(worker.line(), "ready");
+        }
+        workers
+    }
+
+    fn send_for(&self) -> Worker {
+        let millis = |time: Duration| time.as_millis().to_string();
+        Worker::sibling("idem-worker")
+            .args([&self.url, &self.server.addr().to_string(), &self.prefix])
+            .args([millis(self.lease), millis(self.wait)])
+            .spawn()
+    }
+
+    /// How often the effect of a key has happened.
+    #[must_use]
+    pub fn effects(&self, key: &str) -> u64 {
+        let name = format!("{}:effects:{key}", self.prefix);
+        // A counter that is not there is an empty line.
+        self.server.cli(&["GET", &name]).parse().unwrap_or(0)
+    }
+
+    /// Lets every claim grow older.
+    pub fn advance(&self, age: Duration) {
+        self.server.advance(age, &format!("{}:", self.prefix));
+    }
+
+    /// The name of the only record, and its bytes.
+    #[must_use]
+    pub fn record(&self) -> (String, String) {
+        let names = self
+            .server
+            .cli(&["KEYS", &format!("{}:work:*", self.prefix)]);
+        assert_eq!(names.lines().count(), 1, "one record: {names}");
+        let dump = self.server.reply(&["DUMP", &names]);
+        (names, format!("{dump:?}"))
+    }
+
+    /// Microseconds of the server's clock.
+    #[must_use]
+    pub fn time(&self) -> u64 {
+        let time = self.server.cli(&["TIME"]);
+        let (seconds, micros) = time.split_once('\n').expect("two numbers");
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        number(seconds) * 1_000_000 + number(micros)
+    }
+}

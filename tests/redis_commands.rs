@@ -1,0 +1,223 @@
+//! What a call costs in commands, and what those commands are: counted by the server.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+use std::time::Duration;
+
+use idem_harness::{Command, Monitor, RedisServer};
+use idem_runtime::ErrorKind;
+use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::{Failure, MARKERS, Shop, happened};
+
+/// A server whose script cache is warm, and a watched shop on it.
+async fn watched() -> (RedisServer, Shop, Monitor) {
+    let server = RedisServer::start();
+    let shop = Shop::open(&server.url()).await;
+    shop.pay("warm").await.unwrap();
+    shop.pay_by("warmer", async |_| Err(Failure::Down))
+        .await
+        .unwrap_err();
+    let monitor = server.monitor();
+    (server, shop, monitor)
+}
+
+#[tokio::test]
+async fn a_first_call_is_two_commands() {
+    let (_server, shop, mut monitor) = watched().await;
+    shop.pay("a").await.unwrap();
+    assert_eq!(monitor.names(), ["EVALSHA", "EVALSHA"]);
+}
+
+#[tokio::test]
+async fn a_replay_is_one_command() {
+    let (_server, shop, mut monitor) = watched().await;
+    let first = shop.pay("a").await;
+    monitor.names();
+    assert_eq!(shop.pay("a").await, first);
+    assert_eq!(monitor.names(), ["EVALSHA"]);
+}
+
+#[tokio::test]
+async fn a_replay_of_a_large_answer_is_two_commands() {
+    let (_server, shop, mut monitor) = watched().await;
+    let memo = "m".repeat(20_000);
+    let pay = || shop.pay_with_memo("a", 1, memo.clone(), async |_| Ok(()));
+    let first = pay().await;
+    monitor.names();
+    assert_eq!(pay().await, first);
+    assert_eq!(monitor.names(), ["EVALSHA", "GET"]);
+}
+
+#[tokio::test]
+async fn a_mismatch_is_one_command() {
+    let (_server, shop, mut monitor) = watched().await;
+    shop.pay("a").await.unwrap();
+    monitor.names();
+    let error = shop.pay_for("a", 2, async |_| Ok(())).await.unwrap_err();
+    assert_eq!(error.refused().kind(), &ErrorKind::Mismatch);
+    assert_eq!(monitor.names(), ["EVALSHA"]);
+}
+
+#[tokio::test]
+async fn a_business_error_is_two_commands_and_then_one() {
+    let (_server, shop, mut monitor) = watched().await;
+    let pay = || shop.pay_by("a", async |_| Err(Failure::Declined));
+    assert_eq!(pay().await, Err(Failure::Declined));
+    assert_eq!(monitor.names(), ["EVALSHA", "EVALSHA"]);
+    let runs = shop.runs();
+    assert_eq!(pay().await, Err(Failure::Declined));
+    assert_eq!(monitor.names(), ["EVALSHA"]);
+    assert_eq!(shop.runs(), runs);
+}
+
+#[tokio::test]
+async fn a_system_error_is_two_commands_each_time() {
+    let (_server, shop, mut monitor) = watched().await;
+    for _ in 0..2 {
+        let answer = shop.pay_by("a", async |_| Err(Failure::Down)).await;
+        assert_eq!(answer, Err(Failure::Down));
+        assert_eq!(monitor.names(), ["EVALSHA", "EVALSHA"]);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_duplicate_of_a_running_call_is_one_command() {
+    let (_server, shop, mut monitor) = watched().await;
+    let first = shop.pay_by("a", async |_| {
+        assert_eq!(monitor.names(), ["EVALSHA"]);
+        let error = shop.pay("a").await.unwrap_err().refused();
+        assert!(matches!(error.kind(), ErrorKind::Running { .. }), "{error}");
+        assert_eq!(monitor.names(), ["EVALSHA"]);
+        Ok(())
+    });
+    first.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_script_that_the_server_does_not_know_costs_one_more_command() {
+    let (server, shop, mut monitor) = watched().await;
+    shop.pay("a").await.unwrap();
+    server.cli(&["SCRIPT", "FLUSH"]);
+    monitor.names();
+    shop.pay("a").await.unwrap();
+    assert_eq!(monitor.names(), ["EVALSHA", "EVAL"]);
+    shop.pay("a").await.unwrap();
+    assert_eq!(monitor.names(), ["EVALSHA"]);
+    shop.pay("b").await.unwrap();
+    assert_eq!(monitor.names(), ["EVALSHA", "EVALSHA", "EVAL"]);
+    // None of it is `SCRIPT LOAD`, which a restricted user may not call.
+}
+
+#[tokio::test]
+async fn connecting_asks_who_the_server_is() {
+    let server = RedisServer::start();
+    let mut monitor = server.monitor();
+    let _store = RedisStore::connect(&server.url()).await.unwrap();
+    let asked: Vec<_> = monitor.commands().iter().map(Command::to_string).collect();
+    let expected = ["HELLO", "INFO memory", "INFO server", "INFO replication"];
+    assert_eq!(asked, expected);
+}
+
+#[tokio::test]
+async fn a_renewal_is_one_command_on_a_connection_of_its_own() {
+    let server = RedisServer::start();
+    let lease = Duration::from_millis(600);
+    let shop = Shop::open_with(&server.url(), |store| store, |engine| engine.lease(lease)).await;
+    shop.pay("warm").await.unwrap();
+    let mut monitor = server.monitor();
+    let mut seen = Vec::new();
+    let long = shop.pay_by("a", async |_| {
+        // The first renewal connects, and teaches the server its script.
+        happened(&shop.events, "renewed", 1).await;
+        seen = monitor.commands();
+        happened(&shop.events, "renewed", 2).await;
+        let second = monitor.commands();
+        let sent = second.iter().filter(|command| !command.is_from_script());
+        let names: Vec<_> = sent.clone().map(|command| &*command.name).collect();
+        // More than one where this test was held up for long.
+        assert!(!names.is_empty() && names.iter().all(|name| *name == "EVALSHA"));
+        assert!(sent.count() < shop.events.count("renewed"));
+        let touched = second.iter().filter(|command| command.name == "PEXPIRE");
+        assert!(touched.count() >= 1);
+        seen.extend(second);
+        Ok(())
+    });
+    long.await.unwrap();
+    let renewing = |command: &Command| command.args.iter().any(|arg| arg.starts_with("1P"));
+    let mut clients: Vec<_> = seen
+        .iter()
+        .filter(|command| !command.is_from_script() && renewing(command))
+        .map(|command| &*command.client)
+        .collect();
+    let claimed = clients.remove(0);
+    assert!(clients.len() >= 2);
+    clients.dedup();
+    assert_eq!(clients.len(), 1, "renewals share a connection");
+    assert_ne!(clients, [claimed], "and it is not that of the claims");
+}
+
+/// Every kind of call, one after the other.
+async fn everything(shop: &Shop) {
+    for _ in 0..2 {
+        shop.pay("a").await.unwrap();
+        let declined = shop.pay_by("b", async |_| Err(Failure::Declined)).await;
+        assert_eq!(declined, Err(Failure::Declined));
+        let down = shop.pay_by("c", async |_| Err(Failure::Down)).await;
+        assert_eq!(down, Err(Failure::Down));
+        shop.pay_for("a", 2, async |_| Ok(())).await.unwrap_err();
+    }
+    shop.pay("c").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_has_its_life_from_its_first_write_on() {
+    let (_server, shop, mut monitor) = watched().await;
+    everything(&shop).await;
+    let commands = monitor.commands();
+    let writes: Vec<_> = commands
+        .iter()
+        .filter(|command| command.is_from_script() && command.name == "SET")
+        .collect();
+    assert_eq!(writes.len(), 10, "five claims and their ends");
+    for write in writes {
+        let options: Vec<_> = write.args[2..].iter().map(String::as_str).collect();
+        match options[..] {
+            ["PX", life] | ["PX", life, "NX"] => assert_eq!(life, "86400000"),
+            // Giving a key back leaves it the life that it has.
+            ["KEEPTTL"] => assert_eq!(&write.args[1][..2], "1R"),
+            _ => panic!("a record without a life: {options:?}"),
+        }
+    }
+    let later = commands
+        .iter()
+        .find(|command| command.name.contains("EXPIRE"));
+    assert_eq!(later, None, "only a renewal changes a life");
+}
+
+#[tokio::test]
+async fn a_command_touches_one_record_whose_name_has_no_text_of_a_user() {
+    let (_server, shop, mut monitor) = watched().await;
+    everything(&shop).await;
+    let commands = monitor.commands();
+    let start = format!("{}:shop.pay:", shop.prefix());
+    for command in commands.iter().filter(|command| !command.is_from_script()) {
+        assert_eq!(command.name, "EVALSHA");
+        let (keys, name) = (&command.args[1], &command.args[2]);
+        assert_eq!(keys, "1");
+        assert!(name.starts_with(&start), "{name}");
+        let digest = &name[start.len()..];
+        assert_eq!(digest.len(), 43, "{digest}");
+        for marker in MARKERS {
+            assert!(!name.contains(marker));
+        }
+    }
+    // What a script reads and writes is the record that it was given.
+    let mut given = "";
+    for command in &commands {
+        match (command.is_from_script(), &*command.name) {
+            (false, _) => given = &command.args[2],
+            (true, "TIME") => {}
+            (true, _) => assert_eq!(command.args[0], given),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What goes wrong around a Redis, one fault a test: the error is clear, the body does not run
+//! twice, and no answer is lost.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+#[path = "redis_faults/access.rs"]
+mod access;
+#[path = "redis_faults/background.rs"]
+mod background;
+#[path = "redis_faults/connections.rs"]
+mod connections;
+#[path = "redis_faults/records.rs"]
+mod records;
+#[path = "redis_faults/refusals.rs"]
+mod refusals;
+#[path = "redis_faults/restarts.rs"]
+mod restarts;
+#[path = "redis_faults/silence.rs"]
+mod silence;

@@ -1,0 +1,221 @@
+//! What stands under a key: values of others, damaged records, large ones.
+
+use std::sync::OnceLock;
+
+use idem_harness::{RedisServer, Reply};
+use idem_runtime::ErrorKind;
+use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::{Failure, Shop};
+
+fn server() -> &'static RedisServer {
+    static SERVER: OnceLock<RedisServer> = OnceLock::new();
+    SERVER.get_or_init(RedisServer::start)
+}
+
+/// A shop whose only record, of key `a`, is named; and the record.
+async fn with_a_record() -> (Shop, String, Vec<u8>) {
+    let shop = Shop::open(&server().url()).await;
+    shop.pay("a").await.unwrap();
+    let name = shop.record(server());
+    let Reply::Bulk(record) = server().reply(&["GET", &name]) else {
+        panic!("a record is a string");
+    };
+    (shop, name, record)
+}
+
+/// What stands under the key, in the server's own form, and whether it expires.
+fn dump(name: &str) -> (Reply, bool) {
+    let life = server().reply(&["PTTL", name]);
+    (server().reply(&["DUMP", name]), life == Reply::Int(-1))
+}
+
+fn set(name: &str, value: &[u8]) {
+    let command: [&[u8]; 5] = [b"SET", name.as_bytes(), value, b"EX", b"1000"];
+    assert_eq!(server().cli(&command), "OK");
+}
+
+/// Whatever is called, the value stays and no body runs.
+async fn assert_left_alone(shop: &Shop, name: &str) {
+    let before = dump(name);
+    for _ in 0..2 {
+        let error = shop.pay("a").await.unwrap_err().refused();
+        assert_eq!(error.kind(), &ErrorKind::UnknownRecord, "{error}");
+        assert!(!error.is_retryable());
+    }
+    assert_eq!(shop.runs(), 1, "only the first call of the test ran");
+    assert_eq!(dump(name), before);
+}
+
+#[tokio::test]
+async fn values_of_another_type_are_left_alone() {
+    for value in [
+        ["RPUSH", "1P", "payload-marker"],
+        ["HSET", "field", "payload-marker"],
+        ["SADD", "1D", "payload-marker"],
+        ["ZADD", "1", "payload-marker"],
+        ["XADD", "*", "payload-marker value"],
+    ] {
+        let (shop, name, _) = with_a_record().await;
+        server().cli(&["DEL", &name]);
+        let [command, rest @ ..] = value;
+        let mut words = vec![command, &*name];
+        words.extend(rest.iter().flat_map(|word| word.split(' ')));
+        server().cli(&words);
+        assert_left_alone(&shop, &name).await;
+    }
+}
+
+#[tokio::test]
+async fn strings_of_others_are_left_alone() {
+    let long = vec![b'1'; 9_000];
+    let values: [&[u8]; 6] = [b"", b"1", b"payload-marker", b"1P", &[0xff; 52], &long];
+    for value in values {
+        let (shop, name, _) = with_a_record().await;
+        set(&name, value);
+        assert_left_alone(&shop, &name).await;
+        server().cli(&["PERSIST", &name]);
+        assert_left_alone(&shop, &name).await;
+    }
+}
+
+#[tokio::test]
+async fn records_of_a_newer_layout_are_left_alone() {
+    let (shop, name, mut record) = with_a_record().await;
+    record[0] = b'2';
+    set(&name, &record);
+    assert_left_alone(&shop, &name).await;
+    record[0] = b'1';
+    record[1] = b'Z';
+    set(&name, &record);
+    assert_left_alone(&shop, &name).await;
+}
+
+#[tokio::test]
+async fn records_that_are_cut_short_are_left_alone() {
+    let (shop, name, record) = with_a_record().await;
+    set(&name, &record[..51]);
+    assert_left_alone(&shop, &name).await;
+}
+
+#[tokio::test]
+async fn records_without_an_expiry_are_left_alone() {
+    let (shop, name, _) = with_a_record().await;
+    server().cli(&["PERSIST", &name]);
+    assert_left_alone(&shop, &name).await;
+}
+
+#[tokio::test]
+async fn a_value_that_takes_a_running_calls_place_is_left_alone() {
+    let values: [&[&str]; 3] = [&["SET", ""], &["SET", "payload-marker"], &["RPUSH", "1P"]];
+    for value in values {
+        for ending in [Ok(()), Err(Failure::Down)] {
+            let shop = Shop::open(&server().url()).await;
+            let mut place = String::new();
+            let answer = shop
+                .pay_by("a", async |_| {
+                    place = shop.record(server());
+                    server().cli(&["DEL", &place]);
+                    server().cli(&[value[0], &place, value[1]]);
+                    ending.clone()
+                })
+                .await;
+            assert_eq!(answer.map(|_| ()), ending, "the caller gets its answer");
+            assert_eq!(shop.events.count("unsaved"), ending.iter().count());
+            assert_left_alone(&shop, &place).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_decoded_is_kept_and_not_run_again() {
+    for body in [
+        &b"{\"memo\":\"payload-marker\""[..],
+        b"\"payload-marker\"",
+        b"",
+        b"{}",
+    ] {
+        let (shop, name, mut record) = with_a_record().await;
+        record.truncate(52);
+        record.extend_from_slice(body);
+        set(&name, &record);
+        let before = dump(&name);
+        for _ in 0..2 {
+            let error = shop.pay("a").await.unwrap_err().refused();
+            assert_eq!(error.kind(), &ErrorKind::Undecodable, "{error}");
+        }
+        assert_eq!(shop.runs(), 1);
+        assert_eq!(dump(&name), before);
+    }
+}
+
+#[tokio::test]
+async fn answers_of_any_size_are_replayed() {
+    let shop = Shop::open(&server().url()).await;
+    // Around the 8 KiB that a script hands out, and far beyond.
+    let sizes = (8_000..8_250).step_by(10).chain([9_000, 200 << 10]);
+    for size in sizes {
+        let key = size.to_string();
+        let pay = || shop.pay_with_memo(&key, 1, "m".repeat(size), async |_| Ok(()));
+        let first = pay().await.unwrap();
+        assert_eq!(first.memo.len(), size);
+        assert_eq!(pay().await, Ok(first));
+    }
+}
+
+#[tokio::test]
+async fn an_overtaken_call_adopts_a_large_answer() {
+    let shop = Shop::open(&server().url()).await;
+    let minute = std::time::Duration::from_mins(1);
+    let memo = "m".repeat(200 << 10);
+    let mut winner = None;
+    let answer = shop
+        .pay_by("a", async |_| {
+            shop.advance(server(), minute);
+            let other = shop.pay_with_memo("a", 1, memo, async |_| Ok(()));
+            winner = Some(other.await);
+            Ok(())
+        })
+        .await;
+    assert_eq!(Some(answer), winner);
+    assert_eq!(shop.events.count("adopted"), 1);
+}
+
+#[tokio::test]
+async fn a_record_beyond_the_limit_is_refused_and_kept() {
+    let limited =
+        |store: idem_runtime::store::redis::RedisStoreBuilder| store.max_record_bytes(10_000);
+    let shop = Shop::open_with(&server().url(), limited, |engine| engine).await;
+    let pay = || shop.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
+    let first = pay().await;
+    let name = shop.record(server());
+    let before = dump(&name);
+    let error = pay().await.unwrap_err().refused();
+    assert_eq!(error.kind(), &ErrorKind::TooLarge);
+    assert!(
+        error.to_string().contains("`max_record_bytes` is 10000"),
+        "{error}"
+    );
+    assert_eq!(shop.runs(), 1);
+    assert_eq!(dump(&name), before);
+    let wide = shop.beside_hasty(&server().url()).await;
+    let replay = wide
+        .pay_with_memo("a", 1, String::new(), async |_| Ok(()))
+        .await;
+    assert_eq!(replay, first);
+}
+
+#[tokio::test]
+async fn engines_of_one_prefix_share_their_records_and_others_do_not() {
+    let shop = Shop::open(&server().url()).await;
+    let beside = shop.beside_hasty(&server().url()).await;
+    let elsewhere = Shop::open(&server().url()).await;
+    // A prefix that begins like the other is another one.
+    let store = RedisStore::connect(&server().url()).await.unwrap();
+    let longer = Shop::with_prefix(&format!("{}:x", shop.prefix()), store, |engine| engine);
+    let answer = shop.pay("a").await;
+    assert_eq!(beside.pay("a").await, answer);
+    assert_ne!(elsewhere.pay("a").await, answer);
+    assert_ne!(longer.pay("a").await, answer);
+    let runs = [&shop, &beside, &elsewhere, &longer].map(Shop::runs);
+    assert_eq!(runs, [1, 0, 1, 1]);
+}

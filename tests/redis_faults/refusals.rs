@@ -1,0 +1,245 @@
+//! A server that answers, and refuses to write.
+
+use idem_harness::{RedisServer, Reply, RespConn};
+use idem_runtime::store::StoreErrorKind;
+use idem_tests::shop::{
+    Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, until,
+};
+
+/// Leaves the server without room for anything, or gives it all that it wants.
+fn full(server: &RedisServer, is_full: bool) {
+    let bytes = if is_full { "1" } else { "0" };
+    server.cli(&["CONFIG", "SET", "maxmemory", bytes]);
+}
+
+#[tokio::test]
+async fn a_full_memory_refuses_claims_and_nothing_else() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let mut completed = None;
+    let released = shop
+        .pay_by("released", async |_| {
+            let answer = shop.pay_by("b", async |_| {
+                full(&server, true);
+                Ok(())
+            });
+            completed = Some(answer.await);
+            Err(Failure::Down)
+        })
+        .await;
+    let runs = shop.runs();
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Full,
+        "Redis is out of memory (`maxmemory`)",
+    )
+    .await;
+    // A claim of a key that was given back needs room as well.
+    assert_eq!(released, Err(Failure::Down));
+    assert_eq!(shop.events.count("released"), 1);
+    assert_unavailable(shop.pay("released").await);
+    assert_store_says(&shop, StoreErrorKind::Full, "out of memory").await;
+    assert_eq!(shop.pay("a").await, stored);
+    assert_eq!(Some(shop.pay("b").await), completed);
+    assert_eq!(shop.events.count("unsaved"), 0);
+    assert_eq!(shop.runs(), runs);
+    full(&server, false);
+    assert_eq!(shop.pay("c").await.unwrap().attempt, 1);
+    assert_eq!(shop.pay("released").await.unwrap().attempt, 1);
+}
+
+#[tokio::test]
+async fn a_renewal_needs_no_memory() {
+    let server = RedisServer::start();
+    let lease = std::time::Duration::from_millis(600);
+    let shop = Shop::open_with(&server.url(), |store| store, |engine| engine.lease(lease)).await;
+    let long = shop.pay_by("a", async |_| {
+        full(&server, true);
+        happened(&shop.events, "renewed", 2).await;
+        Ok(())
+    });
+    let receipt = long.await.unwrap();
+    assert_eq!(shop.events.count("renewal failed"), 0);
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+}
+
+#[tokio::test]
+async fn a_replica_replays_and_sends_claims_to_the_primary() {
+    let primary = RedisServer::builder()
+        .arg("--repl-diskless-sync-delay", "0")
+        .start();
+    let port = primary.port().to_string();
+    let replica = RedisServer::builder()
+        .args(["--replicaof", "127.0.0.1", &port])
+        .start();
+    until("the replica follows", || {
+        let told = replica.cli(&["INFO", "replication"]);
+        told.contains("master_link_status:up")
+    })
+    .await;
+    let shop = Shop::open(&primary.url()).await;
+    let answer = shop.pay("a").await;
+    assert_eq!(primary.cli(&["WAIT", "1", "20000"]), "1");
+    let beside = shop.beside_hasty(&replica.url()).await;
+    assert_eq!(beside.events.count("warning: this Redis is a replica"), 1);
+    assert_eq!(beside.pay("a").await, answer);
+    let refused = beside.pay("b").await;
+    assert_unavailable(refused);
+    assert_store_says(
+        &beside,
+        StoreErrorKind::Unavailable,
+        "a replica; connect to the primary",
+    )
+    .await;
+    assert_eq!(beside.runs(), 0);
+}
+
+#[tokio::test]
+async fn a_primary_that_is_demoted_during_a_body_gets_the_answer_when_it_is_back() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    // Nobody is there to copy from, so the data stay.
+    let demote = || server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let answer = shop
+        .pay_by("b", async |_| {
+            demote();
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.pay("a").await, stored);
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "a replica; connect to the primary",
+    )
+    .await;
+    server.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "wait for the failover to finish",
+    )
+    .await;
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("b").await, answer);
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn too_few_replicas_refuse_claims_and_completions_but_no_replay() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let need = |replicas| server.cli(&["CONFIG", "SET", "min-replicas-to-write", replicas]);
+    let answer = shop
+        .pay_by("b", async |_| {
+            need("1");
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.pay("a").await, stored);
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "too few replicas").await;
+    need("0");
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("b").await, answer);
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_written_refuses_claims_but_no_replay() {
+    let server = RedisServer::builder()
+        .arg("--dbfilename", "snapshot")
+        .start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    // The file's name is taken by a directory.
+    std::fs::create_dir(server.dir().join("snapshot")).unwrap();
+    server.cli(&["CONFIG", "SET", "save", "3600 1"]);
+    server.cli(&["BGSAVE"]);
+    until("the snapshot has failed", || {
+        let told = server.cli(&["INFO", "persistence"]);
+        told.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    assert_unavailable(shop.pay("b").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "cannot write its snapshot",
+    )
+    .await;
+    assert_eq!(shop.pay("a").await, stored);
+    server.cli(&["CONFIG", "SET", "save", ""]);
+    shop.pay("b").await.unwrap();
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_with_a_script_says_so_and_is_waited_for() {
+    let server = RedisServer::builder().arg("--lua-time-limit", "20").start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let mut busy = server.connect();
+    busy.send(&["EVAL", "while true do end", "0"]).unwrap();
+    let mut other = RespConn::open(server.addr()).unwrap();
+    until("the script is slow", || {
+        let reply = other.command(&["PING"]).unwrap();
+        reply
+            .as_error()
+            .is_some_and(|text| text.starts_with("BUSY"))
+    })
+    .await;
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "somebody's long script").await;
+    assert_eq!(
+        other.command(&["SCRIPT", "KILL"]).unwrap().to_string(),
+        "OK"
+    );
+    assert!(matches!(busy.read().unwrap(), Reply::Error(_)));
+    assert_eq!(shop.pay("a").await, stored);
+}
+
+async fn stored_once_there_is_room_again(server: &RedisServer) {
+    let shop = Shop::open_hasty(&server.url()).await;
+    let stored = shop.pay("a").await;
+    let mut only = server.connect();
+    let mut limit = |clients| {
+        let reply = only.command(&["CONFIG", "SET", "maxclients", clients]);
+        assert_eq!(reply.unwrap().to_string(), "OK");
+        only.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+    };
+    let answer = shop
+        .pay_by("b", async |_| {
+            limit("1");
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_unavailable(shop.pay("c").await);
+    assert_store_says(&shop, StoreErrorKind::Unavailable, "`maxclients`").await;
+    limit("100");
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("a").await, stored);
+    assert_eq!(shop.pay("b").await, answer);
+    assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_more_connections_gets_the_answer_later() {
+    stored_once_there_is_room_again(&RedisServer::start()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_who_is_there_and_takes_nobody_gets_the_answer_later() {
+    let server = RedisServer::builder().password(PASSWORD).start();
+    stored_once_there_is_room_again(&server).await;
+}

@@ -1,0 +1,178 @@
+//! A server or a network that says nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idem_harness::{RedisServer, Reply, TcpProxy};
+use idem_tests::shop::{Failure, Shop, assert_unavailable, happened, until};
+
+/// What a hasty shop may take beyond its deadline on a busy machine.
+const SLACK: Duration = Duration::from_secs(2);
+
+async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let shop = Shop::open_hasty(&proxy.url()).await;
+    shop.pay("warm").await.unwrap();
+    (server, proxy, shop)
+}
+
+/// A shop that gives up on a reply after 100 ms, and on the store after 20 s.
+async fn patient(url: &str) -> Shop {
+    let long = Duration::from_secs(20);
+    Shop::open_with(
+        url,
+        |store| store.response_timeout(Duration::from_millis(100)),
+        |engine| engine.claim_deadline(long).complete_deadline(long),
+    )
+    .await
+}
+
+/// The second byte of a record.
+fn state(server: &RedisServer, name: &str) -> Option<char> {
+    match server.reply(&["GET", name]) {
+        Reply::Bulk(record) => Some(record[1].into()),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_black_hole_during_a_claim_ends_with_its_deadline() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    proxy.black_hole(true);
+    let began = Instant::now();
+    let answer = shop.pay("a").await;
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(400), "{took:?}");
+    assert!(took < Duration::from_millis(400) + SLACK, "{took:?}");
+    assert_unavailable(answer);
+    assert_eq!(shop.runs(), 1, "only the first call of the test ran");
+    proxy.black_hole(false);
+    let receipt = shop.pay("a").await.unwrap();
+    assert_eq!((receipt.run, receipt.attempt), (2, 1));
+}
+
+#[tokio::test]
+async fn a_claim_that_landed_unseen_is_given_back() {
+    let (server, proxy, shop) = behind_a_proxy().await;
+    let warm = shop.record(&server);
+    // So that the server knows the script of a release, which is sent once only.
+    let other = Shop::open(&server.url()).await;
+    let down = other.pay_by("a", async |_| Err(Failure::Down)).await;
+    assert_eq!(down, Err(Failure::Down));
+    proxy.delay(Duration::from_mins(1));
+    assert_unavailable(shop.pay("a").await);
+    assert_eq!(shop.runs(), 1);
+    let Reply::Array(names) = server.reply(&["KEYS", &format!("{}:*", shop.prefix())]) else {
+        panic!("KEYS lists names");
+    };
+    let names = names.iter().map(Reply::to_string);
+    let claimed = names.into_iter().find(|name| *name != warm);
+    let claimed = claimed.expect("the claim has landed");
+    until("it is released", || state(&server, &claimed) == Some('R')).await;
+    proxy.delay(Duration::ZERO);
+    proxy.cut();
+    let receipt = shop.pay("a").await.unwrap();
+    assert_eq!((receipt.run, receipt.attempt), (2, 1));
+}
+
+#[tokio::test]
+async fn a_claim_that_lands_after_everybody_left_ends_with_its_lease() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    shop.pay("warm").await.unwrap();
+    server.pause();
+    assert_unavailable(shop.pay("a").await);
+    server.resume();
+    // Claim and release waited in the server's sockets. Whichever came last, a lease is the most
+    // that the key is blocked for.
+    shop.advance(&server, Duration::from_mins(1));
+    let receipt = shop.pay("a").await.unwrap();
+    assert_eq!(receipt.run, 2);
+}
+
+#[tokio::test]
+async fn a_black_hole_during_a_completion_costs_neither_answer_nor_record() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    let body = async |_| {
+        proxy.black_hole(true);
+        Ok(())
+    };
+    let began = Instant::now();
+    let answer = shop.pay_by("a", body).await;
+    assert!(began.elapsed() < Duration::from_millis(400) + SLACK);
+    let receipt = answer.expect("the body has succeeded, and so has the call");
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.events.count("completed"), 1, "that of the first call");
+    proxy.black_hole(false);
+    happened(&shop.events, "completed", 2).await;
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+    assert_eq!(shop.runs(), 2);
+    assert_eq!(shop.events.count("unsaved"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_silent_three_times_is_replaced() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let shop = patient(&proxy.url()).await;
+    shop.pay("warm").await.unwrap();
+    let before = proxy.stats().connections;
+    proxy.black_hole(true);
+    let call = tokio::spawn({
+        let shop = shop.clone();
+        async move { shop.pay("a").await }
+    });
+    // Nothing but the silence says that the connection is of no use.
+    tokio::task::block_in_place(|| proxy.wait_until(|seen| seen.connections > before));
+    proxy.black_hole(false);
+    let receipt = call.await.unwrap().unwrap();
+    assert_eq!((receipt.run, receipt.attempt), (2, 1));
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_pauses_for_longer_than_a_reply_may_take_is_waited_for() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let shop = patient(&proxy.url()).await;
+    shop.pay("warm").await.unwrap();
+    let before = proxy.stats().passed_bytes;
+    server.pause();
+    let call = tokio::spawn({
+        let shop = shop.clone();
+        async move { shop.pay("a").await }
+    });
+    // A claim has some 250 bytes; so it was sent at least three times.
+    tokio::task::block_in_place(|| proxy.wait_until(|seen| seen.passed_bytes > before + 750));
+    server.resume();
+    let receipt = call.await.unwrap().unwrap();
+    assert_eq!((receipt.run, receipt.attempt), (2, 1));
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_pauses_during_a_completion_stores_it_once() {
+    let server = Arc::new(RedisServer::start());
+    let proxy = TcpProxy::start(server.addr());
+    let shop = patient(&proxy.url()).await;
+    shop.pay("warm").await.unwrap();
+    let before = proxy.stats().passed_bytes;
+    let call = tokio::spawn({
+        let (shop, server) = (shop.clone(), Arc::clone(&server));
+        async move {
+            let body = async |_| {
+                server.pause();
+                Ok(())
+            };
+            shop.pay_by("a", body).await
+        }
+    });
+    // A claim, and at least three completions.
+    tokio::task::block_in_place(|| proxy.wait_until(|seen| seen.passed_bytes > before + 1_000));
+    server.resume();
+    let receipt = call.await.unwrap().unwrap();
+    assert_eq!(shop.pay("a").await, Ok(receipt));
+    assert_eq!(shop.events.count("completed"), 2);
+    assert_eq!(shop.runs(), 2);
+}

@@ -1,0 +1,354 @@
+//! One idempotent operation on a store in Redis, with its body counted.
+
+use std::error::Error as StdError;
+use std::fmt::Write;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use idem_harness::{RedisServer, Reply};
+use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreError, StoreErrorKind};
+use idem_runtime::{
+    Classify, Context, Engine, EngineBuilder, Error, ErrorKind, Fingerprint, KeyBuilder, OnRunning,
+    Operation,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::events::Events;
+
+/// How long anything that must happen may take before a test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The password of servers that have one.
+pub const PASSWORD: &str = "password-marker";
+const KEY: &str = "key-marker";
+const SCOPE: &str = "scope-marker";
+const PAYLOAD: &str = "payload-marker";
+const ANSWER: &str = "answer-marker";
+
+/// Text of users and operators that no message and no key of a record may contain.
+pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
+
+/// What a body can end with, and how it is treated.
+#[derive(Classify, Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub enum Failure {
+    /// An answer.
+    #[class(business)]
+    Declined,
+    /// Nothing happened.
+    #[class(system)]
+    Down,
+    /// idem's own refusal.
+    #[class(delegate)]
+    Idem(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}
+
+impl Failure {
+    /// idem's own refusal, which is expected to be one of this kind.
+    #[must_use]
+    pub fn refused(self) -> Error {
+        match self {
+            Self::Idem(error) => error,
+            other => panic!("the body ended with {other:?}; a refusal was expected"),
+        }
+    }
+}
+
+/// The answer of a body.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Receipt {
+    /// The how manieth body of its shop this was.
+    pub run: usize,
+    /// The attempt that its context named.
+    pub attempt: u16,
+    /// Its fence.
+    pub fence: u64,
+    /// Text that must not turn up in messages.
+    pub memo: String,
+}
+
+/// An engine on Redis with a prefix of its own.
+///
+/// Every refusal that comes out of it is looked through for text that does not belong there.
+#[derive(Clone, Debug)]
+pub struct Shop {
+    /// What its engine told.
+    pub events: Events,
+    store: RedisStore,
+    engine: Engine,
+    prefix: String,
+    runs: Arc<AtomicUsize>,
+}
+
+impl Shop {
+    /// A shop with a lease of a minute, where a duplicate of a running call is refused at once.
+    pub async fn open(url: &str) -> Self {
+        Self::open_with(url, |store| store, |engine| engine).await
+    }
+
+    /// A shop whose store gives up on a reply after 100 ms, and its engine on the store after
+    /// 400 ms.
+    pub async fn open_hasty(url: &str) -> Self {
+        Self::open_with(url, |store| store.response_timeout(HASTE / 4), hasty).await
+    }
+
+    /// A shop with settings.
+    pub async fn open_with(
+        url: &str,
+        store: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
+        engine: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Self {
+        let store = store(RedisStore::builder(url)).connect().await;
+        let store = store.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        Self::on(store, engine)
+    }
+
+    /// A shop on this store.
+    #[must_use]
+    pub fn on(store: RedisStore, settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let prefix = format!("idem:{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        Self::with_prefix(&prefix, store, settings)
+    }
+
+    /// A shop among the records of this prefix.
+    #[must_use]
+    pub fn with_prefix(
+        prefix: &str,
+        store: RedisStore,
+        settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Self {
+        let events = Events::default();
+        let builder = Engine::builder(store.clone())
+            .prefix(prefix)
+            .lease(Duration::from_mins(1))
+            .on_running(OnRunning::Reject)
+            .observer(events.clone());
+        Self {
+            events,
+            store,
+            engine: settings(builder).build().expect("the settings agree"),
+            prefix: prefix.to_owned(),
+            runs: Arc::default(),
+        }
+    }
+
+    /// Another hasty shop among the same records, with bodies and events of its own.
+    pub async fn beside_hasty(&self, url: &str) -> Self {
+        let store = RedisStore::builder(url).response_timeout(HASTE / 4);
+        let store = store.connect().await.expect("the server answers");
+        Self::with_prefix(&self.prefix, store, hasty)
+    }
+
+    /// Why the store refuses a claim of another key, without the engine's retries.
+    pub async fn store_says(&self) -> (StoreErrorKind, String) {
+        let digest = KeyBuilder::new("shop.ask", 64)
+            .key("any")
+            .expect("a good key");
+        let prefix = self.prefix.clone().into();
+        let key = RecordKey::new(prefix, Operation::new("shop.ask"), digest);
+        let request = ClaimRequest {
+            owner: Owner::random(),
+            fingerprint: Fingerprint::NONE,
+            lease: Duration::from_mins(1),
+            retain: Duration::from_mins(2),
+            max_attempts: None,
+        };
+        let error = self.store.claim(&key, &request).await;
+        let error = error.expect_err("the claim is refused");
+        assert_discreet(&error);
+        (error.kind(), error.to_string())
+    }
+
+    /// The prefix of its records.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// How many bodies have begun.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    /// Calls with a body that succeeds at once.
+    ///
+    /// # Errors
+    ///
+    /// What the call was refused with.
+    pub async fn pay(&self, key: &str) -> Result<Receipt, Failure> {
+        self.pay_for(key, 1, async |_| Ok(())).await
+    }
+
+    /// Calls with a body that does this.
+    ///
+    /// # Errors
+    ///
+    /// What the body ends with, or the call was refused with.
+    pub async fn pay_by<F>(&self, key: &str, body: F) -> Result<Receipt, Failure>
+    where
+        F: AsyncFnOnce(Context) -> Result<(), Failure>,
+    {
+        self.pay_for(key, 1, body).await
+    }
+
+    /// Calls with this amount as the payload.
+    ///
+    /// # Errors
+    ///
+    /// What the body ends with, or the call was refused with.
+    pub async fn pay_for<F>(&self, key: &str, amount: u32, body: F) -> Result<Receipt, Failure>
+    where
+        F: AsyncFnOnce(Context) -> Result<(), Failure>,
+    {
+        self.pay_with_memo(key, amount, ANSWER.to_owned(), body)
+            .await
+    }
+
+    /// Calls with this text in the answer.
+    ///
+    /// # Errors
+    ///
+    /// What the body ends with, or the call was refused with.
+    pub async fn pay_with_memo<F>(
+        &self,
+        key: &str,
+        amount: u32,
+        memo: String,
+        body: F,
+    ) -> Result<Receipt, Failure>
+    where
+        F: AsyncFnOnce(Context) -> Result<(), Failure>,
+    {
+        let call = self.engine.operation("shop.pay");
+        let call = call.scope(SCOPE).key(&(KEY, key));
+        let answer = call
+            .fingerprint(&(PAYLOAD, amount))
+            .run(async |context: Context| {
+                let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+                let (attempt, fence) = (context.attempt(), context.fence().get());
+                body(context).await?;
+                Ok(Receipt {
+                    run,
+                    attempt,
+                    fence,
+                    memo,
+                })
+            })
+            .await;
+        if let Err(Failure::Idem(error)) = &answer {
+            assert_discreet(error);
+        }
+        for told in self.events.all() {
+            assert_no_marker(&told);
+        }
+        answer
+    }
+
+    /// The name of its only record.
+    #[must_use]
+    pub fn record(&self, server: &RedisServer) -> String {
+        let found = server.reply(&["KEYS", &format!("{}:shop.pay:*", self.prefix)]);
+        match found {
+            Reply::Array(names) if names.len() == 1 => names[0].to_string(),
+            other => panic!("one record was expected under {}: {other}", self.prefix),
+        }
+    }
+
+    /// Lets the claims of this shop grow older.
+    pub fn advance(&self, server: &RedisServer, age: Duration) {
+        server.advance(age, &format!("{}:", self.prefix));
+    }
+}
+
+/// The deadlines of a hasty shop.
+const HASTE: Duration = Duration::from_millis(400);
+
+fn hasty(engine: EngineBuilder) -> EngineBuilder {
+    engine.claim_deadline(HASTE).complete_deadline(HASTE)
+}
+
+/// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
+pub fn assert_discreet(error: &(dyn StdError + 'static)) {
+    assert_no_marker(&chain(error));
+}
+
+fn assert_no_marker(text: &str) {
+    for marker in MARKERS {
+        assert!(!text.contains(marker), "{marker} is in: {text}");
+    }
+}
+
+/// The kind and the message of a store that could not be connected to.
+///
+/// # Errors
+///
+/// Never; a store that connects is a panic.
+pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
+    let outcome: Result<RedisStore, StoreError> = builder.connect().await;
+    let error = outcome.expect_err("the store must not connect");
+    assert_discreet(&error);
+    (error.kind(), error.to_string())
+}
+
+/// Panics unless the call was refused because the store is not to be had.
+pub fn assert_unavailable(answer: Result<Receipt, Failure>) {
+    let error = answer.expect_err("the store is not to be had").refused();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
+    assert!(error.is_retryable());
+}
+
+/// All that an error says, for people and for developers.
+fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = format!("{error:?}");
+    let mut next = Some(error);
+    while let Some(error) = next {
+        write!(text, "; {error}").expect("a string takes anything");
+        next = error.source();
+    }
+    text
+}
+
+/// Waits until something has happened so many times.
+pub async fn happened(events: &Events, start: &str, times: usize) {
+    patiently(start, events.wait_for(start, times)).await;
+}
+
+/// Awaits something that must happen.
+pub async fn patiently<F: Future>(what: &str, work: F) -> F::Output {
+    let outcome = tokio::time::timeout(PATIENCE, work).await;
+    outcome.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+}
+
+/// Waits for something that another process does without telling us.
+pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let polling = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    patiently(what, polling).await;
+}
+
+/// Panics unless the store refuses claims, with this kind and this in its message.
+pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
+    let mut heard = Vec::new();
+    // What is sent first after a connection broke finds just that.
+    for _ in 0..10 {
+        let (said, message) = shop.store_says().await;
+        if said == kind && message.contains(part) {
+            return;
+        }
+        heard.push(message);
+    }
+    panic!("nobody said {part:?} ({kind:?}), but {heard:#?}");
+}

@@ -1,0 +1,305 @@
+//! A process that makes the calls it is told to, and tells what happens: see `History::line`.
+//!
+//! `worker <url> <address> <prefix> <lease ms> <wait ms>`: the store's URL, and the server's own
+//! address for effects and time. Then, in lines:
+//!
+//! ```text
+//! call <id> <key> now|hold            a call; `hold` runs its body until it is told
+//! finish <id>, fail <id>              how a held body ends
+//! burst <key> <count>                 so many calls at once; their body ends with `go`
+//! many <seed> <keys> <times>          every key so many times, each until it has its answer
+//! soak <seed>                         calls of the window's keys until `stop`
+//! window <first>                      the keys from this one on
+//! ```
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::future::Future;
+use std::io::{self, BufRead, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{env, thread};
+
+use idem_harness::{Reply, RespConn};
+use idem_runtime::store::Owner;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::{Context, Engine, Event, Observer, OnRunning};
+use idem_tests::events::Events;
+use idem_tests::seeded::Seeded;
+use idem_tests::shop::Failure;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+/// Keys of a window, and tasks that call them.
+const WINDOW: u64 = 5;
+const TASKS: u64 = 8;
+
+type Body = Result<(), Failure>;
+
+struct Process {
+    engine: Engine,
+    prefix: String,
+    raw: Mutex<RespConn>,
+    held: Mutex<HashMap<u64, oneshot::Sender<Body>>>,
+    go: watch::Sender<bool>,
+    stop: AtomicBool,
+    window: AtomicU64,
+    calls: AtomicU64,
+}
+
+/// Tells what happened besides the calls.
+#[derive(Debug)]
+struct Told;
+
+impl Observer for Told {
+    fn observe(&self, event: &Event<'_>) {
+        let words = Events::words(event);
+        if ["renewed", "lease lost", "unsaved", "adopted"]
+            .iter()
+            .any(|start| words.starts_with(start))
+        {
+            say(&format!("event {words}"));
+        }
+    }
+}
+
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").expect("somebody listens");
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let [url, address, prefix, lease, wait] = &arguments[..] else {
+        panic!("worker <url> <address> <prefix> <lease ms> <wait ms>");
+    };
+    let millis = |text: &String| Duration::from_millis(text.parse().expect("milliseconds"));
+    let store = RedisStore::connect(url).await.expect("the server answers");
+    let engine = Engine::builder(store)
+        .prefix(prefix)
+        .lease(millis(lease))
+        .on_running(OnRunning::Wait(millis(wait)))
+        .max_attempts(None)
+        .claim_deadline(Duration::from_secs(20))
+        .complete_deadline(Duration::from_secs(20))
+        .observer(Told);
+    let address = address.parse().expect("an address");
+    let process = Arc::new(Process {
+        engine: engine.build().expect("the settings agree"),
+        prefix: prefix.clone(),
+        raw: Mutex::new(RespConn::open(address).expect("the server answers")),
+        held: Mutex::default(),
+        go: watch::Sender::new(false),
+        stop: AtomicBool::new(false),
+        window: AtomicU64::new(0),
+        calls: AtomicU64::new(1_000_000),
+    });
+    say("ready");
+    let (sender, mut lines) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        let lines = io::stdin().lock().lines().map_while(Result::ok);
+        lines.for_each(|line| drop(sender.send(line)));
+    });
+    while let Some(line) = lines.recv().await {
+        process.told(&line);
+    }
+}
+
+impl Process {
+    fn told(self: &Arc<Self>, line: &str) {
+        let words: Vec<_> = line.split(' ').collect();
+        let number = |at: usize| words[at].parse::<u64>().expect("a number");
+        let this = Arc::clone(self);
+        match words[0] {
+            "call" => {
+                let (id, key, hold) = (number(1), words[2].to_owned(), words[3] == "hold");
+                tokio::spawn(async move { this.single(id, &key, hold).await });
+            }
+            "finish" => self.end(number(1), Ok(())),
+            "fail" => self.end(number(1), Err(Failure::Down)),
+            "burst" => {
+                let (key, count) = (words[1].to_owned(), number(2));
+                tokio::spawn(async move { this.burst(key, count).await });
+            }
+            "go" => drop(self.go.send_replace(true)),
+            "many" => {
+                let (seed, keys, times) = (number(1), number(2), number(3));
+                tokio::spawn(async move { this.many(seed, keys, times).await });
+            }
+            "soak" => {
+                let seed = number(1);
+                tokio::spawn(async move { this.soak(seed).await });
+            }
+            "stop" => self.stop.store(true, Ordering::SeqCst),
+            "window" => self.window.store(number(1), Ordering::SeqCst),
+            other => panic!("not understood: {other}"),
+        }
+    }
+
+    fn raw(&self, command: &[&str]) -> Reply {
+        let mut raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner);
+        raw.command(command).expect("the server answers")
+    }
+
+    /// Microseconds of the server's clock.
+    fn time(&self) -> u64 {
+        let reply = self.raw(&["TIME"]).to_string();
+        let parts = reply.lines().map(str::parse::<u64>);
+        let parts: Vec<_> = parts.map(|part| part.expect("a number")).collect();
+        parts[0] * 1_000_000 + parts[1]
+    }
+
+    fn effect(&self, id: u64, key: &str) {
+        self.raw(&["INCR", &format!("{}:effects:{key}", self.prefix)]);
+        say(&format!("effect {id} {key}"));
+    }
+
+    fn end(&self, id: u64, ending: Body) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let body = held.remove(&id).expect("the body is held");
+        body.send(ending).expect("the body waits");
+    }
+
+    /// A call, told from its beginning to its end. True when it has an answer.
+    async fn call(&self, id: u64, key: &str, body: impl Future<Output = Body>) -> bool {
+        say(&format!("invoke {id} {key} {}", self.time()));
+        let call = self.engine.operation("work").key(key);
+        let answer = call
+            .run(async |context: Context| {
+                let (time, fence) = (self.time(), context.fence().get());
+                let attempt = context.attempt();
+                say(&format!("start {id} {key} {time} {fence} {attempt}"));
+                let ending = body.await;
+                if ending.is_err() {
+                    say(&format!("failed {id} {key}"));
+                }
+                ending.map(|()| random())
+            })
+            .await;
+        match &answer {
+            Ok(answer) => say(&format!("return {id} {key} {} {answer}", self.time())),
+            Err(Failure::Idem(error)) => say(&format!("end {id} {key} {:?}", error.kind())),
+            Err(other) => say(&format!("end {id} {key} {other:?}")),
+        }
+        answer.is_ok()
+    }
+
+    fn hold(&self, id: u64) -> oneshot::Receiver<Body> {
+        let (sender, ending) = oneshot::channel();
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.insert(id, sender);
+        ending
+    }
+
+    async fn single(&self, id: u64, key: &str, hold: bool) {
+        let body = async {
+            if hold {
+                let ending = self.hold(id);
+                say(&format!("event held {id}"));
+                ending.await.expect("the body is told")?;
+            }
+            self.effect(id, key);
+            Ok(())
+        };
+        self.call(id, key, body).await;
+    }
+
+    /// Ends with `burst <answers> <errors> <different answers> <one of them>`.
+    async fn burst(self: Arc<Self>, key: String, count: u64) {
+        let mut tasks = JoinSet::new();
+        for _ in 0..count {
+            let (this, key) = (Arc::clone(&self), key.clone());
+            tasks.spawn(async move {
+                if this.calls.fetch_add(1, Ordering::SeqCst) + 1 == 1_000_000 + count {
+                    say("begun");
+                }
+                let body = async |_| {
+                    let mut go = this.go.subscribe();
+                    go.wait_for(|go| *go).await.expect("the sender lives");
+                    this.effect(0, &key);
+                    Ok::<_, Failure>(random())
+                };
+                this.engine.operation("work").key(&key).run(body).await
+            });
+        }
+        let answers = tasks.join_all().await;
+        let good: BTreeSet<_> = answers.iter().filter_map(|one| one.as_ref().ok()).collect();
+        let errors = answers.iter().filter(|one| one.is_err()).count();
+        let first = good.first().map_or("none", |answer| answer.as_str());
+        let answers = answers.len() - errors;
+        say(&format!("burst {answers} {errors} {} {first}", good.len()));
+    }
+
+    /// A body that takes a while and may fail before or after its effect.
+    async fn chance(&self, id: u64, key: &str, mut seeded: Seeded) -> Body {
+        let pause = async |seeded: &mut Seeded| {
+            tokio::time::sleep(Duration::from_millis(seeded.below(10))).await;
+        };
+        pause(&mut seeded).await;
+        if seeded.percent(10) {
+            return Err(Failure::Down);
+        }
+        self.effect(id, key);
+        pause(&mut seeded).await;
+        if seeded.percent(20) {
+            return Err(Failure::Down);
+        }
+        Ok(())
+    }
+
+    async fn try_once(&self, key: &str, seeded: &mut Seeded) -> bool {
+        let id = self.calls.fetch_add(1, Ordering::SeqCst);
+        let chance = Seeded::new(seeded.below(u64::MAX));
+        self.call(id, key, self.chance(id, key, chance)).await
+    }
+
+    /// Ends with `stopped`.
+    async fn many(self: Arc<Self>, seed: u64, keys: u64, times: u64) {
+        let mut seeded = Seeded::new(seed);
+        let mut plan: Vec<_> = (0..keys * times).map(|number| number % keys).collect();
+        for at in (1..plan.len()).rev() {
+            let other = seeded.below(at as u64 + 1);
+            plan.swap(at, usize::try_from(other).expect("a place in the plan"));
+        }
+        let mut tasks = JoinSet::new();
+        let part = plan.len().div_ceil(usize::try_from(TASKS).expect("a few"));
+        for part in plan.chunks(part).map(<[_]>::to_vec) {
+            let (this, mut seeded) = (Arc::clone(&self), Seeded::new(seeded.below(u64::MAX)));
+            tasks.spawn(async move {
+                for key in part {
+                    while !this.try_once(&format!("k{key}"), &mut seeded).await {}
+                }
+            });
+        }
+        tasks.join_all().await;
+        say("stopped");
+    }
+
+    /// Ends with `stopped`.
+    async fn soak(self: Arc<Self>, seed: u64) {
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            let (this, mut seeded) = (Arc::clone(&self), Seeded::new(seed ^ task << 32));
+            tasks.spawn(async move {
+                while !this.stop.load(Ordering::SeqCst) {
+                    let first = this.window.load(Ordering::SeqCst);
+                    let key = format!("k{}", first + seeded.below(WINDOW));
+                    this.try_once(&key, &mut seeded).await;
+                }
+            });
+        }
+        tasks.join_all().await;
+        say("stopped");
+    }
+}
+
+/// An answer that no other body can have given.
+fn random() -> String {
+    let mut text = String::new();
+    for byte in Owner::random().as_bytes() {
+        write!(text, "{byte:02x}").expect("a string takes anything");
+    }
+    text
+}
