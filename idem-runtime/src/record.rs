@@ -68,7 +68,8 @@ impl fmt::Debug for Owner {
 }
 
 /// A number that grows with every claim of a key: microseconds of the store's clock, or the last
-/// fence plus one where that is more. 56 bits, so exact in Lua, JSON and SQL.
+/// fence plus one where that is more. 56 bits are stored; microseconds stay below the 53 bits that Lua
+/// and JSON hold exactly until the year 2255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Fence(u64);
 

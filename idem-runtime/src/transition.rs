@@ -73,7 +73,7 @@ pub enum ClaimReply {
 pub enum CompleteReply {
     /// The answer is stored.
     Stored {
-        /// The claim had lapsed or was lost, and nobody else held it.
+        /// The record was lost, or a later attempt had given it back or let its lease lapse.
         late: bool,
     },
     /// Another attempt stored its answer first; that one counts.
