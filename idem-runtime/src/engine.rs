@@ -420,9 +420,14 @@ impl Core {
         let started = clock.now();
         let patience = started + policy.wait();
         let mut silent_until = started + self.limits.claim_deadline;
-        let mut waited = false;
+        let (mut waited, mut failure) = (false, None);
         loop {
             let sent = clock.now();
+            if sent >= silent_until
+                && let Some(error) = failure
+            {
+                return Err(unavailable(operation, error));
+            }
             orphan.arm();
             let reply = deadline(clock, silent_until, self.store.claim(key, &request)).await;
             let reply = match reply {
@@ -437,15 +442,15 @@ impl Core {
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
+                    failure = Some(error);
                     continue;
                 }
                 Err(_) => {
-                    return Err(
-                        Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(format!(
-                            "no reply to a claim within {:?}",
-                            self.limits.claim_deadline
-                        )),
-                    );
+                    // What the store said before it fell silent says more than the silence.
+                    return Err(failure.map_or_else(
+                        || self.silent(operation),
+                        |error| unavailable(operation, error),
+                    ));
                 }
             };
             return match reply {
@@ -475,6 +480,7 @@ impl Core {
                             .min(patience.saturating_sub(now));
                         clock.sleep_until(now + pause).await;
                         silent_until = clock.now() + self.limits.claim_deadline;
+                        failure = None;
                         continue;
                     }
                 }
@@ -493,6 +499,13 @@ impl Core {
                 }
             };
         }
+    }
+
+    fn silent(&self, operation: &Operation) -> Error {
+        Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(format!(
+            "no reply to a claim within {:?}",
+            self.limits.claim_deadline
+        ))
     }
 
     /// What a finished record means for a duplicate.

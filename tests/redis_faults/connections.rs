@@ -167,7 +167,6 @@ async fn a_server_that_is_not_there_is_named_as_the_reason() {
 }
 
 #[tokio::test]
-#[ignore = "the engine forgets the reason when its deadline ends a pause between two tries"]
 async fn a_claim_that_is_given_up_says_why() {
     let server = RedisServer::start();
     let shop = Shop::open_hasty(&server.url()).await;

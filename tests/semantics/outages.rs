@@ -54,6 +54,13 @@ async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
     }
     let error = call.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    let PayError::Idem(error) = error else {
+        unreachable!()
+    };
+    assert!(
+        error.to_string().contains("an injected fault"),
+        "the reason: {error}"
+    );
     let tries = world.store.sent(Operation::Claim);
     assert!((8..=40).contains(&tries.len()), "{} tries", tries.len());
     assert!(
