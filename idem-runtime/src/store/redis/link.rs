@@ -1,7 +1,7 @@
 //! One connection to Redis that is made again when it breaks or falls silent.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
 
 use super::super::{StoreError, StoreErrorKind};
-use super::failure::{breaks_connection, store_error};
+use super::failure::{breaks_connection, connect_error, store_error};
 
 /// Commands that may be on their way at once before a sender waits.
 const PIPELINE: usize = 1_024;
@@ -30,6 +30,8 @@ pub(super) struct Link {
     /// instead of trying again, one after the other.
     attempts: AtomicU32,
     failure: Mutex<Option<StoreError>>,
+    /// A connection was made before, so that the URL is right, or was.
+    known: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -51,6 +53,7 @@ impl Link {
             connecting: tokio::sync::Mutex::default(),
             attempts: AtomicU32::new(0),
             failure: Mutex::default(),
+            known: AtomicBool::new(false),
         }
     }
 
@@ -111,6 +114,7 @@ impl Link {
         match connection {
             Ok(connection) => {
                 *failure = None;
+                self.known.store(true, Ordering::Relaxed);
                 let live = Live {
                     connection,
                     timeouts: Arc::default(),
@@ -119,7 +123,7 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
-                let error = store_error("connecting to Redis", error);
+                let error = connect_error(error, self.known.load(Ordering::Relaxed));
                 *failure = Some(error.clone());
                 Err(error)
             }
