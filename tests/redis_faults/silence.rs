@@ -179,7 +179,6 @@ async fn a_server_that_pauses_during_a_completion_stores_it_once() {
 }
 
 #[tokio::test]
-#[ignore = "a send that its caller gives up before `response_timeout` does not count as silence"]
 async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
