@@ -9,7 +9,12 @@ pub mod crew;
 pub mod events;
 pub mod faulty;
 pub mod history;
+mod memory;
 pub mod pay;
+mod redis;
 pub mod seeded;
 pub mod shop;
 pub mod world;
+
+pub use memory::InMemory;
+pub use redis::{InRedis, Redis};

@@ -7,6 +7,8 @@ mod canonical;
 mod claim;
 mod classify;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod context;
 mod engine;
 mod error;
@@ -39,5 +41,31 @@ pub use outcome::{FromError, OnError, Outcome, Replay};
 pub use policy::{OnDuplicate, OnRunning};
 pub use record::{Fence, OutcomeKind};
 
+/// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
+///
+/// Each variant carries exactly one class, and one without is an error: whoever adds a variant decides.
+/// `delegate` asks the variant's only field. A struct carries its class itself.
+///
+/// ```
+/// use idem_runtime::{Class, Classify};
+///
+/// #[derive(Classify)]
+/// enum PayError {
+///     #[class(business)]
+///     InsufficientFunds { missing_cents: u64 },
+///     #[class(system)]
+///     Database(String),
+///     #[class(unknown)]
+///     TimedOutAfterSending,
+///     #[class(delegate)]
+///     Nested(Box<PayError>),
+/// }
+///
+/// let nested = PayError::Nested(Box::new(PayError::TimedOutAfterSending));
+/// assert_eq!(nested.class(), Class::Unknown);
+/// ```
 #[cfg(feature = "macros")]
-pub use idem_macros::{Classify, idempotent};
+pub use idem_macros::Classify;
+#[cfg(feature = "macros")]
+#[doc = include_str!("docs/idempotent.md")]
+pub use idem_macros::idempotent;

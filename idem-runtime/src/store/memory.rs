@@ -171,6 +171,16 @@ impl MemoryStore {
         let mut shard = self.0.shard(key);
         self.0.put(&mut shard, key, bytes, now + life);
     }
+
+    /// The bytes that stand under a key as they are, readable or not.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn peek(&self, key: &RecordKey) -> Option<Bytes> {
+        let now = self.0.clock.now();
+        let shard = self.0.shard(key);
+        let slot = shard.records.get(key).filter(|slot| slot.expires > now);
+        slot.map(|slot| slot.bytes.clone())
+    }
 }
 
 impl Inner {
@@ -184,9 +194,9 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops what has expired in this shard, a few at a time, so that no operation pays for many.
-    fn sweep(&self, shard: &mut Shard, now: Duration) {
-        for _ in 0..4 {
+    /// Drops what has expired in this shard, at most so many records.
+    fn sweep(&self, shard: &mut Shard, now: Duration, most: usize) {
+        for _ in 0..most {
             match shard.expiry.first_key_value() {
                 Some((&(expires, id), _)) if expires <= now => {
                     let key = shard.expiry.remove(&(expires, id));
@@ -232,7 +242,8 @@ impl Inner {
     ) -> Result<T, StoreError> {
         let now = self.clock.now();
         let mut shard = self.shard(key);
-        self.sweep(&mut shard, now);
+        // A few at a time, so that no operation pays for many.
+        self.sweep(&mut shard, now, 4);
         let found = match shard.records.get(key) {
             Some(slot) if slot.expires > now => Some((slot.bytes.clone(), slot.expires)),
             _ => None,
@@ -252,7 +263,7 @@ impl Inner {
         let (reply, write) = decide(current, self.clock.calendar_us());
         if let Some((bytes, life)) = write {
             if claims && is_new {
-                self.room()?;
+                self.room(&mut shard, now)?;
             }
             let expires = match (life, &record) {
                 (Some(life), _) => now + life,
@@ -264,12 +275,29 @@ impl Inner {
         Ok(reply)
     }
 
-    fn room(&self) -> Result<(), StoreError> {
-        let (entries, bytes) = (
+    fn used(&self) -> (usize, usize) {
+        (
             self.entries.load(Ordering::Relaxed),
             self.bytes.load(Ordering::Relaxed),
-        );
-        if entries < self.max_entries && bytes < self.max_bytes {
+        )
+    }
+
+    /// Whether there is room for another record. `shard` is the one that is locked already.
+    fn room(&self, shard: &mut Shard, now: Duration) -> Result<(), StoreError> {
+        let room = |(entries, bytes)| entries < self.max_entries && bytes < self.max_bytes;
+        if room(self.used()) {
+            return Ok(());
+        }
+        // What has expired takes no room, in whichever shard it is. Shards that are in use are
+        // passed over: to wait for one here could be a deadlock.
+        self.sweep(shard, now, usize::MAX);
+        for other in &self.shards {
+            if let Ok(mut other) = other.try_lock() {
+                self.sweep(&mut other, now, usize::MAX);
+            }
+        }
+        let (entries, bytes) = self.used();
+        if room((entries, bytes)) {
             return Ok(());
         }
         Err(StoreError::new(

@@ -1,0 +1,185 @@
+//! Answers of every size and every byte come back as they were stored.
+
+use super::probe::{A, B, LEASE, Probe, TTL, answer, ask, done, finished, header, record};
+use crate::store::{
+    ClaimReply, CompleteReply, HEADER, Header, OutcomeKind, ReleaseReply, RenewReply,
+};
+
+cases! {
+    4 an_answer_of_any_size_comes_back,
+    4 an_answer_of_any_bytes_comes_back,
+    4 a_large_answer_is_adopted_whole,
+    2 a_large_answer_is_kept_out_like_a_small_one,
+    3 a_large_answer_sent_again_is_stored_once,
+    8 a_large_answer_of_a_released_key_keeps_the_attempts,
+    9 a_large_answer_is_compared_like_a_small_one,
+    6 a_large_answer_expires,
+    4 what_is_done_with_a_large_answer_stays,
+}
+
+const KIB: usize = 1 << 10;
+
+/// Around sizes at which a store changes its way: nothing, a packet, 8 KiB, a whole answer's limit.
+const SIZES: [usize; 12] = [
+    0,
+    1,
+    63,
+    64,
+    1_400,
+    8 * KIB - HEADER,
+    8 * KIB - 1,
+    8 * KIB,
+    8 * KIB + 1,
+    64 * KIB,
+    256 * KIB - 1,
+    256 * KIB,
+];
+
+const LARGE: usize = 100 * KIB;
+
+/// Bytes that do not repeat at a power of two, so that a lost or doubled block shows.
+fn body(bytes: usize) -> Vec<u8> {
+    (0..bytes)
+        .map(|n| u8::try_from(n % 251).expect("251 values"))
+        .collect()
+}
+
+/// Whether two answers are the same, without printing either.
+#[track_caller]
+fn same(found: &[u8], stored: &[u8]) {
+    let at = found.iter().zip(stored).position(|(a, b)| a != b);
+    assert!(
+        found == stored,
+        "{} bytes came back for {}; they differ first at {at:?}",
+        found.len(),
+        stored.len()
+    );
+}
+
+async fn an_answer_of_any_size_comes_back(p: Probe) {
+    for (n, size) in SIZES.into_iter().enumerate() {
+        let p = p.at(n);
+        let bytes = p.finish(&body(size)).await;
+        let replayed = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+        same(replayed.as_bytes(), &bytes);
+        same(replayed.body(), &body(size));
+        same(p.found().await.0.as_bytes(), &bytes);
+        same(&p.peek().await.expect("it is there"), &bytes);
+    }
+}
+
+async fn an_answer_of_any_bytes_comes_back(p: Probe) {
+    let all: Vec<u8> = (0..=u8::MAX).collect();
+    let bodies: [&[u8]; 12] = [
+        &all,
+        b"\0",
+        b"\0\0\0\0",
+        b"\r\n",
+        b"$-1\r\n*0\r\n",
+        b"\n",
+        b"\xff\xfe\xc3\x28",
+        b"%s %d \\0 \\x00 '\"",
+        b"1P",
+        "„ü支🦀".as_bytes(),
+        &[0; 9_000],
+        &[0xff; 9_000],
+    ];
+    for (n, body) in bodies.into_iter().enumerate() {
+        let p = p.at(n);
+        let bytes = p.finish(body).await;
+        let replayed = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+        same(replayed.as_bytes(), &bytes);
+        same(p.found().await.0.body(), body);
+    }
+}
+
+async fn a_large_answer_is_adopted_whole(p: Probe) {
+    for (n, size) in SIZES.into_iter().enumerate() {
+        let p = p.at(n);
+        let bytes = p.finish(&body(size)).await;
+        let theirs = Header {
+            owner: B,
+            ..finished(&p.header().await)
+        };
+        let (adopted, left) = expect!(
+            p.complete(&record(&theirs, &body(LARGE))).await,
+            CompleteReply::Adopted { record, left } => (record, left)
+        );
+        same(adopted.as_bytes(), &bytes);
+        p.assert_left(left, TTL);
+    }
+}
+
+async fn a_large_answer_is_kept_out_like_a_small_one(p: Probe) {
+    let first = p.take(&ask(A)).await;
+    p.advance(LEASE).await;
+    let second = p.take(&ask(B)).await;
+    expect!(
+        p.complete(&answer(&first, &body(LARGE))).await,
+        CompleteReply::Superseded { .. } => ()
+    );
+    assert_eq!(p.header().await, second);
+}
+
+async fn a_large_answer_sent_again_is_stored_once(p: Probe) {
+    let bytes = p.finish(&body(LARGE)).await;
+    for _ in 0..2 {
+        assert_eq!(
+            p.complete(&bytes).await,
+            CompleteReply::Stored { late: false }
+        );
+    }
+    same(p.found().await.0.as_bytes(), &bytes);
+}
+
+async fn a_large_answer_of_a_released_key_keeps_the_attempts(p: Probe) {
+    let first = p.take(&ask(A)).await;
+    p.advance(LEASE).await;
+    let second = p.take(&ask(B)).await;
+    assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(
+        p.complete(&answer(&first, &body(LARGE))).await,
+        CompleteReply::Stored { late: true }
+    );
+    let (stored, _) = p.found().await;
+    let expected = Header {
+        fence: second.fence,
+        attempts: second.attempts,
+        ..finished(&first)
+    };
+    assert_eq!(stored.header, expected);
+    same(stored.body(), &body(LARGE));
+}
+
+async fn a_large_answer_is_compared_like_a_small_one(p: Probe) {
+    let bytes = p.finish(&body(LARGE)).await;
+    let other = crate::store::ClaimRequest {
+        fingerprint: super::probe::OTHER,
+        ..ask(B)
+    };
+    assert_eq!(p.claim(&other).await, ClaimReply::Mismatch);
+    same(p.found().await.0.as_bytes(), &bytes);
+}
+
+async fn a_large_answer_expires(p: Probe) {
+    p.finish(&body(LARGE)).await;
+    p.advance(TTL).await;
+    let claim = p.take(&ask(B)).await;
+    assert_eq!(claim.attempts, 1);
+    assert!(p.found().await.0.body().is_empty());
+}
+
+async fn what_is_done_with_a_large_answer_stays(p: Probe) {
+    let large = Header {
+        retain: TTL,
+        ..header(done(OutcomeKind::Error))
+    };
+    let bytes = p.plant(&large, &body(LARGE), TTL).await;
+    for owner in [A, B] {
+        assert_eq!(p.release(owner, false).await, ReleaseReply::Superseded);
+        assert_eq!(p.renew(&Header { owner, ..large }).await, RenewReply::Lost);
+        let replayed =
+            expect!(p.claim(&ask(owner)).await, ClaimReply::Done { record, .. } => record);
+        same(replayed.as_bytes(), &bytes);
+    }
+}

@@ -1,0 +1,213 @@
+//! Fingerprints: kept through every state, compared in every state, and how `NONE` behaves.
+
+use super::probe::{
+    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished, header,
+    pending, record,
+};
+use crate::fingerprint::Fingerprint;
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, RenewReply, State,
+};
+
+cases! {
+    9 another_request_is_a_mismatch_in_every_state,
+    9 the_owner_of_a_claim_may_not_ask_for_something_else,
+    9 fingerprints_are_compared_to_the_last_byte,
+    9 an_answer_to_another_request_is_refused_in_every_state,
+    9 a_fingerprint_outlives_the_claim_that_brought_it,
+    9 a_claim_without_a_fingerprint_goes_with_every_record,
+    9 a_claim_without_a_fingerprint_does_not_forget_the_records,
+    9 a_record_without_a_fingerprint_learns_the_first_that_comes,
+    9 an_answer_without_a_fingerprint_does_not_forget_the_records,
+    9 an_answer_brings_its_fingerprint_to_a_record_without,
+    9 a_fingerprint_is_free_again_with_its_record,
+}
+
+fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
+    ClaimRequest {
+        fingerprint,
+        ..ask(owner)
+    }
+}
+
+/// Every state: live, lapsed, given back, and done in every way; with what life.
+fn states() -> impl Iterator<Item = (State, std::time::Duration)> {
+    let done = OUTCOMES.map(|outcome| (done(outcome), RETAIN));
+    let others = [
+        (pending(), RETAIN),
+        (pending(), RETAIN - LEASE),
+        (State::Released, RETAIN),
+    ];
+    others.into_iter().chain(done)
+}
+
+async fn another_request_is_a_mismatch_in_every_state(p: Probe) {
+    for (state, life) in states() {
+        let bytes = p.plant(&header(state), b"", life).await;
+        for owner in [A, B] {
+            assert_eq!(
+                p.claim(&asks(owner, OTHER)).await,
+                ClaimReply::Mismatch,
+                "{state:?} with {life:?} to live"
+            );
+        }
+        p.assert_untouched(&bytes, "another request").await;
+        p.assert_left(p.found().await.1, life);
+    }
+}
+
+async fn the_owner_of_a_claim_may_not_ask_for_something_else(p: Probe) {
+    p.take(&ask(A)).await;
+    assert_eq!(p.claim(&asks(A, OTHER)).await, ClaimReply::Mismatch);
+    assert_eq!(p.header().await.fingerprint, ASKED);
+}
+
+async fn fingerprints_are_compared_to_the_last_byte(p: Probe) {
+    let near = [0, 8, 15].map(|at| {
+        let mut bytes = *ASKED.as_bytes();
+        bytes[at] ^= 1;
+        Fingerprint::from_bytes(bytes)
+    });
+    let nearly_none = [0, 15].map(|at| {
+        let mut bytes = [0; 16];
+        bytes[at] = 1;
+        Fingerprint::from_bytes(bytes)
+    });
+    p.take(&ask(A)).await;
+    for other in near.into_iter().chain(nearly_none) {
+        assert_eq!(p.claim(&asks(B, other)).await, ClaimReply::Mismatch);
+    }
+    let p = p.at(1);
+    p.take(&asks(A, nearly_none[1])).await;
+    assert_eq!(
+        p.claim(&asks(B, nearly_none[0])).await,
+        ClaimReply::Mismatch
+    );
+    expect!(p.claim(&asks(B, nearly_none[1])).await, ClaimReply::Running { .. } => ());
+}
+
+async fn an_answer_to_another_request_is_refused_in_every_state(p: Probe) {
+    for (state, life) in states() {
+        let bytes = p.plant(&header(state), b"", life).await;
+        for owner in [A, B] {
+            let answer = Header {
+                owner,
+                fingerprint: OTHER,
+                ..finished(&header(pending()))
+            };
+            assert_eq!(
+                p.complete(&record(&answer, b"to what?")).await,
+                CompleteReply::Mismatch,
+                "{state:?} with {life:?} to live"
+            );
+        }
+        p.assert_untouched(&bytes, "an answer to another request")
+            .await;
+    }
+}
+
+async fn a_fingerprint_outlives_the_claim_that_brought_it(p: Probe) {
+    let check = async |state: &str| {
+        assert_eq!(
+            p.claim(&asks(B, OTHER)).await,
+            ClaimReply::Mismatch,
+            "{state}"
+        );
+        assert_eq!(p.header().await.fingerprint, ASKED, "{state}");
+    };
+    let claim = p.take(&ask(A)).await;
+    check("claimed").await;
+    assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+    check("renewed").await;
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    check("released").await;
+    p.take(&ask(A)).await;
+    check("claimed again").await;
+    p.advance(LEASE).await;
+    check("lapsed").await;
+    let claim = p.take(&ask(B)).await;
+    check("taken over").await;
+    let answer = answer(&claim, b"x");
+    expect!(p.complete(&answer).await, CompleteReply::Stored { .. } => ());
+    check("done").await;
+}
+
+async fn a_claim_without_a_fingerprint_goes_with_every_record(p: Probe) {
+    p.take(&ask(A)).await;
+    expect!(p.claim(&asks(B, NONE)).await, ClaimReply::Running { .. } => ());
+    let p = p.at(1);
+    p.finish(b"x").await;
+    expect!(p.claim(&asks(B, NONE)).await, ClaimReply::Done { .. } => ());
+    let p = p.at(2);
+    p.plant(&header(State::Released), b"", RETAIN).await;
+    expect!(p.claim(&asks(B, NONE)).await, ClaimReply::Granted { .. } => ());
+}
+
+async fn a_claim_without_a_fingerprint_does_not_forget_the_records(p: Probe) {
+    for (state, life) in [(State::Released, RETAIN), (pending(), RETAIN - LEASE)] {
+        p.plant(&header(state), b"", life).await;
+        p.take(&asks(B, NONE)).await;
+        assert_eq!(p.header().await.fingerprint, ASKED);
+        assert_eq!(p.claim(&asks(A, OTHER)).await, ClaimReply::Mismatch);
+    }
+}
+
+async fn a_record_without_a_fingerprint_learns_the_first_that_comes(p: Probe) {
+    p.take(&asks(A, NONE)).await;
+    expect!(p.claim(&asks(B, OTHER)).await, ClaimReply::Running { .. } => ());
+    assert_eq!(
+        p.header().await.fingerprint,
+        NONE,
+        "a claim that is refused leaves nothing behind"
+    );
+    p.advance(LEASE).await;
+    p.take(&asks(B, OTHER)).await;
+    assert_eq!(p.header().await.fingerprint, OTHER);
+    assert_eq!(p.claim(&asks(A, ASKED)).await, ClaimReply::Mismatch);
+}
+
+async fn an_answer_without_a_fingerprint_does_not_forget_the_records(p: Probe) {
+    for (state, life) in [
+        (pending(), RETAIN),
+        (pending(), RETAIN - LEASE),
+        (State::Released, RETAIN),
+    ] {
+        p.plant(&header(state), b"", life).await;
+        let done = Header {
+            fingerprint: NONE,
+            ..finished(&header(pending()))
+        };
+        expect!(
+            p.complete(&record(&done, b"the answer")).await,
+            CompleteReply::Stored { late: false } => ()
+        );
+        let (stored, _) = p.found().await;
+        assert_eq!(stored.header.fingerprint, ASKED);
+        assert_eq!(stored.body(), b"the answer");
+        assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
+    }
+}
+
+async fn an_answer_brings_its_fingerprint_to_a_record_without(p: Probe) {
+    p.take(&asks(A, NONE)).await;
+    let done = Header {
+        fingerprint: ASKED,
+        ..finished(&p.header().await)
+    };
+    expect!(
+        p.complete(&record(&done, b"x")).await,
+        CompleteReply::Stored { late: false } => ()
+    );
+    assert_eq!(p.header().await.fingerprint, ASKED);
+    assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
+    expect!(p.claim(&asks(B, ASKED)).await, ClaimReply::Done { .. } => ());
+}
+
+async fn a_fingerprint_is_free_again_with_its_record(p: Probe) {
+    p.take(&ask(A)).await;
+    p.advance_just_before(RETAIN).await;
+    assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
+    p.advance_the_rest().await;
+    p.take(&asks(B, OTHER)).await;
+    assert_eq!(p.header().await.fingerprint, OTHER);
+}

@@ -1,0 +1,189 @@
+//! How long records are kept: written with an expiry, gone to the millisecond.
+
+use std::time::Duration;
+
+use super::probe::{
+    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, finished, header, pending,
+    record,
+};
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, MAX_RETAIN, ReadReply, ReleaseReply,
+    RenewReply, State,
+};
+
+cases! {
+    6 a_claim_that_nobody_takes_over_expires_to_the_millisecond,
+    6 an_answer_expires_to_the_millisecond,
+    6 an_expired_answer_is_not_given_to_anybody,
+    6 a_released_record_expires,
+    6 records_of_every_state_expire,
+    6 every_retention_is_kept,
+    6 what_is_left_is_told_with_the_answer,
+    6 no_operation_leaves_a_record_without_an_expiry,
+    6 reading_does_not_prolong_a_life,
+    6 a_new_life_begins_with_a_new_claim,
+}
+
+const YEAR: Duration = Duration::from_hours(24 * 365);
+
+async fn expires_in(p: &Probe, life: Duration) {
+    p.advance_just_before(life).await;
+    let (_, left) = p.found().await;
+    p.assert_left(left, p.fixture.drift() + MS);
+    p.advance_the_rest().await;
+    assert_eq!(p.read().await, ReadReply::Absent);
+    assert_eq!(p.peek().await, None);
+}
+
+async fn a_claim_that_nobody_takes_over_expires_to_the_millisecond(p: Probe) {
+    p.take(&ask(A)).await;
+    expires_in(&p, RETAIN).await;
+    assert_eq!(p.take(&ask(A)).await.attempts, 1, "nothing is known of it");
+}
+
+async fn an_answer_expires_to_the_millisecond(p: Probe) {
+    p.finish(b"x").await;
+    p.advance(TTL / 2).await;
+    expires_in(&p, TTL / 2).await;
+}
+
+async fn an_expired_answer_is_not_given_to_anybody(p: Probe) {
+    p.finish(b"old").await;
+    p.advance(TTL).await;
+    let claim = p.take(&ask(B)).await;
+    assert_eq!(claim.attempts, 1);
+    assert!(p.found().await.0.body().is_empty());
+    assert_eq!(
+        p.complete(&answer(&claim, b"new")).await,
+        CompleteReply::Stored { late: false }
+    );
+    assert_eq!(p.found().await.0.body(), b"new");
+}
+
+async fn a_released_record_expires(p: Probe) {
+    p.take(&ask(A)).await;
+    p.advance(RETAIN / 4).await;
+    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    expires_in(&p, RETAIN / 4 * 3).await;
+    assert_eq!(p.release(A, true).await, ReleaseReply::Absent);
+}
+
+async fn records_of_every_state_expire(p: Probe) {
+    let states = OUTCOMES.map(done).into_iter();
+    for state in states.chain([pending(), State::Released]) {
+        p.plant(&header(state), b"", LEASE).await;
+        expires_in(&p, LEASE).await;
+    }
+}
+
+async fn every_retention_is_kept(p: Probe) {
+    for (n, retain) in [
+        Duration::from_millis(200),
+        Duration::from_millis(60_001),
+        RETAIN,
+        Duration::from_hours(24 * 90),
+        Duration::from_millis(4_294_967_296),
+        YEAR,
+        YEAR * 10,
+        MAX_RETAIN,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let p = p.at(n);
+        let claim = p.take(&ask(A)).await;
+        let done = Header {
+            retain,
+            ..finished(&claim)
+        };
+        let bytes = record(&done, b"long");
+        assert_eq!(
+            p.complete(&bytes).await,
+            CompleteReply::Stored { late: false }
+        );
+        if retain > p.fixture.drift() + MS {
+            assert_eq!(p.header().await.retain, retain);
+            expires_in(&p, retain).await;
+        } else {
+            p.advance(retain).await;
+            assert_eq!(p.read().await, ReadReply::Absent);
+        }
+    }
+}
+
+async fn what_is_left_is_told_with_the_answer(p: Probe) {
+    let claim = p.take(&ask(A)).await;
+    assert_eq!(
+        p.complete(&answer(&claim, b"x")).await,
+        CompleteReply::Stored { late: false }
+    );
+    for _ in 0..3 {
+        let (_, before) = p.found().await;
+        let claimed = expect!(p.claim(&ask(B)).await, ClaimReply::Done { left, .. } => left);
+        let theirs = Header {
+            owner: B,
+            ..finished(&claim)
+        };
+        let adopted = expect!(
+            p.complete(&record(&theirs, b"y")).await,
+            CompleteReply::Adopted { left, .. } => left
+        );
+        let (_, after) = p.found().await;
+        assert!(before >= claimed && claimed >= adopted && adopted >= after);
+        p.advance(TTL / 4).await;
+        p.assert_left(p.found().await.1, before - TTL / 4);
+    }
+}
+
+async fn no_operation_leaves_a_record_without_an_expiry(p: Probe) {
+    let far = MAX_RETAIN + YEAR;
+    let claim = header(pending());
+    for operation in 0..7 {
+        let p = p.at(operation);
+        if (3..6).contains(&operation) {
+            p.plant(&claim, b"", RETAIN - LEASE).await;
+        }
+        match operation {
+            0 => expect!(p.claim(&ask(A)).await, ClaimReply::Granted { .. } => ()),
+            1 => assert_eq!(p.renew(&claim).await, RenewReply::Reasserted),
+            2 => expect!(
+                p.complete(&answer(&claim, b"x")).await,
+                CompleteReply::Stored { late: true } => ()
+            ),
+            3 => expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ()),
+            4 => assert_eq!(p.renew(&claim).await, RenewReply::Renewed),
+            5 => assert_eq!(p.release(A, true).await, ReleaseReply::Released),
+            _ => drop(p.finish(b"x").await),
+        }
+        assert!(p.found().await.1 <= RETAIN);
+    }
+    p.advance(far).await;
+    for operation in 0..7 {
+        assert_eq!(p.at(operation).read().await, ReadReply::Absent);
+    }
+}
+
+async fn reading_does_not_prolong_a_life(p: Probe) {
+    p.finish(b"x").await;
+    for _ in 0..4 {
+        p.found().await;
+        expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+        p.advance(TTL / 4).await;
+    }
+    assert_eq!(p.read().await, ReadReply::Absent);
+}
+
+async fn a_new_life_begins_with_a_new_claim(p: Probe) {
+    let brief = ClaimRequest {
+        retain: LEASE * 2,
+        ..ask(A)
+    };
+    p.take(&brief).await;
+    p.advance(LEASE).await;
+    let claim = p.take(&ask(B)).await;
+    p.advance(LEASE * 2).await;
+    let (record, left) = p.found().await;
+    assert_eq!(record.header, claim, "the first claim's life is over");
+    p.assert_left(left, RETAIN - LEASE * 2);
+    assert!(claim.fence > Fence::default());
+}

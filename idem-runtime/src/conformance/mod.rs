@@ -1,0 +1,240 @@
+//! The [`Store`] contract as test cases, for any store.
+//!
+//! A [`Fixture`] tells the suite how to reach a store, how to move its time and how to look behind
+//! its back. [`cases`] gives the cases: each is named with a sentence, says which rule of the
+//! contract it tests, and panics with a message when the store is wrong. A store that passes all of
+//! them may be put under an [`Engine`](crate::Engine).
+//!
+//! Cases run on a tokio runtime. One with several threads makes the cases of rule 1 race for real.
+//! Each case wants a fixture of its own with a prefix of its own; cases of different prefixes can
+//! run at the same time.
+//!
+//! # Examples
+//!
+//! The tests of a store of one's own. In a target with `harness = false` the loop would hand each
+//! case to libtest-mimic, `Trial::test(case.name, …)`, so that cases can be selected by name.
+//!
+//! ```
+//! use idem_runtime::clock::ManualClock;
+//! use idem_runtime::conformance::{BoxFuture, Fixture, Plant, cases};
+//! use idem_runtime::store::memory::MemoryStore;
+//! use idem_runtime::store::{RecordKey, Store};
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! struct InMemory {
+//!     store: MemoryStore,
+//!     clock: ManualClock,
+//!     prefix: String,
+//! }
+//!
+//! impl Fixture for InMemory {
+//!     fn store(&self) -> Arc<dyn Store> {
+//!         Arc::new(self.store.clone())
+//!     }
+//!
+//!     fn prefix(&self) -> Arc<str> {
+//!         self.prefix.as_str().into()
+//!     }
+//!
+//!     fn advance(&self, by: Duration) -> BoxFuture<'_, ()> {
+//!         self.clock.advance(by);
+//!         Box::pin(async {})
+//!     }
+//!
+//!     fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool> {
+//!         let Plant::Bytes { bytes, life } = plant else {
+//!             return Box::pin(async { false }); // everything in here is bytes and expires
+//!         };
+//!         self.store.plant(key, bytes.into(), life);
+//!         Box::pin(async { true })
+//!     }
+//!
+//!     fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+//!         let bytes = self.store.peek(key);
+//!         Box::pin(async { bytes.map(Into::into) })
+//!     }
+//! }
+//!
+//! let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+//! for case in cases() {
+//!     println!("rule {}: {}", case.rule, case.name);
+//!     let clock = ManualClock::new();
+//!     let fixture = InMemory {
+//!         store: MemoryStore::builder().clock(clock.clone()).build(),
+//!         clock,
+//!         prefix: case.name.to_owned(),
+//!     };
+//!     runtime.block_on((case.run)(Arc::new(fixture)));
+//! }
+//! ```
+
+#![allow(
+    clippy::unchecked_time_subtraction,
+    reason = "a case whose times do not fit panics, as it should"
+)]
+
+/// Names the cases of a file and the rule that each tests.
+macro_rules! cases {
+    ($($rule:literal $name:ident,)+) => {
+        pub(super) fn cases() -> Vec<super::Case> {
+            vec![$(super::Case {
+                name: stringify!($name),
+                rule: $rule,
+                run: |fixture| Box::pin($name(super::probe::Probe::new(fixture))),
+            }),+]
+        }
+    };
+}
+
+/// Takes a reply apart, or panics at the place of the case with what the store said instead.
+macro_rules! expect {
+    ($reply:expr, $pattern:pat => $out:expr $(, $($why:tt)+)?) => {
+        match $reply {
+            $pattern => $out,
+            other => panic!(
+                "expected `{}`, the store said `{other:?}`{}",
+                stringify!($pattern),
+                expect!(@why $($($why)+)?),
+            ),
+        }
+    };
+    (@why) => { "" };
+    (@why $($why:tt)+) => { format!(": {}", format_args!($($why)+)) };
+}
+
+mod attempts;
+mod bodies;
+mod claims;
+mod completions;
+mod fences;
+mod fingerprints;
+mod keys;
+mod late;
+mod leases;
+mod life;
+mod probe;
+mod races;
+mod reads;
+mod releases;
+mod renewals;
+mod repeats;
+mod room;
+mod unreadable;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::{RecordKey, Store};
+
+/// A boxed future that can change threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A store under test, and what a test may do that a client cannot.
+///
+/// One fixture serves one case: nothing may stand under its [`prefix`](Self::prefix), or under one
+/// that begins with it.
+pub trait Fixture: Send + Sync {
+    /// The store. Each call may give another client of the same store.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// What the keys of this fixture begin with.
+    fn prefix(&self) -> Arc<str>;
+
+    /// Moves the store's time forward for all keys under the prefix.
+    ///
+    /// A server whose clock cannot be moved ages the records instead: each has `by` less to live,
+    /// and one that would be over is deleted.
+    fn advance(&self, by: Duration) -> BoxFuture<'_, ()>;
+
+    /// Puts something under a key, past the store. Gives `false`, and changes nothing, if this kind
+    /// of store cannot hold such a thing.
+    fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool>;
+
+    /// The bytes that stand under a key, past the store; `None` if there is nothing alive, or
+    /// something that is not bytes.
+    fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>>;
+
+    /// The longest that the store's time runs on by itself while a case runs. Zero, the default, is
+    /// a clock that stands still. Moments are tested to the millisecond, less this.
+    ///
+    /// At most 20 seconds.
+    fn drift(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// A fixture of a store of the same kind, empty and with room for few records: at most some
+    /// thousand of 16 KiB each. `None`, the default, if there is no such thing as a full store.
+    fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
+        Box::pin(async { None })
+    }
+}
+
+/// What [`Fixture::plant`] puts under a key.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Plant {
+    /// Bytes that expire.
+    Bytes {
+        /// The bytes, a record or not.
+        bytes: Vec<u8>,
+        /// How long they live.
+        life: Duration,
+    },
+    /// Bytes without an expiry.
+    Immortal {
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A value of another type than the store keeps records in, such as a Redis list.
+    OtherType,
+}
+
+/// A test of one rule of the contract.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Case {
+    /// What the case says about a store, in words.
+    pub name: &'static str,
+    /// The number of the rule in the contract of [`Store`].
+    pub rule: u8,
+    /// Runs the case, which panics if the store is wrong.
+    pub run: fn(Arc<dyn Fixture>) -> BoxFuture<'static, ()>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case")
+            .field("name", &self.name)
+            .field("rule", &self.rule)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All cases, in the order of what they are about.
+#[must_use]
+pub fn cases() -> Vec<Case> {
+    [
+        claims::cases(),
+        completions::cases(),
+        releases::cases(),
+        renewals::cases(),
+        repeats::cases(),
+        leases::cases(),
+        life::cases(),
+        late::cases(),
+        fences::cases(),
+        attempts::cases(),
+        fingerprints::cases(),
+        unreadable::cases(),
+        keys::cases(),
+        bodies::cases(),
+        reads::cases(),
+        races::cases(),
+        room::cases(),
+    ]
+    .concat()
+}

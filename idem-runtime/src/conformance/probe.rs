@@ -1,0 +1,291 @@
+//! What the cases do their work with: one key of a store, and records to put there.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Fixture, Plant};
+use crate::fingerprint::Fingerprint;
+use crate::key::KeyDigest;
+use crate::operation::Operation;
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, OutcomeKind, Owner, ReadReply, Record,
+    RecordKey, ReleaseReply, RenewReply, State, Store, StoreError,
+};
+
+pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
+pub(super) const B: Owner = Owner::from_bytes(*b"owner B of tests");
+/// Bytes that a text protocol, or a comparison that ends at a NUL, would stumble over.
+pub(super) const C: Owner = Owner::from_bytes(*b"\0\r\n\xff\xfe$1\r\n\0 \"'{}*");
+
+pub(super) const ASKED: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\n");
+pub(super) const OTHER: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\0");
+pub(super) const NONE: Fingerprint = Fingerprint::NONE;
+
+pub(super) const MS: Duration = Duration::from_millis(1);
+pub(super) const LEASE: Duration = Duration::from_mins(1);
+pub(super) const RETAIN: Duration = Duration::from_hours(24);
+/// How long an answer is kept: unlike `RETAIN`, so that neither is taken for the other.
+pub(super) const TTL: Duration = Duration::from_hours(2);
+pub(super) const SCHEMA: u32 = 0x0d0a_00ff;
+
+pub(super) const OUTCOMES: [OutcomeKind; 4] = [
+    OutcomeKind::Value,
+    OutcomeKind::Error,
+    OutcomeKind::Unknown,
+    OutcomeKind::Tombstone,
+];
+
+/// An owner with a number, for cases that need many.
+pub(super) fn owner(number: usize) -> Owner {
+    let mut bytes = [b'o'; 16];
+    bytes[8..].copy_from_slice(&(number as u64).to_be_bytes());
+    Owner::from_bytes(bytes)
+}
+
+pub(super) fn limit(attempts: u16) -> Option<NonZeroU16> {
+    NonZeroU16::new(attempts)
+}
+
+/// What `owner` asks unless the case says otherwise.
+pub(super) fn ask(owner: Owner) -> ClaimRequest {
+    ClaimRequest {
+        owner,
+        fingerprint: ASKED,
+        lease: LEASE,
+        retain: RETAIN,
+        max_attempts: limit(5),
+    }
+}
+
+pub(super) const fn pending() -> State {
+    State::Pending { lease: LEASE }
+}
+
+pub(super) const fn done(outcome: OutcomeKind) -> State {
+    State::Done {
+        outcome,
+        schema: SCHEMA,
+    }
+}
+
+/// The record of A that cases plant: third attempt, fence of long ago.
+pub(super) fn header(state: State) -> Header {
+    Header {
+        state,
+        owner: A,
+        fence: Fence::new(1_000_000),
+        attempts: 3,
+        retain: RETAIN,
+        fingerprint: ASKED,
+    }
+}
+
+/// The bytes of a record.
+pub(super) fn record(header: &Header, body: &[u8]) -> Bytes {
+    [&header.encode()[..], body].concat().into()
+}
+
+/// The header with which the holder of `claim` finishes.
+pub(super) fn finished(claim: &Header) -> Header {
+    Header {
+        state: done(OutcomeKind::Value),
+        retain: TTL,
+        ..*claim
+    }
+}
+
+/// The record with which the holder of `claim` finishes.
+pub(super) fn answer(claim: &Header, body: &[u8]) -> Bytes {
+    record(&finished(claim), body)
+}
+
+/// One key of the store under test.
+#[derive(Clone)]
+pub(super) struct Probe {
+    pub(super) fixture: Arc<dyn Fixture>,
+    store: Arc<dyn Store>,
+    pub(super) key: RecordKey,
+}
+
+#[track_caller]
+fn ok<T>(operation: &str, reply: Result<T, StoreError>) -> T {
+    reply.unwrap_or_else(|error| {
+        panic!(
+            "{operation} failed: {error} ({:?}), {error:?}",
+            error.kind()
+        )
+    })
+}
+
+impl Probe {
+    pub(super) fn new(fixture: Arc<dyn Fixture>) -> Self {
+        let store = fixture.store();
+        let prefix = fixture.prefix();
+        let digest = KeyDigest::from_bytes([0xd1; 32]);
+        let key = RecordKey::new(prefix, Operation::new("conformance.case"), digest);
+        Self {
+            fixture,
+            store,
+            key,
+        }
+    }
+
+    /// The same store, another key.
+    pub(super) fn on(&self, key: RecordKey) -> Self {
+        let store = self.fixture.store();
+        let fixture = Arc::clone(&self.fixture);
+        Self {
+            fixture,
+            store,
+            key,
+        }
+    }
+
+    /// The same store, the key of this number.
+    pub(super) fn at(&self, number: usize) -> Self {
+        let mut digest = [0x2a; 32];
+        digest[24..].copy_from_slice(&(number as u64).to_be_bytes());
+        let operation = self.key.operation().clone();
+        let digest = KeyDigest::from_bytes(digest);
+        self.on(RecordKey::new(self.fixture.prefix(), operation, digest))
+    }
+
+    pub(super) async fn try_claim(&self, request: &ClaimRequest) -> Result<ClaimReply, StoreError> {
+        self.store.claim(&self.key, request).await
+    }
+
+    pub(super) async fn claim(&self, request: &ClaimRequest) -> ClaimReply {
+        ok("claim", self.try_claim(request).await)
+    }
+
+    pub(super) async fn complete(&self, record: &Bytes) -> CompleteReply {
+        ok("complete", self.store.complete(&self.key, record).await)
+    }
+
+    pub(super) async fn release(&self, owner: Owner, count: bool) -> ReleaseReply {
+        ok(
+            "release",
+            self.store.release(&self.key, &owner, count).await,
+        )
+    }
+
+    pub(super) async fn renew(&self, claim: &Header) -> RenewReply {
+        ok("renew", self.store.renew(&self.key, claim).await)
+    }
+
+    pub(super) async fn read(&self) -> ReadReply {
+        ok("read", self.store.read(&self.key).await)
+    }
+
+    /// Claims the key, which must be granted. Gives the header of the claim.
+    pub(super) async fn take(&self, request: &ClaimRequest) -> Header {
+        let (fence, attempts) = expect!(
+            self.claim(request).await,
+            ClaimReply::Granted { fence, attempt } => (fence, attempt),
+            "nothing stands in the way of {:?}", request.owner
+        );
+        Header {
+            state: State::Pending {
+                lease: request.lease,
+            },
+            owner: request.owner,
+            fence,
+            attempts,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+        }
+    }
+
+    /// Claims the key for A and stores `body`.
+    pub(super) async fn finish(&self, body: &[u8]) -> Bytes {
+        let claim = self.take(&ask(A)).await;
+        let answer = answer(&claim, body);
+        assert_eq!(
+            self.complete(&answer).await,
+            CompleteReply::Stored { late: false },
+            "the owner of a live claim completes"
+        );
+        answer
+    }
+
+    /// The record that is there and the life that it has left.
+    pub(super) async fn found(&self) -> (Record, Duration) {
+        expect!(
+            self.read().await,
+            ReadReply::Found { record, left } => (record, left),
+            "there is a record"
+        )
+    }
+
+    /// The header that is there.
+    pub(super) async fn header(&self) -> Header {
+        self.found().await.0.header
+    }
+
+    /// Plants a record that has `life` left.
+    pub(super) async fn plant(&self, header: &Header, body: &[u8], life: Duration) -> Bytes {
+        let bytes = record(header, body);
+        self.plant_bytes(&bytes, life).await;
+        bytes
+    }
+
+    pub(super) async fn plant_bytes(&self, bytes: &[u8], life: Duration) {
+        let bytes = bytes.to_vec();
+        let plant = Plant::Bytes { bytes, life };
+        assert!(
+            self.fixture.plant(&self.key, plant).await,
+            "the fixture must be able to plant bytes"
+        );
+    }
+
+    pub(super) async fn peek(&self) -> Option<Vec<u8>> {
+        self.fixture.peek(&self.key).await
+    }
+
+    pub(super) async fn advance(&self, by: Duration) {
+        self.fixture.advance(by).await;
+    }
+
+    /// Moves the time to just before the moment that is `by` away: a millisecond, and what the
+    /// store's clock may run by itself.
+    pub(super) async fn advance_just_before(&self, by: Duration) {
+        let before = by.checked_sub(self.fixture.drift() + MS);
+        self.advance(before.expect("moments are further away than the drift"))
+            .await;
+    }
+
+    /// Moves the time from there to the moment itself.
+    pub(super) async fn advance_the_rest(&self) {
+        self.advance(self.fixture.drift() + MS).await;
+    }
+
+    /// Whether the store's time moves only when it is told to.
+    pub(super) fn stands_still(&self) -> bool {
+        self.fixture.drift().is_zero()
+    }
+
+    /// Asserts a time that is left, which may have run a little by itself.
+    #[track_caller]
+    pub(super) fn assert_left(&self, left: Duration, expected: Duration) {
+        let least = expected.saturating_sub(self.fixture.drift());
+        assert!(
+            (least..=expected).contains(&left),
+            "{left:?} are left, expected {expected:?} (at least {least:?})"
+        );
+    }
+
+    /// Asserts that the bytes under the key are these, untouched.
+    pub(super) async fn assert_untouched(&self, bytes: &[u8], by: &str) {
+        let stored = self.peek().await;
+        let stored = stored.unwrap_or_else(|| panic!("the record is gone after {by}"));
+        assert!(
+            stored == bytes,
+            "{by} must not change the record; it was {}, it is {}",
+            bytes.escape_ascii(),
+            stored.escape_ascii()
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! Reading, and more than one client of the same store.
+
+use super::probe::{
+    A, ASKED, B, C, LEASE, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, header, pending,
+};
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, State,
+};
+
+cases! {
+    1 reading_sees_what_was_written_before,
+    6 reading_shows_every_state_and_its_life,
+    3 reading_changes_nothing,
+    1 another_client_of_the_store_sees_the_same,
+    11 a_key_that_was_never_used_is_absent,
+}
+
+async fn reading_sees_what_was_written_before(p: Probe) {
+    let claim = p.take(&ask(A)).await;
+    assert_eq!(p.header().await, claim);
+    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.header().await.state, State::Released);
+    let claim = p.take(&ask(B)).await;
+    assert_eq!(p.header().await, claim);
+    let bytes = answer(&claim, b"x");
+    expect!(p.complete(&bytes).await, CompleteReply::Stored { .. } => ());
+    assert_eq!(p.found().await.0.as_bytes(), &bytes[..]);
+}
+
+async fn reading_shows_every_state_and_its_life(p: Probe) {
+    let states = OUTCOMES.map(done).into_iter();
+    for state in states.chain([pending(), State::Released]) {
+        for life in [RETAIN, RETAIN - LEASE, TTL, RETAIN * 3] {
+            for body in [&b""[..], b"body", &[7; 9_000]] {
+                let bytes = p.plant(&header(state), body, life).await;
+                let (record, left) = p.found().await;
+                assert_eq!(record.header, header(state));
+                assert_eq!(record.as_bytes(), &bytes[..]);
+                assert_eq!(record.body(), body);
+                p.assert_left(left, life);
+            }
+        }
+    }
+}
+
+async fn reading_changes_nothing(p: Probe) {
+    let states = OUTCOMES.map(done).into_iter();
+    for state in states.chain([pending(), State::Released]) {
+        let bytes = p.plant(&header(state), b"", RETAIN - LEASE * 2).await;
+        for _ in 0..3 {
+            p.found().await;
+        }
+        p.assert_untouched(&bytes, "reading").await;
+        p.assert_left(p.found().await.1, RETAIN - LEASE * 2);
+    }
+}
+
+async fn another_client_of_the_store_sees_the_same(p: Probe) {
+    let other = p.on(p.key.clone());
+    let claim = p.take(&ask(A)).await;
+    expect!(other.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+    assert_eq!(other.renew(&claim).await, RenewReply::Renewed);
+    assert_eq!(other.release(B, true).await, ReleaseReply::Superseded);
+    let bytes = answer(&claim, b"x");
+    assert_eq!(
+        other.complete(&bytes).await,
+        CompleteReply::Stored { late: false }
+    );
+    let unasked = ClaimRequest {
+        fingerprint: ASKED,
+        ..ask(C)
+    };
+    expect!(p.claim(&unasked).await, ClaimReply::Done { .. } => ());
+}
+
+async fn a_key_that_was_never_used_is_absent(p: Probe) {
+    p.finish(b"x").await;
+    for n in 0..5 {
+        let p = p.at(n);
+        assert_eq!(p.read().await, ReadReply::Absent);
+        assert_eq!(p.release(A, false).await, ReleaseReply::Absent);
+        assert_eq!(p.peek().await, None);
+    }
+    let claim: Header = header(pending());
+    assert_eq!(p.at(6).renew(&claim).await, RenewReply::Reasserted);
+}

@@ -1,0 +1,127 @@
+//! What a release does in every state, for either owner.
+
+use super::probe::{
+    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, answer, ask, done, header, owner, pending,
+};
+use crate::store::{ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, State};
+
+cases! {
+    2 the_owner_gives_a_key_back,
+    2 a_release_by_another_owner_changes_nothing,
+    2 a_release_without_a_record_changes_nothing,
+    2 a_lapsed_claim_is_released_by_its_owner_if_nobody_took_it,
+    4 a_release_does_not_undo_what_is_done,
+    6 a_release_keeps_the_life_that_is_left,
+    7 a_release_keeps_the_record,
+    2 a_superseded_owner_does_not_release_its_successor,
+    2 a_released_claim_cannot_be_renewed,
+    2 an_owner_that_released_can_still_complete,
+}
+
+async fn the_owner_gives_a_key_back(p: Probe) {
+    for (n, holder) in [A, C].into_iter().enumerate() {
+        for (m, count) in [true, false].into_iter().enumerate() {
+            let p = p.at(n * 10 + m);
+            p.take(&ask(holder)).await;
+            assert_eq!(p.release(holder, count).await, ReleaseReply::Released);
+            expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+        }
+    }
+}
+
+async fn a_release_by_another_owner_changes_nothing(p: Probe) {
+    for state in [pending(), State::Released] {
+        for age in [MS, LEASE, LEASE * 3] {
+            let bytes = p.plant(&header(state), b"", RETAIN - age).await;
+            for (owner, count) in [(B, true), (B, false), (C, true), (owner(3), false)] {
+                assert_eq!(p.release(owner, count).await, ReleaseReply::Superseded);
+            }
+            p.assert_untouched(&bytes, "a release by another owner")
+                .await;
+            p.assert_left(p.found().await.1, RETAIN - age);
+        }
+    }
+}
+
+async fn a_release_without_a_record_changes_nothing(p: Probe) {
+    for count in [true, false] {
+        assert_eq!(p.release(A, count).await, ReleaseReply::Absent);
+        assert_eq!(p.read().await, ReadReply::Absent);
+    }
+}
+
+async fn a_lapsed_claim_is_released_by_its_owner_if_nobody_took_it(p: Probe) {
+    p.plant(&header(pending()), b"", RETAIN - LEASE * 2).await;
+    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    let expected = header(State::Released);
+    assert_eq!(p.header().await, expected);
+}
+
+async fn a_release_does_not_undo_what_is_done(p: Probe) {
+    for outcome in OUTCOMES {
+        let bytes = p.plant(&header(done(outcome)), b"done", RETAIN).await;
+        for owner in [A, B] {
+            for count in [true, false] {
+                assert_eq!(p.release(owner, count).await, ReleaseReply::Superseded);
+            }
+        }
+        p.assert_untouched(&bytes, "a release").await;
+    }
+}
+
+async fn a_release_keeps_the_life_that_is_left(p: Probe) {
+    for life in [RETAIN, RETAIN / 2, LEASE] {
+        p.plant(&header(pending()), b"", life).await;
+        assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+        p.assert_left(p.found().await.1, life);
+        assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+        p.assert_left(p.found().await.1, life);
+    }
+    p.advance_just_before(LEASE).await;
+    p.found().await;
+    p.advance_the_rest().await;
+    assert_eq!(p.read().await, ReadReply::Absent, "and ends with it");
+}
+
+async fn a_release_keeps_the_record(p: Probe) {
+    let claim = p.take(&ask(A)).await;
+    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    let expected = Header {
+        state: State::Released,
+        ..claim
+    };
+    let (record, _) = p.found().await;
+    assert_eq!(record.header, expected, "fence, attempts and fingerprint");
+    assert!(record.body().is_empty());
+}
+
+async fn a_superseded_owner_does_not_release_its_successor(p: Probe) {
+    p.take(&ask(A)).await;
+    p.advance(LEASE).await;
+    let successor = p.take(&ask(B)).await;
+    for count in [true, false] {
+        assert_eq!(p.release(A, count).await, ReleaseReply::Superseded);
+    }
+    assert_eq!(p.header().await, successor);
+    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+}
+
+async fn a_released_claim_cannot_be_renewed(p: Probe) {
+    let claim = p.take(&ask(A)).await;
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    let before = p.peek().await.expect("a released record stays");
+    assert_eq!(p.renew(&claim).await, RenewReply::Lost);
+    p.assert_untouched(&before, "a renewal of what was given back")
+        .await;
+}
+
+async fn an_owner_that_released_can_still_complete(p: Probe) {
+    let claim = p.take(&ask(A)).await;
+    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    let bytes = answer(&claim, b"it happened after all");
+    assert_eq!(
+        p.complete(&bytes).await,
+        CompleteReply::Stored { late: false }
+    );
+    p.assert_untouched(&bytes, "storing it").await;
+}

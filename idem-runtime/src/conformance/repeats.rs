@@ -1,0 +1,209 @@
+//! Every operation sent twice: by us after a lost reply, or by a client library behind our back.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use super::probe::{
+    A, B, C, LEASE, Probe, RETAIN, TTL, answer, ask, finished, header, limit, pending, record,
+};
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, State,
+};
+
+cases! {
+    3 a_claim_sent_again_is_the_same_attempt,
+    3 a_takeover_sent_again_is_the_same_attempt,
+    3 a_claim_after_a_release_sent_again_is_the_same_attempt,
+    3 the_last_attempt_sent_again_is_granted_again,
+    3 a_claim_sent_again_starts_its_lease_again,
+    3 a_completion_sent_again_is_stored_once,
+    3 a_late_completion_sent_again_is_stored_once,
+    3 a_completion_sent_again_does_not_live_longer,
+    3 a_release_sent_again_counts_once,
+    3 a_release_sent_again_does_not_free_the_next_claim,
+    3 a_refusal_sent_again_is_the_same_refusal,
+    3 reading_again_reads_the_same,
+    3 an_operation_that_was_dropped_can_be_sent_again,
+}
+
+async fn same_attempt(p: &Probe, request: &ClaimRequest) {
+    let first = p.take(request).await;
+    let bytes = p.peek().await.expect("the claim is there");
+    for _ in 0..3 {
+        assert_eq!(p.take(request).await, first, "same fence, same attempt");
+    }
+    p.assert_untouched(&bytes, "its claim, sent again").await;
+}
+
+async fn a_claim_sent_again_is_the_same_attempt(p: Probe) {
+    for (n, owner) in [A, B, C].into_iter().enumerate() {
+        same_attempt(&p.at(n), &ask(owner)).await;
+    }
+}
+
+async fn a_takeover_sent_again_is_the_same_attempt(p: Probe) {
+    p.plant(&header(pending()), b"", RETAIN - LEASE).await;
+    same_attempt(&p, &ask(B)).await;
+    assert_eq!(p.header().await.attempts, header(pending()).attempts + 1);
+}
+
+async fn a_claim_after_a_release_sent_again_is_the_same_attempt(p: Probe) {
+    p.plant(&header(State::Released), b"", RETAIN).await;
+    same_attempt(&p, &ask(B)).await;
+    assert_eq!(p.header().await.attempts, header(pending()).attempts + 1);
+}
+
+async fn the_last_attempt_sent_again_is_granted_again(p: Probe) {
+    for (n, max) in [1, 4].into_iter().enumerate() {
+        let p = p.at(n);
+        let released = Header {
+            attempts: max - 1,
+            ..header(State::Released)
+        };
+        p.plant(&released, b"", RETAIN).await;
+        let request = ClaimRequest {
+            max_attempts: limit(max),
+            ..ask(B)
+        };
+        same_attempt(&p, &request).await;
+        p.advance(LEASE * 2).await;
+        assert_eq!(p.take(&request).await.attempts, max, "lapsed, but its own");
+    }
+}
+
+async fn a_claim_sent_again_starts_its_lease_again(p: Probe) {
+    p.take(&ask(A)).await;
+    p.advance(LEASE / 2).await;
+    p.take(&ask(A)).await;
+    let left = expect!(
+        p.claim(&ask(B)).await,
+        ClaimReply::Running { lease_left } => lease_left
+    );
+    p.assert_left(left, LEASE);
+    p.assert_left(p.found().await.1, RETAIN);
+}
+
+async fn a_completion_sent_again_is_stored_once(p: Probe) {
+    let claim = p.take(&ask(C)).await;
+    let bytes = answer(&claim, b"\0\r\nonce");
+    for _ in 0..4 {
+        assert_eq!(
+            p.complete(&bytes).await,
+            CompleteReply::Stored { late: false }
+        );
+        p.assert_untouched(&bytes, "its completion, sent again")
+            .await;
+    }
+    // An owner has one answer: a second one is a bug of the caller, and the first one stays.
+    assert_eq!(
+        p.complete(&answer(&claim, b"another")).await,
+        CompleteReply::Stored { late: false }
+    );
+    p.assert_untouched(&bytes, "another answer of the same owner")
+        .await;
+}
+
+async fn a_late_completion_sent_again_is_stored_once(p: Probe) {
+    let bytes = record(&finished(&header(pending())), b"late");
+    assert_eq!(
+        p.complete(&bytes).await,
+        CompleteReply::Stored { late: true }
+    );
+    // Whether it was late is known the first time only.
+    expect!(p.complete(&bytes).await, CompleteReply::Stored { .. } => ());
+    p.assert_untouched(&bytes, "its completion, sent again")
+        .await;
+}
+
+async fn a_completion_sent_again_does_not_live_longer(p: Probe) {
+    let bytes = p.finish(b"once").await;
+    p.advance(TTL / 2).await;
+    assert_eq!(
+        p.complete(&bytes).await,
+        CompleteReply::Stored { late: false }
+    );
+    p.assert_left(p.found().await.1, TTL / 2);
+}
+
+async fn a_release_sent_again_counts_once(p: Probe) {
+    for (count, attempts) in [(true, 3), (false, 2)] {
+        p.plant(&header(pending()), b"", RETAIN).await;
+        for _ in 0..4 {
+            assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+            assert_eq!(p.header().await.attempts, attempts);
+        }
+    }
+}
+
+async fn a_release_sent_again_does_not_free_the_next_claim(p: Probe) {
+    p.take(&ask(A)).await;
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    let next = p.take(&ask(B)).await;
+    assert_eq!(p.release(A, false).await, ReleaseReply::Superseded);
+    assert_eq!(p.header().await, next);
+}
+
+async fn a_refusal_sent_again_is_the_same_refusal(p: Probe) {
+    let first = p.take(&ask(A)).await;
+    p.advance(LEASE).await;
+    let second = p.take(&ask(B)).await;
+    for _ in 0..3 {
+        expect!(
+            p.complete(&answer(&first, b"too late")).await,
+            CompleteReply::Superseded { .. } => ()
+        );
+        assert_eq!(p.release(A, true).await, ReleaseReply::Superseded);
+        assert_eq!(p.renew(&first).await, RenewReply::Lost);
+        expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+    }
+    assert_eq!(p.header().await, second);
+}
+
+async fn reading_again_reads_the_same(p: Probe) {
+    assert_eq!(p.read().await, ReadReply::Absent);
+    assert_eq!(p.read().await, ReadReply::Absent);
+    let bytes = p.finish(b"read me").await;
+    for _ in 0..3 {
+        let (record, left) = p.found().await;
+        assert_eq!(record.as_bytes(), &bytes[..]);
+        p.assert_left(left, TTL);
+    }
+}
+
+/// Polls once, and drops: whether the operation happens is open.
+async fn drop_after_one_poll(operation: impl Future) {
+    let mut operation = pin!(operation);
+    poll_fn(|cx| {
+        let _ = operation.as_mut().poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+async fn an_operation_that_was_dropped_can_be_sent_again(p: Probe) {
+    for n in 0..20 {
+        let p = p.at(n);
+        drop_after_one_poll(p.claim(&ask(A))).await;
+        let claim = p.take(&ask(A)).await;
+        assert_eq!(claim.attempts, 1);
+        drop_after_one_poll(p.renew(&claim)).await;
+        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+        drop_after_one_poll(p.read()).await;
+        assert_eq!(p.header().await, claim);
+        if n % 2 == 0 {
+            drop_after_one_poll(p.release(A, false)).await;
+            assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+            assert_eq!(p.header().await.attempts, 0);
+        } else {
+            let bytes = answer(&claim, b"once");
+            drop_after_one_poll(p.complete(&bytes)).await;
+            assert_eq!(
+                p.complete(&bytes).await,
+                CompleteReply::Stored { late: false }
+            );
+            p.assert_untouched(&bytes, "its completion, sent again")
+                .await;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A full store: claims are refused, answers are not, and nothing alive is dropped.
+//!
+//! These cases pass at once on a fixture without a [`scarce`](super::Fixture::scarce) store.
+
+use bytes::Bytes;
+
+use super::probe::{A, B, LEASE, Probe, RETAIN, TTL, answer, ask};
+use crate::store::{
+    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, StoreErrorKind,
+};
+
+cases! {
+    12 a_full_store_refuses_claims,
+    12 a_full_store_takes_the_answer_of_a_running_body,
+    12 a_full_store_drops_nothing_that_is_alive,
+    12 a_full_store_replays,
+    12 a_full_store_renews_and_takes_back,
+    12 a_full_store_has_room_again_when_records_expire,
+}
+
+/// Far more than a scarce store holds.
+const MANY: usize = 20_000;
+const BODY: [u8; 16 << 10] = [0x5a; 16 << 10];
+
+/// A full store, and what it holds: running claims of A, and answers under keys of numbers.
+struct Full {
+    p: Probe,
+    running: Vec<Header>,
+    answers: Vec<Bytes>,
+}
+
+impl Full {
+    async fn of(p: Probe) -> Option<Self> {
+        let p = Probe::new(p.fixture.scarce().await?);
+        let mut running = Vec::new();
+        for n in 0..3 {
+            running.push(p.at(MANY + n).take(&ask(A)).await);
+        }
+        let mut answers = Vec::new();
+        for n in 0..MANY {
+            let key = p.at(n);
+            match key.try_claim(&ask(B)).await {
+                Ok(ClaimReply::Granted { fence, attempt }) => {
+                    let claim = Header {
+                        owner: B,
+                        fence,
+                        attempts: attempt,
+                        ..running[0]
+                    };
+                    let answer = answer(&claim, &BODY);
+                    assert_eq!(
+                        key.complete(&answer).await,
+                        CompleteReply::Stored { late: false },
+                        "whoever was granted a claim finds room for its answer"
+                    );
+                    answers.push(answer);
+                }
+                Ok(other) => panic!("a fresh key was answered {other:?}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+                    assert!(error.is_transient(), "it may be sent again later");
+                    return Some(Self {
+                        p,
+                        running,
+                        answers,
+                    });
+                }
+            }
+        }
+        panic!("a scarce store has room for {MANY} answers");
+    }
+
+    fn held(&self, n: usize) -> Probe {
+        self.p.at(MANY + n)
+    }
+}
+
+/// Claims a fresh key. The room of a server is not exact, a buffer that shrinks is room: what is
+/// not refused must be a claim like any other.
+async fn is_refused(p: &Probe) -> bool {
+    match p.try_claim(&ask(A)).await {
+        Err(error) => {
+            assert_eq!(error.kind(), StoreErrorKind::Full, "{error}");
+            assert_eq!(p.read().await, ReadReply::Absent, "nothing was written");
+            true
+        }
+        Ok(reply) => {
+            expect!(reply, ClaimReply::Granted { attempt: 1, .. } => ());
+            assert_eq!(p.header().await.owner, A);
+            false
+        }
+    }
+}
+
+async fn a_full_store_refuses_claims(p: Probe) {
+    let Some(full) = Full::of(p).await else {
+        return;
+    };
+    let mut in_a_row = 0;
+    for n in 0..MANY {
+        in_a_row = if is_refused(&full.p.at(2 * MANY + n)).await {
+            in_a_row + 1
+        } else {
+            0
+        };
+        if in_a_row == 20 {
+            return;
+        }
+    }
+    panic!("a store that was full has room for {MANY} claims");
+}
+
+async fn a_full_store_takes_the_answer_of_a_running_body(p: Probe) {
+    let Some(full) = Full::of(p).await else {
+        return;
+    };
+    for (n, claim) in full.running.iter().enumerate() {
+        let p = full.held(n);
+        let answer = answer(claim, &BODY);
+        assert_eq!(
+            p.complete(&answer).await,
+            CompleteReply::Stored { late: false }
+        );
+        p.assert_untouched(&answer, "storing it").await;
+        p.assert_left(p.found().await.1, TTL);
+    }
+}
+
+async fn a_full_store_drops_nothing_that_is_alive(p: Probe) {
+    let Some(full) = Full::of(p).await else {
+        return;
+    };
+    for n in 0..50 {
+        is_refused(&full.p.at(2 * MANY + n)).await;
+    }
+    for (n, claim) in full.running.iter().enumerate() {
+        assert_eq!(full.held(n).header().await, *claim);
+    }
+    for (n, answer) in full.answers.iter().enumerate() {
+        full.p
+            .at(n)
+            .assert_untouched(answer, "a lack of room")
+            .await;
+    }
+}
+
+async fn a_full_store_replays(p: Probe) {
+    let Some(full) = Full::of(p).await else {
+        return;
+    };
+    for (n, answer) in full.answers.iter().enumerate().take(20) {
+        let record = expect!(
+            full.p.at(n).claim(&ask(A)).await,
+            ClaimReply::Done { record, .. } => record
+        );
+        assert_eq!(record.as_bytes(), &answer[..]);
+    }
+    let reply = full.held(0).claim(&ask(B)).await;
+    expect!(reply, ClaimReply::Running { .. } => (), "a claim that runs is known");
+}
+
+async fn a_full_store_renews_and_takes_back(p: Probe) {
+    let Some(full) = Full::of(p).await else {
+        return;
+    };
+    let (one, two) = (full.held(0), full.held(1));
+    one.advance(LEASE / 2).await;
+    assert_eq!(one.renew(&full.running[0]).await, RenewReply::Renewed);
+    one.assert_left(one.found().await.1, RETAIN);
+    assert_eq!(two.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(two.header().await.attempts, 0);
+}
+
+async fn a_full_store_has_room_again_when_records_expire(p: Probe) {
+    let Some(full) = Full::of(p).await else {
+        return;
+    };
+    full.p.advance(RETAIN).await;
+    for n in 0..full.answers.len().min(50) {
+        full.p.at(3 * MANY + n).take(&ask(B)).await;
+    }
+}

@@ -1,0 +1,135 @@
+//! What cannot be read is refused by every operation, and stays as it is.
+
+use super::Plant;
+use super::probe::{
+    A, B, LEASE, OUTCOMES, Probe, RETAIN, answer, ask, done, finished, header, pending, record,
+};
+use crate::store::{
+    ClaimReply, CompleteReply, HEADER, Header, ReadReply, ReleaseReply, RenewReply, State,
+    Unreadable,
+};
+
+cases! {
+    10 nothing_at_all_is_not_replaced,
+    10 what_is_too_short_is_not_replaced,
+    10 a_newer_layout_is_not_replaced,
+    10 an_unknown_state_is_not_replaced,
+    10 what_another_program_wrote_is_not_replaced,
+    10 a_record_without_an_expiry_is_not_replaced,
+    10 a_value_of_another_type_is_not_replaced,
+    10 what_cannot_be_read_is_free_again_after_its_life,
+    10 a_header_without_an_answer_is_a_record,
+}
+
+/// Sends every operation, as the owner that may stand in the bytes and as another.
+async fn refused(p: &Probe, error: Unreadable) {
+    for owner in [A, B] {
+        let claim = Header {
+            owner,
+            ..header(pending())
+        };
+        assert_eq!(p.claim(&ask(owner)).await, ClaimReply::Unreadable(error));
+        assert_eq!(
+            p.complete(&answer(&claim, b"over it")).await,
+            CompleteReply::Unreadable(error)
+        );
+        for count in [true, false] {
+            assert_eq!(
+                p.release(owner, count).await,
+                ReleaseReply::Unreadable(error)
+            );
+        }
+        assert_eq!(p.renew(&claim).await, RenewReply::Unreadable(error));
+        assert_eq!(p.read().await, ReadReply::Unreadable(error));
+    }
+}
+
+async fn stays(p: &Probe, bytes: &[u8], error: Unreadable) {
+    p.plant_bytes(bytes, LEASE).await;
+    refused(p, error).await;
+    p.assert_untouched(bytes, "what the store refused").await;
+}
+
+async fn nothing_at_all_is_not_replaced(p: Probe) {
+    stays(&p, b"", Unreadable::Short { bytes: 0 }).await;
+}
+
+async fn what_is_too_short_is_not_replaced(p: Probe) {
+    let whole = record(&header(pending()), b"");
+    for bytes in [1, 2, 17, 18, 35, HEADER - 1] {
+        stays(&p, &whole[..bytes], Unreadable::Short { bytes }).await;
+    }
+}
+
+async fn a_newer_layout_is_not_replaced(p: Probe) {
+    for byte in [b'2', b'0', b'P', 0, 1, 0xff] {
+        for len in [1, HEADER - 1, HEADER, HEADER + 9, 9_000] {
+            let mut bytes = record(&header(pending()), &[7; 9_000]).to_vec();
+            bytes.truncate(len);
+            bytes[0] = byte;
+            stays(&p, &bytes, Unreadable::Layout { byte }).await;
+        }
+    }
+}
+
+async fn an_unknown_state_is_not_replaced(p: Probe) {
+    for byte in [b'X', b'p', b'1', b'.', b'%', 0, 0xff, b'\n'] {
+        for body in [0, 10, 9_000] {
+            let mut bytes = record(&header(pending()), &vec![7; body]).to_vec();
+            bytes[1] = byte;
+            stays(&p, &bytes, Unreadable::State { byte }).await;
+        }
+    }
+}
+
+async fn what_another_program_wrote_is_not_replaced(p: Probe) {
+    for text in [
+        "{\"status\":\"COMPLETED\",\"data\":{}}",
+        "in progress",
+        "\0\0\0\0",
+    ] {
+        let byte = text.as_bytes()[0];
+        stays(&p, text.as_bytes(), Unreadable::Layout { byte }).await;
+    }
+    stays(&p, b"17", Unreadable::Short { bytes: 2 }).await;
+}
+
+async fn a_record_without_an_expiry_is_not_replaced(p: Probe) {
+    let states = OUTCOMES.map(done).into_iter();
+    for state in states.chain([pending(), State::Released]) {
+        for body in [&b""[..], &[7; 9_000]] {
+            let bytes = record(&header(state), body).to_vec();
+            let plant = Plant::Immortal {
+                bytes: bytes.clone(),
+            };
+            if p.fixture.plant(&p.key, plant).await {
+                refused(&p, Unreadable::Immortal).await;
+                p.assert_untouched(&bytes, "what the store refused").await;
+            }
+        }
+    }
+}
+
+async fn a_value_of_another_type_is_not_replaced(p: Probe) {
+    if p.fixture.plant(&p.key, Plant::OtherType).await {
+        refused(&p, Unreadable::Type).await;
+        refused(&p, Unreadable::Type).await;
+    }
+}
+
+async fn what_cannot_be_read_is_free_again_after_its_life(p: Probe) {
+    stays(&p, b"2", Unreadable::Layout { byte: b'2' }).await;
+    p.advance(LEASE).await;
+    assert_eq!(p.read().await, ReadReply::Absent);
+    p.take(&ask(A)).await;
+}
+
+async fn a_header_without_an_answer_is_a_record(p: Probe) {
+    for outcome in OUTCOMES {
+        let bytes = record(&finished(&header(done(outcome))), b"");
+        assert_eq!(bytes.len(), HEADER);
+        p.plant_bytes(&bytes, RETAIN).await;
+        assert_eq!(p.found().await.0.as_bytes(), &bytes[..]);
+        expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    }
+}

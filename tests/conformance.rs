@@ -1,0 +1,54 @@
+//! Every case of the conformance suite on every store: `memory::…` on the memory store, `redis::…`
+//! on a real Redis, and `redis_acl::…` there as a user with few rights.
+//!
+//! `cargo test --test conformance -- redis::` runs the cases whose names contain that.
+
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+
+use idem_runtime::conformance::{Case, cases};
+use idem_tests::{InMemory, Redis};
+use libtest_mimic::{Arguments, Trial, run};
+use tokio::runtime::{Builder, Runtime};
+
+fn main() -> ExitCode {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build();
+    let runtime = Arc::new(runtime.expect("a runtime starts"));
+    let mut trials = Vec::new();
+    trials.extend(cases().into_iter().map(|case| memory(&runtime, case)));
+    for (store, restricted) in [("redis", false), ("redis_acl", true)] {
+        let server = Arc::new(OnceLock::new());
+        let trial = |case| redis(&runtime, store, restricted, &server, case);
+        trials.extend(cases().into_iter().map(trial));
+    }
+    run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn memory(runtime: &Arc<Runtime>, case: Case) -> Trial {
+    let runtime = Arc::clone(runtime);
+    Trial::test(format!("memory::{}", case.name), move || {
+        let fixture = InMemory::new(1_000_000);
+        runtime.block_on((case.run)(Arc::new(fixture)));
+        Ok(())
+    })
+}
+
+/// One server serves all cases of a user; it starts with the first that runs.
+fn redis(
+    runtime: &Arc<Runtime>,
+    store: &'static str,
+    restricted: bool,
+    server: &Arc<OnceLock<Redis>>,
+    case: Case,
+) -> Trial {
+    let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
+    Trial::test(format!("{store}::{}", case.name), move || {
+        let redis = server.get_or_init(|| runtime.block_on(Redis::start(restricted)));
+        let fixture = redis.fixture(case.name);
+        runtime.block_on((case.run)(Arc::new(fixture)));
+        Ok(())
+    })
+}

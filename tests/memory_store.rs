@@ -1,0 +1,146 @@
+//! The memory store under many keys: it forgets what has expired, and refuses what has no room.
+
+#![allow(clippy::unwrap_used, reason = "all of this is tests")]
+
+use std::time::Duration;
+
+use idem_runtime::clock::ManualClock;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::{ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store};
+use idem_runtime::{Engine, ErrorKind, Fingerprint, KeyDigest, Operation, OutcomeKind};
+use idem_tests::pay::{PayError, Receipt};
+
+/// Pages that this process has in memory.
+fn resident_pages() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+async fn pay(engine: &Engine, number: u32) -> Result<Receipt, PayError> {
+    let call = engine.operation("pay").key(&number);
+    call.run(|_| async { Ok(Receipt { run: number }) }).await
+}
+
+/// Claims and completes a key of its own, below the engine: this is about the store.
+async fn finish(store: &MemoryStore, number: u32) {
+    let mut digest = [0; 32];
+    digest[..4].copy_from_slice(&number.to_le_bytes());
+    let key = RecordKey::new(
+        "memory".into(),
+        Operation::new("pay"),
+        KeyDigest::from_bytes(digest),
+    );
+    let request = ClaimRequest {
+        owner: Owner::from_bytes(digest[..16].try_into().unwrap()),
+        fingerprint: Fingerprint::NONE,
+        lease: Duration::from_secs(30),
+        retain: Duration::from_hours(24),
+        max_attempts: None,
+    };
+    let ClaimReply::Granted { fence, attempt } = store.claim(&key, &request).await.unwrap() else {
+        panic!("the key is new")
+    };
+    let header = Header {
+        state: State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 0,
+        },
+        owner: request.owner,
+        fence,
+        attempts: attempt,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+    };
+    let record = [&header.encode()[..], b"200"].concat().into();
+    store.complete(&key, &record).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_million_keys_leave_nothing_behind() {
+    const ROUND: u32 = 100_000;
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let mut resident = Vec::new();
+    for round in 0..10 {
+        for number in 0..ROUND {
+            finish(&store, round * ROUND + number).await;
+        }
+        assert!(
+            store.len() <= 100_000,
+            "{} records in round {round}",
+            store.len()
+        );
+        resident.push(resident_pages());
+        clock.advance(Duration::from_hours(25));
+    }
+    // The maps reach their size within the first rounds.
+    let (early, late) = (resident[4], resident[9]);
+    assert!(
+        late <= early + early / 20,
+        "memory grows: {resident:?} pages"
+    );
+    // A few more calls sweep what the last round left.
+    let mut number = 10 * ROUND;
+    while store.len() > 1_000 {
+        finish(&store, number).await;
+        number += 1;
+        clock.advance(Duration::from_hours(25));
+        assert!(number < 11 * ROUND, "{} records are left", store.len());
+    }
+    assert!(store.bytes() < 1_000_000, "{} bytes", store.bytes());
+}
+
+#[tokio::test]
+async fn a_full_store_refuses_new_keys_and_keeps_its_promises() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone());
+    let store = store.max_entries(100).build();
+    let engine = Engine::builder(store.clone())
+        .claim_deadline(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    for number in 0..100 {
+        pay(&engine, number).await.unwrap();
+    }
+    let error = pay(&engine, 100).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    let PayError::Idem(error) = error else {
+        unreachable!()
+    };
+    assert!(
+        error
+            .to_string()
+            .contains("the memory store is full (100 of 100 records"),
+        "{error}"
+    );
+    for number in 0..100 {
+        let replayed = pay(&engine, number).await;
+        assert_eq!(
+            replayed,
+            Ok(Receipt { run: number }),
+            "a live record is never dropped"
+        );
+    }
+    clock.advance(Duration::from_hours(24));
+    pay(&engine, 100).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_answer_finds_room_even_when_its_claim_took_the_last() {
+    let store = MemoryStore::builder().max_bytes(300).build();
+    let engine = Engine::builder(store.clone())
+        .claim_deadline(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    let long = "x".repeat(10_000);
+    let first = engine.operation("long").key(&1);
+    let first = first
+        .run(|_| async { Ok::<_, PayError>(long.clone()) })
+        .await;
+    assert_eq!(first.as_ref(), Ok(&long));
+    let again = engine.operation("long").key(&1);
+    let again = again.run(|_| async { unreachable!("stored") as Result<String, PayError> });
+    assert_eq!(again.await, Ok(long));
+    let error = pay(&engine, 1).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+}

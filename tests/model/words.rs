@@ -1,0 +1,151 @@
+//! The same in the words of the store and in those of the model.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use idem_runtime::Fingerprint;
+use idem_runtime::store::{
+    self, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
+    ReleaseReply, RenewReply, State, Store,
+};
+
+use crate::operation::Print;
+use crate::record::{Asked, Entry, Fence, Phase, Reply};
+
+fn owner(number: usize) -> Owner {
+    Owner::from_bytes([u8::try_from(number).expect("few owners") + 1; 16])
+}
+
+fn print(print: Print) -> Fingerprint {
+    print.map_or(Fingerprint::NONE, |n| Fingerprint::from_bytes([n; 16]))
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).expect("a short time")
+}
+
+fn header(entry: &Entry) -> Header {
+    Header {
+        state: match entry.phase {
+            Phase::Claimed { lease } => State::Pending {
+                lease: Duration::from_millis(lease),
+            },
+            Phase::GivenBack => State::Released,
+            Phase::Finished {
+                outcome, schema, ..
+            } => State::Done { outcome, schema },
+        },
+        owner: owner(entry.owner),
+        fence: store::Fence::new(entry.fence),
+        attempts: entry.attempts,
+        retain: Duration::from_millis(entry.retain),
+        fingerprint: print(entry.print),
+    }
+}
+
+fn entry(record: &Record) -> Entry {
+    let header = &record.header;
+    let body = record.body().to_vec();
+    Entry {
+        phase: match header.state {
+            State::Pending { lease } if body.is_empty() => Phase::Claimed { lease: ms(lease) },
+            State::Released if body.is_empty() => Phase::GivenBack,
+            State::Done { outcome, schema } => Phase::Finished {
+                outcome,
+                schema,
+                body,
+            },
+            other => panic!("{other:?} with an answer of {} bytes", body.len()),
+        },
+        owner: usize::from(header.owner.as_bytes()[0]) - 1,
+        fence: header.fence.get(),
+        attempts: header.attempts,
+        retain: ms(header.retain),
+        print: Some(header.fingerprint.as_bytes()[0]).filter(|n| *n != 0),
+    }
+}
+
+fn odd(reply: impl std::fmt::Debug) -> Reply {
+    Reply::Odd(format!("{reply:?}"))
+}
+
+pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> Reply {
+    let request = ClaimRequest {
+        owner: owner(asked.owner),
+        fingerprint: print(asked.print),
+        lease: Duration::from_millis(asked.lease),
+        retain: Duration::from_millis(asked.retain),
+        max_attempts: asked.max_attempts.and_then(NonZeroU16::new),
+    };
+    match store.claim(key, &request).await {
+        Ok(ClaimReply::Granted { fence, attempt }) => Reply::Granted {
+            fence: Fence::Is(fence.get()),
+            attempt,
+        },
+        Ok(ClaimReply::Running { lease_left }) => Reply::Running {
+            left: ms(lease_left),
+        },
+        Ok(ClaimReply::Done { record, left }) => Reply::Answered {
+            entry: entry(&record),
+            left: ms(left),
+        },
+        Ok(ClaimReply::Mismatch) => Reply::OtherRequest,
+        Ok(ClaimReply::Exhausted { attempts }) => Reply::NoAttempts { attempts },
+        other => odd(other),
+    }
+}
+
+pub(crate) async fn complete(
+    store: &dyn Store,
+    key: &RecordKey,
+    done: &Entry,
+    body: &[u8],
+) -> Reply {
+    let record = [&header(done).encode()[..], body].concat().into();
+    match store.complete(key, &record).await {
+        Ok(CompleteReply::Stored { late }) => Reply::Stored { late },
+        Ok(CompleteReply::Adopted { record, left }) => Reply::Answered {
+            entry: entry(&record),
+            left: ms(left),
+        },
+        Ok(CompleteReply::Superseded { lease_left }) => Reply::Overtaken {
+            left: ms(lease_left),
+        },
+        Ok(CompleteReply::Mismatch) => Reply::OtherRequest,
+        other => odd(other),
+    }
+}
+
+pub(crate) async fn release(
+    store: &dyn Store,
+    key: &RecordKey,
+    number: usize,
+    count: bool,
+) -> Reply {
+    match store.release(key, &owner(number), count).await {
+        Ok(ReleaseReply::Released) => Reply::Freed,
+        Ok(ReleaseReply::Superseded) => Reply::NotYours,
+        Ok(ReleaseReply::Absent) => Reply::Nothing,
+        other => odd(other),
+    }
+}
+
+pub(crate) async fn renew(store: &dyn Store, key: &RecordKey, claim: &Entry) -> Reply {
+    match store.renew(key, &header(claim)).await {
+        Ok(RenewReply::Renewed) => Reply::Renewed,
+        Ok(RenewReply::Reasserted) => Reply::WrittenAgain,
+        Ok(RenewReply::Lost) => Reply::NotYours,
+        other => odd(other),
+    }
+}
+
+pub(crate) async fn read(store: &dyn Store, key: &RecordKey) -> Reply {
+    match store.read(key).await {
+        Ok(ReadReply::Absent) => Reply::Nothing,
+        Ok(ReadReply::Found { record, left }) => Reply::Found {
+            entry: entry(&record),
+            left: ms(left),
+        },
+        other => odd(other),
+    }
+}

@@ -1,0 +1,107 @@
+//! The flawed store as a store, and as a fixture of the suite.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
+    RenewReply, Store, StoreFuture,
+};
+
+use crate::flaw::Flaw;
+use crate::store::Flawed;
+
+impl Flawed {
+    /// Makes what follows one moment.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.0.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Store for Flawed {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        if self.0.is(Flaw::LooksThenWrites) {
+            return StoreFuture::pending(async move {
+                let found = self.0.look(key);
+                tokio::task::yield_now().await;
+                match found {
+                    Ok(found) => self.0.claim(key, found, request),
+                    Err(error) => Ok(ClaimReply::Unreadable(error)),
+                }
+            });
+        }
+        let _turn = self.turn();
+        StoreFuture::ready(match self.0.look(key) {
+            Ok(found) => self.0.claim(key, found, request),
+            Err(error) => Ok(ClaimReply::Unreadable(error)),
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(self.0.complete(key, record))
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(Ok(self.0.release(key, *owner, count)))
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(Ok(self.0.renew(key, claim)))
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(Ok(self.0.read(key)))
+    }
+}
+
+impl Fixture for Flawed {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.clone())
+    }
+
+    fn prefix(&self) -> Arc<str> {
+        "flawed".into()
+    }
+
+    fn advance(&self, by: Duration) -> BoxFuture<'_, ()> {
+        self.0.clock.advance(by);
+        Box::pin(async {})
+    }
+
+    fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool> {
+        let Plant::Bytes { bytes, life } = plant else {
+            return Box::pin(async { false });
+        };
+        self.0.put(key, bytes.into(), life);
+        Box::pin(async { true })
+    }
+
+    fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+        let bytes = self.0.bytes(key);
+        Box::pin(async { bytes.map(|(bytes, _)| bytes.into()) })
+    }
+
+    fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
+        let scarce = Self::of_size(self.0.flaw, 10);
+        Box::pin(async { Some(Arc::new(scarce) as Arc<dyn Fixture>) })
+    }
+}

@@ -1,0 +1,370 @@
+//! A store that is right but for one flaw.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::Fingerprint;
+use idem_runtime::clock::{Clock, ManualClock};
+use idem_runtime::store::{
+    self as rules, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, State, StoreError, StoreErrorKind,
+    Unreadable,
+};
+
+use crate::flaw::Flaw;
+
+const MS: Duration = Duration::from_millis(1);
+const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
+
+type Name = (String, String, Vec<u8>);
+
+/// Clones share the records.
+#[derive(Clone)]
+pub(crate) struct Flawed(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) flaw: Flaw,
+    pub(crate) clock: ManualClock,
+    pub(crate) turn: Mutex<()>,
+    most: usize,
+    records: Mutex<HashMap<Name, (Bytes, Duration)>>,
+}
+
+/// What stands under a key, and the life that it has left.
+pub(crate) type Found = Option<(Record, Duration)>;
+
+impl fmt::Debug for Flawed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Flawed").field(&self.0.flaw).finish()
+    }
+}
+
+impl Flawed {
+    pub(crate) fn new(flaw: Flaw) -> Self {
+        Self::of_size(flaw, usize::MAX)
+    }
+
+    pub(crate) fn of_size(flaw: Flaw, most: usize) -> Self {
+        Self(Arc::new(Inner {
+            flaw,
+            clock: ManualClock::new(),
+            turn: Mutex::default(),
+            most,
+            records: Mutex::default(),
+        }))
+    }
+}
+
+fn current(found: &Found) -> Option<Current<'_>> {
+    found.as_ref().map(|(record, left)| Current {
+        record,
+        left: *left,
+    })
+}
+
+impl Inner {
+    pub(crate) fn is(&self, flaw: Flaw) -> bool {
+        self.flaw == flaw
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Name, (Bytes, Duration)>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, key: &RecordKey) -> Name {
+        let (mut prefix, mut operation) = (key.prefix(), key.operation().as_str());
+        let mut digest = &key.digest().as_bytes()[..];
+        match self.flaw {
+            Flaw::IgnoresPrefixes => prefix = "",
+            Flaw::IgnoresOperations => operation = "",
+            Flaw::CutsDigests => digest = &digest[..31],
+            _ => {}
+        }
+        (prefix.to_owned(), operation.to_owned(), digest.to_vec())
+    }
+
+    pub(crate) fn bytes(&self, key: &RecordKey) -> Option<(Bytes, Duration)> {
+        let now = self.clock.now();
+        let extra = match self.flaw {
+            Flaw::KeepsForEver => YEARS,
+            Flaw::KeepsAMillisecondLonger => MS,
+            _ => Duration::ZERO,
+        };
+        let records = self.lock();
+        let (bytes, expires) = records.get(&self.name(key))?;
+        let early = match self.flaw {
+            Flaw::ForgetsAMillisecondEarly => MS,
+            _ => Duration::ZERO,
+        };
+        let left = expires.saturating_sub(now);
+        (*expires + extra > now + early).then(|| (bytes.clone(), left))
+    }
+
+    pub(crate) fn look(&self, key: &RecordKey) -> Result<Found, Unreadable> {
+        let Some((bytes, left)) = self.bytes(key) else {
+            return Ok(None);
+        };
+        match Record::decode(bytes) {
+            Ok(record) => Ok(Some((record, left))),
+            Err(_) if self.is(Flaw::OverwritesTheUnreadable) => Ok(None),
+            Err(Unreadable::Layout { .. }) if self.is(Flaw::OverwritesANewerLayout) => Ok(None),
+            Err(error) => {
+                if self.is(Flaw::DeletesTheUnreadable) {
+                    self.lock().remove(&self.name(key));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn put(&self, key: &RecordKey, bytes: Bytes, life: Duration) {
+        let expires = self.clock.now() + life;
+        self.lock().insert(self.name(key), (bytes, expires));
+    }
+
+    fn room(&self) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let mut records = self.lock();
+        if !self.is(Flaw::NeverHasRoomAgain) {
+            records.retain(|_, (_, expires)| *expires > now);
+        }
+        if records.len() < self.most {
+            return Ok(());
+        }
+        if self.is(Flaw::EvictsWhenFull) {
+            let oldest = records.iter().min_by_key(|(_, (_, expires))| *expires);
+            let oldest = oldest.map(|(name, _)| name.clone());
+            oldest.and_then(|oldest| records.remove(&oldest));
+            return Ok(());
+        }
+        Err(StoreError::new(StoreErrorKind::Full, "no room"))
+    }
+
+    /// Whether a fingerprint is not compared, given the state of the record.
+    fn ignores(&self, state: State) -> bool {
+        match state {
+            State::Pending { .. } => self.is(Flaw::IgnoresFingerprintsWhilePending),
+            State::Released => self.is(Flaw::IgnoresFingerprintsOfReleased),
+            State::Done { .. } => self.is(Flaw::IgnoresFingerprintsOfAnswers),
+            _ => false,
+        }
+    }
+
+    fn decide_claim(&self, mut found: Found, asked: &ClaimRequest) -> (ClaimReply, Option<Header>) {
+        let mut request = asked.clone();
+        let mut again = false;
+        if let Some((record, left)) = &mut found {
+            let header = &mut record.header;
+            let pending = matches!(header.state, State::Pending { .. });
+            again = pending && header.owner == asked.owner;
+            match self.flaw {
+                Flaw::CountsAClaimSentAgain if again => header.state = State::Released,
+                Flaw::RefusesAClaimSentAgain if again => header.owner = Owner::random(),
+                Flaw::RunsWhatIsDone if !pending => header.state = State::Released,
+                Flaw::GrantsAMillisecondEarly => *left -= MS,
+                Flaw::GrantsAMillisecondLate => *left += MS,
+                Flaw::TakesFencesFromTheClock => header.fence = Fence::default(),
+                Flaw::CountsNoTakeover if pending && !again => {
+                    header.attempts = header.attempts.saturating_sub(1);
+                }
+                Flaw::NeverExhausts => request.max_attempts = None,
+                Flaw::AllowsOneMore => {
+                    request.max_attempts = asked.max_attempts.map(|max| max.saturating_add(1));
+                }
+                Flaw::ExhaustsWhileRunning if pending && !again => {
+                    let attempts = header.attempts;
+                    if asked.max_attempts.is_some_and(|max| attempts >= max.get()) {
+                        return (ClaimReply::Exhausted { attempts }, None);
+                    }
+                }
+                Flaw::ComparesHalfAFingerprint => {
+                    let half = |print: Fingerprint| print.as_bytes()[..8].to_vec();
+                    if half(header.fingerprint) == half(asked.fingerprint) {
+                        request.fingerprint = header.fingerprint;
+                    }
+                }
+                Flaw::TakesNoneForAnotherRequest if header.fingerprint != asked.fingerprint => {
+                    return (ClaimReply::Mismatch, None);
+                }
+                _ => {}
+            }
+            if self.ignores(header.state) {
+                request.fingerprint = header.fingerprint;
+            }
+        }
+        let now_us = self.clock.calendar_us();
+        let (mut reply, mut write) = rules::claim(current(&found), &request, now_us);
+        if let (ClaimReply::Granted { fence, .. }, Some(header)) = (&mut reply, &mut write) {
+            if self.is(Flaw::GivesOneFence) && !again {
+                *fence = Fence::new(7);
+                header.fence = *fence;
+            }
+            if self.is(Flaw::ForgetsFingerprintsByNone) {
+                header.fingerprint = asked.fingerprint;
+            }
+        }
+        (reply, write)
+    }
+
+    pub(crate) fn claim(
+        &self,
+        key: &RecordKey,
+        found: Found,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
+        let is_new = found.is_none();
+        let (reply, write) = self.decide_claim(found, request);
+        if let Some(header) = write {
+            if is_new {
+                self.room()?;
+            }
+            let bytes = Bytes::copy_from_slice(&header.encode());
+            self.put(key, bytes, header.retain);
+        }
+        Ok(reply)
+    }
+
+    pub(crate) fn complete(
+        &self,
+        key: &RecordKey,
+        record: &Bytes,
+    ) -> Result<CompleteReply, StoreError> {
+        let done = match Header::decode(record) {
+            Ok(done) => done,
+            Err(error) => return Ok(CompleteReply::Unreadable(error)),
+        };
+        let mut found = match self.look(key) {
+            Ok(found) => found,
+            Err(error) => return Ok(CompleteReply::Unreadable(error)),
+        };
+        let mut asked = done;
+        let before = found.as_ref().map(|(record, _)| record.header);
+        if let Some((record, left)) = &mut found {
+            let header = &mut record.header;
+            let finished = matches!(header.state, State::Done { .. });
+            let mine = header.owner == done.owner;
+            match self.flaw {
+                Flaw::CompletesForAnybody if !finished => header.owner = done.owner,
+                Flaw::RefusesLateAnswers if !mine && !finished => {
+                    let lease_left = MS;
+                    return Ok(CompleteReply::Superseded { lease_left });
+                }
+                Flaw::ProlongsAnAnswerSentAgain if finished && mine => {
+                    header.state = State::Released;
+                }
+                Flaw::OverwritesAnswers if finished => header.state = State::Released,
+                Flaw::GrantsAMillisecondEarly => *left -= MS,
+                Flaw::GrantsAMillisecondLate => *left += MS,
+                _ => {}
+            }
+            if self.ignores(header.state) {
+                asked.fingerprint = header.fingerprint;
+            }
+        }
+        if found.is_none() && self.is(Flaw::RefusesAnswersWhenFull) {
+            self.room()?;
+        }
+        let (reply, write) = rules::complete(current(&found), &asked);
+        if let Some(mut header) = write {
+            if self.is(Flaw::RefusesAnswersWhenFull) {
+                self.room()?;
+            }
+            if let Some(before) = before {
+                match self.flaw {
+                    Flaw::AnswersForgetAttempts => header.attempts = done.attempts,
+                    Flaw::LowersFencesByLateAnswers => header.fence = done.fence,
+                    Flaw::ForgetsFingerprintsByNone => header.fingerprint = done.fingerprint,
+                    Flaw::KeepsAnswersLikeClaims => header.retain = before.retain,
+                    _ => {}
+                }
+            }
+            let mut bytes = record.to_vec();
+            bytes[..HEADER].copy_from_slice(&header.encode());
+            match self.flaw {
+                Flaw::CutsLargeAnswers => bytes.truncate(8 << 10),
+                Flaw::KeepsAnswersAsText => {
+                    let body = bytes.split_off(HEADER);
+                    bytes.extend(String::from_utf8_lossy(&body).bytes());
+                }
+                _ => {}
+            }
+            self.put(key, bytes.into(), header.retain);
+        }
+        Ok(reply)
+    }
+
+    pub(crate) fn release(&self, key: &RecordKey, owner: Owner, mut count: bool) -> ReleaseReply {
+        let mut found = match self.look(key) {
+            Ok(found) => found,
+            Err(error) => return ReleaseReply::Unreadable(error),
+        };
+        let Some((record, left)) = &mut found else {
+            return ReleaseReply::Absent;
+        };
+        let (header, left) = (&mut record.header, *left);
+        match (self.flaw, header.state) {
+            (Flaw::ReleasesForAnybody, State::Pending { .. }) => header.owner = owner,
+            (Flaw::TakesBackAnAttemptTwice, State::Released)
+            | (Flaw::ReleasesAnswers, State::Done { .. }) => {
+                header.state = State::Pending { lease: MS };
+            }
+            (Flaw::CountsEveryRelease, _) => count = true,
+            _ => {}
+        }
+        let (reply, write) = rules::release(current(&found), owner, count);
+        if let Some(header) = write {
+            let bytes = Bytes::copy_from_slice(&header.encode());
+            match self.flaw {
+                Flaw::ForgetsOnRelease => drop(self.lock().remove(&self.name(key))),
+                Flaw::ProlongsByRelease => self.put(key, bytes, header.retain),
+                _ => self.put(key, bytes, left),
+            }
+        }
+        reply
+    }
+
+    pub(crate) fn renew(&self, key: &RecordKey, claim: &Header) -> RenewReply {
+        let mut found = match self.look(key) {
+            Ok(found) => found,
+            Err(error) => return RenewReply::Unreadable(error),
+        };
+        match (self.flaw, &mut found) {
+            (Flaw::RenewsForAnybody, Some((record, _))) => record.header.owner = claim.owner,
+            (Flaw::RenewsWhatIsReleased, Some((record, _)))
+                if record.header.state == State::Released =>
+            {
+                record.header.state = claim.state;
+            }
+            (Flaw::ForgetsLostClaims, None) => return RenewReply::Lost,
+            (Flaw::RenewsWithoutEffect, Some((record, _)))
+                if record.header.owner == claim.owner =>
+            {
+                return RenewReply::Renewed;
+            }
+            _ => {}
+        }
+        let (reply, write) = rules::renew(current(&found), claim);
+        if let Some(header) = write {
+            let bytes = Bytes::copy_from_slice(&header.encode());
+            self.put(key, bytes, header.retain);
+        }
+        reply
+    }
+
+    pub(crate) fn read(&self, key: &RecordKey) -> ReadReply {
+        match self.look(key) {
+            Ok(None) => ReadReply::Absent,
+            Ok(Some((record, left))) => {
+                if self.is(Flaw::ProlongsByReading) {
+                    let bytes = Bytes::copy_from_slice(record.as_bytes());
+                    self.put(key, bytes, record.header.retain);
+                }
+                ReadReply::Found { record, left }
+            }
+            Err(error) => ReadReply::Unreadable(error),
+        }
+    }
+}
