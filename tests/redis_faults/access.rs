@@ -220,6 +220,31 @@ async fn a_user_without_dangerous_commands_is_warned_about_the_policy() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_tell_its_version_is_warned_about() {
+    let hide =
+        |builder: RedisServerBuilder, command| builder.args(["--rename-command", command, ""]);
+    let server = hide(hide(RedisServer::builder(), "HELLO"), "INFO").start();
+    let url = server.url();
+    let shop = everything_works(&url).await;
+    assert_eq!(shop.events.count("warning"), 2);
+    let version = "warning: Redis does not tell its version";
+    assert_eq!(shop.events.count(version), 1);
+    // Its scripts declare nothing, so a full memory refuses an answer, until there is room.
+    let shop = Shop::open_hasty(&url).await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+            Ok(())
+        })
+        .await;
+    assert_eq!(shop.events.count("unsaved"), 1);
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    happened(&shop.events, "completed", 1).await;
+    assert_eq!(shop.pay("a").await, answer);
+    assert_eq!(shop.runs(), 1);
+}
+
+#[tokio::test]
 async fn a_prefix_that_the_user_may_not_touch_is_refused() {
     let (_server, url) = with_user("~other:* +@all");
     let shop = Shop::open(&url).await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Reply, TcpProxy};
+use idem_runtime::EngineBuilder;
 use idem_tests::shop::{Failure, Shop, assert_unavailable, happened, until};
 
 /// What a hasty shop may take beyond its deadline on a busy machine.
@@ -175,4 +176,20 @@ async fn a_server_that_pauses_during_a_completion_stores_it_once() {
     assert_eq!(shop.pay("a").await, Ok(receipt));
     assert_eq!(shop.events.count("completed"), 2);
     assert_eq!(shop.runs(), 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let hasty = Duration::from_millis(200);
+    let settings = |engine: EngineBuilder| engine.claim_deadline(hasty);
+    let shop = Shop::open_with(&proxy.url(), |store| store, settings).await;
+    shop.pay("warm").await.unwrap();
+    let before = proxy.stats().connections;
+    proxy.black_hole(true);
+    for _ in 0..6 {
+        assert_unavailable(shop.pay("a").await);
+    }
+    assert!(proxy.stats().connections > before, "nobody noticed");
 }

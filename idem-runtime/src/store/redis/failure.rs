@@ -43,6 +43,18 @@ fn says(error: &RedisError, words: &str) -> bool {
     error.detail().is_some_and(|detail| detail.contains(words))
 }
 
+/// The error of a connection that cannot be made. `known` says that one was made before.
+pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
+    let refused = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+        || error.kind() == ErrorKind::AuthenticationFailed;
+    if known && refused {
+        // Somebody is changing the password, or the server refuses for want of room, which the
+        // client library reports as the same. A finished answer must not be given up for that.
+        return StoreError::new(StoreErrorKind::Unavailable, NO_MORE).because(error);
+    }
+    store_error("connecting to Redis", error)
+}
+
 /// The error for the engine. `what` is what was tried, as in "a claim".
 pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
@@ -104,5 +116,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
 const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
 const WHO: &str = "Redis does not accept the user or password of the URL";
+const NO_MORE: &str = "connecting to Redis: Redis does not accept the user or password of the URL \
+                       any more, or takes no more connections (`maxclients`)";
 const RIGHTS: &str =
     "the Redis user lacks a right; see the ACL line in the documentation of `RedisStore`";

@@ -1,21 +1,23 @@
 //! One connection to Redis that is made again when it breaks or falls silent.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
 
 use super::super::{StoreError, StoreErrorKind};
-use super::failure::{breaks_connection, store_error};
+use super::failure::{breaks_connection, connect_error, store_error};
 
 /// Commands that may be on their way at once before a sender waits.
 const PIPELINE: usize = 1_024;
 /// Time-outs in a row after which a connection is given up: the server may be gone without the
 /// network having said so, and the client library keeps such a connection for ever.
 const SILENT: u32 = 3;
+/// How long a command that its sender gives up must have waited to count among them.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// A multiplexed connection, made when it is first needed and made again after it broke.
 ///
@@ -30,6 +32,8 @@ pub(super) struct Link {
     /// instead of trying again, one after the other.
     attempts: AtomicU32,
     failure: Mutex<Option<StoreError>>,
+    /// A connection was made before, so that the URL is right, or was.
+    known: AtomicBool,
 }
 
 #[derive(Clone)]
@@ -51,6 +55,7 @@ impl Link {
             connecting: tokio::sync::Mutex::default(),
             attempts: AtomicU32::new(0),
             failure: Mutex::default(),
+            known: AtomicBool::new(false),
         }
     }
 
@@ -58,25 +63,44 @@ impl Link {
     /// not known; the scripts make that harmless.
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut live = self.connected().await.map_err(Failure::Connect)?;
-        match live.connection.send_packed_command(command).await {
-            Ok(Value::ServerError(error)) => {
-                live.timeouts.store(0, Ordering::Relaxed);
-                Err(Failure::Reply(error.into()))
-            }
-            Ok(value) => {
+        let mut unanswered = Unanswered {
+            link: self,
+            timeouts: Arc::clone(&live.timeouts),
+            since: Some(Instant::now()),
+        };
+        let reply = live.connection.send_packed_command(command).await;
+        unanswered.since = None;
+        match reply {
+            Ok(reply) => {
                 if live.timeouts.load(Ordering::Relaxed) != 0 {
                     live.timeouts.store(0, Ordering::Relaxed);
                 }
-                Ok(value)
+                match reply {
+                    Value::ServerError(error) => {
+                        let error = error.into();
+                        if breaks_connection(&error) {
+                            self.drop_connection(&live.timeouts);
+                        }
+                        Err(Failure::Reply(error))
+                    }
+                    value => Ok(value),
+                }
             }
             Err(error) => {
-                let silent = error.is_timeout()
-                    && live.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT;
-                if silent || breaks_connection(&error) {
-                    self.drop_connection(&live);
+                if error.is_timeout() {
+                    self.silent(&live.timeouts);
+                } else if breaks_connection(&error) {
+                    self.drop_connection(&live.timeouts);
                 }
                 Err(Failure::Reply(error))
             }
+        }
+    }
+
+    /// Counts a command without a reply.
+    fn silent(&self, timeouts: &Arc<AtomicU32>) {
+        if timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+            self.drop_connection(timeouts);
         }
     }
 
@@ -111,6 +135,7 @@ impl Link {
         match connection {
             Ok(connection) => {
                 *failure = None;
+                self.known.store(true, Ordering::Relaxed);
                 let live = Live {
                     connection,
                     timeouts: Arc::default(),
@@ -119,7 +144,7 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
-                let error = store_error("connecting to Redis", error);
+                let error = connect_error(error, self.known.load(Ordering::Relaxed));
                 *failure = Some(error.clone());
                 Err(error)
             }
@@ -127,11 +152,11 @@ impl Link {
     }
 
     /// Forgets this connection, unless another has taken its place already.
-    fn drop_connection(&self, broken: &Live) {
+    fn drop_connection(&self, broken: &Arc<AtomicU32>) {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live
             .as_ref()
-            .is_some_and(|live| Arc::ptr_eq(&live.timeouts, &broken.timeouts))
+            .is_some_and(|live| Arc::ptr_eq(&live.timeouts, broken))
         {
             *live = None;
         }
@@ -143,6 +168,22 @@ impl fmt::Debug for Link {
         f.debug_struct("Link")
             .field("connected", &self.current().is_some())
             .finish_non_exhaustive()
+    }
+}
+
+/// A command on its way. Its sender may give it up before `response_timeout` is over, because its
+/// own deadline is shorter; that is silence as well.
+struct Unanswered<'a> {
+    link: &'a Link,
+    timeouts: Arc<AtomicU32>,
+    since: Option<Instant>,
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if self.since.is_some_and(|since| since.elapsed() >= QUIET) {
+            self.link.silent(&self.timeouts);
+        }
     }
 }
 
