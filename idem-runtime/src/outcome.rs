@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -106,7 +107,6 @@ mod sealed {
 }
 
 /// What is to be done with a result.
-#[derive(Debug)]
 pub enum Encoded {
     /// Store this: room for a header, then the answer.
     Store {
@@ -135,7 +135,10 @@ impl Encoded {
 
     fn store<T: Replay>(outcome: OutcomeKind, value: &T, max_bytes: usize) -> Self {
         let mut sink = Sink::new(max_bytes);
-        match value.write(&mut sink) {
+        // The effect has happened. A panic that went on from here would give the claim up, and the
+        // next call would run the body again.
+        let written = catch_unwind(AssertUnwindSafe(|| value.write(&mut sink)));
+        match written.unwrap_or(Err(Unencodable::Panicked)) {
             Ok(()) => Self::Store {
                 outcome,
                 schema: schema_of(std::any::type_name::<T>()),
@@ -160,8 +163,21 @@ impl Encoded {
     }
 }
 
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The record holds the answer, which is nobody's business.
+            Self::Store { outcome, lost, .. } => f
+                .debug_struct("Store")
+                .field("outcome", outcome)
+                .field("lost", lost)
+                .finish_non_exhaustive(),
+            Self::Release => f.write_str("Release"),
+        }
+    }
+}
+
 /// The bytes of a record while they are written: stops at its limit.
-#[derive(Debug)]
 pub struct Sink {
     record: Vec<u8>,
     max: usize,
@@ -177,6 +193,14 @@ impl Sink {
             max,
             full: false,
         }
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink")
+            .field("bytes", &self.record.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -209,6 +233,10 @@ pub enum Unencodable {
     },
     /// Its `Serialize` refused.
     NotSerializable,
+    /// Its `Serialize` panicked.
+    Panicked,
+    /// It is an error, and what should say of which class panicked.
+    Unclassified,
 }
 
 impl fmt::Display for Unencodable {
@@ -220,6 +248,10 @@ impl fmt::Display for Unencodable {
             ),
             Self::NotSerializable => {
                 f.write_str("its `Serialize` refused; duplicates get `NotStored`")
+            }
+            Self::Panicked => f.write_str("its `Serialize` panicked; duplicates get `NotStored`"),
+            Self::Unclassified => {
+                f.write_str("what classifies the error panicked; duplicates get `Unknown`")
             }
         }
     }
@@ -400,7 +432,11 @@ impl<O: Outcome<P>, P> Codec<O, P> {
 
 impl<O, P> Codec<O, P> {
     pub(crate) fn encode(&self, output: &O, max_bytes: usize) -> Encoded {
-        (self.encode)(output, &self.on_error, max_bytes)
+        let encode = || (self.encode)(output, &self.on_error, max_bytes);
+        // As in `Encoded::store`; here only a classification can have panicked.
+        catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| {
+            Encoded::empty(OutcomeKind::Unknown, Some(Unencodable::Unclassified))
+        })
     }
 
     pub(crate) fn decode(&self, record: &Record) -> Result<O, Undecodable> {
