@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
@@ -88,10 +89,22 @@ pub enum EventKind<'a> {
     },
 }
 
-/// Watches an engine. Called on the path of every call: be quick, do not block, do not panic.
+/// Watches an engine. Called on the path of every call: be quick and do not block. A panic
+/// goes no further: a message that is not told must not cost an answer or a lease.
 pub trait Observer: Send + Sync + fmt::Debug + 'static {
     /// Something happened.
     fn observe(&self, event: &Event<'_>);
+}
+
+/// An observer whose panics stay with it.
+#[derive(Debug)]
+pub(crate) struct Contained<O>(pub(crate) O);
+
+impl<O: Observer> Observer for Contained<O> {
+    fn observe(&self, event: &Event<'_>) {
+        // The panic hook has told it.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.observe(event)));
+    }
 }
 
 /// The default: writes a line to standard error for what must not go unseen (an answer that is not
