@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::num::NonZeroU16;
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::backoff::Backoff;
 use crate::call::CallBuilder;
@@ -14,10 +14,10 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::keeper::Keeper;
 use crate::key::KeyDigest;
-use crate::observer::{Event, EventKind, Observer, StderrObserver};
+use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::operation::{Operation, RecordKey};
 use crate::outcome::Classified;
-use crate::policy::{OnDuplicate, OnRunning, Policy};
+use crate::policy::{LONG, OnDuplicate, OnRunning, Policy};
 use crate::record::{OutcomeKind, Owner, Record, State};
 use crate::store::Store;
 use crate::transition::{ClaimReply, ClaimRequest};
@@ -213,7 +213,7 @@ impl EngineBuilder {
 
     /// Who is told what happens; default [`StderrObserver`].
     pub fn observer(mut self, observer: impl Observer) -> Self {
-        self.observer = Arc::new(observer);
+        self.observer = Arc::new(Contained(observer));
         self
     }
 
@@ -241,6 +241,9 @@ impl EngineBuilder {
                 "`max_value_bytes` must be at most 512 MiB".to_owned(),
             ));
         }
+        let mut limits = self.limits;
+        limits.claim_deadline = limits.claim_deadline.min(LONG);
+        limits.complete_deadline = limits.complete_deadline.min(LONG);
         let defaults = self.defaults.checked().map_err(refuse)?;
         let keeper = Keeper::new(
             Arc::clone(&self.store),
@@ -254,7 +257,7 @@ impl EngineBuilder {
             keeper,
             prefix: self.prefix.into(),
             defaults,
-            limits: self.limits,
+            limits,
         };
         for message in core.store.warnings() {
             core.observer.observe(&Event {
@@ -420,7 +423,7 @@ impl Core {
         let started = clock.now();
         let patience = started + policy.wait();
         let mut silent_until = started + self.limits.claim_deadline;
-        let (mut waited, mut failure) = (false, None);
+        let (mut waited, mut failure, mut late) = (false, None, false);
         loop {
             let sent = clock.now();
             if sent >= silent_until
@@ -454,6 +457,18 @@ impl Core {
                 }
             };
             return match reply {
+                // Nobody knows whose the claim is by now. Asking again tells, and renews it.
+                ClaimReply::Granted { .. } if clock.now() >= sent + policy.lease => {
+                    orphan.arm();
+                    if late && clock.now() >= silent_until {
+                        return Err(self.slow(operation));
+                    }
+                    if !late {
+                        late = true;
+                        silent_until = clock.now() + self.limits.claim_deadline;
+                    }
+                    continue;
+                }
                 ClaimReply::Granted { fence, attempt } => {
                     let header = granted(request.owner, fence, attempt, &policy, fingerprint);
                     Ok(Begun::Claimed(Claim::new(
@@ -501,6 +516,11 @@ impl Core {
         }
     }
 
+    fn slow(&self, operation: &Operation) -> Error {
+        Error::new(ErrorKind::StoreUnavailable, operation.clone())
+            .detail("the store takes longer to grant the claim than its lease lasts")
+    }
+
     fn silent(&self, operation: &Operation) -> Error {
         Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(format!(
             "no reply to a claim within {:?}",
@@ -525,7 +545,11 @@ impl Core {
         let age = record.header.age(left);
         match outcome {
             OutcomeKind::Unknown => refuse(ErrorKind::Unknown {
-                since: self.clock.calendar() - age,
+                since: (self.clock.calendar().checked_sub(age))
+                    // A clock before 1970 is wrong, and such a time could not be serialized.
+                    .map_or(SystemTime::UNIX_EPOCH, |since| {
+                        since.max(SystemTime::UNIX_EPOCH)
+                    }),
             }),
             _ if on_duplicate == OnDuplicate::Reject => {
                 refuse(ErrorKind::Duplicate { retry_after: left })

@@ -56,6 +56,10 @@ pub(crate) const TTL: (Duration, Duration) =
 pub(crate) const LEASE: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_hours(24));
 
+/// Longer than any process runs. What is to last longer lasts this long, so that no sum of times
+/// overflows.
+pub(crate) const LONG: Duration = Duration::from_hours(24 * 3650);
+
 impl Policy {
     /// Checks the bounds, and cuts every duration to the whole milliseconds that a record holds.
     ///
@@ -69,6 +73,7 @@ impl Policy {
             None => None,
         };
         self.lease = within("lease", self.lease, LEASE)?;
+        self.max_run = self.max_run.min(LONG);
         Ok(self)
     }
 
@@ -86,7 +91,7 @@ impl Policy {
     /// How long a duplicate waits. One that would be refused in the end is refused at once.
     pub(crate) fn wait(&self) -> Duration {
         match (self.on_running, self.on_duplicate) {
-            (Some(OnRunning::Wait(time)), _) => time,
+            (Some(OnRunning::Wait(time)), _) => time.min(LONG),
             (Some(OnRunning::Reject), _) | (None, OnDuplicate::Reject) => Duration::ZERO,
             (None, OnDuplicate::Replay) => Duration::from_secs(5),
         }
