@@ -34,9 +34,12 @@ enum Key {
     /// No key yet; without one the fingerprint takes its place.
     Open(KeyBuilder),
     Given(Result<KeyDigest, KeyError>),
-    /// A scope after the key.
-    Late,
+    /// Not what was meant, and why.
+    Refused(&'static str),
 }
+
+const LATE: Key = Key::Refused("give the scope before the key");
+const TWICE: Key = Key::Refused("give one key; of several parts make a tuple");
 
 impl Inputs {
     /// The inputs of a call of this operation.
@@ -51,17 +54,19 @@ impl Inputs {
 
     /// Whose key it is; before the key.
     pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
-        self.key = match std::mem::replace(&mut self.key, Key::Late) {
+        self.key = match std::mem::replace(&mut self.key, LATE) {
             Key::Open(builder) => Key::Open(builder.scope(scope)),
-            Key::Given(_) | Key::Late => Key::Late,
+            Key::Given(_) => LATE,
+            refused @ Key::Refused(_) => refused,
         };
     }
 
     /// Which call it is.
     pub fn key<K: ToKey + ?Sized>(&mut self, key: &K) {
-        self.key = match std::mem::replace(&mut self.key, Key::Late) {
+        self.key = match std::mem::replace(&mut self.key, TWICE) {
             Key::Open(builder) => Key::Given(builder.key(key)),
-            given => given,
+            Key::Given(_) => TWICE,
+            refused @ Key::Refused(_) => refused,
         };
     }
 
@@ -91,7 +96,7 @@ impl Inputs {
             (Key::Open(_), None) => {
                 return Err(invalid().detail("give a key, a fingerprint, or both"));
             }
-            (Key::Late, _) => return Err(invalid().detail("give the scope before the key")),
+            (Key::Refused(why), _) => return Err(invalid().detail(why)),
         };
         match key {
             Ok(key) => {
@@ -265,6 +270,7 @@ where
             )),
             _ => codec.refuse(Error::new(ErrorKind::NotStored, operation)),
         },
+        Settled::Unread(error) => codec.refuse(error),
         Settled::Overtaken(retry_after) => codec.refuse(
             Error::new(ErrorKind::Running { retry_after }, operation)
                 .detail("another attempt took the key over, and its answer will count"),

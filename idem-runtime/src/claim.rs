@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use crate::backoff::Backoff;
-use crate::clock::deadline;
+use crate::clock::{Elapsed, deadline};
 use crate::context::Context;
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
@@ -52,6 +53,8 @@ pub(crate) enum Settled {
     Adopted(Record),
     /// Another attempt runs, and its answer will count.
     Overtaken(Duration),
+    /// Another attempt's answer counts, and it cannot be had.
+    Unread(Error),
 }
 
 /// How [`Claim::complete`] ended.
@@ -174,9 +177,16 @@ impl Claim {
     pub async fn renew(&self) -> Result<(), Error> {
         let held = self.held();
         let operation = held.key.operation().clone();
-        let moment = held.core.clock.now() + held.core.limits.complete_deadline;
-        let reply = held.core.store.renew(&held.key, &held.header);
-        match deadline(&*held.core.clock, moment, reply).await {
+        let (tell, told) = oneshot::channel();
+        let (core, key, header) = (Arc::clone(&held.core), held.key.clone(), held.header);
+        // A connection that were made here would be driven here, and every lease with it.
+        held.core.keeper.hand_over(async move {
+            let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
+            let reply = core.store.renew(&key, &header);
+            // Whoever asked may be gone.
+            let _ = tell.send(deadline(&*core.clock, moment, reply).await);
+        });
+        match told.await.unwrap_or(Err(Elapsed)) {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
             Ok(Ok(RenewReply::Lost)) => Err(Error::new(
                 ErrorKind::Running {
@@ -204,6 +214,7 @@ impl Claim {
     /// # Errors
     ///
     /// [`ErrorKind::Running`] if another attempt holds the claim by now: its answer will count.
+    /// [`ErrorKind::TooLarge`] if another attempt's answer counts, and the store does not read it.
     ///
     /// # Cancel safety
     ///
@@ -221,6 +232,7 @@ impl Claim {
             Settled::Overtaken(retry_after) => {
                 Err(Error::new(ErrorKind::Running { retry_after }, operation))
             }
+            Settled::Unread(error) => Err(error),
         }
     }
 
@@ -282,6 +294,22 @@ impl Drop for Claim {
     }
 }
 
+/// How long a reply is waited for where nobody waits for the result. A shorter
+/// `complete_deadline` is about the caller's patience, not about the store.
+const REPLY: Duration = Duration::from_secs(2);
+
+/// How hard a completion is tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// Somebody waits: for `complete_deadline`, and not after a refusal.
+    Caller,
+    /// Nobody waits: until the store was silent, or refused, for a lease or a minute.
+    Background,
+}
+
+/// Why a completion has no reply.
+struct NotStored(String);
+
 #[derive(Clone)]
 enum Ending {
     Complete { outcome: OutcomeKind, record: Bytes },
@@ -314,25 +342,32 @@ impl Held {
         let moment = self.core.clock.now() + self.core.limits.complete_deadline;
         let settled = match &ending {
             Ending::Complete { outcome, record } => {
-                let silence = self.core.limits.complete_deadline;
-                self.complete(*outcome, record, silence, self.policy.wait())
-                    .await
+                let patience = self.policy.wait();
+                let completion = self.complete(*outcome, record, Effort::Caller, patience);
+                Some(completion.await)
             }
-            Ending::Release { count } => self.release(*count, moment).await,
+            Ending::Release { count } => self.release(*count, moment).await.map(Ok),
         };
-        if let Some(settled) = settled {
-            handover.disarm();
-            return settled;
-        }
-        if matches!(ending, Ending::Complete { .. }) {
-            self.tell(EventKind::Unsaved {
-                reason: "the store did not answer in time; storing goes on in the background",
-            });
+        match settled {
+            Some(Ok(settled)) => {
+                handover.disarm();
+                return settled;
+            }
+            Some(Err(NotStored(reason))) => {
+                self.unsaved(&reason, "storing goes on in the background");
+            }
+            None => {}
         }
         Settled::Own
     }
 
-    /// Sends the completion until it has a reply, or the store was silent for `silence` (`None`).
+    fn unsaved(&self, reason: &str, what_now: &str) {
+        self.tell(EventKind::Unsaved {
+            reason: &format!("{reason}; {what_now}"),
+        });
+    }
+
+    /// Sends the completion until it has a reply, or for as long as the effort goes.
     ///
     /// While another attempt holds the claim its answer is awaited for `patience`, by sending the
     /// completion again: never a claim, so an overtaken caller cannot start a third run.
@@ -340,26 +375,41 @@ impl Held {
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
-        silence: Duration,
+        effort: Effort,
         patience: Duration,
-    ) -> Option<Settled> {
+    ) -> Result<Settled, NotStored> {
         let clock = &*self.core.clock;
         let patience = clock.now() + patience;
+        let silence = match effort {
+            Effort::Caller => self.core.limits.complete_deadline,
+            Effort::Background => self.policy.lease.max(Duration::from_mins(1)),
+        };
         let mut silent_until = clock.now() + silence;
         let mut overtaken = None;
         let mut backoff = Backoff::new(&self.header.owner);
         loop {
-            let attempt = clock.now() + self.core.limits.complete_deadline;
+            let attempt = clock.now() + self.core.limits.complete_deadline.max(REPLY);
             let reply = self.core.store.complete(&self.key, record);
-            let reply = match deadline(clock, attempt.min(silent_until), reply).await {
-                Ok(Ok(reply)) => reply,
-                Ok(Err(error)) if !error.is_transient() => {
-                    return Some(self.unsaved(&error.to_string()));
+            let failure = match deadline(clock, attempt.min(silent_until), reply).await {
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
+                    let operation = self.key.operation();
+                    return Ok(Settled::Unread(unavailable(operation, error)));
                 }
-                Ok(Err(_)) | Err(_) => {
+                // The body has run. Whatever the store says of the error, to send again costs
+                // little, and to give up lets the body run again. Only the caller need not wait.
+                Ok(Err(error)) => {
+                    let give_up = effort == Effort::Caller && !error.is_transient();
+                    Err((error.to_string(), give_up))
+                }
+                Err(Elapsed) => Err(("the store did not answer in time".to_owned(), false)),
+            };
+            let reply = match failure {
+                Ok(reply) => reply,
+                Err((reason, give_up)) => {
                     let now = clock.now();
-                    if now >= silent_until {
-                        return overtaken.map(Settled::Overtaken);
+                    if give_up || now >= silent_until {
+                        return overtaken.map(Settled::Overtaken).ok_or(NotStored(reason));
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
@@ -369,16 +419,16 @@ impl Held {
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
-                    return Some(Settled::Own);
+                    return Ok(Settled::Own);
                 }
                 CompleteReply::Adopted { record, .. } => {
                     self.tell(EventKind::Adopted);
-                    return Some(Settled::Adopted(record));
+                    return Ok(Settled::Adopted(record));
                 }
                 CompleteReply::Superseded { lease_left } => {
                     let now = clock.now();
                     if now >= patience {
-                        return Some(Settled::Overtaken(lease_left));
+                        return Ok(Settled::Overtaken(lease_left));
                     }
                     overtaken = Some(lease_left);
                     silent_until = now + silence;
@@ -389,20 +439,19 @@ impl Held {
                     clock.sleep_until(now + pause).await;
                 }
                 CompleteReply::Mismatch => {
-                    return Some(self.unsaved(
-                        "the record was lost, and a call with other arguments has the key",
-                    ));
+                    self.tell(EventKind::Unsaved {
+                        reason: "the record was lost, and a call with other arguments has the key",
+                    });
+                    return Ok(Settled::Own);
                 }
                 CompleteReply::Unreadable(error) => {
-                    return Some(self.unsaved(&error.to_string()));
+                    self.tell(EventKind::Unsaved {
+                        reason: &error.to_string(),
+                    });
+                    return Ok(Settled::Own);
                 }
             }
         }
-    }
-
-    fn unsaved(&self, reason: &str) -> Settled {
-        self.tell(EventKind::Unsaved { reason });
-        Settled::Own
     }
 
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
@@ -462,12 +511,10 @@ impl Drop for HandOver {
         core.keeper.hand_over(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
-                    let silence = held.policy.lease.max(Duration::from_mins(1));
-                    let settled = held.complete(outcome, &record, silence, Duration::ZERO);
-                    if settled.await.is_none() {
-                        held.tell(EventKind::Unsaved {
-                            reason: "the store stayed silent; storing the answer is given up",
-                        });
+                    let effort = Effort::Background;
+                    let settled = held.complete(outcome, &record, effort, Duration::ZERO);
+                    if let Err(NotStored(reason)) = settled.await {
+                        held.unsaved(&reason, "storing the answer is given up");
                     }
                 }
                 Ending::Release { count } => {
