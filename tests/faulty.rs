@@ -8,6 +8,7 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
     RenewReply, Store, StoreError, StoreErrorKind, StoreFuture,
 };
+use tokio::sync::Semaphore;
 
 /// What goes wrong with one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,12 @@ pub enum Fault {
     Hangs,
     /// It happens, and nothing comes back.
     ReplyHangs,
+    /// It happens, and its reply arrives when [`Faulty::deliver`] says so.
+    ReplyHeld,
     /// It is refused for good.
     Refused,
+    /// Another answer is there, and this store does not read it.
+    TooLarge,
 }
 
 /// Which operation.
@@ -49,6 +54,8 @@ pub struct Inner {
     store: Arc<dyn Store>,
     faults: Mutex<Vec<(Operation, VecDeque<Fault>)>>,
     sent: Mutex<Vec<(Operation, Option<Owner>)>>,
+    held: Semaphore,
+    renewed_by: Mutex<Vec<String>>,
 }
 
 impl Faulty {
@@ -59,6 +66,8 @@ impl Faulty {
             store,
             faults: Mutex::default(),
             sent: Mutex::default(),
+            held: Semaphore::new(0),
+            renewed_by: Mutex::default(),
         }))
     }
 
@@ -72,6 +81,18 @@ impl Faulty {
     pub fn fail(&self, operation: Operation, faults: impl IntoIterator<Item = Fault>) {
         let mut plans = self.0.faults.lock().unwrap_or_else(PoisonError::into_inner);
         plans.push((operation, faults.into_iter().collect()));
+    }
+
+    /// Lets a reply that is held arrive.
+    pub fn deliver(&self) {
+        self.0.held.add_permits(1);
+    }
+
+    /// The names of the threads that renewed.
+    #[must_use]
+    pub fn renewed_by(&self) -> Vec<String> {
+        let threads = self.0.renewed_by.lock();
+        threads.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The operations so far.
@@ -103,12 +124,23 @@ impl Faulty {
             Fault::None => work(),
             Fault::Lost => StoreFuture::ready(failed(StoreErrorKind::Unavailable)),
             Fault::Refused => StoreFuture::ready(failed(StoreErrorKind::Refused)),
+            Fault::TooLarge => StoreFuture::ready(failed(StoreErrorKind::TooLarge)),
             Fault::Hangs => StoreFuture::pending(std::future::pending()),
             Fault::ReplyLost => {
                 let work = work();
                 StoreFuture::pending(async move {
                     let _ = work.await;
                     failed(StoreErrorKind::Unavailable)
+                })
+            }
+            Fault::ReplyHeld => {
+                let work = work();
+                StoreFuture::pending(async move {
+                    let reply = work.await;
+                    if let Ok(permit) = self.0.held.acquire().await {
+                        permit.forget();
+                    }
+                    reply
                 })
             }
             Fault::ReplyHangs => {
@@ -156,6 +188,14 @@ impl Store for Faulty {
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        let thread = std::thread::current().name().unwrap_or("").to_owned();
+        let mut threads = self
+            .0
+            .renewed_by
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        threads.push(thread);
+        drop(threads);
         self.run(Operation::Renew, Some(claim.owner), || {
             self.0.store.renew(key, claim)
         })

@@ -72,7 +72,11 @@ async fn a_useless_key_is_refused_and_nothing_runs() {
             .await
             .contains("before the key")
     );
-    assert_eq!(world.events.count("refused InvalidKey"), 6);
+    assert!(
+        kind(operation().key(&1).key(&2)).await.contains("one key"),
+        "neither of the two is silently dropped"
+    );
+    assert_eq!(world.events.count("refused InvalidKey"), 7);
     assert_eq!(
         world.store.sent(idem_tests::faulty::Operation::Claim).len(),
         0

@@ -7,6 +7,8 @@ mod completion;
 mod duplicates;
 mod endings;
 mod engines;
+mod extremes;
 mod leases;
+mod mishaps;
 mod outages;
 mod outcomes;

@@ -1,0 +1,251 @@
+//! What goes wrong around a body that ran, or is about to: none of it may run the body again.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use idem_runtime::store::{ReadReply, Store};
+use idem_runtime::{Begun, Class, Completion, ErrorKind, Event, EventKind, Observer, OnRunning};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Receipt, Runs};
+use idem_tests::world::World;
+use serde::{Deserialize, Serialize, Serializer};
+
+on_every_store![
+    a_serialize_that_panics_leaves_a_tombstone,
+    a_classification_that_panics_leaves_the_outcome_unknown,
+    a_completion_that_is_refused_is_sent_again,
+    a_store_that_refuses_for_long_is_given_up_and_reported,
+    an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer,
+    a_grant_that_comes_after_its_lease_runs_nothing,
+    a_late_grant_that_nobody_wanted_is_renewed_before_the_body_runs,
+    a_store_that_is_slower_than_the_lease_runs_nothing,
+    an_observer_that_panics_costs_no_answer_and_no_lease,
+    a_renewal_asked_for_runs_on_the_engines_thread,
+];
+
+/// Serializes by panicking.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Booby;
+
+impl Serialize for Booby {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("a bug in somebody's `Serialize`")
+    }
+}
+
+async fn a_serialize_that_panics_leaves_a_tombstone(world: World) {
+    let first = world.pay().run(|_| async { Ok::<_, PayError>(Booby) });
+    assert_eq!(first.await, Ok(Booby), "its own caller gets it");
+    let lost = "unsaved: its `Serialize` panicked";
+    assert_eq!(world.events.count(lost), 1);
+    let again = world
+        .pay()
+        .run(|_| async { unreachable!("it happened") as Result<Booby, PayError> })
+        .await;
+    assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
+
+    let begun = world.engine.operation("by hand").key(&1).begin().await;
+    let Begun::Claimed(claim) = begun.unwrap() else {
+        panic!("nothing is stored")
+    };
+    assert!(matches!(
+        claim.complete(&Booby).await.unwrap(),
+        Completion::Own
+    ));
+    let again = world.engine.operation("by hand").key(&1).begin().await;
+    assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
+}
+
+async fn a_classification_that_panics_leaves_the_outcome_unknown(world: World) {
+    let call = || {
+        let call = world.pay();
+        call.classify_errors(|_: &PayError| -> Class { panic!("a bug in somebody's `on_error`") })
+    };
+    let first = call().run(|_| async { Err::<Receipt, _>(PayError::Down) });
+    assert_eq!(first.await, Err(PayError::Down));
+    let again = call().run(|_| async { unreachable!("nobody knows") as Result<Receipt, _> });
+    let error = again.await.unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Unknown { .. }),
+        "{error:?}"
+    );
+}
+
+async fn paid(world: &World, runs: &Runs) -> Result<Receipt, PayError> {
+    let body = |_| async { Ok(Receipt { run: runs.start() }) };
+    world.pay().run(body).await
+}
+
+/// Moves time on, a pause after the other, until something has happened.
+async fn with_pauses(world: &World, event: &str) {
+    let pause = Duration::from_secs(1);
+    loop {
+        tokio::select! {
+            biased;
+            () = world.events.wait_for(event, 1) => return,
+            () = world.clock.sleeper_within(pause) => world.clock.advance(pause),
+        }
+    }
+}
+
+async fn a_completion_that_is_refused_is_sent_again(world: World) {
+    let runs = Runs::default();
+    world
+        .store
+        .fail(Operation::Complete, [Fault::Refused, Fault::Refused]);
+    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(world.events.count("unsaved: an injected fault"), 1);
+    with_pauses(&world, "completed value").await;
+    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    assert_eq!(world.store.sent(Operation::Complete).len(), 3);
+}
+
+async fn a_store_that_refuses_for_long_is_given_up_and_reported(world: World) {
+    let runs = Runs::default();
+    world
+        .store
+        .fail(Operation::Complete, [Fault::Refused; 10_000]);
+    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    let given_up = "unsaved: an injected fault; storing the answer is given up";
+    with_pauses(&world, given_up).await;
+}
+
+async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer(
+    world: World,
+) {
+    world.store.fail(Operation::Complete, [Fault::TooLarge]);
+    let answer = world
+        .pay()
+        .run(|_| async { Ok::<_, PayError>(Receipt { run: 1 }) });
+    assert_eq!(answer.await.unwrap_err().kind(), &ErrorKind::TooLarge);
+}
+
+/// Starts a call whose claim is granted and whose reply is on its way.
+async fn claiming(
+    world: &World,
+    runs: &Runs,
+) -> tokio::task::JoinHandle<Result<Receipt, PayError>> {
+    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let (call, runs) = (world.pay(), runs.clone());
+    let call = tokio::spawn(async move {
+        let body = |_| async { Ok(Receipt { run: runs.start() }) };
+        call.run(body).await
+    });
+    while world.store.read(&world.key()).await.unwrap() == ReadReply::Absent {
+        tokio::task::yield_now().await;
+    }
+    call
+}
+
+/// The process is paused, and goes on when the reply has arrived.
+fn paused(world: &World, time: Duration) {
+    world.store.deliver();
+    world.clock.advance(time);
+}
+
+async fn a_grant_that_comes_after_its_lease_runs_nothing(world: World) {
+    let runs = Runs::default();
+    let first = claiming(&world, &runs).await;
+    world.pass_in_store(Duration::from_secs(30));
+    // The lease is over before anybody knows of it, so another call runs.
+    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+    paused(&world, Duration::from_secs(30));
+    assert_eq!(first.await.unwrap(), Ok(Receipt { run: 1 }));
+    assert_eq!(runs.count(), 1, "the late grant ran a second body");
+}
+
+async fn a_late_grant_that_nobody_wanted_is_renewed_before_the_body_runs(world: World) {
+    let runs = Runs::default();
+    let first = claiming(&world, &runs).await;
+    world.pass_in_store(Duration::from_secs(31));
+    paused(&world, Duration::from_secs(31));
+    assert_eq!(first.await.unwrap(), Ok(Receipt { run: 1 }));
+    let sent = world.store.sent(Operation::Claim);
+    assert_eq!(sent.len(), 2);
+    assert_eq!(sent[0], sent[1], "the same owner");
+    assert_eq!(world.events.all(), ["claimed 1", "completed value"]);
+}
+
+async fn a_store_that_is_slower_than_the_lease_runs_nothing(world: World) {
+    let runs = Runs::default();
+    let first = claiming(&world, &runs).await;
+    world.store.fail(Operation::Claim, [Fault::ReplyHeld; 9]);
+    for sent in 2.. {
+        paused(&world, Duration::from_secs(30));
+        while !first.is_finished() && world.store.sent(Operation::Claim).len() < sent {
+            tokio::task::yield_now().await;
+        }
+        if first.is_finished() {
+            break;
+        }
+    }
+    let error = first.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(runs.count(), 0);
+    world.events.wait_for("released", 1).await;
+}
+
+/// Remembers what it saw, and panics every time.
+#[derive(Clone, Debug, Default)]
+struct Fragile(Arc<Mutex<Vec<&'static str>>>);
+
+impl Observer for Fragile {
+    fn observe(&self, event: &Event<'_>) {
+        let name = match event.kind {
+            EventKind::Renewed => "renewed",
+            EventKind::Completed { .. } => "completed",
+            _ => "other",
+        };
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .push(name);
+        panic!("a bug in somebody's observer");
+    }
+}
+
+impl Fragile {
+    fn count(&self, name: &str) -> usize {
+        let seen = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        seen.iter().filter(|seen| **seen == name).count()
+    }
+}
+
+async fn an_observer_that_panics_costs_no_answer_and_no_lease(world: World) {
+    let observer = Fragile::default();
+    let world = world.with(|engine| engine.observer(observer.clone()));
+    let runs = Runs::default();
+    let answer = world.pay().run(|_| async {
+        for renewals in 1..=3 {
+            let third = Duration::from_secs(10);
+            world.clock.sleeper_within(third).await;
+            world.clock.advance(third);
+            while observer.count("renewed") < renewals {
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok::<_, PayError>(Receipt { run: runs.start() })
+    });
+    assert_eq!(answer.await, Ok(Receipt { run: 1 }));
+    assert_eq!(observer.count("completed"), 1);
+    assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
+}
+
+async fn a_renewal_asked_for_runs_on_the_engines_thread(world: World) {
+    let begun = world.pay().begin().await.unwrap();
+    let Begun::Claimed(claim) = begun else {
+        panic!("nothing is stored")
+    };
+    claim.renew().await.unwrap();
+    assert_eq!(world.store.renewed_by(), ["idem-keeper"]);
+    world.store.fail(Operation::Renew, [Fault::Refused]);
+    let error = claim.renew().await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    claim.release().await;
+    let lost = world.pay().on_running(OnRunning::Reject);
+    assert_eq!(lost.run(|_| async { Ok::<_, PayError>(1) }).await, Ok(1));
+}
