@@ -186,6 +186,11 @@ impl Drop for Renewal {
         if let Some(Entry { due: Some(due), .. }) = state.leases.remove(&self.id) {
             state.queue.remove(&(due, self.id));
         }
+        // The thread may be asleep until this lease is due, with nothing left to do.
+        if state.closed {
+            drop(state);
+            self.shared.wake.notify_one();
+        }
     }
 }
 

@@ -159,6 +159,22 @@ async fn the_engine_ends_its_thread_when_it_is_dropped() {
 }
 
 #[tokio::test]
+async fn the_engine_ends_its_thread_when_its_last_claim_is_dropped() {
+    // The thread may look before the claim's lease is gone, or after: both must end it.
+    for _ in 0..200 {
+        let world = World::memory();
+        let claim = world.pay().begin().await.unwrap();
+        world.clock.sleeper_within(Duration::from_secs(10)).await;
+        let World { engine, store, .. } = world;
+        drop(engine);
+        drop(claim);
+        while std::sync::Arc::strong_count(store.inner()) > 1 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[tokio::test]
 async fn functions_of_one_name_do_not_share_their_answers() {
     struct Orders;
     struct Invoices;
