@@ -41,8 +41,15 @@ impl Server {
             }
         }
         for section in ["memory", "server", "replication"] {
-            if let Ok(reply) = link.send(redis::cmd("INFO").arg(section)).await {
-                server.info(&reply);
+            match link.send(redis::cmd("INFO").arg(section)).await {
+                Ok(reply) => server.info(&reply),
+                Err(failure) => {
+                    let error = failure.store_error("asking Redis about itself");
+                    // Silence is no refusal: the server may evict, and was about to say so.
+                    if error.is_transient() {
+                        return Err(error);
+                    }
+                }
             }
         }
         Ok(server)

@@ -43,6 +43,26 @@ fn says(error: &RedisError, words: &str) -> bool {
     error.detail().is_some_and(|detail| detail.contains(words))
 }
 
+/// The error's code. A script's error hides that of its cause in its text on Redis 6.
+fn code(error: &RedisError) -> Option<&str> {
+    match error.code() {
+        Some("ERR") | None => {
+            let hidden = HIDDEN.into_iter().find(|code| says(error, code));
+            hidden.map(str::trim_end).or(error.code())
+        }
+        code => code,
+    }
+}
+
+/// What a command in a script is refused with, other than for want of a right.
+const HIDDEN: [&str; 5] = [
+    "OOM ",
+    "READONLY ",
+    "MISCONF ",
+    "NOREPLICAS ",
+    "MASTERDOWN ",
+];
+
 /// The error of a connection that cannot be made. `known` says that one was made before.
 pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
     let refused = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
@@ -50,7 +70,7 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
     if known && refused {
         // Somebody is changing the password, or the server refuses for want of room, which the
         // client library reports as the same. A finished answer must not be given up for that.
-        return StoreError::new(StoreErrorKind::Unavailable, NO_MORE).because(error);
+        return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error);
     }
     store_error("connecting to Redis", error)
 }
@@ -58,9 +78,7 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
 /// The error for the engine. `what` is what was tried, as in "a claim".
 pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
-    // A script's error hides its cause's code in its text on Redis 6.
-    let oom = says(&error, "OOM ");
-    let (kind, advice) = match error.code() {
+    let (kind, advice) = match code(&error) {
         _ if has_no_room(&error) => (
             Unavailable,
             "Redis takes no more connections (`maxclients`)",
@@ -96,7 +114,6 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         _ if error.kind() == ErrorKind::AuthenticationFailed => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
         _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
-        _ if oom => (Full, OUT_OF_MEMORY),
         _ if error.is_timeout() => (Unavailable, "Redis did not answer in time"),
         _ if error.is_connection_refusal() => (
             Unavailable,
@@ -107,10 +124,18 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         }
         Some(_) | None => (Protocol, "Redis refused"),
     };
-    let code = error
-        .code()
-        .map_or(String::new(), |code| format!(" [{code}]"));
-    StoreError::new(kind, format!("{what}: {advice}{code}")).because(error)
+    let code = code(&error).map_or(String::new(), |code| format!(" [{code}]"));
+    caused(kind, format!("{what}: {advice}{code}"), error)
+}
+
+/// The error with its cause, unless a server that does not know a command quotes what was sent
+/// with it: the password of `AUTH`, for one.
+fn caused(kind: StoreErrorKind, message: String, cause: RedisError) -> StoreError {
+    let error = StoreError::new(kind, message);
+    if cause.to_string().contains("with args beginning with") {
+        return error;
+    }
+    error.because(cause)
 }
 
 const OUT_OF_MEMORY: &str =
@@ -120,3 +145,68 @@ const NO_MORE: &str = "connecting to Redis: Redis does not accept the user or pa
                        any more, or takes no more connections (`maxclients`)";
 const RIGHTS: &str =
     "the Redis user lacks a right; see the ACL line in the documentation of `RedisStore`";
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use redis::Value;
+
+    use super::*;
+
+    fn said(line: &str) -> StoreError {
+        let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        let Value::ServerError(error) = reply else {
+            panic!("{line} is an error")
+        };
+        store_error("a completion", error.into())
+    }
+
+    #[test]
+    fn a_code_that_a_script_hides_is_found() {
+        for (code, text, kind) in [
+            (
+                "READONLY",
+                "You can't write against a read only replica.",
+                StoreErrorKind::Unavailable,
+            ),
+            (
+                "MISCONF",
+                "Redis is configured to save RDB snapshots",
+                StoreErrorKind::Unavailable,
+            ),
+            (
+                "NOREPLICAS",
+                "Not enough good replicas to write.",
+                StoreErrorKind::Unavailable,
+            ),
+            (
+                "MASTERDOWN",
+                "Link with MASTER is down",
+                StoreErrorKind::Unavailable,
+            ),
+            (
+                "OOM",
+                "command not allowed when used memory > 'maxmemory'.",
+                StoreErrorKind::Full,
+            ),
+        ] {
+            let open = said(&format!("{code} {text}"));
+            let hidden = said(&format!(
+                "ERR Error running script (call to f_0): @user_script:63: @user_script: 63: -{code} {text}"
+            ));
+            assert_eq!((open.kind(), hidden.kind()), (kind, kind), "{hidden}");
+            assert_eq!(open.to_string(), hidden.to_string());
+        }
+        assert_eq!(said("ERR something else").kind(), StoreErrorKind::Protocol);
+    }
+
+    #[test]
+    fn what_a_server_quotes_is_not_repeated() {
+        let error =
+            said("ERR unknown command `AUTH`, with args beginning with: `user`, `secret`, ");
+        assert!(error.source().is_none());
+        assert!(!format!("{error} {error:?}").contains("secret"));
+        assert!(said("ERR another").source().is_some());
+    }
+}

@@ -20,6 +20,7 @@ use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, State, Store, StoreError, StoreErrorKind, StoreFuture, Unreadable,
 };
+use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
 
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
@@ -236,6 +237,7 @@ impl Inner {
         &self,
         name: &str,
         answer: Answer,
+        asked: Fingerprint,
     ) -> Result<Option<(Result<Record, Unreadable>, Duration)>, StoreError> {
         let left = answer.millis()?;
         let bytes = if answer.code == b'G' {
@@ -248,7 +250,9 @@ impl Inner {
         };
         let record = Record::decode(bytes);
         match &record {
+            // Its life may have ended before the second look, and another call's have begun.
             Ok(done) if !matches!(done.header.state, State::Done { .. }) => Ok(None),
+            Ok(done) if !done.header.fingerprint.matches(asked) => Ok(None),
             _ => Ok(Some((record, left))),
         }
     }
@@ -294,7 +298,7 @@ impl Inner {
                 b'X' => ClaimReply::Exhausted {
                     attempts: u16::try_from(answer.number()?).map_err(|_| unexpected())?,
                 },
-                b'D' | b'G' => match self.finished(&name, answer).await? {
+                b'D' | b'G' => match self.finished(&name, answer, request.fingerprint).await? {
                     Some((Ok(record), left)) => ClaimReply::Done { record, left },
                     Some((Err(error), _)) => ClaimReply::Unreadable(error),
                     None => continue,
@@ -327,7 +331,7 @@ impl Inner {
                     lease_left: answer.millis()?,
                 },
                 b'M' => CompleteReply::Mismatch,
-                b'D' | b'G' => match self.finished(&name, answer).await? {
+                b'D' | b'G' => match self.finished(&name, answer, done.fingerprint).await? {
                     Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
                     Some((Err(error), _)) => CompleteReply::Unreadable(error),
                     None => continue,
