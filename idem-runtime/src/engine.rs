@@ -406,6 +406,7 @@ impl Core {
         policy: Policy,
     ) -> Result<Begun, Error> {
         let operation = key.operation();
+        let refuse = |kind| Err(Error::new(kind, operation.clone()));
         if let Err(error) = self.keeper.start() {
             let detail = format!("the thread that renews leases cannot be started: {error}");
             return Err(Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(detail));
@@ -461,7 +462,7 @@ impl Core {
                 ClaimReply::Granted { .. } if clock.now() >= sent + policy.lease => {
                     orphan.arm();
                     if late && clock.now() >= silent_until {
-                        return Err(self.slow(operation));
+                        return Err(slow(operation));
                     }
                     if !late {
                         late = true;
@@ -471,22 +472,14 @@ impl Core {
                 }
                 ClaimReply::Granted { fence, attempt } => {
                     let header = granted(request.owner, fence, attempt, &policy, fingerprint);
-                    Ok(Begun::Claimed(Claim::new(
-                        self,
-                        key.clone(),
-                        header,
-                        policy,
-                        sent,
-                    )))
+                    let claim = Claim::new(self, key.clone(), header, policy, sent);
+                    Ok(Begun::Claimed(claim))
                 }
                 ClaimReply::Running { lease_left } => {
                     let now = clock.now();
                     if now >= patience {
                         let retry_after = lease_left;
-                        Err(Error::new(
-                            ErrorKind::Running { retry_after },
-                            operation.clone(),
-                        ))
+                        refuse(ErrorKind::Running { retry_after })
                     } else {
                         waited = true;
                         let pause = backoff
@@ -502,23 +495,16 @@ impl Core {
                 ClaimReply::Done { record, left } => {
                     self.answer(key, record, left, policy.on_duplicate, waited)
                 }
-                ClaimReply::Mismatch => Err(Error::new(ErrorKind::Mismatch, operation.clone())),
-                ClaimReply::Exhausted { attempts } => Err(Error::new(
-                    ErrorKind::Exhausted {
-                        attempts: attempts.into(),
-                    },
-                    operation.clone(),
-                )),
+                ClaimReply::Mismatch => refuse(ErrorKind::Mismatch),
+                ClaimReply::Exhausted { attempts } => {
+                    let attempts = attempts.into();
+                    refuse(ErrorKind::Exhausted { attempts })
+                }
                 ClaimReply::Unreadable(error) => {
                     Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error))
                 }
             };
         }
-    }
-
-    fn slow(&self, operation: &Operation) -> Error {
-        Error::new(ErrorKind::StoreUnavailable, operation.clone())
-            .detail("the store takes longer to grant the claim than its lease lasts")
     }
 
     fn silent(&self, operation: &Operation) -> Error {
@@ -572,4 +558,9 @@ impl Core {
             }
         }
     }
+}
+
+fn slow(operation: &Operation) -> Error {
+    Error::new(ErrorKind::StoreUnavailable, operation.clone())
+        .detail("the store takes longer to grant the claim than its lease lasts")
 }

@@ -19,8 +19,10 @@ const ENDS: [Duration; 5] = [
     Duration::MAX,
 ];
 
+type Set = Box<dyn Fn(EngineBuilder) -> EngineBuilder>;
+
 /// Each setting that takes any duration.
-fn settings(time: Duration) -> [(&'static str, Box<dyn Fn(EngineBuilder) -> EngineBuilder>); 4] {
+fn settings(time: Duration) -> [(&'static str, Set); 4] {
     [
         ("max_run", Box::new(move |engine| engine.max_run(time))),
         (
