@@ -1,5 +1,6 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::operation::RecordKey;
 use crate::outcome::{Encoded, Replay};
 use crate::policy::Policy;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
-use crate::store::StoreErrorKind;
+use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{CompleteReply, ReleaseReply, RenewReply};
 
 /// The right to run a body, and the duty to say how it ended.
@@ -311,40 +312,37 @@ impl Held {
     async fn finish(self, ending: Ending) -> Settled {
         self.renewal.settle();
         let handover = HandOver(Some((self.clone(), ending.clone())));
-        let moment = self.core.clock.now() + self.core.limits.complete_deadline;
+        let silence = self.core.limits.complete_deadline;
         let settled = match &ending {
             Ending::Complete { outcome, record } => {
-                let silence = self.core.limits.complete_deadline;
-                self.complete(*outcome, record, silence, self.policy.wait())
-                    .await
+                let patience = Some(self.policy.wait());
+                self.complete(*outcome, record, silence, patience).await
             }
-            Ending::Release { count } => self.release(*count, moment).await,
+            Ending::Release { count } => self.release(*count, silence).await,
         };
-        if let Some(settled) = settled {
+        if settled.is_some() {
             handover.disarm();
-            return settled;
         }
-        if matches!(ending, Ending::Complete { .. }) {
-            self.tell(EventKind::Unsaved {
-                reason: "the store did not answer in time; storing goes on in the background",
-            });
-        }
-        Settled::Own
+        settled.unwrap_or(Settled::Own)
     }
 
-    /// Sends the completion until it has a reply, or the store was silent for `silence` (`None`).
+    /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
+    /// refuses and a caller waits.
     ///
-    /// While another attempt holds the claim its answer is awaited for `patience`, by sending the
-    /// completion again: never a claim, so an overtaken caller cannot start a third run.
+    /// While another attempt holds the claim, a caller waits for its answer with `patience`, by
+    /// sending the completion again: never a claim, so an overtaken caller cannot start a third run.
+    /// Without `patience` nobody waits: this is the background, where even a refusal may be mended
+    /// before the answer is given up.
     async fn complete(
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
         silence: Duration,
-        patience: Duration,
+        patience: Option<Duration>,
     ) -> Option<Settled> {
         let clock = &*self.core.clock;
-        let patience = clock.now() + patience;
+        let caller = patience.is_some();
+        let patience = clock.now() + patience.unwrap_or_default();
         let mut silent_until = clock.now() + silence;
         let mut overtaken = None;
         let mut backoff = Backoff::new(&self.header.owner);
@@ -353,12 +351,12 @@ impl Held {
             let reply = self.core.store.complete(&self.key, record);
             let reply = match deadline(clock, attempt.min(silent_until), reply).await {
                 Ok(Ok(reply)) => reply,
-                Ok(Err(error)) if !error.is_transient() => {
-                    return Some(self.unsaved(&error.to_string()));
-                }
-                Ok(Err(_)) | Err(_) => {
+                failure => {
+                    let error = failure.ok().and_then(Result::err);
+                    let refused = error.as_ref().is_some_and(|error| !error.is_transient());
                     let now = clock.now();
-                    if now >= silent_until {
+                    if now >= silent_until || (refused && caller) {
+                        self.unsaved_yet(error.as_ref(), caller);
                         return overtaken.map(Settled::Overtaken);
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
@@ -382,10 +380,8 @@ impl Held {
                     }
                     overtaken = Some(lease_left);
                     silent_until = now + silence;
-                    let pause = backoff
-                        .poll()
-                        .min(lease_left)
-                        .min(patience.saturating_sub(now));
+                    let pause = backoff.poll().min(lease_left);
+                    let pause = pause.min(patience.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
                 }
                 CompleteReply::Mismatch => {
@@ -400,14 +396,27 @@ impl Held {
         }
     }
 
+    fn unsaved_yet(&self, error: Option<&StoreError>, caller: bool) {
+        let why = error.map_or("the store did not answer in time".into(), |error| {
+            Cow::Owned(error.to_string())
+        });
+        let next = if caller {
+            "storing goes on in the background"
+        } else {
+            "storing is given up"
+        };
+        self.unsaved(&format!("{why}; {next}"));
+    }
+
     fn unsaved(&self, reason: &str) -> Settled {
         self.tell(EventKind::Unsaved { reason });
         Settled::Own
     }
 
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
-    async fn release(&self, count: bool, moment: Duration) -> Option<Settled> {
+    async fn release(&self, count: bool, silence: Duration) -> Option<Settled> {
         let clock = &*self.core.clock;
+        let moment = clock.now() + silence;
         let mut backoff = Backoff::new(&self.header.owner);
         loop {
             let reply = self
@@ -463,16 +472,10 @@ impl Drop for HandOver {
             match ending {
                 Ending::Complete { outcome, record } => {
                     let silence = held.policy.lease.max(Duration::from_mins(1));
-                    let settled = held.complete(outcome, &record, silence, Duration::ZERO);
-                    if settled.await.is_none() {
-                        held.tell(EventKind::Unsaved {
-                            reason: "the store stayed silent; storing the answer is given up",
-                        });
-                    }
+                    held.complete(outcome, &record, silence, None).await;
                 }
                 Ending::Release { count } => {
-                    let moment = held.core.clock.now() + held.policy.lease;
-                    held.release(count, moment).await;
+                    held.release(count, held.policy.lease).await;
                 }
             }
         });
@@ -546,7 +549,7 @@ pub(crate) fn granted(
 }
 
 /// Why a store gave no claim, for the person who reads the error.
-pub(crate) fn unavailable(operation: &crate::Operation, error: crate::store::StoreError) -> Error {
+pub(crate) fn unavailable(operation: &crate::Operation, error: StoreError) -> Error {
     let kind = match error.kind() {
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,
         _ => ErrorKind::StoreUnavailable,
