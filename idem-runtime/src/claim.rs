@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::answer::{Encoded, Replay};
 use crate::backoff::Backoff;
 use crate::clock::deadline;
 use crate::context::Context;
@@ -16,7 +17,6 @@ use crate::fingerprint::Fingerprint;
 use crate::keeper::{Lease, Renewal};
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
-use crate::outcome::{Encoded, Replay};
 use crate::policy::Policy;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
