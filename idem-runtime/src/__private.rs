@@ -2,11 +2,11 @@
 
 pub use core::time::Duration;
 
+pub use crate::answer::{Encoded, Sink, Undecodable, Unencodable};
 pub use crate::call::{Call, Inputs, arg, run};
+pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
-pub use crate::outcome::{
-    By, Classified, Codec, Encoded, Keep, Release, Sealed, Sink, Undecodable, Unencodable, Unknown,
-};
+pub use crate::outcome::{Codec, Sealed};
 pub use crate::policy::{OnDuplicate, OnRunning};
 
 use crate::engine::{Engine, HasEngine};

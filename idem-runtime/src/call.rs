@@ -8,6 +8,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::answer::Undecodable;
 use crate::claim::{Claim, Settled, Stored};
 use crate::context::Context;
 use crate::engine::{Ask, Begun, Engine};
@@ -15,8 +16,9 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
 use crate::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
 use crate::observer::EventKind;
+use crate::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::operation::Operation;
-use crate::outcome::{By, Classified, Codec, Keep, Outcome, Release, Undecodable, Unknown};
+use crate::outcome::{Codec, Outcome};
 use crate::policy::{OnDuplicate, OnRunning, Overrides};
 use crate::record::{OutcomeKind, State};
 

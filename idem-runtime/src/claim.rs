@@ -1,5 +1,6 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use crate::answer::{Encoded, Replay};
 use crate::backoff::Backoff;
 use crate::clock::{Elapsed, deadline};
 use crate::context::Context;
@@ -16,10 +18,9 @@ use crate::fingerprint::Fingerprint;
 use crate::keeper::{Lease, Renewal};
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
-use crate::outcome::{Encoded, Replay};
 use crate::policy::Policy;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
-use crate::store::StoreErrorKind;
+use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{CompleteReply, ReleaseReply, RenewReply};
 
 /// The right to run a body, and the duty to say how it ended.
@@ -298,18 +299,6 @@ impl Drop for Claim {
 /// `complete_deadline` is about the caller's patience, not about the store.
 const REPLY: Duration = Duration::from_secs(2);
 
-/// How hard a completion is tried.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effort {
-    /// Somebody waits: for `complete_deadline`, and not after a refusal.
-    Caller,
-    /// Nobody waits: until the store was silent, or refused, for a lease or a minute.
-    Background,
-}
-
-/// Why a completion has no reply.
-struct NotStored(String);
-
 #[derive(Clone)]
 enum Ending {
     Complete { outcome: OutcomeKind, record: Bytes },
@@ -339,77 +328,58 @@ impl Held {
     async fn finish(self, ending: Ending) -> Settled {
         self.renewal.settle();
         let handover = HandOver(Some((self.clone(), ending.clone())));
-        let moment = self.core.clock.now() + self.core.limits.complete_deadline;
+        let silence = self.core.limits.complete_deadline;
         let settled = match &ending {
             Ending::Complete { outcome, record } => {
-                let patience = self.policy.wait();
-                let completion = self.complete(*outcome, record, Effort::Caller, patience);
-                Some(completion.await)
+                let patience = Some(self.policy.wait());
+                self.complete(*outcome, record, silence, patience).await
             }
-            Ending::Release { count } => self.release(*count, moment).await.map(Ok),
+            Ending::Release { count } => self.release(*count, silence).await,
         };
-        match settled {
-            Some(Ok(settled)) => {
-                handover.disarm();
-                return settled;
-            }
-            Some(Err(NotStored(reason))) => {
-                self.unsaved(&reason, "storing goes on in the background");
-            }
-            None => {}
+        if settled.is_some() {
+            handover.disarm();
         }
-        Settled::Own
+        settled.unwrap_or(Settled::Own)
     }
 
-    fn unsaved(&self, reason: &str, what_now: &str) {
-        self.tell(EventKind::Unsaved {
-            reason: &format!("{reason}; {what_now}"),
-        });
-    }
-
-    /// Sends the completion until it has a reply, or for as long as the effort goes.
+    /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
+    /// refuses and a caller waits.
     ///
-    /// While another attempt holds the claim its answer is awaited for `patience`, by sending the
-    /// completion again: never a claim, so an overtaken caller cannot start a third run.
+    /// While another attempt holds the claim, a caller waits for its answer with `patience`, by
+    /// sending the completion again: never a claim, so an overtaken caller cannot start a third run.
+    /// Without `patience` nobody waits: this is the background, where even a refusal may be mended
+    /// before the answer is given up.
     async fn complete(
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
-        effort: Effort,
-        patience: Duration,
-    ) -> Result<Settled, NotStored> {
+        silence: Duration,
+        patience: Option<Duration>,
+    ) -> Option<Settled> {
         let clock = &*self.core.clock;
-        let patience = clock.now() + patience;
-        let silence = match effort {
-            Effort::Caller => self.core.limits.complete_deadline,
-            Effort::Background => self.policy.lease.max(Duration::from_mins(1)),
-        };
+        let caller = patience.is_some();
+        let patience = clock.now() + patience.unwrap_or_default();
         let mut silent_until = clock.now() + silence;
         let mut overtaken = None;
         let mut backoff = Backoff::new(&self.header.owner);
         loop {
             let attempt = clock.now() + self.core.limits.complete_deadline.max(REPLY);
             let reply = self.core.store.complete(&self.key, record);
-            let failure = match deadline(clock, attempt.min(silent_until), reply).await {
-                Ok(Ok(reply)) => Ok(reply),
+            let reply = match deadline(clock, attempt.min(silent_until), reply).await {
+                Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
                     let operation = self.key.operation();
-                    return Ok(Settled::Unread(unavailable(operation, error)));
+                    return Some(Settled::Unread(unavailable(operation, error)));
                 }
-                // The body has run. Whatever the store says of the error, to send again costs
-                // little, and to give up lets the body run again. Only the caller need not wait.
-                Ok(Err(error)) => {
-                    let give_up = effort == Effort::Caller && !error.is_transient();
-                    Err((error.to_string(), give_up))
-                }
-                Err(Elapsed) => Err(("the store did not answer in time".to_owned(), false)),
-            };
-            let reply = match failure {
-                Ok(reply) => reply,
-                Err((reason, give_up)) => {
+                failure => {
+                    let error = failure.ok().and_then(Result::err);
+                    let refused = error.as_ref().is_some_and(|error| !error.is_transient());
                     let now = clock.now();
-                    if give_up || now >= silent_until {
-                        return overtaken.map(Settled::Overtaken).ok_or(NotStored(reason));
+                    if now >= silent_until || (refused && caller) {
+                        if overtaken.is_none() {
+                            self.unsaved_yet(error.as_ref(), caller);
+                        }
+                        return overtaken.map(Settled::Overtaken);
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
@@ -419,44 +389,56 @@ impl Held {
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
-                    return Ok(Settled::Own);
+                    return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, .. } => {
                     self.tell(EventKind::Adopted);
-                    return Ok(Settled::Adopted(record));
+                    return Some(Settled::Adopted(record));
                 }
                 CompleteReply::Superseded { lease_left } => {
                     let now = clock.now();
                     if now >= patience {
-                        return Ok(Settled::Overtaken(lease_left));
+                        return Some(Settled::Overtaken(lease_left));
                     }
                     overtaken = Some(lease_left);
                     silent_until = now + silence;
-                    let pause = backoff
-                        .poll()
-                        .min(lease_left)
-                        .min(patience.saturating_sub(now));
+                    let pause = backoff.poll().min(lease_left);
+                    let pause = pause.min(patience.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
                 }
                 CompleteReply::Mismatch => {
-                    self.tell(EventKind::Unsaved {
-                        reason: "the record was lost, and a call with other arguments has the key",
-                    });
-                    return Ok(Settled::Own);
+                    return Some(self.unsaved(
+                        "the record was lost, and a call with other arguments has the key",
+                    ));
                 }
                 CompleteReply::Unreadable(error) => {
-                    self.tell(EventKind::Unsaved {
-                        reason: &error.to_string(),
-                    });
-                    return Ok(Settled::Own);
+                    return Some(self.unsaved(&error.to_string()));
                 }
             }
         }
     }
 
+    fn unsaved_yet(&self, error: Option<&StoreError>, caller: bool) {
+        let why = error.map_or("the store did not answer in time".into(), |error| {
+            Cow::Owned(error.to_string())
+        });
+        let next = if caller {
+            "storing goes on in the background"
+        } else {
+            "storing is given up"
+        };
+        self.unsaved(&format!("{why}; {next}"));
+    }
+
+    fn unsaved(&self, reason: &str) -> Settled {
+        self.tell(EventKind::Unsaved { reason });
+        Settled::Own
+    }
+
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
-    async fn release(&self, count: bool, moment: Duration) -> Option<Settled> {
+    async fn release(&self, count: bool, silence: Duration) -> Option<Settled> {
         let clock = &*self.core.clock;
+        let moment = clock.now() + silence;
         let mut backoff = Backoff::new(&self.header.owner);
         loop {
             let reply = self
@@ -511,15 +493,11 @@ impl Drop for HandOver {
         core.keeper.hand_over(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
-                    let effort = Effort::Background;
-                    let settled = held.complete(outcome, &record, effort, Duration::ZERO);
-                    if let Err(NotStored(reason)) = settled.await {
-                        held.unsaved(&reason, "storing the answer is given up");
-                    }
+                    let silence = held.policy.lease.max(Duration::from_mins(1));
+                    held.complete(outcome, &record, silence, None).await;
                 }
                 Ending::Release { count } => {
-                    let moment = held.core.clock.now() + held.policy.lease;
-                    held.release(count, moment).await;
+                    held.release(count, held.policy.lease).await;
                 }
             }
         });
@@ -593,7 +571,7 @@ pub(crate) fn granted(
 }
 
 /// Why a store gave no claim, for the person who reads the error.
-pub(crate) fn unavailable(operation: &crate::Operation, error: crate::store::StoreError) -> Error {
+pub(crate) fn unavailable(operation: &crate::Operation, error: StoreError) -> Error {
     let kind = match error.kind() {
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,
         _ => ErrorKind::StoreUnavailable,

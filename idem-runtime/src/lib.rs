@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod answer;
 mod backoff;
 mod call;
 mod canonical;
@@ -16,6 +17,7 @@ mod fingerprint;
 mod keeper;
 mod key;
 mod observer;
+mod on_error;
 mod operation;
 mod outcome;
 mod policy;
@@ -26,6 +28,7 @@ mod transition;
 #[doc(hidden)]
 pub mod __private;
 
+pub use answer::Replay;
 pub use call::CallBuilder;
 pub use canonical::CanonicalError;
 pub use claim::{Claim, Completion, Stored};
@@ -36,8 +39,9 @@ pub use error::{Error, ErrorKind};
 pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
 pub use observer::{Event, EventKind, Observer, StderrObserver};
+pub use on_error::OnError;
 pub use operation::Operation;
-pub use outcome::{FromError, OnError, Outcome, Replay};
+pub use outcome::{FromError, Outcome};
 pub use policy::{OnDuplicate, OnRunning};
 pub use record::{Fence, OutcomeKind};
 

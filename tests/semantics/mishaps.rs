@@ -107,7 +107,7 @@ async fn a_store_that_refuses_for_long_is_given_up_and_reported(world: World) {
         .store
         .fail(Operation::Complete, [Fault::Refused; 10_000]);
     assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
-    let given_up = "unsaved: an injected fault; storing the answer is given up";
+    let given_up = "unsaved: an injected fault; storing is given up";
     with_pauses(&world, given_up).await;
 }
 

@@ -1,5 +1,6 @@
 //! Records in Redis: one string a key, one script an operation, one round trip each.
 
+mod builder;
 mod check;
 mod failure;
 mod link;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{Cmd, Value};
 
+pub use self::builder::RedisStoreBuilder;
 pub use self::check::Server;
 use self::failure::{is_unknown_script, is_wrong_type};
 use self::link::{Failure, Link};
@@ -61,81 +63,6 @@ struct Inner {
     max_record_bytes: usize,
 }
 
-/// Sets up a [`RedisStore`].
-#[derive(Clone)]
-#[must_use]
-pub struct RedisStoreBuilder {
-    url: String,
-    connect_timeout: Duration,
-    response_timeout: Duration,
-    max_record_bytes: usize,
-    allow_eviction: bool,
-}
-
-impl fmt::Debug for RedisStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may hold a password.
-        f.debug_struct("RedisStoreBuilder")
-            .field("connect_timeout", &self.connect_timeout)
-            .field("response_timeout", &self.response_timeout)
-            .finish_non_exhaustive()
-    }
-}
-
-impl RedisStoreBuilder {
-    /// How long making a connection may take; default 1 s.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
-    }
-
-    /// How long a reply may take before the command is sent again; default 500 ms. After three
-    /// silences in a row the connection is made anew.
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.response_timeout = timeout;
-        self
-    }
-
-    /// The largest record that is read, in bytes; default 8 MiB. A larger one is refused with
-    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left alone.
-    pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
-        self.max_record_bytes = max_record_bytes;
-        self
-    }
-
-    /// Accepts a server that evicts keys when its memory is full. The guarantee then ends where
-    /// eviction begins.
-    pub fn allow_eviction(mut self) -> Self {
-        self.allow_eviction = true;
-        self
-    }
-
-    /// Connects, and looks at the server.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreErrorKind::Unavailable`] if the server does not answer, [`StoreErrorKind::Refused`] if
-    /// the URL is wrong, the server refuses the user, is too old or evicts keys.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped; the connection is closed.
-    pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let client = link::client(&self.url)?;
-        let link = |client| Link::new(client, self.connect_timeout, self.response_timeout);
-        let (link, renewals) = (link(client.clone()), link(client));
-        let server = Server::ask(&link).await?;
-        server.refuse(self.allow_eviction)?;
-        Ok(RedisStore(Arc::new(Inner {
-            scripts: Scripts::new(server.reads_declarations()),
-            link,
-            renewals,
-            server,
-            max_record_bytes: self.max_record_bytes,
-        })))
-    }
-}
-
 impl RedisStore {
     /// Connects to `redis://[user:password@]host[:port][/db]` or `unix:///path`, with the default
     /// settings.
@@ -153,13 +80,7 @@ impl RedisStore {
 
     /// Sets up a store.
     pub fn builder(url: &str) -> RedisStoreBuilder {
-        RedisStoreBuilder {
-            url: url.to_owned(),
-            connect_timeout: Duration::from_secs(1),
-            response_timeout: Duration::from_millis(500),
-            max_record_bytes: 8 << 20,
-            allow_eviction: false,
-        }
+        RedisStoreBuilder::new(url)
     }
 
     /// What the server said about itself when the store connected.

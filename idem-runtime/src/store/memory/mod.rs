@@ -2,6 +2,8 @@
 //!
 //! What it promises holds within one process and until that process ends.
 
+mod builder;
+
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fmt;
@@ -12,11 +14,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::builder::MemoryStoreBuilder;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, Store, StoreError, StoreErrorKind, StoreFuture, Unreadable,
 };
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::record::HEADER;
 use crate::transition;
 
@@ -71,50 +74,6 @@ impl Slot {
     }
 }
 
-/// Sets the bounds of a [`MemoryStore`].
-#[derive(Debug)]
-#[must_use]
-pub struct MemoryStoreBuilder {
-    clock: Arc<dyn Clock>,
-    max_entries: usize,
-    max_bytes: usize,
-}
-
-impl MemoryStoreBuilder {
-    /// The most records that are kept at a time; default 1,000,000. A claim above it is refused.
-    pub fn max_entries(mut self, max_entries: usize) -> Self {
-        self.max_entries = max_entries;
-        self
-    }
-
-    /// The most memory that records take, in bytes, bookkeeping included; default 1 GiB. A claim
-    /// above it is refused; an answer of a running body is kept all the same.
-    pub fn max_bytes(mut self, max_bytes: usize) -> Self {
-        self.max_bytes = max_bytes;
-        self
-    }
-
-    /// The clock by which records expire; default the machine's.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
-    }
-
-    /// The store.
-    #[must_use]
-    pub fn build(self) -> MemoryStore {
-        MemoryStore(Arc::new(Inner {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
-            clock: self.clock,
-            max_entries: self.max_entries,
-            max_bytes: self.max_bytes,
-            entries: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-        }))
-    }
-}
-
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
@@ -139,11 +98,7 @@ impl MemoryStore {
 
     /// Sets bounds and clock.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder {
-            clock: Arc::new(SystemClock),
-            max_entries: 1_000_000,
-            max_bytes: 1 << 30,
-        }
+        MemoryStoreBuilder::new()
     }
 
     /// Records that are kept, among them expired ones that no operation came across yet.

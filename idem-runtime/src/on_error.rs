@@ -1,0 +1,91 @@
+//! What becomes of a body's error: the values of `on_error`.
+
+use crate::answer::{Encoded, Replay, Undecodable};
+use crate::classify::{Class, Classify};
+use crate::record::OutcomeKind;
+
+/// `on_error = classify`: the error's [`Classify`] decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Classified;
+
+/// `on_error = release`: every error gives the key back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Release;
+
+/// `on_error = keep`: every error is an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep;
+
+/// `on_error = unknown`: after any error nobody knows whether the effect happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unknown;
+
+/// `on_error = path`: a function of the error decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct By<F>(pub F);
+
+/// What becomes of an error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not decide about `{E}`",
+    label = "`on_error` names this",
+    note = "`on_error` takes classify, release, keep, unknown or the path of a `fn(&{E}) -> Class`"
+)]
+pub trait OnError<E> {
+    #[doc(hidden)]
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded;
+    #[doc(hidden)]
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable>;
+}
+
+impl<E: Classify + Replay> OnError<E> for Classified {
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
+        Encoded::classed(error.class(), error, max_bytes)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
+        E::read(bytes)
+    }
+}
+
+impl<E> OnError<E> for Release {
+    fn encode(&self, _: &E, _: usize) -> Encoded {
+        Encoded::Release
+    }
+
+    fn decode(_: &[u8]) -> Result<E, Undecodable> {
+        Err(NOT_KEPT)
+    }
+}
+
+impl<E: Replay> OnError<E> for Keep {
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
+        Encoded::classed(Class::Business, error, max_bytes)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
+        E::read(bytes)
+    }
+}
+
+impl<E> OnError<E> for Unknown {
+    fn encode(&self, _: &E, _: usize) -> Encoded {
+        Encoded::empty(OutcomeKind::Unknown, None)
+    }
+
+    fn decode(_: &[u8]) -> Result<E, Undecodable> {
+        Err(NOT_KEPT)
+    }
+}
+
+impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
+    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
+        Encoded::classed(self.0(error), error, max_bytes)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
+        E::read(bytes)
+    }
+}
+
+/// An error that an earlier version of the function kept, met by one that keeps none.
+const NOT_KEPT: Undecodable = Undecodable { at: 0 };

@@ -1,0 +1,114 @@
+//! The layout is frozen, and what is not a record is refused.
+
+use super::*;
+
+fn header(state: State) -> Header {
+    Header {
+        state,
+        owner: Owner([7; 16]),
+        fence: Fence::new(1_767_225_600_123_456),
+        attempts: 3,
+        retain: Duration::from_hours(24),
+        fingerprint: Fingerprint::from_bytes([9; 16]),
+    }
+}
+
+#[test]
+fn every_state_survives_its_bytes() {
+    for state in [
+        State::Pending {
+            lease: Duration::from_secs(30),
+        },
+        State::Released,
+        State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 0xdead_beef,
+        },
+        State::Done {
+            outcome: OutcomeKind::Error,
+            schema: 1,
+        },
+        State::Done {
+            outcome: OutcomeKind::Unknown,
+            schema: 0,
+        },
+        State::Done {
+            outcome: OutcomeKind::Tombstone,
+            schema: u32::MAX,
+        },
+    ] {
+        assert_eq!(Header::decode(&header(state).encode()), Ok(header(state)));
+    }
+}
+
+#[test]
+fn the_layout_is_frozen() {
+    let bytes = header(State::Pending {
+        lease: Duration::from_secs(30),
+    })
+    .encode();
+    let hex = bytes.map(|byte| format!("{byte:02x}")).concat();
+    assert_eq!(
+        hex,
+        concat!(
+            "3150",
+            "07070707070707070707070707070707",
+            "06474846222240",
+            "0003",
+            "00007530",
+            "0005265c00",
+            "09090909090909090909090909090909"
+        )
+    );
+}
+
+#[test]
+fn what_is_not_a_record_is_refused() {
+    let good = header(State::Released).encode();
+    assert_eq!(Header::decode(b""), Err(Unreadable::Short { bytes: 0 }));
+    assert_eq!(
+        Header::decode(&good[..51]),
+        Err(Unreadable::Short { bytes: 51 })
+    );
+    let mut newer = good;
+    newer[0] = b'2';
+    assert_eq!(
+        Header::decode(&newer),
+        Err(Unreadable::Layout { byte: b'2' })
+    );
+    let mut strange = good;
+    strange[1] = b'Z';
+    assert_eq!(
+        Header::decode(&strange),
+        Err(Unreadable::State { byte: b'Z' })
+    );
+    assert_eq!(
+        Header::decode(b"{\"status\":\"done\"}"),
+        Err(Unreadable::Layout { byte: b'{' })
+    );
+}
+
+#[test]
+fn a_lease_is_what_the_remaining_life_says() {
+    let header = header(State::Pending {
+        lease: Duration::from_secs(30),
+    });
+    let day = Duration::from_hours(24);
+    assert_eq!(header.lease_left(day), Duration::from_secs(30));
+    assert_eq!(
+        header.lease_left(day.saturating_sub(Duration::from_millis(29_999))),
+        Duration::from_millis(1)
+    );
+    assert_eq!(
+        header.lease_left(day.saturating_sub(Duration::from_secs(30))),
+        Duration::ZERO
+    );
+    assert_eq!(header.lease_left(Duration::ZERO), Duration::ZERO);
+}
+
+#[test]
+fn a_fence_grows_even_when_the_clock_steps_back() {
+    let fence = Fence::new(500);
+    assert_eq!(fence.next(1_000).get(), 1_000);
+    assert_eq!(fence.next(3).get(), 501);
+}

@@ -1,0 +1,60 @@
+//! The bounds of a memory store.
+
+use std::hash::RandomState;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+
+use super::{Inner, MemoryStore, SHARDS};
+use crate::clock::{Clock, SystemClock};
+
+/// Sets the bounds of a [`MemoryStore`].
+#[derive(Debug)]
+#[must_use]
+pub struct MemoryStoreBuilder {
+    clock: Arc<dyn Clock>,
+    max_entries: usize,
+    max_bytes: usize,
+}
+
+impl MemoryStoreBuilder {
+    pub(super) fn new() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            max_entries: 1_000_000,
+            max_bytes: 1 << 30,
+        }
+    }
+
+    /// The most records that are kept at a time; default 1,000,000. A claim above it is refused.
+    pub fn max_entries(mut self, max_entries: usize) -> Self {
+        self.max_entries = max_entries;
+        self
+    }
+
+    /// The most memory that records take, in bytes, bookkeeping included; default 1 GiB. A claim
+    /// above it is refused; an answer of a running body is kept all the same.
+    pub fn max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
+    }
+
+    /// The clock by which records expire; default the machine's.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        MemoryStore(Arc::new(Inner {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            clock: self.clock,
+            max_entries: self.max_entries,
+            max_bytes: self.max_bytes,
+            entries: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+        }))
+    }
+}
