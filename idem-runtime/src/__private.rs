@@ -3,7 +3,8 @@
 pub use core::time::Duration;
 
 pub use crate::answer::{Encoded, Sink, Undecodable, Unencodable};
-pub use crate::call::{Call, Inputs, arg, run};
+pub use crate::call::{Call, run};
+pub use crate::inputs::{Inputs, arg};
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
 pub use crate::outcome::{Codec, Sealed};

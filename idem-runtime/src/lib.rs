@@ -3,6 +3,7 @@
 
 mod answer;
 mod backoff;
+mod begin;
 mod call;
 mod canonical;
 mod claim;
@@ -14,14 +15,17 @@ mod context;
 mod engine;
 mod error;
 mod fingerprint;
+mod inputs;
 mod keeper;
 mod key;
 mod observer;
 mod on_error;
 mod operation;
+mod orphan;
 mod outcome;
 mod policy;
 mod record;
+mod settle;
 pub mod store;
 mod transition;
 
@@ -29,12 +33,13 @@ mod transition;
 pub mod __private;
 
 pub use answer::Replay;
+pub use begin::Begun;
 pub use call::CallBuilder;
 pub use canonical::CanonicalError;
 pub use claim::{Claim, Completion, Stored};
 pub use classify::{Class, Classify};
 pub use context::{Context, context, try_context};
-pub use engine::{AlreadyInstalled, Begun, Engine, EngineBuilder, HasEngine};
+pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine};
 pub use error::{Error, ErrorKind};
 pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};

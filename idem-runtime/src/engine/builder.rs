@@ -1,0 +1,175 @@
+//! The settings of an engine.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Core, Engine, Limits};
+use crate::clock::{Clock, SystemClock};
+use crate::error::{Error, ErrorKind};
+use crate::keeper::Keeper;
+use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
+use crate::policy::{LONG, OnDuplicate, OnRunning, Policy};
+use crate::store::Store;
+
+/// Sets up an [`Engine`].
+#[derive(Debug)]
+#[must_use]
+pub struct EngineBuilder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    prefix: String,
+    defaults: Policy,
+    limits: Limits,
+}
+
+impl EngineBuilder {
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            clock: Arc::new(SystemClock),
+            observer: Arc::new(StderrObserver),
+            prefix: "idem".to_owned(),
+            defaults: Policy::default(),
+            limits: Limits {
+                claim_deadline: Duration::from_secs(2),
+                complete_deadline: Duration::from_secs(2),
+                max_value_bytes: 256 << 10,
+            },
+        }
+    }
+
+    /// Separates the records of this application from others in a shared store; default `idem`.
+    /// 1 to 64 letters, digits and `.:_-`.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// The life of a stored answer; default 24 h, 1 s to 10 years.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.ttl = ttl;
+        self
+    }
+
+    /// The life of a kept business error; default that of a value.
+    pub fn error_ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.error_ttl = Some(ttl);
+        self
+    }
+
+    /// How long a claim lasts unless renewed; default 30 s, 100 ms to 24 h. It is renewed every third
+    /// of this, so it is the time after which a crash is noticed, not a bound on the body.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.defaults.lease = lease;
+        self
+    }
+
+    /// What a duplicate of a finished call gets; default [`OnDuplicate::Replay`].
+    pub fn on_duplicate(mut self, on_duplicate: OnDuplicate) -> Self {
+        self.defaults.on_duplicate = on_duplicate;
+        self
+    }
+
+    /// What a duplicate does while the first call runs; default [`OnRunning::Wait`] for 5 s, or
+    /// [`OnRunning::Reject`] where duplicates are refused anyway.
+    pub fn on_running(mut self, on_running: OnRunning) -> Self {
+        self.defaults.on_running = Some(on_running);
+        self
+    }
+
+    /// How many attempts may be abandoned (crashed, panicked, dropped) before the key answers
+    /// [`ErrorKind::Exhausted`]; default 5, `None` for no limit. 1: a body starts at most once.
+    pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
+        self.defaults.max_attempts = max_attempts;
+        self
+    }
+
+    /// How long a body's lease is renewed; default 15 min. A body that hangs for longer loses it.
+    pub fn max_run(mut self, max_run: Duration) -> Self {
+        self.defaults.max_run = max_run;
+        self
+    }
+
+    /// How long a claim is tried while the store does not answer; default 2 s. Then the call fails
+    /// with [`ErrorKind::StoreUnavailable`] and the body does not run.
+    pub fn claim_deadline(mut self, deadline: Duration) -> Self {
+        self.limits.claim_deadline = deadline;
+        self
+    }
+
+    /// How long a caller waits for its answer to be stored while the store does not answer; default
+    /// 2 s. Then it gets its answer, and storing goes on in the background.
+    pub fn complete_deadline(mut self, deadline: Duration) -> Self {
+        self.limits.complete_deadline = deadline;
+        self
+    }
+
+    /// The longest answer that is stored, in bytes; default 256 KiB. A longer one goes to its caller
+    /// and leaves a tombstone, so that duplicates get [`ErrorKind::NotStored`].
+    pub fn max_value_bytes(mut self, max_value_bytes: usize) -> Self {
+        self.limits.max_value_bytes = max_value_bytes;
+        self
+    }
+
+    /// Who is told what happens; default [`StderrObserver`].
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.observer = Arc::new(Contained(observer));
+        self
+    }
+
+    /// The sense of time; default the machine's.
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// The engine.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`], naming the setting that is out of its bounds.
+    pub fn build(self) -> Result<Engine, Error> {
+        let refuse = |what: String| Error::new(ErrorKind::InvalidPolicy, "engine").detail(what);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:_-".contains(&byte);
+        if !(1..=64).contains(&self.prefix.len()) || !self.prefix.bytes().all(plain) {
+            return Err(refuse(
+                "`prefix` must be 1 to 64 letters, digits and `.:_-`".to_owned(),
+            ));
+        }
+        if self.limits.max_value_bytes > 512 << 20 {
+            return Err(refuse(
+                "`max_value_bytes` must be at most 512 MiB".to_owned(),
+            ));
+        }
+        let mut limits = self.limits;
+        limits.claim_deadline = limits.claim_deadline.min(LONG);
+        limits.complete_deadline = limits.complete_deadline.min(LONG);
+        let defaults = self.defaults.checked().map_err(refuse)?;
+        let keeper = Keeper::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.clock),
+            Arc::clone(&self.observer),
+        );
+        let core = Core {
+            store: self.store,
+            clock: self.clock,
+            observer: self.observer,
+            keeper,
+            prefix: self.prefix.into(),
+            defaults,
+            limits,
+        };
+        for message in core.store.warnings() {
+            core.observer.observe(&Event {
+                operation: "",
+                key: None,
+                kind: EventKind::Warning { message: &message },
+            });
+        }
+        Ok(Engine {
+            core: Arc::new(core),
+        })
+    }
+}
