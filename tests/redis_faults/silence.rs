@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Reply, TcpProxy};
 use idem_runtime::EngineBuilder;
+use idem_runtime::store::StoreErrorKind;
+use idem_runtime::store::redis::RedisStore;
 use idem_tests::shop::{Failure, Shop, assert_unavailable, happened, until};
 
 /// What a hasty shop may take beyond its deadline on a busy machine.
@@ -192,4 +194,32 @@ async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
         assert_unavailable(shop.pay("a").await);
     }
     assert!(proxy.stats().connections > before, "nobody noticed");
+}
+
+/// A server that says who it is, and then hangs.
+fn half_a_server() -> std::net::SocketAddr {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut bytes = [0; 1_024];
+        while let Ok(1..) = client.read(&mut bytes) {
+            if bytes.windows(5).any(|word| word == b"HELLO") {
+                bytes.fill(0);
+                let hello = b"*2\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n";
+                client.write_all(hello).unwrap();
+            }
+        }
+    });
+    addr
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_whether_it_evicts_is_no_store() {
+    let url = format!("redis://{}", half_a_server());
+    let store = RedisStore::builder(&url).response_timeout(Duration::from_millis(100));
+    let error = store.connect().await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("about itself"), "{error}");
 }
