@@ -245,6 +245,24 @@ impl Header {
         }
     }
 
+    /// Whether the lease of a pending record is over.
+    #[must_use]
+    pub fn lapsed(&self, left: Duration) -> bool {
+        self.lease_left(left).is_zero()
+    }
+
+    /// Whether this is the record of a success, even of one whose answer could not be kept.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(
+            self.state,
+            State::Done {
+                outcome: OutcomeKind::Value | OutcomeKind::Tombstone,
+                ..
+            }
+        )
+    }
+
     /// How long ago the record was written or renewed.
     #[must_use]
     pub fn age(&self, left: Duration) -> Duration {

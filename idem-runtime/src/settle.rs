@@ -152,7 +152,10 @@ impl Held {
                     }
                     overtaken = Some(lease_left);
                     silent_until = now + silence;
-                    let pause = backoff.poll().min(lease_left);
+                    let pause = match lease_left {
+                        Duration::ZERO => backoff.poll(),
+                        left => backoff.poll().min(left),
+                    };
                     let pause = pause.min(patience.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
                 }

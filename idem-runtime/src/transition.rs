@@ -85,7 +85,7 @@ pub enum CompleteReply {
     },
     /// Another attempt holds the claim now.
     Superseded {
-        /// What is left of its lease; more than zero.
+        /// What is left of its lease; zero when that has lapsed and the outcome is no success.
         lease_left: Duration,
     },
     /// The key was claimed by a request with another fingerprint in the meantime.
@@ -216,12 +216,13 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
             let record = record.clone();
             (CompleteReply::Adopted { record, left }, None)
         }
-        State::Pending { .. } if !mine && !header.lease_left(left).is_zero() => {
+        State::Pending { .. } if !(mine || done.is_success() && header.lapsed(left)) => {
             let lease_left = header.lease_left(left);
             (CompleteReply::Superseded { lease_left }, None)
         }
-        // Ours; or given back by, or lapsed for, a later attempt. In the last two cases anybody may
-        // run the body once more, and an answer that exists is better than another run.
+        // Ours; or given back by a later attempt; or a success whose successor's lease has lapsed.
+        // Anybody may run the body once more in the last two cases, and a success that exists is
+        // better than another run. An error is not: the successor may be alive and succeed.
         State::Pending { .. } | State::Released => {
             let write = Header {
                 attempts: header.attempts,

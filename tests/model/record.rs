@@ -179,8 +179,19 @@ impl Key {
             let left = kept.ends - now;
             return Reply::Answered { entry: there, left };
         }
-        if let Some(left) = self.lease_left(now).filter(|_| !mine) {
-            return Reply::Overtaken { left };
+        if let (Phase::Claimed { .. }, false) = (&there.phase, mine) {
+            // A success may be stored over a successor that has lapsed; an error may not.
+            let success = matches!(
+                done.phase,
+                Phase::Finished {
+                    outcome: OutcomeKind::Value | OutcomeKind::Tombstone,
+                    ..
+                }
+            );
+            let left = self.lease_left(now).unwrap_or(0);
+            if left > 0 || !success {
+                return Reply::Overtaken { left };
+            }
         }
         let entry = Entry {
             attempts: there.attempts,

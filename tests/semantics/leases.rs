@@ -20,6 +20,7 @@ on_every_store![
     an_overtaken_call_waits_for_the_winner,
     an_overtaken_call_does_not_wait_for_ever,
     an_overtaken_call_whose_successor_vanished_is_stored_late,
+    an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed,
     a_fence_grows_with_every_attempt,
     a_lost_record_is_written_again,
 ];
@@ -191,6 +192,21 @@ async fn an_overtaken_call_whose_successor_vanished_is_stored_late(world: World)
     assert_eq!(world.events.count("completed value late"), 1);
     let replayed = world.pay().run(|_| async { never() }).await;
     assert_eq!(replayed, Ok(Receipt { run: 1 }), "no third run");
+}
+
+async fn an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed(world: World) {
+    let (first, second) = overtaken(&world, Err(PayError::Declined { run: 1 })).await;
+    // The second process is paused as well: its body lives, and its lease has lapsed.
+    world.pass_in_store(Duration::from_secs(30));
+    first.let_end();
+    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    assert_eq!(
+        second.end().await,
+        Ok(Receipt { run: 2 }),
+        "the money moved"
+    );
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(first.task.await.unwrap(), Ok(Receipt { run: 2 }));
 }
 
 async fn a_fence_grows_with_every_attempt(world: World) {

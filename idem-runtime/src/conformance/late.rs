@@ -1,12 +1,15 @@
 //! Answers that come after the claim was lost: stored where nobody else runs, refused where
 //! somebody does.
 
+use std::time::Duration;
+
 use super::probe::{
     A, ASKED, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, finished,
     header, record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply,
+    RenewReply,
 };
 
 cases! {
@@ -15,6 +18,7 @@ cases! {
     2 an_answer_is_refused_while_a_later_attempt_runs,
     2 an_answer_is_stored_when_the_later_attempt_gave_up,
     2 an_answer_is_stored_when_the_later_attempt_lapsed,
+    2 an_error_is_not_stored_while_the_later_attempt_may_succeed,
     2 a_later_attempt_that_renews_keeps_the_answer_out,
     4 an_answer_after_the_later_attempts_answer_is_not_stored,
     2 a_later_attempt_that_was_overtaken_by_the_answer_has_lost,
@@ -90,6 +94,35 @@ async fn an_answer_is_stored_when_the_later_attempt_lapsed(p: Probe) {
         let (stored, left) = p.found().await;
         assert_eq!((stored.header.owner, stored.body()), (A, &b"first"[..]));
         p.assert_left(left, TTL);
+    }
+}
+
+async fn an_error_is_not_stored_while_the_later_attempt_may_succeed(p: Probe) {
+    for (n, outcome) in OUTCOMES.into_iter().enumerate() {
+        let p = p.at(n);
+        let (first, second) = overtaken(&p).await;
+        p.advance(LEASE).await;
+        let end = Header {
+            state: done(outcome),
+            ..finished(&first)
+        };
+        let bytes = record(&end, b"");
+        if matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone) {
+            assert_eq!(p.complete(&bytes).await, LATE, "{outcome:?}");
+            continue;
+        }
+        assert_eq!(
+            p.complete(&bytes).await,
+            CompleteReply::Superseded {
+                lease_left: Duration::ZERO
+            },
+            "{outcome:?}"
+        );
+        assert_eq!(p.header().await, second, "the later attempt is not touched");
+        assert_eq!(
+            p.complete(&answer(&second, b"second")).await,
+            CompleteReply::Stored { late: false }
+        );
     }
 }
 

@@ -33,7 +33,8 @@ pub use crate::transition::{
 ///
 /// 1. **Atomic.** Each operation on a key happens at one moment; of many claimers one is granted.
 /// 2. **Owner-checked.** `complete`, `release` and `renew` of an owner that does not hold the claim
-///    change nothing, except that an answer that exists is stored where nobody holds a live claim.
+///    change nothing, except that an answer that exists is stored where nobody can be running: the
+///    record is gone or released, or (a success only) the later claim has lapsed.
 /// 3. **Repeatable.** The same operation sent again, by us or by a client library behind our back,
 ///    has the effect and the reply of one.
 /// 4. **Done is final.** A done record is not changed until its life is over.

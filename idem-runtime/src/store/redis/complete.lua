@@ -7,7 +7,8 @@
 -- Returns {'C', late}             stored; late is 1 where the claim had lapsed or was lost
 --         {'D', life, record}     another attempt's answer is there and counts
 --         {'G', life, bytes}      the same, and so large that it is read with GET
---         {'S', left}             another attempt holds the claim, for so many milliseconds
+--         {'S', left}             another attempt holds the claim, for so many milliseconds; 0 where
+--                                 that has lapsed and the outcome is no success
 --         {'M'}                   another request has this key
 --         {'V', start}, {'I'}     as in claim.lua
 local function num(s)
@@ -40,10 +41,12 @@ if state ~= 'P' and state ~= 'R' then
 end
 if state == 'P' and not mine then
   local left = num(string.sub(r, 28, 31)) - math.max(num(string.sub(r, 32, 36)) - life, 0)
-  if left > 0 then return {'S', left} end
+  local outcome = string.sub(c, 2, 2)
+  if left > 0 or (outcome ~= 'D' and outcome ~= 'T') then return {'S', math.max(left, 0)} end
 end
--- Ours; or given back by, or lapsed for, a later attempt. An answer that exists is better than
--- another run. Attempts, the higher fence and the known fingerprint stay.
+-- Ours; or given back by a later attempt; or a success whose successor's lease has lapsed: better
+-- than another run. An error is not: the successor may be alive and succeed. Attempts, the higher
+-- fence and the known fingerprint stay.
 local fence = string.sub(r, 19, 25)
 if num(fence) < num(string.sub(c, 19, 25)) then fence = string.sub(c, 19, 25) end
 if theirs ~= none then print = theirs end
