@@ -7,7 +7,11 @@ where
     'life0: 'async_trait
 {
     ::std::boxed::Box::pin(async move {
-        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op_of::<Self>("pay"));
+        let mut inputs = ::idem_runtime::__private::Inputs::new({
+            #[allow(clippy::items_after_statements)]
+            fn here() {}
+            ::idem_runtime::__private::op_of::<Self, _>("pay", here)
+        });
         inputs.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]
         ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));

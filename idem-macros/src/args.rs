@@ -24,6 +24,18 @@ const NAMES: [&str; 12] = [
     "crate",
 ];
 
+/// Not said by an operation, but known to whoever read the manual.
+const OF_THE_ENGINE: [&str; 8] = [
+    "prefix",
+    "max_attempts",
+    "max_run",
+    "claim_deadline",
+    "complete_deadline",
+    "max_value_bytes",
+    "observer",
+    "clock",
+];
+
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) key: Slot<Expr>,
@@ -133,19 +145,28 @@ impl Args {
                 .fill(&name, input, |input| Time::parse(input, &name)),
             "on_error" => self.on_error.fill(&name, input, OnError::parse),
             "on_duplicate" => self.on_duplicate.fill(&name, input, OnDuplicate::parse),
-            "on_running" => self
-                .on_running
-                .fill(&name, input, |input| OnRunning::parse(input, &name)),
+            "on_running" => self.on_running.fill(&name, input, OnRunning::parse),
             "engine" => self.engine.fill(&name, input, Expr::parse),
             "crate" => self.krate.fill(&name, input, krate),
-            unknown => Err(Error::new(name.span(), unknown_argument(unknown))),
+            unknown => {
+                let valued = input.peek(Token![=]) || input.peek(syn::token::Paren);
+                Err(Error::new(name.span(), unknown_argument(unknown, valued)))
+            }
         }
     }
 }
 
-fn unknown_argument(name: &str) -> String {
+fn unknown_argument(name: &str, valued: bool) -> String {
     match nearest(name, &NAMES) {
+        _ if OF_THE_ENGINE.contains(&name) => {
+            format!(
+                "`{name}` is a setting of the engine; write `Engine::builder(store).{name}(..)`"
+            )
+        }
         Some(known) => format!("unknown argument `{name}`; did you mean `{known}`?"),
+        None if !valued => {
+            format!("unknown argument `{name}`; if this is the key, write `key = {name}`")
+        }
         None => format!(
             "unknown argument `{name}`; supported are `{}`",
             NAMES.join("`, `")
@@ -237,8 +258,13 @@ impl Time {
             expr = *group.expr;
         }
         if is_number(&expr) {
-            let message =
-                format!("a number has no unit; write `{name}` as \"30s\", \"24h\" or \"7d\"");
+            let message = match unquoted(&expr) {
+                Some(text) => format!("a duration stands in quotes; write \"{text}\""),
+                None if name == "wait" => "a number has no unit; write `wait(\"5s\")`".to_owned(),
+                None => {
+                    format!("a number has no unit; write `{name}` as \"30s\", \"24h\" or \"7d\"")
+                }
+            };
             return Err(Error::new(crate::key::span(&expr), message));
         }
         Ok(match expr {
@@ -262,6 +288,19 @@ fn is_number(expr: &Expr) -> bool {
         Expr::Group(group) => is_number(&group.expr),
         _ => false,
     }
+}
+
+/// `24h` where `"24h"` is meant.
+fn unquoted(expr: &Expr) -> Option<String> {
+    let Expr::Lit(syn::ExprLit {
+        lit: Lit::Int(number),
+        ..
+    }) = expr
+    else {
+        return None;
+    };
+    let text = format!("{}{}", number.base10_digits(), number.suffix());
+    crate::duration::millis(&text).is_ok().then_some(text)
 }
 
 impl OnError {
@@ -297,7 +336,7 @@ impl OnDuplicate {
 }
 
 impl OnRunning {
-    fn parse(input: ParseStream<'_>, name: &Ident) -> Result<Self> {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
         let usage = "`on_running` takes `wait(\"5s\")` or `reject`";
         let word = input
             .parse::<Ident>()
@@ -314,7 +353,7 @@ impl OnRunning {
                 if content.is_empty() {
                     return Err(how_long());
                 }
-                let time = Time::parse(&content, name)?;
+                let time = Time::parse(&content, &word)?;
                 if content.is_empty() {
                     return Ok(Self::Wait(time));
                 }

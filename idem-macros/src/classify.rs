@@ -5,7 +5,7 @@ use crate::nearest::nearest;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::parse::ParseStream;
-use syn::{Attribute, Data, DeriveInput, Error, Fields, Generics, Path, Result, Token, Type};
+use syn::{Attribute, Data, DeriveInput, Error, Fields, Generics, Meta, Path, Result, Token, Type};
 
 const CLASSES: [&str; 4] = ["business", "system", "unknown", "delegate"];
 const CHOICE: &str =
@@ -75,7 +75,7 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
             return None;
         }
         Data::Struct(data) => {
-            let class = class(&input.attrs, &input.ident, &data.fields, errors);
+            let class = class(&input.attrs, &input.ident, &data.fields, false, errors);
             class.map(|class| {
                 vec![Arm {
                     pattern: quote!(Self),
@@ -84,11 +84,13 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
             })
         }
         Data::Enum(data) => {
+            let mut misplaced = false;
             for attr in input
                 .attrs
                 .iter()
                 .filter(|attr| attr.path().is_ident("class"))
             {
+                misplaced = true;
                 errors.at(
                     span_of(attr),
                     "`#[class(..)]` goes on each variant of an enum",
@@ -98,7 +100,8 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
             for variant in &data.variants {
                 let name = &variant.ident;
                 let pattern = quote_spanned!(Span::mixed_site()=> Self::#name);
-                if let Some(class) = class(&variant.attrs, name, &variant.fields, errors) {
+                if let Some(class) = class(&variant.attrs, name, &variant.fields, misplaced, errors)
+                {
                     arms.push(Arm { pattern, class });
                 }
             }
@@ -109,7 +112,15 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
 }
 
 /// The class written on a variant or struct called `name`.
-fn class(attrs: &[Attribute], name: &Ident, fields: &Fields, errors: &mut Errors) -> Option<Class> {
+///
+/// None is missed where one is `misplaced`: that is one mistake.
+fn class(
+    attrs: &[Attribute],
+    name: &Ident,
+    fields: &Fields,
+    mut misplaced: bool,
+    errors: &mut Errors,
+) -> Option<Class> {
     for field in fields {
         for attr in field
             .attrs
@@ -120,10 +131,14 @@ fn class(attrs: &[Attribute], name: &Ident, fields: &Fields, errors: &mut Errors
                 span_of(attr),
                 format!("`#[class(..)]` goes on `{name}`, not on its field"),
             );
+            misplaced = true;
         }
     }
     let mut written = attrs.iter().filter(|attr| attr.path().is_ident("class"));
     let Some(first) = written.next() else {
+        if misplaced {
+            return None;
+        }
         errors.at(name.span(), format!("`{name}` has no class; add {CHOICE}"));
         return None;
     };
@@ -133,14 +148,20 @@ fn class(attrs: &[Attribute], name: &Ident, fields: &Fields, errors: &mut Errors
             format!("`{name}` has a class already; keep one"),
         );
     }
-    let word = errors.ok(first.parse_args_with(word))?;
+    let word = errors.ok(match &first.meta {
+        Meta::List(_) => first.parse_args_with(word),
+        _ => Err(Error::new(
+            span_of(first),
+            format!("expected one class: {CHOICE}"),
+        )),
+    })?;
     match word.to_string().as_str() {
         "business" => Some(Class::Business),
         "system" => Some(Class::System),
         "unknown" => Some(Class::Unknown),
         "delegate" => delegate(&word, name, fields, errors),
         other => {
-            let hint = match nearest(other, &CLASSES) {
+            let hint = match nearest(&other.to_lowercase(), &CLASSES) {
                 Some(known) => format!("did you mean `{known}`?"),
                 None => format!("write {CHOICE}"),
             };

@@ -172,7 +172,13 @@ fn op(op: &Op, rt: &TokenStream) -> TokenStream {
     let here = here();
     match op {
         Op::Given(name) => quote_spanned!(here=> #rt::op(#name)),
-        Op::Method(name) => quote_spanned!(here=> #rt::op_of::<Self>(#name)),
+        Op::Method(name) => quote_spanned! {here=>
+            {
+                #[allow(clippy::items_after_statements)]
+                fn here() {}
+                #rt::op_of::<Self, _>(#name, here)
+            }
+        },
         // The path of an item in the body is the function's own, with the type where there is one:
         // `module_path!` cannot tell two functions of one name in two `impl` blocks apart.
         Op::Function => quote_spanned! {here=>

@@ -6,6 +6,9 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
 
+/// The longest tuple that serde serializes.
+const MOST_ELEMENTS: usize = 16;
+
 /// How an expression is handed to the runtime without moving what it mentions.
 pub(crate) enum Value {
     /// Each element by reference: `(req.a, req.b)` would move two fields.
@@ -18,6 +21,12 @@ pub(crate) enum Value {
 impl Value {
     pub(crate) fn new(expr: Expr) -> Result<Self> {
         Ok(match expr {
+            Expr::Tuple(tuple) if tuple.elems.len() > MOST_ELEMENTS => {
+                let message = format!(
+                    "a tuple has at most {MOST_ELEMENTS} parts here; put some into a tuple of their own"
+                );
+                return Err(Error::new(tuple.span(), message));
+            }
             Expr::Tuple(tuple) => Self::Tuple(
                 tuple.span(),
                 tuple
@@ -72,9 +81,10 @@ pub(crate) fn placeholders(text: &str) -> std::result::Result<Vec<String>, Strin
             rest = after;
             continue;
         }
-        // An open brace that is never closed is left to `format!`, which has the words for it.
         let Some((placeholder, after)) = inside.split_once('}') else {
-            break;
+            return Err(format!(
+                "`{{{inside}` is not closed; write `{{order_id}}` for a value, `{{{{` for a brace"
+            ));
         };
         rest = after;
         let name = placeholder.split(':').next().unwrap_or_default().trim();
@@ -148,6 +158,7 @@ mod tests {
         assert_eq!(placeholders("nothing"), Ok(vec![]));
         assert!(placeholders("{}").is_err_and(|message| message.contains("names no argument")));
         assert!(placeholders("{0}").is_err());
+        assert!(placeholders("a {b").is_err_and(|message| message.contains("not closed")));
         assert!(placeholders("{req.id}").is_err_and(|message| message.contains("`req.id`")));
     }
 

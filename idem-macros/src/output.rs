@@ -31,7 +31,10 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
             Some(Type::ImplTrait(_)) => {
                 "`#[idempotent]` needs an `async fn`; it also implements a method declared `-> impl Future`"
             }
-            _ => "`#[idempotent]` needs an `async fn`",
+            _ => {
+                "`#[idempotent]` needs an `async fn`; if this is one, put `#[idempotent]` above the attribute that \
+                 takes its `async` away"
+            }
         };
         errors.at(sig.fn_token.span, message);
         return None;
@@ -44,6 +47,13 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
         errors.at(name.span(), message);
         return None;
     };
+    if let Some(span) = static_answer(output) {
+        errors.at(
+            span,
+            "a stored answer is read back without borrowing; return an owned value",
+        );
+        return None;
+    }
     let mut borrows = Borrows(None);
     borrows.visit_type_mut(&mut output.clone());
     if let Some(span) = borrows.0 {
@@ -97,6 +107,17 @@ fn argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
     })
+}
+
+/// The `&` of `Result<&'static T, E>`: nothing that is read back lives that long.
+fn static_answer(output: &Type) -> Option<Span> {
+    match argument(output, "Result")? {
+        Type::Reference(reference) => {
+            let lifetime = reference.lifetime.as_ref()?;
+            (lifetime.ident == "static").then_some(reference.and_token.span)
+        }
+        _ => None,
+    }
 }
 
 fn is_unit(ty: &Type) -> bool {

@@ -79,12 +79,9 @@ impl Plan {
                 .krate
                 .value
                 .unwrap_or_else(|| syn::parse_quote!(::idem_runtime)),
-            op: op(args.op, sig, errors),
+            op: op(args.op, &names, sig, errors),
             engine: args.engine.value,
-            scope: args
-                .scope
-                .value
-                .and_then(|scope| errors.ok(Value::new(scope))),
+            scope: args.scope.value.and_then(|scope| call_scope(scope, errors)),
             key: args
                 .key
                 .value
@@ -119,7 +116,7 @@ fn bare(name: &Ident) -> String {
     name.unraw().to_string()
 }
 
-fn op(given: Slot<LitStr>, sig: &Signature, errors: &mut Errors) -> Op {
+fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Errors) -> Op {
     let name = bare(&sig.ident);
     let generic = if given.named { None } else { generic(sig) };
     if let Some(span) = generic {
@@ -129,7 +126,16 @@ fn op(given: Slot<LitStr>, sig: &Signature, errors: &mut Errors) -> Op {
         errors.at(span, message);
     }
     match given.value {
-        Some(given) => Op::Given(given),
+        Some(given) => {
+            let captured = key::placeholders(&given.value()).unwrap_or_default();
+            if let Some(captured) = captured.iter().find(|name| names.contains(name)) {
+                let message = format!(
+                    "`op` is one name for every call, not a format string; put `{captured}` into `key` or `scope`"
+                );
+                errors.at(given.span(), message);
+            }
+            Op::Given(given)
+        }
         None if sig.receiver().is_some() => Op::Method(name),
         None => Op::Function,
     }
@@ -166,6 +172,21 @@ fn call_key(key: Expr, names: &[String], function: &Ident, errors: &mut Errors) 
         errors.at(
             span,
             format!("`key` names no argument of `{function}`; {hint}"),
+        );
+    }
+    Some(value)
+}
+
+/// A constant that is not literal may well be the region of a deployment.
+fn call_scope(scope: Expr, errors: &mut Errors) -> Option<Value> {
+    let span = key::span(&scope);
+    let constant = key::is_constant(&scope);
+    let value = errors.ok(Value::new(scope))?;
+    if constant {
+        errors.at(
+            span,
+            "this scope is the same for every caller; name what tells them apart, such as `scope = tenant` or \
+             `scope = \"{tenant}\"`",
         );
     }
     Some(value)
@@ -271,6 +292,13 @@ fn listed(
         .iter()
         .find(|parameter| parameter.names.contains(&first))
     else {
+        if first == "self" && sig.receiver().is_some() {
+            errors.at(
+                span,
+                "`self` never takes part in the fingerprint; put its field into `key` or `scope`",
+            );
+            return None;
+        }
         let hint = hidden(&names(parameters)).map_or_else(String::new, |hint| format!("; {hint}"));
         let message = format!("`{first}` is not an argument of `{}`{hint}", sig.ident);
         errors.at(first.span(), message);

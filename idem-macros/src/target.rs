@@ -9,6 +9,8 @@ use syn::{
     Visibility,
 };
 
+const USAGE: &str = "the only option of a parameter is `#[idem(skip)]`";
+
 pub(crate) struct Target {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
@@ -210,7 +212,11 @@ fn take_skip(attrs: &mut Vec<Attribute>, errors: &mut Errors) -> Option<Span> {
         if !attr.path().is_ident("idem") {
             return true;
         }
-        match attr.parse_args_with(skip_word) {
+        let word = match &attr.meta {
+            Meta::List(_) => attr.parse_args_with(skip_word),
+            _ => Err(Error::new(first_span(attr.path()), USAGE)),
+        };
+        match word {
             Ok(span) if skip.is_none() => skip = Some(span),
             Ok(span) => errors.at(span, "`skip` is given twice"),
             Err(error) => errors.push(error),
@@ -234,18 +240,17 @@ fn is_conditional_helper(attr: &Attribute) -> bool {
 }
 
 fn skip_word(input: ParseStream<'_>) -> Result<Span> {
-    let usage = "the only option of a parameter is `#[idem(skip)]`";
     let word = input
         .parse::<Ident>()
-        .map_err(|error| Error::new(error.span(), usage))?;
+        .map_err(|error| Error::new(error.span(), USAGE))?;
     if word != "skip" {
         return Err(Error::new(
             word.span(),
-            format!("unknown option `{word}`; {usage}"),
+            format!("unknown option `{word}`; {USAGE}"),
         ));
     }
     if !input.is_empty() {
-        return Err(input.error(usage));
+        return Err(input.error(USAGE));
     }
     Ok(word.span())
 }

@@ -20,10 +20,22 @@ pub fn op(name: &'static str) -> Operation {
     Operation::new(name)
 }
 
-/// The operation of a method without a written name.
+/// The operation of a method without a written name: type and method, and the trait if there is one,
+/// since two traits may give one type methods of one name. `here` is an item inside the method.
 #[must_use]
-pub fn op_of<S: ?Sized>(function: &'static str) -> Operation {
-    Operation::of_method::<S>(function)
+pub fn op_of<S: ?Sized, F>(function: &'static str, here: F) -> Operation {
+    let inherent = Operation::of_method::<S>(function);
+    let path = op_at(here);
+    let ty = std::any::type_name::<S>();
+    let of_trait = path
+        .as_str()
+        .strip_prefix('<')
+        .and_then(|rest| rest.strip_prefix(ty));
+    if path == inherent || of_trait.is_some_and(|rest| rest.starts_with(" as ")) {
+        return path;
+    }
+    // The path of a default method has no type, that of a generic type has `_` for its parameters.
+    Operation::new(format!("{path} of {ty}"))
 }
 
 /// The operation of a function without a receiver: the path of an item inside it, less that item.

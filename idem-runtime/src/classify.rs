@@ -9,7 +9,7 @@ pub enum Class {
     /// next call runs the body again.
     System,
     /// Nobody knows whether the effect happened: a time-out *after* sending. It is kept as unknown,
-    /// and nothing runs until somebody finds out.
+    /// and nothing runs for this key until its `ttl` has passed.
     Unknown,
 }
 

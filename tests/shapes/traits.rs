@@ -142,3 +142,38 @@ async fn async_trait_without_send() {
         Ok(1)
     );
 }
+
+trait Pays {
+    async fn settle(&self, id: u64, runs: &Runs) -> Answer;
+}
+
+trait Refunds {
+    async fn settle(&self, id: u64, runs: &Runs) -> Answer;
+}
+
+struct Till;
+
+impl Pays for Till {
+    #[idempotent]
+    async fn settle(&self, id: u64, #[idem(skip)] runs: &Runs) -> Answer {
+        let _ = id;
+        Ok(runs.hit())
+    }
+}
+
+impl Refunds for Till {
+    #[idempotent]
+    async fn settle(&self, id: u64, #[idem(skip)] runs: &Runs) -> Answer {
+        let _ = id;
+        Ok(runs.hit())
+    }
+}
+
+#[tokio::test]
+async fn methods_of_one_name_in_two_traits_do_not_share_answers() {
+    let runs = Runs::default();
+    let engine = idem_runtime::Engine::new(idem_runtime::store::memory::MemoryStore::new());
+    let paid = engine.scope(Pays::settle(&Till, 7, &runs)).await;
+    let refunded = engine.scope(Refunds::settle(&Till, 7, &runs)).await;
+    assert_eq!((paid, refunded), (Ok(1), Ok(2)));
+}

@@ -73,8 +73,11 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Unavailable`] if the server does not answer, [`StoreErrorKind::Refused`] if
-    /// the URL is wrong, the server refuses the user, is too old or evicts keys.
+    /// [`Unavailable`] if the server does not answer, [`Refused`] if the URL is wrong, the server
+    /// refuses the user, is too old or evicts keys.
+    ///
+    /// [`Unavailable`]: crate::store::StoreErrorKind::Unavailable
+    /// [`Refused`]: crate::store::StoreErrorKind::Refused
     ///
     /// # Cancel safety
     ///
