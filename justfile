@@ -10,7 +10,7 @@ lint:
 
 # tests and doctests
 test:
-    scripts/test test doctest
+    scripts/test test
 
 # the harness only, quick
 harness:

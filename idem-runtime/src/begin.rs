@@ -227,5 +227,8 @@ pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,
         _ => ErrorKind::StoreUnavailable,
     };
-    Error::new(kind, operation.clone()).because(error)
+    let permanent = !error.is_transient();
+    Error::new(kind, operation.clone())
+        .permanent(permanent)
+        .because(error)
 }

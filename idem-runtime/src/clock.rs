@@ -139,6 +139,10 @@ mod manual {
 
         /// Waits until somebody sleeps for at most `within` from now: the point at which a test may
         /// move time on and be sure that it wakes them.
+        ///
+        /// # Cancel safety
+        ///
+        /// May be dropped.
         pub async fn sleeper_within(&self, within: Duration) {
             std::future::poll_fn(|cx| {
                 if self.next_wake().is_some_and(|left| left <= within) {

@@ -171,6 +171,10 @@ impl Engine {
 
     /// Runs a future with this as the engine of its calls: for tests, and for parts of an
     /// application with a store of their own. Tasks that the future spawns are outside.
+    ///
+    /// # Cancel safety
+    ///
+    /// As the future's.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SCOPED.scope(self.clone(), future).await
     }

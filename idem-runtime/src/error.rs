@@ -23,6 +23,9 @@ struct Inner {
     operation: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    /// The same call fails again until somebody mends something.
+    #[serde(default)]
+    permanent: bool,
     #[serde(skip)]
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -64,6 +67,7 @@ pub enum ErrorKind {
     /// The record is larger than this store reads.
     TooLarge,
     /// The store could not be asked within its deadline, or refused. The body was not run.
+    /// [`Error::is_retryable`] tells the two apart.
     StoreUnavailable,
     /// The key or scope is empty, too long or not serializable.
     InvalidKey,
@@ -79,6 +83,7 @@ impl Error {
             kind,
             operation: operation.into(),
             detail: None,
+            permanent: false,
             source: None,
         }))
     }
@@ -86,6 +91,12 @@ impl Error {
     /// Adds a sentence on what exactly was wrong. Never pass user data here.
     pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
         self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// Says that the same call fails again until somebody mends something.
+    pub(crate) fn permanent(mut self, permanent: bool) -> Self {
+        self.0.permanent = permanent;
         self
     }
 
@@ -114,10 +125,11 @@ impl Error {
     /// Whether the same call, made again later, can succeed without anybody changing anything.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(
+        let may_pass = matches!(
             self.0.kind,
             ErrorKind::Running { .. } | ErrorKind::StoreUnavailable
-        )
+        );
+        may_pass && !self.0.permanent
     }
 
     /// How long to wait before the call is worth repeating, where that is known.
@@ -205,6 +217,9 @@ impl fmt::Display for Error {
                  program that uses the same prefix",
             ),
             ErrorKind::TooLarge => f.write_str("the stored record is larger than this store reads"),
+            ErrorKind::StoreUnavailable if self.0.permanent => {
+                f.write_str("the store refuses, so nothing was run; mend its access first")
+            }
             ErrorKind::StoreUnavailable => {
                 f.write_str("the store did not grant the claim, so nothing was run; call again")
             }

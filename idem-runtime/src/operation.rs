@@ -10,7 +10,7 @@ use crate::key::KeyDigest;
 /// The name of an operation, part of every key.
 ///
 /// A name that is written (`op = "payments.pay"`) survives refactoring; the default of the
-/// attribute, module path and function name, does not, and a renamed operation has new keys.
+/// attribute, the path of the function, does not, and a renamed operation has new keys.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Operation(Cow<'static, str>);
 

@@ -74,6 +74,12 @@ async fn a_store_that_refuses_is_not_asked_again(world: World) {
     let error = world.pay().run(|_| async { never() }).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     assert_eq!(world.store.sent(Operation::Claim).len(), 1);
+    let PayError::Idem(error) = error else {
+        unreachable!()
+    };
+    assert!(!error.is_retryable(), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("mend its access"), "{message}");
 }
 
 async fn a_claim_whose_reply_is_lost_does_not_block_itself(world: World) {

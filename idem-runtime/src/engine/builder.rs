@@ -53,14 +53,16 @@ impl EngineBuilder {
         self
     }
 
-    /// The life of a kept business error; default that of a value.
+    /// The life of a kept business error; default that of a value. An operation that sets its own
+    /// `ttl` and no `error_ttl` keeps its errors as long as its values, whatever is set here.
     pub fn error_ttl(mut self, ttl: Duration) -> Self {
         self.defaults.error_ttl = Some(ttl);
         self
     }
 
     /// How long a claim lasts unless renewed; default 30 s, 100 ms to 24 h. It is renewed every third
-    /// of this, so it is the time after which a crash is noticed, not a bound on the body.
+    /// of this, so it is the time after which a crash is noticed; what bounds the body is
+    /// [`max_run`](Self::max_run).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.defaults.lease = lease;
         self
@@ -86,7 +88,8 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a body's lease is renewed; default 15 min. A body that hangs for longer loses it.
+    /// How long a body's lease is renewed; default 15 min, at most 10 years. A body that runs for
+    /// longer loses its lease, and then a duplicate runs beside it: set it above the longest body.
     pub fn max_run(mut self, max_run: Duration) -> Self {
         self.defaults.max_run = max_run;
         self
@@ -107,7 +110,8 @@ impl EngineBuilder {
     }
 
     /// The longest answer that is stored, in bytes; default 256 KiB. A longer one goes to its caller
-    /// and leaves a tombstone, so that duplicates get [`ErrorKind::NotStored`].
+    /// and leaves a tombstone, so that duplicates get [`ErrorKind::NotStored`]. At most 512 MiB, and
+    /// no more than the store reads back (for Redis `max_record_bytes`, 8 MiB).
     pub fn max_value_bytes(mut self, max_value_bytes: usize) -> Self {
         self.limits.max_value_bytes = max_value_bytes;
         self
