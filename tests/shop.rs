@@ -307,6 +307,13 @@ pub fn assert_unavailable(answer: Result<Receipt, Failure>) {
     assert!(error.is_retryable());
 }
 
+/// Panics unless the call was refused because the store refuses, until somebody mends that.
+pub fn assert_refused_by_store(answer: Result<Receipt, Failure>) {
+    let error = answer.expect_err("the store refuses").refused();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
+    assert!(!error.is_retryable(), "{error}");
+}
+
 /// All that an error says, for people and for developers.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = format!("{error:?}");

@@ -4,7 +4,8 @@ use idem_harness::{RedisServer, RedisServerBuilder};
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_tests::shop::{
-    Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, refused,
+    Failure, PASSWORD, Shop, assert_refused_by_store, assert_store_says, assert_unavailable,
+    happened, refused,
 };
 
 /// Every kind of call: short and long answers, errors, refusals, renewals.
@@ -197,7 +198,7 @@ async fn each_documented_right_is_needed() {
             // A new key's life is not asked for.
             first.expect("the claim is granted");
         } else {
-            assert_unavailable(first);
+            assert_refused_by_store(first);
             assert_eq!(shop.runs(), 0);
         }
         let again = shop.pay("a").await;
@@ -248,7 +249,7 @@ async fn a_server_that_does_not_tell_its_version_is_warned_about() {
 async fn a_prefix_that_the_user_may_not_touch_is_refused() {
     let (_server, url) = with_user("~other:* +@all");
     let shop = Shop::open(&url).await;
-    assert_unavailable(shop.pay("a").await);
+    assert_refused_by_store(shop.pay("a").await);
     assert_store_says(&shop, StoreErrorKind::Refused, "lacks a right").await;
     assert_eq!(shop.runs(), 0);
 }
