@@ -52,7 +52,7 @@ impl<P> CallBuilder<P> {
     }
 
     /// What is asked: the same key with another fingerprint is refused as
-    /// [`ErrorKind::Mismatch`]. Without one nothing is compared.
+    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). Without one nothing is compared.
     pub fn fingerprint<T: ToFingerprint + ?Sized>(mut self, request: &T) -> Self {
         self.inputs.request(request);
         self
@@ -155,7 +155,7 @@ impl<P> CallBuilder<P> {
     ///
     /// # Errors
     ///
-    /// Whatever keeps the body from running: see [`ErrorKind`].
+    /// Whatever keeps the body from running: see [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
     ///
