@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, Store, StoreError, StoreErrorKind, StoreFuture,
+    RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
 use tokio::sync::Semaphore;
 
@@ -42,6 +42,8 @@ pub enum Operation {
     Release,
     /// `Store::renew`
     Renew,
+    /// `Store::resolve`
+    Resolve,
 }
 
 /// A store in front of another one. Clones share their faults.
@@ -199,6 +201,22 @@ impl Store for Faulty {
         self.run(Operation::Renew, Some(claim.owner), || {
             self.0.store.renew(key, claim)
         })
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        let owner = Header::decode(record).ok().map(|header| header.owner);
+        self.run(Operation::Resolve, owner, || {
+            self.0.store.resolve(key, seen, record)
+        })
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        self.0.store.watch(key)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

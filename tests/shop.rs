@@ -161,6 +161,7 @@ impl Shop {
             lease: Duration::from_mins(1),
             retain: Duration::from_mins(2),
             max_attempts: None,
+            reconciles: false,
         };
         let error = self.store.claim(&key, &request).await;
         let error = error.expect_err("the claim is refused");

@@ -74,6 +74,7 @@ impl Core {
             lease: policy.lease,
             retain: policy.retain(),
             max_attempts: policy.max_attempts,
+            reconciles: false,
         };
         let mut backoff = Backoff::new(&request.owner);
         let mut orphan = Orphan::new(self, key, request.owner);
@@ -151,6 +152,8 @@ impl Core {
                 ClaimReply::Done { record, left } => {
                     self.answer(key, record, left, policy.on_duplicate, waited)
                 }
+                // Not asked for yet.
+                ClaimReply::Reconcile { .. } => refuse(ErrorKind::UnknownRecord),
                 ClaimReply::Mismatch => refuse(ErrorKind::Mismatch),
                 ClaimReply::Exhausted { attempts } => {
                     let attempts = attempts.into();

@@ -69,6 +69,10 @@ pub enum ErrorKind {
     /// The store could not be asked within its deadline, or refused. The body was not run.
     /// [`Error::is_retryable`] tells the two apart.
     StoreUnavailable,
+    /// The body of this call called itself with the same key: it would wait for itself.
+    Reentered,
+    /// The engine is being shut down and starts nothing new. Call another instance.
+    ShuttingDown,
     /// The key or scope is empty, too long or not serializable.
     InvalidKey,
     /// A duration or limit of the operation is out of range.
@@ -127,7 +131,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         let may_pass = matches!(
             self.0.kind,
-            ErrorKind::Running { .. } | ErrorKind::StoreUnavailable
+            ErrorKind::Running { .. } | ErrorKind::StoreUnavailable | ErrorKind::ShuttingDown
         );
         may_pass && !self.0.permanent
     }
@@ -223,6 +227,13 @@ impl fmt::Display for Error {
             ErrorKind::StoreUnavailable => {
                 f.write_str("the store did not grant the claim, so nothing was run; call again")
             }
+            ErrorKind::Reentered => f.write_str(
+                "its own body called it again with the same key, and would wait for itself; give \
+                 the inner call a key of its own",
+            ),
+            ErrorKind::ShuttingDown => f.write_str(
+                "the engine is shutting down and starts nothing new; call another instance",
+            ),
             ErrorKind::InvalidKey => f.write_str("the key cannot be used"),
             ErrorKind::InvalidPolicy => f.write_str("a setting is out of its range"),
             ErrorKind::NoEngine => f.write_str(

@@ -47,7 +47,7 @@ pub use observer::{Event, EventKind, Observer, StderrObserver};
 pub use on_error::OnError;
 pub use operation::Operation;
 pub use outcome::{FromError, Outcome};
-pub use policy::{OnDuplicate, OnRunning};
+pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
 pub use record::{Fence, OutcomeKind};
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.

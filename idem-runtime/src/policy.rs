@@ -23,6 +23,49 @@ pub enum OnRunning {
     Reject,
 }
 
+/// What becomes of a key whose body was dropped half-way, because its caller went away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnCancel {
+    /// Its lease lapses, and then the next call runs the body: an effect that is still under way has
+    /// this time to land.
+    #[default]
+    Hold,
+    /// The key is given back at once, for bodies whose half-done work is harmless.
+    Release,
+    /// The outcome is [unknown](crate::ErrorKind::Unknown) until somebody finds out.
+    Unknown,
+}
+
+/// What becomes of a key whose body panicked. The attempt counts either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnPanic {
+    /// The key is given back.
+    #[default]
+    Release,
+    /// The outcome is [unknown](crate::ErrorKind::Unknown) until somebody finds out.
+    Unknown,
+}
+
+/// What becomes of a body whose lease is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnLeaseLost {
+    /// It runs on; [`Context::lease_lost`](crate::Context::lease_lost) tells it.
+    #[default]
+    Continue,
+    /// It is dropped where it awaits next.
+    Cancel,
+}
+
+/// What becomes of a call whose store cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum OnOutage {
+    /// It fails with [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable).
+    #[default]
+    Fail,
+    /// Its body runs without any protection, and the observer is told.
+    Run,
+}
+
 /// The settings of one operation. [`Default`] is what the attribute's table says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {

@@ -138,6 +138,12 @@ pub enum State {
     },
     /// Given back. Kept for its counter and fence.
     Released,
+    /// Somebody finds out whether an earlier attempt had its effect, or did and vanished: then its
+    /// outcome is unknown, as it was before.
+    Reconciling {
+        /// How long the claim lasts from its last renewal.
+        lease: Duration,
+    },
 }
 
 /// The header of a record.
@@ -162,11 +168,12 @@ impl Header {
     ///
     /// ```text
     ///  0     layout, '1'
-    ///  1     state: P pending, R released; done: D value, E error, U unknown, T tombstone
+    ///  1     state: P pending, R released, Q reconciling;
+    ///        done: D value, E error, U unknown, T tombstone
     ///  2–17  owner
     /// 18–24  fence, microseconds              all numbers big-endian
     /// 25–26  attempts
-    /// 27–30  P: lease, milliseconds           D E U T: schema
+    /// 27–30  P Q: lease, milliseconds         D E T: schema, U: cause
     /// 31–35  retain, milliseconds
     /// 36–51  fingerprint
     /// 52–    the answer (D, E)
@@ -179,6 +186,10 @@ impl Header {
                 (b'P', lease)
             }
             State::Done { outcome, schema } => (outcome.byte(), schema),
+            State::Reconciling { lease } => {
+                let lease = u32::try_from(millis(lease)).unwrap_or(u32::MAX);
+                (b'Q', lease)
+            }
             State::Released => (b'R', 0),
         };
         let mut out = [0; HEADER];
@@ -218,6 +229,9 @@ impl Header {
             b'P' => State::Pending {
                 lease: Duration::from_millis(word.into()),
             },
+            b'Q' => State::Reconciling {
+                lease: Duration::from_millis(word.into()),
+            },
             b'R' => State::Released,
             b'D' => done(OutcomeKind::Value),
             b'E' => done(OutcomeKind::Error),
@@ -236,19 +250,31 @@ impl Header {
     }
 
     /// How much of the lease is left when the store will keep the record for `left` more.
-    /// Zero when it has lapsed, or when the record is not pending.
+    /// Zero when it has lapsed, or when nobody holds a claim.
     #[must_use]
     pub fn lease_left(&self, left: Duration) -> Duration {
         match self.state {
-            State::Pending { lease } => lease.saturating_sub(self.age(left)),
+            State::Pending { lease } | State::Reconciling { lease } => {
+                lease.saturating_sub(self.age(left))
+            }
             _ => Duration::ZERO,
         }
     }
 
-    /// Whether the lease of a pending record is over.
+    /// Whether no claim is held, or its lease is over.
     #[must_use]
     pub fn lapsed(&self, left: Duration) -> bool {
         self.lease_left(left).is_zero()
+    }
+
+    /// Whether nobody knows if the effect happened, and nobody is finding out.
+    #[must_use]
+    pub fn is_unknown(&self, left: Duration) -> bool {
+        match self.state {
+            State::Done { outcome, .. } => outcome == OutcomeKind::Unknown,
+            State::Reconciling { .. } => self.lapsed(left),
+            _ => false,
+        }
     }
 
     /// Whether this is the record of a success, even of one whose answer could not be kept.

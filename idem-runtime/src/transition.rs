@@ -9,6 +9,15 @@
 //!          └──────────────┘ │                          │
 //!                           └─release(owner)─▶ RELEASED ──claim──▶ PENDING
 //! ```
+//! An unknown outcome (and, for a caller that can find out, a lapsed claim) is *reconciled* first:
+//!
+//! ```text
+//!     UNKNOWN, or PENDING lapsed, or RELEASED with attempts ──claim(reconciles)──▶ RECONCILING
+//!     RECONCILING ──complete(owner)──▶ DONE (landed, or unknown again)
+//!     RECONCILING ──claim(same owner, not reconciles)──▶ PENDING (attempts+1: it did not land)
+//!     RECONCILING, given back or lapsed = UNKNOWN
+//! ```
+//!
 //! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
 //! may still renew and complete it.
 
@@ -16,7 +25,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::fingerprint::Fingerprint;
-use crate::record::{Fence, Header, Owner, Record, State, Unreadable};
+use crate::record::{Fence, Header, OutcomeKind, Owner, Record, State, Unreadable};
 
 /// Who asks for a claim, and for how long.
 #[derive(Clone, Debug)]
@@ -31,6 +40,10 @@ pub struct ClaimRequest {
     pub retain: Duration,
     /// Attempts after which nobody is granted the claim; `None` for no limit.
     pub max_attempts: Option<NonZeroU16>,
+    /// Whether the caller can find out if an earlier attempt had its effect. It is then asked to,
+    /// instead of being refused, or granted the claim, where such an attempt exists. When it has
+    /// found out that there was no effect, it claims once more without this.
+    pub reconciles: bool,
 }
 
 /// The answer to a claim.
@@ -44,14 +57,21 @@ pub enum ClaimReply {
         /// Which attempt this is, starting at 1.
         attempt: u16,
     },
-    /// Somebody else's body runs.
+    /// It is yours to find out whether an earlier attempt had its effect.
+    Reconcile {
+        /// The fence of this claim.
+        fence: Fence,
+        /// How many attempts were started before and are not accounted for.
+        attempts: u16,
+    },
+    /// Somebody else's body runs, or somebody finds out about an earlier one.
     Running {
         /// What is left of their lease.
         lease_left: Duration,
     },
-    /// It was done before.
+    /// It was done before, or its outcome is unknown.
     Done {
-        /// The answer.
+        /// The answer; for a lapsed reconciliation, which means unknown, the record as it is.
         record: Record,
         /// How long it will still be kept.
         left: Duration,
@@ -122,6 +142,25 @@ pub enum RenewReply {
     Unreadable(Unreadable),
 }
 
+/// The answer to a resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResolveReply {
+    /// The record was replaced (now, or by an earlier send of the same resolution).
+    Resolved,
+    /// The record is not the one that was seen any more; nothing was changed.
+    Changed,
+    /// Somebody holds the claim; nothing was changed.
+    Running {
+        /// What is left of their lease.
+        lease_left: Duration,
+    },
+    /// There is no record.
+    Absent,
+    /// What stands under the key is not ours to touch.
+    Unreadable(Unreadable),
+}
+
 /// What a store holds under a key, read at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Current<'a> {
@@ -145,22 +184,43 @@ pub fn claim(
         if !header.fingerprint.matches(request.fingerprint) {
             return (ClaimReply::Mismatch, None);
         }
-        match header.state {
-            State::Done { .. } => {
+        let mine = header.owner == request.owner;
+        let lease_left = header.lease_left(left);
+        if !mine && !lease_left.is_zero() {
+            return (ClaimReply::Running { lease_left }, None);
+        }
+        (fence, attempts) = (header.fence, header.attempts);
+        let unknown = match header.state {
+            State::Done { outcome, .. } => outcome == OutcomeKind::Unknown,
+            // One's own is no riddle: it goes on, or it was answered and the body may start.
+            State::Reconciling { .. } => !mine,
+            _ => false,
+        };
+        let reconciling = matches!(header.state, State::Reconciling { .. });
+        if matches!(header.state, State::Done { .. }) || unknown {
+            if !(unknown && request.reconciles) {
                 let record = record.clone();
                 return (ClaimReply::Done { record, left }, None);
             }
-            State::Pending { .. } => {
-                // Our own claim, sent again after its reply was lost.
-                again = header.owner == request.owner;
-                let lease_left = header.lease_left(left);
-                if !again && !lease_left.is_zero() {
-                    return (ClaimReply::Running { lease_left }, None);
-                }
-            }
-            State::Released => {}
         }
-        (fence, attempts) = (header.fence, header.attempts);
+        // Our own claim, sent again after its reply was lost.
+        again = mine && matches!(header.state, State::Pending { .. });
+        if !again && request.reconciles && (unknown || reconciling || attempts > 0) {
+            if !(mine && reconciling) {
+                fence = fence.next(now_us);
+            }
+            let header = Header {
+                state: State::Reconciling {
+                    lease: request.lease,
+                },
+                owner: request.owner,
+                fence,
+                attempts,
+                retain: request.retain,
+                fingerprint: known(header.fingerprint, fingerprint),
+            };
+            return (ClaimReply::Reconcile { fence, attempts }, Some(header));
+        }
         if !again
             && request
                 .max_attempts
@@ -212,26 +272,42 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
     }
     match header.state {
         State::Done { .. } if mine => (CompleteReply::Stored { late: false }, None),
+        // A success that exists is what everybody wanted to know.
+        State::Done {
+            outcome: OutcomeKind::Unknown,
+            ..
+        } if done.is_success() => (
+            CompleteReply::Stored { late: true },
+            Some(settled(header, done)),
+        ),
         State::Done { .. } => {
             let record = record.clone();
             (CompleteReply::Adopted { record, left }, None)
         }
-        State::Pending { .. } if !(mine || done.is_success() && header.lapsed(left)) => {
+        State::Pending { .. } | State::Reconciling { .. }
+            if !(mine || done.is_success() && header.lapsed(left)) =>
+        {
             let lease_left = header.lease_left(left);
             (CompleteReply::Superseded { lease_left }, None)
         }
         // Ours; or given back by a later attempt; or a success whose successor's lease has lapsed.
         // Anybody may run the body once more in the last two cases, and a success that exists is
         // better than another run. An error is not: the successor may be alive and succeed.
-        State::Pending { .. } | State::Released => {
-            let write = Header {
-                attempts: header.attempts,
-                fence: header.fence.max(done.fence),
-                fingerprint: known(header.fingerprint, done.fingerprint),
-                ..*done
-            };
-            (CompleteReply::Stored { late: !mine }, Some(write))
-        }
+        State::Pending { .. } | State::Reconciling { .. } | State::Released => (
+            CompleteReply::Stored { late: !mine },
+            Some(settled(header, done)),
+        ),
+    }
+}
+
+/// What is written where `done` takes the place of a record: the counter, the higher fence and the
+/// known fingerprint stay.
+fn settled(header: &Header, done: &Header) -> Header {
+    Header {
+        attempts: header.attempts,
+        fence: header.fence.max(done.fence),
+        fingerprint: known(header.fingerprint, done.fingerprint),
+        ..*done
     }
 }
 
@@ -249,8 +325,23 @@ pub fn release(
     let header = &record.header;
     match header.state {
         _ if header.owner != owner => (ReleaseReply::Superseded, None),
-        State::Released => (ReleaseReply::Released, None),
+        State::Released
+        | State::Done {
+            outcome: OutcomeKind::Unknown,
+            schema: UNDECIDED,
+        } => (ReleaseReply::Released, None),
         State::Done { .. } => (ReleaseReply::Superseded, None),
+        // Whoever was to find out did not: nobody knows, as before.
+        State::Reconciling { .. } => {
+            let write = Header {
+                state: State::Done {
+                    outcome: OutcomeKind::Unknown,
+                    schema: UNDECIDED,
+                },
+                ..*header
+            };
+            (ReleaseReply::Released, Some(write))
+        }
         State::Pending { .. } => {
             let write = Header {
                 state: State::Released,
@@ -271,9 +362,48 @@ pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Optio
     };
     let header = &record.header;
     match header.state {
-        State::Pending { .. } if header.owner == claim.owner => {
+        State::Pending { .. } | State::Reconciling { .. } if header.owner == claim.owner => {
             (RenewReply::Renewed, Some(*header))
         }
         _ => (RenewReply::Lost, None),
     }
 }
+
+/// Decides a resolution: `new`, the header of a done or released record, takes the place of `seen`
+/// if that still stands there and nobody holds its claim. The second part is what the store must
+/// write in front of the answer, to live for `new.retain`.
+#[must_use]
+pub fn resolve(
+    current: Option<Current<'_>>,
+    seen: &Header,
+    new: &Header,
+) -> (ResolveReply, Option<Header>) {
+    let Some(Current { record, left }) = current else {
+        return (ResolveReply::Absent, None);
+    };
+    let header = &record.header;
+    if header.owner == new.owner {
+        // Sent again; the owner of a resolution is its own.
+        return (ResolveReply::Resolved, None);
+    }
+    if header != seen {
+        return (ResolveReply::Changed, None);
+    }
+    let lease_left = header.lease_left(left);
+    if !lease_left.is_zero() {
+        return (ResolveReply::Running { lease_left }, None);
+    }
+    let attempts = match new.state {
+        // The key begins anew.
+        State::Released => 0,
+        _ => header.attempts,
+    };
+    let write = Header {
+        attempts,
+        ..settled(header, new)
+    };
+    (ResolveReply::Resolved, Some(write))
+}
+
+/// The cause of an unknown outcome that was to be reconciled and is as unknown as before.
+pub const UNDECIDED: u32 = 4;

@@ -76,6 +76,7 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
         lease: Duration::from_millis(asked.lease),
         retain: Duration::from_millis(asked.retain),
         max_attempts: asked.max_attempts.and_then(NonZeroU16::new),
+        reconciles: false,
     };
     match store.claim(key, &request).await {
         Ok(ClaimReply::Granted { fence, attempt }) => Reply::Granted {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, Store, StoreFuture,
+    RenewReply, ResolveReply, Store, StoreFuture,
 };
 
 use crate::flaw::Flaw;
@@ -65,6 +65,16 @@ impl Store for Flawed {
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         let _turn = self.turn();
         StoreFuture::ready(Ok(self.0.renew(key, claim)))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(Ok(self.0.resolve(key, seen, record)))
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

@@ -10,8 +10,8 @@ use idem_runtime::Fingerprint;
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::store::{
     self as rules, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, State, StoreError, StoreErrorKind,
-    Unreadable,
+    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, State, StoreError,
+    StoreErrorKind, Unreadable,
 };
 
 use crate::flaw::Flaw;
@@ -350,6 +350,24 @@ impl Inner {
         if let Some(header) = write {
             let bytes = Bytes::copy_from_slice(&header.encode());
             self.put(key, bytes, header.retain);
+        }
+        reply
+    }
+
+    pub(crate) fn resolve(&self, key: &RecordKey, seen: &Header, record: &Bytes) -> ResolveReply {
+        let found = match self.look(key) {
+            Ok(found) => found,
+            Err(error) => return ResolveReply::Unreadable(error),
+        };
+        let new = match Header::decode(record) {
+            Ok(new) => new,
+            Err(error) => return ResolveReply::Unreadable(error),
+        };
+        let (reply, write) = rules::resolve(current(&found), seen, &new);
+        if let Some(header) = write {
+            let mut bytes = record.to_vec();
+            bytes[..HEADER].copy_from_slice(&header.encode());
+            self.put(key, bytes.into(), header.retain);
         }
         reply
     }

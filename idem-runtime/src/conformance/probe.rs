@@ -57,6 +57,7 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
         lease: LEASE,
         retain: RETAIN,
         max_attempts: limit(5),
+        reconciles: false,
     }
 }
 

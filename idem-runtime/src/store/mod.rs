@@ -3,6 +3,7 @@
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod watch;
 
 use std::fmt;
 use std::future::Future;
@@ -12,19 +13,20 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+pub use self::watch::{Watch, Watchers};
 pub use crate::operation::RecordKey;
 pub use crate::record::{
     Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
 };
 pub use crate::transition::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, RenewReply, claim, complete,
-    release, renew,
+    ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, RenewReply, ResolveReply,
+    UNDECIDED, claim, complete, release, renew, resolve,
 };
 
 /// Keeps records and decides, one key at a time, who may run.
 ///
-/// The state machine is that of [`claim`], [`complete`], [`release`] and [`renew`], the functions of
-/// this module: a store that can hold a lock around them calls them; a store whose server decides
+/// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the
+/// functions of this module: a store that can hold a lock around them calls them; a store whose server decides
 /// does the same there.
 ///
 /// # The contract
@@ -37,7 +39,9 @@ pub use crate::transition::{
 ///    record is gone or released, or (a success only) the later claim has lapsed.
 /// 3. **Repeatable.** The same operation sent again, by us or by a client library behind our back,
 ///    has the effect and the reply of one.
-/// 4. **Done is final.** A done record is not changed until its life is over.
+/// 4. **Done is final.** A done record is not changed until its life is over, except by a
+///    resolution of somebody who saw it. An unknown outcome is no answer: a success that comes late
+///    takes its place.
 /// 5. **Leases by the store's clock.** A claim is not granted to another before its lease is over,
 ///    and is granted after. No clock of a client counts.
 /// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact
@@ -50,6 +54,8 @@ pub use crate::transition::{
 /// 11. **Keys are separate**: prefix, operation and digest each.
 /// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never
 ///     drops a record that is alive.
+/// 13. **Unknown stays unknown** until a caller that can find out claims it, or a resolution says
+///     so. Nobody else runs the body, also not after whoever was to find out has vanished.
 ///
 /// # Cancel safety
 ///
@@ -84,6 +90,28 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Called on the engine's own thread: a store with connections uses one of its own for this, so
     /// that no busy runtime and no full pipeline starves a lease.
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
+
+    /// Replaces the record that was `seen`, on behalf of somebody who knows better: `record` is a
+    /// whole record in state done, or the header of a released one, under an owner of its own, to be
+    /// kept for its `retain`.
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply>;
+
+    /// Starts to watch a key: the [`Watch`] is told when its record is completed, released or
+    /// resolved by anybody from the moment on at which this has answered. `None`, the default: this
+    /// store does not tell, and waiting calls ask again and again.
+    ///
+    /// A message may get lost, since waiting calls ask now and then all the same; it costs them time.
+    ///
+    /// Called on the engine's own thread.
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        let _ = key;
+        StoreFuture::ready(Ok(None))
+    }
 
     /// Reads a record without changing anything, with the time that it will still be kept.
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;

@@ -17,7 +17,8 @@ use bytes::Bytes;
 pub use self::builder::MemoryStoreBuilder;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, Store, StoreError, StoreErrorKind, StoreFuture, Unreadable,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture,
+    Unreadable,
 };
 use crate::clock::Clock;
 use crate::record::HEADER;
@@ -270,6 +271,16 @@ fn encoded(header: &Header) -> Bytes {
     Bytes::copy_from_slice(&header.encode())
 }
 
+/// `record` with another header, where it is another.
+fn rewritten(record: &Bytes, old: &Header, new: &Header) -> Bytes {
+    if old == new {
+        return record.clone();
+    }
+    let mut bytes = record.to_vec();
+    bytes[..HEADER].copy_from_slice(&new.encode());
+    bytes.into()
+}
+
 impl Store for MemoryStore {
     fn claim<'a>(
         &'a self,
@@ -300,16 +311,8 @@ impl Store for MemoryStore {
             key,
             |current, _| {
                 let (reply, write) = transition::complete(current, &done);
-                let write = write.map(|header| {
-                    let bytes = if header == done {
-                        record.clone()
-                    } else {
-                        let mut bytes = record.to_vec();
-                        bytes[..HEADER].copy_from_slice(&header.encode());
-                        bytes.into()
-                    };
-                    (bytes, Some(header.retain))
-                });
+                let write =
+                    write.map(|header| (rewritten(record, &done, &header), Some(header.retain)));
                 (reply, write)
             },
             CompleteReply::Unreadable,
@@ -342,6 +345,29 @@ impl Store for MemoryStore {
                 (reply, write.map(|h| (encoded(&h), Some(h.retain))))
             },
             RenewReply::Unreadable,
+            false,
+        ))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        let new = match Header::decode(record) {
+            Ok(new) => new,
+            Err(error) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(error))),
+        };
+        StoreFuture::ready(self.0.operate(
+            key,
+            |current, _| {
+                let (reply, write) = transition::resolve(current, seen, &new);
+                let write =
+                    write.map(|header| (rewritten(record, &new, &header), Some(header.retain)));
+                (reply, write)
+            },
+            ResolveReply::Unreadable,
             false,
         ))
     }

@@ -20,7 +20,8 @@ use self::link::{Failure, Link};
 use self::script::{Answer, Script, Scripts, unexpected};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, State, Store, StoreError, StoreErrorKind, StoreFuture, Unreadable,
+    ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind, StoreFuture,
+    Unreadable,
 };
 use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
@@ -361,6 +362,15 @@ impl Store for RedisStore {
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         StoreFuture::pending(self.0.renew(key, claim))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        _: &'a RecordKey,
+        _: &'a Header,
+        _: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        StoreFuture::ready(Err(unexpected()))
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
