@@ -121,11 +121,11 @@ async fn a_fingerprint_outlives_the_claim_that_brought_it(p: Probe) {
     check("renewed").await;
     assert_eq!(p.release(A, false).await, ReleaseReply::Released);
     check("released").await;
-    p.take(&ask(A)).await;
+    p.take(&ask(B)).await;
     check("claimed again").await;
     p.advance(LEASE).await;
     check("lapsed").await;
-    let claim = p.take(&ask(B)).await;
+    let claim = p.take(&ask(A)).await;
     check("taken over").await;
     let answer = answer(&claim, b"x");
     expect!(p.complete(&answer).await, CompleteReply::Stored { .. } => ());
