@@ -2,7 +2,7 @@
 
 use super::probe::{
     A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished, header,
-    pending, record,
+    pending, reconciling, record,
 };
 use crate::fingerprint::Fingerprint;
 use crate::store::{
@@ -30,10 +30,12 @@ fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
     }
 }
 
-/// Every state: live, lapsed, given back, and done in every way; with what life.
+/// Every state: live and lapsed, of a body or of who finds out; given back, and done in every way; with what life.
 fn states() -> impl Iterator<Item = (State, std::time::Duration)> {
     let done = OUTCOMES.map(|outcome| (done(outcome), RETAIN));
     let others = [
+        (reconciling(), RETAIN),
+        (reconciling(), RETAIN - LEASE),
         (pending(), RETAIN),
         (pending(), RETAIN - LEASE),
         (State::Released, RETAIN),
