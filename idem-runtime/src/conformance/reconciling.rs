@@ -109,15 +109,15 @@ async fn who_can_find_out_is_asked_to_where_a_body_may_have_run(p: Probe) {
 async fn a_lapsed_reconciliation_is_unknown(p: Probe) {
     p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
         .await;
-    let vanished = p.look_into(&ask_to_find_out(A)).await;
+    let vanished = p.look_into(&ask_to_find_out(C)).await;
     p.advance(LEASE).await;
-    let record = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+    let record = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
     assert_eq!(record.header, vanished);
-    let next = p.look_into(&ask_to_find_out(C)).await;
+    let next = p.look_into(&ask_to_find_out(B)).await;
     assert!(next.fence > vanished.fence);
-    expect!(p.claim(&ask(A)).await, ClaimReply::Running { .. } => ());
+    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
     p.advance(LEASE).await;
-    let record = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
+    let record = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
     assert_eq!(record.header, next);
 }
 
