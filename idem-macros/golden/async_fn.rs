@@ -41,7 +41,8 @@ pub async fn pay(
     ));
     ::idem_runtime::__private::run(
         call,
-        ::core::pin::pin!(async move {
+        // In an `Option`, so that the runtime can drop the body before it gives the key back.
+        ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<Receipt, PayError>> {
                 #[allow(unreachable_code)]
                 return out;
@@ -50,7 +51,7 @@ pub async fn pay(
             let out: Result<Receipt, PayError> = { go(req).await };
             #[allow(unreachable_code)]
             out
-        })
+        }))
     )
     .await
 }

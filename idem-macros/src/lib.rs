@@ -5,6 +5,7 @@
 //! The body of the function is never parsed.
 
 mod args;
+mod borrows;
 mod classify;
 mod duration;
 mod errors;
