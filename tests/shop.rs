@@ -236,7 +236,7 @@ impl Shop {
             .fingerprint(&(PAYLOAD, amount))
             .run(async |context: Context| {
                 let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
-                let (attempt, fence) = (context.attempt(), context.fence().get());
+                let (attempt, fence) = (context.attempt(), context.fence().await?.get());
                 body(context).await?;
                 Ok(Receipt {
                     run,
