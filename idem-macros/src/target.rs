@@ -146,7 +146,7 @@ impl Parameter {
             .filter(|attr| attr.path().is_ident("cfg"))
             .cloned()
             .collect();
-        let named = matches!(
+        let plain = matches!(
             &*typed.pat,
             Pat::Ident(PatIdent {
                 by_ref: None,
@@ -154,14 +154,14 @@ impl Parameter {
                 ..
             })
         );
-        let ty = named
+        let ty = plain
             .then(|| (*typed.ty).clone())
             .filter(|ty| !crate::output::mentions_impl(ty));
         Self {
             cfgs,
             names,
             ty,
-            reference: named && is_reference(&typed.ty),
+            reference: plain && is_reference(&typed.ty),
             skip,
             span,
         }

@@ -157,37 +157,33 @@ async fn caught(call: impl Future<Output = Answer>) -> Option<Answer> {
     let mut call = pin!(call);
     std::future::poll_fn(|cx| {
         let poll = AssertUnwindSafe(|| call.as_mut().poll(cx));
-        match std::panic::catch_unwind(poll) {
-            Ok(poll) => poll.map(Some),
-            Err(_) => Poll::Ready(None),
-        }
+        std::panic::catch_unwind(poll).map_or(Poll::Ready(None), |poll| poll.map(Some))
     })
     .await
 }
 
-#[allow(clippy::panic)]
-fn panic_until(runs: &Runs, last: usize) -> Answer {
+fn panic_until(runs: &Runs, last: usize) -> usize {
     let run = runs.hit();
     assert!(run > last, "a bug");
-    Ok(run)
+    run
 }
 
 #[idempotent(key = order, on_error = release, on_panic = unknown)]
 async fn panics_unknown(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     let _ = order;
-    panic_until(runs, 1)
+    Ok(panic_until(runs, 1))
 }
 
 #[idempotent(key = order, on_error = release, on_panic = release, max_attempts = 1)]
 async fn panics_once(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     let _ = order;
-    panic_until(runs, 1)
+    Ok(panic_until(runs, 1))
 }
 
 #[idempotent(key = order, on_error = release, max_attempts = unlimited, max_run = "1h")]
 async fn panics_often(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
     let _ = order;
-    panic_until(runs, 9)
+    Ok(panic_until(runs, 9))
 }
 
 #[tokio::test]
