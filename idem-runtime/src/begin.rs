@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use crate::backoff::Backoff;
 use crate::cause::Cause;
 use crate::claim::{Claim, Stored, granted};
 use crate::clock::deadline;
@@ -60,6 +61,8 @@ struct Begin<'a> {
     /// Until when it waits for an answer.
     patience: Duration,
     waited: bool,
+    /// Between the claims of a call that waits alone.
+    backoff: Option<Backoff>,
 }
 
 impl Core {
@@ -135,6 +138,7 @@ impl Core {
             policy,
             patience,
             waited: false,
+            backoff: None,
         };
         begin.run().await
     }
@@ -245,14 +249,14 @@ impl Begin<'_> {
             let flights = &self.core.flights;
             let ticket = match flights.join(self.key.digest(), self.fingerprint) {
                 Join::Lead(ticket) => Some(ticket),
-                Join::Follow(follower) if self.core.clock.now() < self.patience => {
-                    match self.follow(follower).await {
+                Join::Follow(follower, lease_left) if self.core.clock.now() < self.patience => {
+                    match self.follow(follower, lease_left).await {
                         Some(start) => return start,
                         None => continue,
                     }
                 }
                 // Nobody to wait with, or no time to: the store says what it has to say.
-                Join::Follow(_) | Join::Alone => None,
+                Join::Follow(..) | Join::Alone => None,
             };
             match self.lead(ticket).await {
                 Some(start) => return start,
@@ -262,10 +266,15 @@ impl Begin<'_> {
     }
 
     /// Waits for what another call of this process finds out. `None`: ask again.
-    async fn follow(&mut self, mut follower: Follower) -> Option<Result<Start, Error>> {
+    async fn follow(
+        &mut self,
+        mut follower: Follower,
+        lease_left: Option<Duration>,
+    ) -> Option<Result<Start, Error>> {
         self.waited = true;
         let clock = &*self.core.clock;
-        match deadline(clock, self.patience, follower.landing()).await {
+        let moment = lease_left.map_or(self.patience, |left| self.patience.min(clock.now() + left));
+        match deadline(clock, moment, follower.landing()).await {
             Ok(None) => None,
             Ok(Some(Landing::Refused(error))) => Some(Err(error)),
             Ok(Some(Landing::Done { record, left, at })) => {
@@ -276,6 +285,8 @@ impl Begin<'_> {
                 }
                 Some(self.done(record, left))
             }
+            // Renewed in the meantime, most likely: joining again tells.
+            Err(_) if clock.now() < self.patience => None,
             Err(_) => {
                 let left = (self.core.flights).lease_left(self.key.digest(), clock.now());
                 let retry_after = left.unwrap_or(self.policy.lease);
@@ -354,13 +365,16 @@ impl Begin<'_> {
         match ticket {
             Some(ticket) => {
                 let follower = core.watch_over(self.key, self.fingerprint, lease_left, ticket)?;
-                self.follow(follower).await
+                self.follow(follower, None).await
             }
             // Another request has the key in this process, and this one is its like: the fingerprints
             // differ but match, because one of them compares nothing. Rare, so it just asks again.
             None => {
                 self.waited = true;
-                let pause = lease_left.min(Duration::from_millis(50));
+                let backoff = self
+                    .backoff
+                    .get_or_insert_with(|| Backoff::new(&Owner::random()));
+                let pause = lease_left.min(backoff.poll());
                 let moment = (core.clock.now() + pause).min(self.patience);
                 core.clock.sleep_until(moment).await;
                 None

@@ -96,8 +96,8 @@ pub(crate) struct Flights {
 pub(crate) enum Join {
     /// It claims, and tells the others.
     Lead(Ticket),
-    /// It waits to be told.
-    Follow(Follower),
+    /// It waits to be told, and joins again when the lease that it waits for, as it is now, is over.
+    Follow(Follower, Option<Duration>),
     /// It asks for something else under the same key, and claims for itself.
     Alone,
 }
@@ -134,6 +134,22 @@ impl Flights {
             }
             Entry::Occupied(entry) => entry.into_mut(),
         };
+        // A lease that has run out here may be somebody else's: the store knows.
+        if let Phase::Here(lease) = &flight.phase
+            && lease
+                .upgrade()
+                .is_none_or(|lease| lease.remaining().is_zero())
+        {
+            flight.tell(Signal::Ask);
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            *flight = Flight {
+                id,
+                fingerprint,
+                phase: Phase::Asking,
+                tell: None,
+            };
+            return Join::Lead(self.ticket(key, id));
+        }
         // Only of equal requests is the answer of one that of the other.
         if flight.fingerprint != fingerprint {
             return Join::Alone;
@@ -143,9 +159,12 @@ impl Flights {
             flight.tell(Signal::Wait);
             return Join::Lead(self.ticket(key, flight.id));
         }
-        let id = flight.id;
-        let told = flight.follow();
-        Join::Follow(self.follower(key, id, told))
+        let (id, told) = (flight.id, flight.follow());
+        let lease_left = match &flight.phase {
+            Phase::Here(lease) => lease.upgrade().map(|lease| lease.remaining()),
+            _ => None,
+        };
+        Join::Follow(self.follower(key, id, told), lease_left)
     }
 
     fn follower(
