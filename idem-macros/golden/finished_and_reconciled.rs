@@ -27,9 +27,8 @@ fn pay<'async_trait>(
             }
             if ::idem_runtime::__private::unsettled() {
                 let cx = ::idem_runtime::__private::context();
-                if let ::core::option::Option::Some(landed) =
-                    ::idem_runtime::__private::reconciled(Self::find(&(self), &(id), &*note, &cx)).await
-                {
+                let hook = async { ::idem_runtime::__private::Verdict::verdict(Self::find(&(self), &(id), &*note, &cx).await) };
+                if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
                     return ::core::result::Result::Ok(landed);
                 }
             }

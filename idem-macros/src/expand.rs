@@ -1,8 +1,8 @@
 //! The only stage that prints the expansion of `#[idempotent]`.
 //!
 //! Tokens resolve at `Span::mixed_site()`, so that neither side sees the other's names. Only keys,
-//! the engine, the hook and the early `return` are also *located* on the user's tokens: a whole expansion
-//! located there would mislead rustc's suggestions and editors.
+//! the engine, the hook, `finish` and the early `return` are also *located* on the user's tokens: a
+//! whole expansion located there would mislead rustc's suggestions and editors.
 
 mod body;
 mod settings;
@@ -70,18 +70,21 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
     let rt = runtime(plan);
     let call = call(plan, &rt);
     let body = body::future(plan, target, &rt);
-    let run = if plan.finish {
-        quote_spanned!(here()=> #rt::finish(call, #body))
+    let run = if let Some(word) = plan.finish {
+        // It is this word that asks for `Send` and `'static`.
+        let rt = located(&rt, word);
+        quote_spanned!(at(word)=> #rt::finish(call, #body).await)
     } else {
         // In an `Option`, so that the runtime can drop the body before it gives the key back.
-        quote_spanned!(here()=> #rt::run(call, ::core::pin::pin!(::core::option::Option::Some(#body))))
+        let body = quote_spanned!(here()=> ::core::option::Option::Some(#body));
+        quote_spanned!(here()=> #rt::run(call, ::core::pin::pin!(#body)).await)
     };
     let wrapped = match &plan.shape {
-        Shape::Async(_) => quote_spanned!(here()=> #call #run.await),
+        Shape::Async(_) => quote_spanned!(here()=> #call #run),
         Shape::Boxed(_) => quote_spanned! {here()=>
             ::std::boxed::Box::pin(async move {
                 #call
-                #run.await
+                #run
             })
         },
     };

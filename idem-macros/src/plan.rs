@@ -33,8 +33,8 @@ pub(crate) struct Plan {
     pub(crate) settings: Settings,
     pub(crate) on_error: OnError,
     pub(crate) reconcile: Option<Hook>,
-    /// Whether the body runs in a task of its own, which its caller cannot cancel.
-    pub(crate) finish: bool,
+    /// The `finish` of `on_cancel = finish`: the body runs in a task of its own.
+    pub(crate) finish: Option<Span>,
     pub(crate) shape: Shape,
     /// With `_` for `impl Trait`.
     pub(crate) output: Type,
@@ -57,12 +57,11 @@ impl Plan {
         let shape = output::shape(sig, errors);
         let has_key = args.key.named;
         let names = names(&parameters);
-        let finish = args
-            .on_cancel
-            .value
-            .is_some_and(|word| word.text == "finish");
+        let finish = (args.on_cancel.value)
+            .filter(|word| word.text == "finish")
+            .map(|word| word.span);
         contradictions::check(&args, errors);
-        if finish {
+        if finish.is_some() {
             contradictions::borrowed(sig, errors);
         }
         let settings = Settings::new(&mut args, errors);
@@ -91,7 +90,9 @@ impl Plan {
             output: output::nameable(shape.as_ref()?.1.clone()),
             shape: match shape?.0 {
                 // The future itself must not borrow either.
-                Shape::Boxed(whole) if finish => Shape::Boxed(Box::new(borrows::owned(*whole))),
+                Shape::Boxed(whole) if finish.is_some() => {
+                    Shape::Boxed(Box::new(borrows::owned(*whole)))
+                }
                 shape => shape,
             },
         };

@@ -72,27 +72,31 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
 /// ```text
 /// if unsettled() {
 ///     let cx = context();
-///     if let Some(landed) = reconciled(HOOK(&req, &cx)).await { return Ok(landed); }
+///     let hook = async { verdict(HOOK(&req, &cx).await) };
+///     if let Some(landed) = reconciled(hook).await { return Ok(landed); }
 /// }
 /// ```
 fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
-    let (span, hook) = match hook {
+    let (span, cx, hook) = match hook {
         Hook::Path(path, lent) => {
             let span = path.path.segments.last().map_or_else(here, Spanned::span);
+            let cx = quote_spanned!(here()=> let cx = #rt::context(););
             let lent = lent.iter().map(|lent| reference(lent, span));
-            let cx = quote_spanned!(at(span)=> &cx);
-            (span, quote_spanned!(at(span)=> #path(#(#lent,)* #cx)))
+            let called = quote_spanned!(at(span)=> #path(#(#lent,)* &cx));
+            (span, Some(cx), called)
         }
-        Hook::Call(call) => (key::span(call), quote_spanned!(here()=> #call)),
+        Hook::Call(call) => (key::span(call), None, quote_spanned!(here()=> #call)),
     };
-    // The hook carries the blame for what it takes and gives.
-    let asked = located(rt, span);
-    let asked = quote_spanned!(at(span)=> #asked::reconciled(#hook));
+    // The hook carries the blame for what it takes and gives. In a block of its own it is blamed
+    // once, and what it does before its first await counts as the hook's.
+    let said = located(rt, span);
+    let said = quote_spanned!(at(span)=> #said::Verdict::verdict(#hook.await));
     let landed = quote_spanned!(at(span)=> landed);
     quote_spanned! {here()=>
         if #rt::unsettled() {
-            let cx = #rt::context();
-            if let ::core::option::Option::Some(landed) = #asked.await {
+            #cx
+            let hook = async { #said };
+            if let ::core::option::Option::Some(landed) = #rt::reconciled(hook).await {
                 return ::core::result::Result::Ok(#landed);
             }
         }

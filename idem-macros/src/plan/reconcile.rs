@@ -36,9 +36,12 @@ pub(super) fn plan(
         Expr::Paren(paren) => plan(*paren.expr, compared, sig, errors),
         Expr::Path(path) => {
             if let Some(argument) = compared.iter().find(|argument| !argument.cfgs.is_empty()) {
+                let hook = path.path.segments.last().map(|segment| &segment.ident);
                 let message = format!(
-                    "`{}` stands under `#[cfg]` and cannot be passed on; write the call of the hook",
-                    argument.name
+                    "`{}` stands under `#[cfg]` and cannot be passed on; write the call of the hook, \
+                     `reconcile = {}(..)`",
+                    argument.name,
+                    hook.to_token_stream()
                 );
                 errors.at(argument.span, message);
                 return None;
@@ -49,7 +52,7 @@ pub(super) fn plan(
             if let Some(span) = question_mark(hook.to_token_stream()) {
                 errors.at(
                     span,
-                    "this `?` would end the call as if its body had run; do it inside the hook",
+                    "a `?` cannot stand here; put it into the hook, whose error means that nobody knows",
                 );
                 return None;
             }
