@@ -210,8 +210,8 @@ impl Attempts {
         match most.filter(|_| number.suffix().is_empty()) {
             None => Err(Error::new(number.span(), usage)),
             Some(0) => {
-                let message = "no attempt would ever be made; `max_attempts = 1` runs nothing again that was \
-                               abandoned, `unlimited` sets no limit";
+                let message = "no attempt would ever be made; with `max_attempts = 1` the body starts at most once, and \
+                               `unlimited` sets no limit";
                 Err(Error::new(number.span(), message))
             }
             Some(most) => Ok(Self::Most(most)),

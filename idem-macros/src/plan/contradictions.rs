@@ -9,7 +9,7 @@ use syn::{FnArg, Receiver, ReceiverKind, Signature};
 
 pub(super) fn check(args: &Args, errors: &mut Errors) {
     unprotected_once(args, errors);
-    nothing_to_count(args, errors);
+    counted_in_vain(args, errors);
     short_run(args, errors);
 }
 
@@ -28,28 +28,27 @@ fn unprotected_once(args: &Args, errors: &mut Errors) {
     }
 }
 
-/// Errors are counted, and nothing comes of it.
-fn nothing_to_count(args: &Args, errors: &mut Errors) {
-    let Some(count) = args.count_errors.value.as_ref().filter(|count| count.value) else {
+/// Errors are counted, or not, and it makes no difference.
+fn counted_in_vain(args: &Args, errors: &mut Errors) {
+    let Some(count) = &args.count_errors.value else {
         return;
     };
-    let kept = match args.on_error.value {
-        Some(OnError::Keep) => "keep",
-        Some(OnError::Unknown) => "unknown",
-        _ => {
-            if matches!(args.max_attempts.value, Some(Attempts::Unlimited)) {
-                errors.at(
-                    count.span,
-                    "errors count towards `max_attempts`, which is `unlimited`; remove one",
-                );
-            }
-            return;
+    let because = match (count.value, &args.on_error.value, args.max_attempts.value) {
+        (true, Some(OnError::Keep), _) => {
+            "`on_error = keep` gives no key back, so that no error would count"
         }
+        (true, Some(OnError::Unknown), _) => {
+            "`on_error = unknown` gives no key back, so that no error would count"
+        }
+        (true, _, Some(Attempts::Unlimited)) => {
+            "errors count towards `max_attempts`, which is `unlimited`"
+        }
+        (false, _, Some(Attempts::Most(1))) => {
+            "with `max_attempts = 1` the body starts at most once, however it ends"
+        }
+        _ => return,
     };
-    errors.at(
-        count.span,
-        format!("`on_error = {kept}` gives no key back, so that no error would count; remove one"),
-    );
+    errors.at(count.span, format!("{because}; remove one"));
 }
 
 /// Whoever writes this takes `max_run` for a timeout of the body.
