@@ -83,7 +83,7 @@ async fn find_any<T: Copy + Into<u64> + Sync>(order: &u64, id: &T, _: &Context) 
     Reconciled::Landed(*order * 100 + (*id).into())
 }
 
-#[idempotent(key = id, fingerprint(req.order, id), on_error = unknown, reconcile = find_any::<u8>)]
+#[idempotent(key = id, fingerprint(req.order, id), on_error = unknown, reconcile = find_any::<_>)]
 async fn listed(id: &u8, req: Request, #[idem(skip)] runs: &Runs) -> Answer<u64> {
     drop((id, req));
     runs.hit();

@@ -1,6 +1,6 @@
 //! Qualifiers that are nobody's business but rustc's.
 
-use idem_runtime::{Error, idempotent};
+use idem_runtime::{Context, Error, Reconciled, idempotent};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -19,6 +19,16 @@ pub async extern "C" fn foreign(order: u64) -> Result<u64, Error> {
 #[idempotent(key = order, on_error = release)]
 pub fn boxed<'a>(order: &'a str) -> Pin<Box<dyn Future<Output = Result<usize, Error>> + Send + 'a>> {
     Box::pin(async move { Ok(order.len()) })
+}
+
+// Its future borrows nothing, so it may run in a task of its own.
+#[idempotent(key = order, on_error = release, on_cancel = finish, reconcile = find)]
+pub fn finished(order: String) -> Pin<Box<dyn Future<Output = Result<usize, Error>> + Send>> {
+    Box::pin(async move { Ok(order.len()) })
+}
+
+async fn find(order: &str, _: &Context) -> Reconciled<usize> {
+    Reconciled::Landed(order.len())
 }
 
 fn main() {}
