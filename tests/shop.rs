@@ -11,8 +11,8 @@ use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
-    Classify, Context, Engine, EngineBuilder, Error, ErrorKind, Fingerprint, KeyBuilder, OnRunning,
-    Operation,
+    Classify, Context, Engine, EngineBuilder, Error, ErrorKind, Event, EventKind, Fingerprint,
+    KeyBuilder, Observer, OnRunning, Operation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +90,18 @@ pub struct Shop {
     runs: Arc<AtomicUsize>,
 }
 
+/// Events of an engine beside another one.
+#[derive(Debug)]
+struct WithoutWarnings(Events);
+
+impl Observer for WithoutWarnings {
+    fn observe(&self, event: &Event<'_>) {
+        if !matches!(event.kind, EventKind::Warning { .. }) {
+            self.0.observe(event);
+        }
+    }
+}
+
 impl Shop {
     /// A shop with a lease of a minute, where a duplicate of a running call is refused at once.
     pub async fn open(url: &str) -> Self {
@@ -129,14 +141,16 @@ impl Shop {
         settings: impl Fn(EngineBuilder) -> EngineBuilder,
     ) -> Self {
         let events = Events::default();
-        let [engine, far] = [(); 2].map(|()| {
-            let builder = Engine::builder(store.clone())
+        let builder = || {
+            Engine::builder(store.clone())
                 .prefix(prefix)
                 .lease(Duration::from_mins(1))
                 .on_running(OnRunning::Reject)
-                .observer(events.clone());
-            settings(builder).build().expect("the settings agree")
-        });
+        };
+        let engine = settings(builder().observer(events.clone()));
+        // It has the same warnings, which are told once.
+        let far = settings(builder().observer(WithoutWarnings(events.clone())));
+        let [engine, far] = [engine, far].map(|engine| engine.build().expect("the settings agree"));
         Self {
             events,
             store,
@@ -144,6 +158,15 @@ impl Shop {
             far,
             prefix: prefix.to_owned(),
             runs: Arc::default(),
+        }
+    }
+
+    /// The same shop in another process.
+    #[must_use]
+    pub fn far(&self) -> Self {
+        Self {
+            engine: self.far.clone(),
+            ..self.clone()
         }
     }
 
