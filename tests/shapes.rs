@@ -20,6 +20,8 @@ mod hygiene;
 mod methods;
 #[path = "shapes/reconcile.rs"]
 mod reconcile;
+#[path = "shapes/reconcile_methods.rs"]
+mod reconcile_methods;
 #[path = "shapes/traits.rs"]
 mod traits;
 

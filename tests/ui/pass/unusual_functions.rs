@@ -3,6 +3,7 @@
 use idem_runtime::{Context, Error, Reconciled, idempotent};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 #[idempotent(key = order, on_error = release)]
 pub async unsafe fn not_safe(order: u64) -> Result<u64, Error> {
@@ -31,4 +32,18 @@ async fn find(order: &str, _: &Context) -> Reconciled<usize> {
     Reconciled::Landed(order.len())
 }
 
-fn main() {}
+#[async_trait::async_trait]
+trait Shared: Send + Sync + 'static {
+    #[idempotent(op = "shared", key = order, on_error = release, on_cancel = finish)]
+    async fn by_default(self: Arc<Self>, order: u64) -> Result<u64, Error> {
+        Ok(order)
+    }
+}
+
+struct Bank;
+
+impl Shared for Bank {}
+
+fn main() {
+    drop(Arc::new(Bank).by_default(1));
+}
