@@ -1,0 +1,155 @@
+//! Every fault at every step of a path.
+
+use std::pin::Pin;
+
+use idem_runtime::EngineBuilder;
+use idem_runtime::conformance::Fault;
+use idem_tests::world::World;
+
+use crate::calls::Hook;
+use crate::checker::{Rules, violations};
+use crate::stage::{Stage, Strike, When};
+
+/// What a path does.
+pub(crate) type Script = for<'a> fn(&'a Stage) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// A path through the library: what is called, and what is promised.
+#[derive(Clone)]
+pub(crate) struct Path {
+    script: Script,
+    set: fn(EngineBuilder) -> EngineBuilder,
+    /// How later calls find out about earlier ones.
+    hook: Option<Hook>,
+    rules: Rules,
+}
+
+impl Path {
+    /// A path whose last call gets one of these.
+    pub(crate) fn new(ends: &'static [&'static str], script: Script) -> Self {
+        Self {
+            script,
+            set: |engine| engine,
+            hook: None,
+            rules: Rules {
+                max_attempts: 5,
+                ends,
+            },
+        }
+    }
+
+    /// With engines that are set like this.
+    pub(crate) fn set(self, set: fn(EngineBuilder) -> EngineBuilder) -> Self {
+        Self { set, ..self }
+    }
+
+    /// With later calls that find out about earlier ones like this.
+    pub(crate) fn hook(self, hook: Hook) -> Self {
+        let hook = Some(hook);
+        Self { hook, ..self }
+    }
+
+    /// With so many attempts.
+    pub(crate) fn attempts(self, max_attempts: u16) -> Self {
+        let rules = Rules {
+            max_attempts,
+            ..self.rules
+        };
+        Self { rules, ..self }
+    }
+}
+
+/// What strikes: everything that can, and what is held at every moment at which it may arrive.
+const BLOWS: [(Fault, When); 13] = [
+    (Fault::Lost, When::Soon),
+    (Fault::ReplyLost, When::Soon),
+    (Fault::Hangs, When::Soon),
+    (Fault::ReplyHangs, When::Soon),
+    (Fault::Twice, When::Soon),
+    (Fault::Refused, When::Soon),
+    (Fault::TooLarge, When::Soon),
+    (Fault::Held, When::Soon),
+    (Fault::Held, When::Late),
+    (Fault::Held, When::Last),
+    (Fault::ReplyHeld, When::Soon),
+    (Fault::ReplyHeld, When::Late),
+    (Fault::ReplyHeld, When::Last),
+];
+
+/// Later calls are struck as well: the first, and the one after it.
+const BEYOND: usize = 3;
+
+/// A path and what strikes it, and what came of it.
+struct Case {
+    stage: Stage,
+    /// How many operations the path itself sent.
+    sent: usize,
+}
+
+impl Case {
+    async fn run(world: World, ticks: bool, path: &Path, strikes: &[Strike]) -> Self {
+        let stage = Stage::new(world, ticks, path.set, strikes);
+        (path.script)(&stage).await;
+        stage.settle().await;
+        let sent = stage.sent();
+        stage.later(path.hook).await;
+        stage.close().await;
+        Self { stage, sent }
+    }
+
+    /// Panics with everything that there is to know, if something is wrong.
+    fn check(&self, path: &Path, strikes: &[Strike]) {
+        let found = violations(&self.stage.history.all(), &path.rules);
+        let operations = self.stage.operations();
+        let strikes: Vec<_> = strikes
+            .iter()
+            .map(|strike| {
+                let operation = operations.get(strike.step);
+                format!("{strike:?} ({operation:?})")
+            })
+            .collect();
+        assert!(
+            found.is_empty(),
+            "{found:#?}\nstruck by {strikes:#?}\nsent {operations:?}\n{:?}",
+            self.stage.history
+        );
+    }
+}
+
+fn strikes(step: usize) -> impl Iterator<Item = Strike> {
+    let strike = move |(fault, when)| Strike { step, fault, when };
+    BLOWS.into_iter().map(strike)
+}
+
+/// Goes through a path once for every single blow.
+pub(crate) async fn once(name: &str, path: &Path, world: impl AsyncFn() -> World, ticks: bool) {
+    let calm = Case::run(world().await, ticks, path, &[]).await;
+    calm.check(path, &[]);
+    let mut cases = 0;
+    for step in 0..calm.sent + BEYOND {
+        for strike in strikes(step) {
+            let case = Case::run(world().await, ticks, path, &[strike]).await;
+            case.check(path, &[strike]);
+            cases += 1;
+        }
+    }
+    eprintln!("{name}: {cases} cases; calm: {:?}", calm.stage.operations());
+}
+
+/// Goes through a path once for every two blows.
+pub(crate) async fn twice(name: &str, path: &Path, world: impl AsyncFn() -> World, ticks: bool) {
+    let calm = Case::run(world().await, ticks, path, &[]).await;
+    let mut cases = 0;
+    for second in 1..calm.sent + BEYOND {
+        for first in 0..second {
+            for first in strikes(first) {
+                for second in strikes(second) {
+                    let both = [first, second];
+                    let case = Case::run(world().await, ticks, path, &both).await;
+                    case.check(path, &both);
+                    cases += 1;
+                }
+            }
+        }
+    }
+    eprintln!("{name}: {cases} pairs");
+}
