@@ -35,7 +35,7 @@ async fn everything_works(url: &str) -> Shop {
     shop
 }
 
-fn with_user(rules: &str) -> (RedisServer, String) {
+pub(crate) fn with_user(rules: &str) -> (RedisServer, String) {
     let rules = format!("on >{PASSWORD} {rules}");
     let server = RedisServer::builder().acl_user("app", &rules).start();
     let url = server.url_as("app", PASSWORD);
@@ -43,7 +43,7 @@ fn with_user(rules: &str) -> (RedisServer, String) {
 }
 
 /// The rights that the documentation of `RedisStore` lists.
-const DOCUMENTED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire \
+pub(crate) const DOCUMENTED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire \
                           +strlen +exists +hello +info";
 
 #[tokio::test]

@@ -45,6 +45,9 @@ use super::{
 ///   and `+select` where the URL names a database.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
+/// - Also `+publish &idem:*`, in a cluster `+spublish &idem:*`, so that calls which wait for a key are
+///   told when it changes. Without it they ask now and then, and nothing is lost; Redis keeps an
+///   entry in its `ACL LOG`.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
 ///   claim or an answer that was acknowledged.
 #[derive(Clone)]
