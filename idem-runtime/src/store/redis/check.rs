@@ -18,6 +18,8 @@ pub struct Server {
     pub version: Option<(u32, u32, u32)>,
     /// `master` or `replica`.
     pub role: Option<String>,
+    /// `standalone`, `cluster` or `sentinel`.
+    pub mode: Option<String>,
     /// What the server does when its memory is full.
     pub maxmemory_policy: Option<String>,
     /// Its limit in bytes; 0 for none.
@@ -68,6 +70,7 @@ impl Server {
             match (text(&name).as_deref(), text(&value)) {
                 (Some("version"), Some(version)) => self.version = parse_version(&version),
                 (Some("role"), Some(role)) => self.role = Some(role),
+                (Some("mode"), Some(mode)) => self.mode = Some(mode),
                 _ => {}
             }
         }
@@ -96,6 +99,11 @@ impl Server {
     /// Whether scripts may declare what they do (`#!lua flags=…`).
     pub(super) fn reads_declarations(&self) -> bool {
         self.version.is_some_and(|(major, ..)| major >= 7)
+    }
+
+    /// Whether messages go to a cluster's shard alone (`SPUBLISH`), and not to all its nodes.
+    pub(super) fn publishes_to_shards(&self) -> bool {
+        self.mode.as_deref() == Some("cluster") && self.reads_declarations()
     }
 
     /// Refuses a server on which the guarantee cannot hold.

@@ -21,8 +21,9 @@ local c = ARGV[1]
 local r = redis.call('GETRANGE', KEYS[1], 0, 8243)
 if r == '' then
   -- Lost or expired: what was done is still the truth.
-  if redis.call('SET', KEYS[1], c, 'PX', ARGV[2], 'NX') then return {'C', 1} end
-  return {'V', ''}
+  if not redis.call('SET', KEYS[1], c, 'PX', ARGV[2], 'NX') then return {'V', ''} end
+  redis.pcall('PUBLISH', KEYS[1], '')
+  return {'C', 1}
 end
 local state = string.sub(r, 2, 2)
 if string.sub(r, 1, 1) ~= '1' or #r < 52 or not string.find('PRDEUT', state, 1, true) then
@@ -55,4 +56,5 @@ if kept ~= string.sub(c, 19, 52) then
   c = string.sub(c, 1, 18) .. kept .. string.sub(c, 53)
 end
 redis.call('SET', KEYS[1], c, 'PX', ARGV[2])
+redis.pcall('PUBLISH', KEYS[1], '')
 return {'C', mine and 0 or 1}

@@ -5,6 +5,7 @@ mod check;
 mod failure;
 mod link;
 mod script;
+mod subscriber;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +19,11 @@ pub use self::check::Server;
 use self::failure::{is_unknown_script, is_wrong_type};
 use self::link::{Failure, Link};
 use self::script::{Answer, Script, Scripts, unexpected};
+use self::subscriber::Subscriber;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind, StoreFuture,
-    Unreadable,
+    Unreadable, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
@@ -29,7 +31,8 @@ use crate::record::Fence;
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
 ///
 /// Clones share one connection, which is made again when it breaks or falls silent. Leases are
-/// renewed on a second connection of their own.
+/// renewed on a second connection of their own; a third one is made as soon as a call waits for
+/// another to finish, and is told of it.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,7 +50,9 @@ use crate::record::Fence;
 ///   evicts is refused; see [`RedisStoreBuilder::allow_eviction`].
 /// - These rights, for a user of its own (with the default prefix):
 ///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
-///   and `+select` where the URL names a database.
+///   and `+select` where the URL names a database. So that waiting calls are told when a call has
+///   finished, and need not ask again and again: `&idem:* +publish +subscribe +unsubscribe`, and on
+///   a cluster `+spublish +ssubscribe +sunsubscribe` as well.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
@@ -59,6 +64,8 @@ struct Inner {
     link: Link,
     /// Made by the first renewal, on the engine's own thread.
     renewals: Link,
+    /// Connects when a key is first watched, on the engine's own thread as well.
+    subscriber: Subscriber,
     scripts: Scripts,
     server: Server,
     max_record_bytes: usize,
@@ -377,7 +384,13 @@ impl Store for RedisStore {
         StoreFuture::pending(self.0.read(key))
     }
 
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        StoreFuture::pending(self.0.subscriber.watch(key))
+    }
+
     fn warnings(&self) -> Vec<String> {
-        self.0.server.warnings()
+        let mut warnings = self.0.server.warnings();
+        warnings.extend(self.0.subscriber.warning());
+        warnings
     }
 }

@@ -31,4 +31,5 @@ if ARGV[2] == '0' and attempts > 0 then attempts = attempts - 1 end
 local low = attempts % 256
 local w = '1R' .. string.sub(r, 3, 25) .. string.char((attempts - low) / 256, low) .. '\0\0\0\0' .. string.sub(r, 32, 52)
 redis.call('SET', KEYS[1], w, 'KEEPTTL')
+redis.pcall('PUBLISH', KEYS[1], '')
 return {'C'}
