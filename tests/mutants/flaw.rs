@@ -56,10 +56,11 @@ pub(crate) enum Flaw {
     RefusesAnswersWhenFull,
     EvictsWhenFull,
     NeverHasRoomAgain,
+    TellsNobody,
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 50] = [
+pub(crate) const FLAWS: [(u8, Flaw); 51] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -110,4 +111,5 @@ pub(crate) const FLAWS: [(u8, Flaw); 50] = [
     (12, Flaw::RefusesAnswersWhenFull),
     (12, Flaw::EvictsWhenFull),
     (12, Flaw::NeverHasRoomAgain),
+    (14, Flaw::TellsNobody),
 ];

@@ -121,6 +121,7 @@ mod renewals;
 mod repeats;
 mod room;
 mod unreadable;
+mod watching;
 
 use std::fmt;
 use std::future::Future;
@@ -164,6 +165,13 @@ pub trait Fixture: Send + Sync {
     /// At most 20 seconds.
     fn drift(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// How long a [`Watch`](crate::store::Watch) may take to hear of a change, by the machine's clock,
+    /// before the store is taken for one that does not tell. 20 seconds, the default, is long enough
+    /// for a busy machine.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(20)
     }
 
     /// A fixture of a store of the same kind, empty and with room for few records: at most some
@@ -235,6 +243,7 @@ pub fn cases() -> Vec<Case> {
         reads::cases(),
         races::cases(),
         room::cases(),
+        watching::cases(),
     ]
     .concat()
 }

@@ -12,7 +12,7 @@ use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, State, Store, StoreError,
+    RecordKey, ReleaseReply, RenewReply, State, Store, StoreError, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -175,6 +175,11 @@ impl Probe {
 
     pub(super) async fn renew(&self, claim: &Header) -> RenewReply {
         ok("renew", self.store.renew(&self.key, claim).await)
+    }
+
+    /// Watches the key. `None`: the store does not tell, which is its right.
+    pub(super) async fn watch(&self) -> Option<Watch> {
+        ok("watch", self.store.watch(&self.key).await)
     }
 
     pub(super) async fn read(&self) -> ReadReply {

@@ -89,7 +89,7 @@ impl RedisStoreBuilder {
         let (link, renewals) = (link(client.clone()), link(client.clone()));
         let server = Server::ask(&link).await?;
         server.refuse(self.allow_eviction)?;
-        let sharded = server.publishes_to_shards();
+        let sharded = server.publish() == "SPUBLISH";
         let subscriber =
             Subscriber::new(client, sharded, self.connect_timeout, self.response_timeout);
         Ok(RedisStore(Arc::new(Inner {
