@@ -256,7 +256,7 @@ async fn run(task: Task) {
                     continue;
                 }
                 End::Lost => shared.lock().channels.lost(),
-                End::Said(error) => shared.failed(error),
+                End::Failed(error) => shared.failed(error),
             },
             Err(error) => shared.failed(connect_error(error, true)),
         }

@@ -15,8 +15,8 @@ use super::channels::Order;
 use super::wire::Wire;
 use crate::backoff::Backoff;
 use crate::record::Owner;
-use crate::store::StoreError;
 use crate::store::redis::failure::store_error;
+use crate::store::{StoreError, StoreErrorKind};
 
 /// How long nothing is heard before the server is asked whether it is there.
 const QUIET: Duration = Duration::from_secs(5);
@@ -30,6 +30,8 @@ pub(super) struct Session<'a> {
     wire: Wire,
     answers: JoinSet<Answer>,
     quiet: Pin<Box<Sleep>>,
+    /// The server has confirmed a subscription, so that this is more than an open door.
+    works: bool,
 }
 
 /// Why a connection is of no more use.
@@ -39,8 +41,8 @@ pub(super) enum End {
     /// Waiting calls were not told.
     Missed,
     Lost,
-    /// The server said so.
-    Said(StoreError),
+    /// There is none for now, for this reason.
+    Failed(StoreError),
 }
 
 enum Event {
@@ -69,6 +71,7 @@ impl<'a> Session<'a> {
             wire,
             answers: JoinSet::new(),
             quiet: Box::pin(sleep(QUIET)),
+            works: false,
         }
     }
 
@@ -113,7 +116,7 @@ impl<'a> Session<'a> {
                     }
                 }
                 Event::Work => {}
-                Event::Ended => return End::Lost,
+                Event::Ended => return self.lost(),
             }
         }
     }
@@ -165,21 +168,22 @@ impl<'a> Session<'a> {
         .await
     }
 
-    fn settle(&self, answer: Answer, backoff: &mut Backoff) -> Option<End> {
+    fn settle(&mut self, answer: Answer, backoff: &mut Backoff) -> Option<End> {
         let Ok(reply) = answer.reply else {
-            return Some(End::Lost);
+            return Some(self.lost());
         };
         match (reply, answer.order) {
-            (Err(error), _) if is_lost(&error) => Some(End::Lost),
+            (Err(error), _) if is_lost(&error) => Some(self.lost()),
             (Ok(()), Some(Order::Subscribe { name, request })) => {
                 *backoff = Backoff::new(&Owner::random());
+                self.works = true;
                 self.shared.confirmed(&name, request);
                 None
             }
             (Err(error), Some(Order::Subscribe { name, request })) => {
                 let error = store_error("watching a key", error);
                 if error.is_transient() {
-                    return Some(End::Said(error));
+                    return Some(End::Failed(error));
                 }
                 self.shared.refused(&name, request);
                 None
@@ -187,6 +191,18 @@ impl<'a> Session<'a> {
             // A refusal is an answer as well.
             (_, Some(Order::Unsubscribe { .. }) | None) => None,
         }
+    }
+
+    /// How a connection ends that is broken or silent. One that never worked is like one that could
+    /// not be made: a server without room for it hangs up, and a dead one is silent.
+    fn lost(&self) -> End {
+        if self.works {
+            return End::Lost;
+        }
+        End::Failed(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "watching a key: the connection to Redis is lost",
+        ))
     }
 }
 
