@@ -30,7 +30,7 @@ async fn a_shard_is_listened_to() {
     }
     assert!(watches.iter_mut().all(untold));
     for (number, watch) in (0..).zip(&mut watches) {
-        assert_eq!(server.cli(&["SPUBLISH", &key(number).name(), ""]), "1");
+        client.pass(&key(number)).await;
         told(watch).await;
     }
     drop(watches);
@@ -39,7 +39,7 @@ async fn a_shard_is_listened_to() {
     })
     .await;
     let mut watch = client.watch(&key(7)).await;
-    server.cli(&["SPUBLISH", &key(7).name(), ""]);
+    client.pass(&key(7)).await;
     told(&mut watch).await;
 }
 
@@ -50,6 +50,6 @@ async fn a_connection_to_a_shard_that_is_killed_is_made_again() {
     let mut watch = client.watch(&key(1)).await;
     assert_eq!(server.cli(&["CLIENT", "KILL", "TYPE", "pubsub"]), "1");
     told(&mut watch).await;
-    server.cli(&["SPUBLISH", &key(1).name(), ""]);
+    client.pass(&key(1)).await;
     told(&mut watch).await;
 }

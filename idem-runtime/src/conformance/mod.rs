@@ -107,6 +107,7 @@ mod attempts;
 mod bodies;
 mod claims;
 mod completions;
+mod faulty;
 mod fences;
 mod fingerprints;
 mod keys;
@@ -116,10 +117,15 @@ mod life;
 mod probe;
 mod races;
 mod reads;
+mod reconciled;
+mod reconciling;
 mod releases;
 mod renewals;
 mod repeats;
+mod resets;
+mod resolving;
 mod room;
+mod unknown;
 mod unreadable;
 mod watching;
 
@@ -129,6 +135,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::faulty::{Fault, Faulty, Operation, Sent};
 use crate::store::{RecordKey, Store};
 
 /// A boxed future that can change threads.
@@ -241,6 +248,11 @@ pub fn cases() -> Vec<Case> {
         keys::cases(),
         bodies::cases(),
         reads::cases(),
+        reconciling::cases(),
+        reconciled::cases(),
+        unknown::cases(),
+        resolving::cases(),
+        resets::cases(),
         races::cases(),
         room::cases(),
         watching::cases(),

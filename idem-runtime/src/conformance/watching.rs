@@ -5,12 +5,15 @@ use std::pin::pin;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::task::Poll;
 
-use super::probe::{A, B, Probe, answer, ask};
-use crate::store::{ClaimReply, CompleteReply, ReleaseReply, State, Watch};
+use super::probe::{A, B, Probe, TTL, answer, ask, done, header, pending, record};
+use crate::store::{
+    ClaimReply, CompleteReply, Header, OutcomeKind, Owner, ReleaseReply, ResolveReply, State, Watch,
+};
 
 cases! {
     14 a_watch_is_told_of_a_completion,
     14 a_watch_is_told_of_a_release,
+    14 a_watch_is_told_of_a_resolution,
     14 every_watch_of_a_key_is_told,
     14 a_key_is_watched_again_after_the_last_has_left,
     14 a_watch_is_told_of_what_happened_before_it_asked,
@@ -65,6 +68,30 @@ async fn a_watch_is_told_of_a_release(p: Probe) {
         assert_eq!(p.release(A, count).await, ReleaseReply::Released);
         told(&p, &mut watch, "a release").await;
         expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+    }
+}
+
+async fn a_watch_is_told_of_a_resolution(p: Probe) {
+    for (n, seen) in [done(OutcomeKind::Unknown), pending()]
+        .into_iter()
+        .enumerate()
+    {
+        let p = p.at(n);
+        let seen = header(seen);
+        // Long ago, so that a claim has lapsed.
+        p.plant(&seen, b"", seen.retain / 2).await;
+        let Some(mut watch) = p.watch().await else {
+            return;
+        };
+        let found = Header {
+            state: done(OutcomeKind::Value),
+            owner: Owner::from_bytes(*b"who found it out"),
+            retain: TTL,
+            ..seen
+        };
+        let resolved = p.resolve(&seen, &record(&found, b"it landed")).await;
+        assert_eq!(resolved, ResolveReply::Resolved);
+        told(&p, &mut watch, "a resolution").await;
     }
 }
 

@@ -86,16 +86,16 @@ impl RedisStoreBuilder {
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let client = link::client(&self.url)?;
         let link = |client| Link::new(client, self.connect_timeout, self.response_timeout);
-        let (link, renewals) = (link(client.clone()), link(client.clone()));
+        let (link, own) = (link(client.clone()), link(client.clone()));
         let server = Server::ask(&link).await?;
         server.refuse(self.allow_eviction)?;
         let sharded = server.publish() == "SPUBLISH";
         let subscriber =
             Subscriber::new(client, sharded, self.connect_timeout, self.response_timeout);
         Ok(RedisStore(Arc::new(Inner {
-            scripts: Scripts::new(server.reads_declarations()),
+            scripts: Scripts::new(&server),
             link,
-            renewals,
+            own,
             subscriber,
             server,
             max_record_bytes: self.max_record_bytes,
