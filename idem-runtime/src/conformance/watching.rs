@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::task::Poll;
 
-use super::probe::{A, B, Probe, TTL, answer, ask, done, header, pending, record};
+use super::probe::{A, B, Probe, TTL, answer, ask, done, header, owner, pending, record};
 use crate::store::{
     ClaimReply, CompleteReply, Header, OutcomeKind, Owner, ReleaseReply, ResolveReply, State, Watch,
 };
@@ -25,10 +25,10 @@ cases! {
 async fn told(p: &Probe, watch: &mut Watch, of: &str) {
     let patience = p.fixture.patience();
     let (heard, waits) = channel::<()>();
-    let (gives_up, mut given_up) = tokio::sync::oneshot::channel();
+    let (rings, mut bell) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         if waits.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            let _ = gives_up.send(());
+            let _ = rings.send(());
         }
     });
     let mut changed = pin!(watch.changed());
@@ -36,7 +36,7 @@ async fn told(p: &Probe, watch: &mut Watch, of: &str) {
         if changed.as_mut().poll(cx).is_ready() {
             return Poll::Ready(true);
         }
-        match pin!(&mut given_up).poll(cx) {
+        match pin!(&mut bell).poll(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(false),
             _ => Poll::Pending,
         }
@@ -111,8 +111,8 @@ async fn every_watch_of_a_key_is_told(p: Probe) {
 }
 
 async fn a_key_is_watched_again_after_the_last_has_left(p: Probe) {
-    for _ in 0..20 {
-        p.take(&ask(A)).await;
+    for n in 0..20 {
+        p.take(&ask(owner(n))).await;
         let Some(left) = p.watch().await else {
             return;
         };
@@ -120,7 +120,7 @@ async fn a_key_is_watched_again_after_the_last_has_left(p: Probe) {
         let Some(mut watch) = p.watch().await else {
             panic!("the store told, and then did not");
         };
-        assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+        assert_eq!(p.release(owner(n), false).await, ReleaseReply::Released);
         told(&p, &mut watch, "a release").await;
     }
 }
