@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-pub use self::watch::{Watch, Watchers};
+pub use self::watch::{Feed, Watch, Watchers};
 pub use crate::operation::RecordKey;
 pub use crate::record::{
     Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
@@ -56,6 +56,8 @@ pub use crate::transition::{
 ///     drops a record that is alive.
 /// 13. **Unknown stays unknown** until a caller that can find out claims it, or a resolution says
 ///     so. Nobody else runs the body, also not after whoever was to find out has vanished.
+/// 14. **Who watches is told** of every completion, release and resolution, whoever it comes from,
+///     as well as the store can: a store that cannot says so, and a message may get lost.
 ///
 /// # Cancel safety
 ///
