@@ -209,11 +209,8 @@ impl Core {
                         waited,
                     },
                 );
-                Ok(Begun::Done(Stored {
-                    operation: operation.clone(),
-                    record,
-                    left,
-                }))
+                let stored = Stored::new(self, key, record, left, waited);
+                Ok(Begun::Done(stored))
             }
         }
     }

@@ -4,14 +4,13 @@ mod builder;
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
 pub use self::builder::CallBuilder;
-use crate::answer::Undecodable;
+use crate::answer::{How, Undecodable};
 use crate::begin::{Ask, Begun};
 use crate::claim::{Claim, Stored};
 use crate::engine::Engine;
@@ -143,7 +142,7 @@ async fn execute<O, P, F>(engine: Engine, codec: &Codec<O, P>, claim: Claim, bod
 where
     F: Future<Output = O>,
 {
-    let output = match claim.context().scope(unwind(body)).await {
+    let mut output = match claim.context().scope(unwind(body)).await {
         Ok(output) => output,
         Err(panic) => {
             Box::pin(claim.panicked()).await;
@@ -151,32 +150,19 @@ where
         }
     };
     let operation = claim.operation().clone();
-    let encoded = codec.encode(&output, engine.core.limits.max_value_bytes);
+    codec.annotate(&mut output, How::Executed, claim.attempt(), Duration::ZERO);
+    let encoded = codec.encode(&output, &engine.core.format);
     match Box::pin(claim.settle(encoded)).await {
         Settled::Own => output,
-        Settled::Adopted(record) => match record.header.state {
-            State::Done {
-                outcome: OutcomeKind::Value | OutcomeKind::Error,
-                ..
-            } => {
-                let left = record.header.retain;
-                let stored = Stored {
-                    operation,
-                    record,
-                    left,
-                };
-                replay(&engine, codec, &stored)
-            }
-            State::Done {
-                outcome: OutcomeKind::Unknown,
-                ..
-            } => codec.refuse(Error::new(
+        Settled::Adopted(stored) => match stored.outcome() {
+            OutcomeKind::Value | OutcomeKind::Error => replay(&engine, codec, &stored),
+            OutcomeKind::Unknown => codec.refuse(Error::new(
                 ErrorKind::Unknown {
                     since: engine.core.clock.calendar(),
                 },
                 operation,
             )),
-            _ => codec.refuse(Error::new(ErrorKind::NotStored, operation)),
+            OutcomeKind::Tombstone => codec.refuse(Error::new(ErrorKind::NotStored, operation)),
         },
         Settled::Unread(error) => codec.refuse(error),
         Settled::Overtaken(retry_after) => codec.refuse(
@@ -199,7 +185,7 @@ async fn unwind<F: Future>(mut body: Pin<&mut F>) -> Result<F::Output, Box<dyn A
 }
 
 fn replay<O, P>(engine: &Engine, codec: &Codec<O, P>, stored: &Stored) -> O {
-    codec.decode(&stored.record).unwrap_or_else(|undecodable| {
+    codec.decode(stored).unwrap_or_else(|undecodable| {
         let error = undecodable_error(codec, stored, undecodable);
         engine.core.refused(&error);
         codec.refuse(error)
@@ -210,6 +196,10 @@ fn undecodable_error<O, P>(codec: &Codec<O, P>, stored: &Stored, error: Undecoda
     let State::Done { outcome, schema } = stored.record.header.state else {
         return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
     };
+    if !matches!(error, Undecodable::Mistyped { .. }) {
+        let kind = ErrorKind::Undecodable;
+        return Error::new(kind, stored.operation.clone()).detail(error.to_string());
+    }
     let [value, failure] = codec.schemas();
     let expected = if outcome == OutcomeKind::Error {
         failure
@@ -222,8 +212,7 @@ fn undecodable_error<O, P>(codec: &Codec<O, P>, stored: &Stored, error: Undecoda
         "it was written for a type of another name"
     };
     Error::new(ErrorKind::Undecodable, stored.operation.clone()).detail(format!(
-        "{which}; stored {:?} of schema {schema:08x}, expected {expected:08x}, failed at byte {}",
-        outcome, error.at
+        "{which}; stored {outcome:?} of schema {schema:08x}, expected {expected:08x}, {error}"
     ))
 }
 
@@ -248,11 +237,5 @@ impl crate::engine::Core {
 impl Claim {
     fn operation(&self) -> &Operation {
         self.key().operation()
-    }
-}
-
-impl fmt::Display for Undecodable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the answer cannot be read at byte {}", self.at)
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::answer::{Encoded, Replay};
+use crate::answer::{Body, Encoded, Format, How, Replay, Undecodable};
 use crate::clock::{Elapsed, deadline};
 use crate::context::Context;
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::keeper::Lease;
+use crate::key::KeyDigest;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::policy::Policy;
@@ -32,6 +33,10 @@ pub struct Claim {
 
 /// How [`Claim::complete`] ended.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
 #[non_exhaustive]
 pub enum Completion {
     /// The answer is stored, or is being stored in the background; it is the one to return.
@@ -44,11 +49,32 @@ pub enum Completion {
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub(crate) operation: crate::Operation,
+    digest: KeyDigest,
+    format: Arc<Format>,
     pub(crate) record: Record,
     pub(crate) left: Duration,
+    /// Whether its caller was under way when it was stored.
+    pub(crate) waited: bool,
 }
 
 impl Stored {
+    pub(crate) fn new(
+        core: &Core,
+        key: &RecordKey,
+        record: Record,
+        left: Duration,
+        waited: bool,
+    ) -> Self {
+        Self {
+            operation: key.operation().clone(),
+            digest: *key.digest(),
+            format: Arc::clone(&core.format),
+            record,
+            left,
+            waited,
+        }
+    }
+
     /// What is stored: a value, or a business error.
     #[must_use]
     pub fn outcome(&self) -> OutcomeKind {
@@ -71,10 +97,25 @@ impl Stored {
     ///
     /// [`ErrorKind::Undecodable`] if it is not a `T`.
     pub fn decode<T: Replay>(&self) -> Result<T, Error> {
-        T::read(self.record.body()).map_err(|undecodable| {
+        let value = self.open().and_then(|body| T::read(&body));
+        let mut value = value.map_err(|undecodable| {
             Error::new(ErrorKind::Undecodable, self.operation.clone())
-                .detail(format!("at byte {}", undecodable.at))
-        })
+                .detail(undecodable.to_string())
+        })?;
+        value.come_about(self.how(), self.record.header.attempts, self.age());
+        Ok(value)
+    }
+
+    pub(crate) fn open(&self) -> Result<Body<'_>, Undecodable> {
+        self.format.open(&self.digest, &self.record)
+    }
+
+    pub(crate) fn how(&self) -> How {
+        if self.waited {
+            How::Waited
+        } else {
+            How::Replayed
+        }
     }
 }
 
@@ -194,14 +235,10 @@ impl Claim {
     /// A completion that has begun goes on in the background when this is dropped.
     pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
         let operation = self.held().key.operation().clone();
-        let encoded = Encoded::value(value, self.held().core.limits.max_value_bytes);
+        let encoded = Encoded::value(value, &self.held().core.format);
         match self.settle(encoded).await {
             Settled::Own => Ok(Completion::Own),
-            Settled::Adopted(record) => Ok(Completion::Adopted(Stored {
-                operation,
-                left: record.header.retain,
-                record,
-            })),
+            Settled::Adopted(stored) => Ok(Completion::Adopted(stored)),
             Settled::Overtaken(retry_after) => {
                 Err(Error::new(ErrorKind::Running { retry_after }, operation))
             }
@@ -234,7 +271,7 @@ impl Claim {
         let Some(held) = self.held.take() else {
             return Settled::Own;
         };
-        let ending = match encoded {
+        let ending = match held.core.format.seal(held.key.digest(), encoded) {
             Encoded::Release => Ending::Release { count: false },
             Encoded::Store {
                 outcome,

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 pub use self::builder::EngineBuilder;
+use crate::answer::Format;
 use crate::call::CallBuilder;
 use crate::clock::Clock;
 use crate::keeper::Keeper;
@@ -49,6 +50,7 @@ pub(crate) struct Core {
     pub(crate) prefix: Arc<str>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
+    pub(crate) format: Arc<Format>,
 }
 
 /// Bounds of the whole engine.
@@ -56,7 +58,6 @@ pub(crate) struct Core {
 pub(crate) struct Limits {
     pub(crate) claim_deadline: Duration,
     pub(crate) complete_deadline: Duration,
-    pub(crate) max_value_bytes: usize,
 }
 
 /// Gives an engine away: what `engine = …` takes.

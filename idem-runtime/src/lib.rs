@@ -32,7 +32,9 @@ mod transition;
 #[doc(hidden)]
 pub mod __private;
 
-pub use answer::Replay;
+#[cfg(feature = "encryption")]
+pub use answer::EncryptionKeys;
+pub use answer::{Answer, AnswerFormat, How, Replay};
 pub use begin::Begun;
 pub use call::CallBuilder;
 pub use canonical::CanonicalError;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::backoff::Backoff;
 use crate::begin::unavailable;
+use crate::claim::Stored;
 use crate::clock::deadline;
 use crate::engine::Core;
 use crate::error::Error;
@@ -16,7 +17,7 @@ use crate::keeper::Renewal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::policy::Policy;
-use crate::record::{Header, OutcomeKind, Record, State};
+use crate::record::{Header, OutcomeKind, State};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{CompleteReply, ReleaseReply};
 
@@ -37,7 +38,7 @@ pub(crate) enum Settled {
     /// The caller's own answer counts, whether or not it could be stored.
     Own,
     /// Another attempt's answer counts.
-    Adopted(Record),
+    Adopted(Stored),
     /// Another attempt runs, and its answer will count.
     Overtaken(Duration),
     /// Another attempt's answer counts, and it cannot be had.
@@ -141,9 +142,10 @@ impl Held {
                     self.tell(EventKind::Completed { outcome, late });
                     return Some(Settled::Own);
                 }
-                CompleteReply::Adopted { record, .. } => {
+                CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
-                    return Some(Settled::Adopted(record));
+                    let stored = Stored::new(&self.core, &self.key, record, left, true);
+                    return Some(Settled::Adopted(stored));
                 }
                 CompleteReply::Superseded { lease_left } => {
                     let now = clock.now();
