@@ -5,8 +5,8 @@ use std::fmt;
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
 
+use super::format::Bound;
 use super::{Undecodable, Unencodable};
-use crate::key::KeyDigest;
 use crate::record::{HEADER, OutcomeKind};
 
 const ID: usize = 4;
@@ -71,14 +71,14 @@ impl EncryptionKeys {
     }
 
     /// An id that stands for two keys.
-    pub(crate) fn ambiguous(&self) -> Option<u32> {
+    fn ambiguous(&self) -> Option<u32> {
         self.ids()
             .enumerate()
             .find_map(|(n, id)| self.ids().take(n).any(|other| other == id).then_some(id))
     }
 
     /// A record of this content: room for a header, the tag, key id, nonce, and what is sealed.
-    pub(super) fn seal(&self, bound: &Bound<'_>, content: &[u8]) -> Result<Vec<u8>, Unencodable> {
+    fn seal(&self, bound: &Bound<'_>, content: &[u8]) -> Result<Vec<u8>, Unencodable> {
         let mut nonce = [0; NONCE];
         // 192 random bits do not repeat: no counter has to be kept anywhere.
         getrandom::fill(&mut nonce).map_err(|_| Unencodable::NotEncrypted)?;
@@ -101,16 +101,15 @@ impl EncryptionKeys {
         record.extend_from_slice(content);
         let text = (&mut record[start..]).into();
         let tag = cipher
-            .encrypt_inout_detached(&XNonce::from(nonce), &bound.data(*id), text)
+            .encrypt_inout_detached(&XNonce::from(nonce), &bound_data(bound, *id), text)
             .map_err(|_| Unencodable::NotEncrypted)?;
         record.extend_from_slice(&tag);
         Ok(record)
     }
 
-    /// The content of what `seal` wrote behind the tag.
-    pub(super) fn open(&self, bound: &Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, Undecodable> {
-        let (id, rest) = key_id(sealed)?;
-        let (nonce, rest) = rest.split_first_chunk().ok_or(Undecodable::Short)?;
+    /// The content of what `seal` wrote behind the key's id.
+    fn open(&self, id: u32, bound: &Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, Undecodable> {
+        let (nonce, rest) = sealed.split_first_chunk().ok_or(Undecodable::Short)?;
         let (text, tag) = rest.split_last_chunk().ok_or(Undecodable::Short)?;
         let missing = Undecodable::KeyMissing { id };
         let (_, cipher) = self.all().find(|key| key.0 == id).ok_or(missing)?;
@@ -119,7 +118,7 @@ impl EncryptionKeys {
         cipher
             .decrypt_inout_detached(
                 &XNonce::from(*nonce),
-                &bound.data(id),
+                &bound_data(bound, id),
                 content.as_mut_slice().into(),
                 &Tag::from(*tag),
             )
@@ -136,33 +135,64 @@ impl fmt::Debug for EncryptionKeys {
     }
 }
 
-/// The id of the key that sealed this, and what follows it.
-pub(super) fn key_id(sealed: &[u8]) -> Result<(u32, &[u8]), Undecodable> {
-    let (id, rest) = sealed.split_first_chunk().ok_or(Undecodable::Short)?;
-    Ok((u32::from_be_bytes(*id), rest))
+/// Whether answers are encrypted, and whether they must be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Encryption {
+    pub(crate) keys: Option<EncryptionKeys>,
+    pub(crate) required: bool,
 }
 
-/// What a sealed answer is bound to: it opens for nothing else.
+impl Encryption {
+    /// What is wrong with these settings.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match &self.keys {
+            Some(keys) => keys.ambiguous().map_or(Ok(()), |id| {
+                Err(format!("`encrypt`: two keys have the id {id}"))
+            }),
+            None if self.required => {
+                Err("`require_encrypted` needs the keys of `encrypt`".to_owned())
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    pub(super) fn seal(&self, bound: &Bound<'_>, content: &[u8]) -> Result<Vec<u8>, Unencodable> {
+        let keys = self.keys.as_ref().ok_or(Unencodable::NotEncrypted)?;
+        keys.seal(bound, content)
+    }
+
+    pub(super) fn open(&self, bound: &Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, Undecodable> {
+        let (id, sealed) = sealed.split_first_chunk().ok_or(Undecodable::Short)?;
+        let id = u32::from_be_bytes(*id);
+        let missing = Undecodable::KeyMissing { id };
+        let keys = self.keys.as_ref().ok_or(missing)?;
+        keys.open(id, bound, sealed)
+    }
+
+    pub(super) fn accept_plain(&self) -> Result<(), Undecodable> {
+        if self.required {
+            return Err(Undecodable::Plain);
+        }
+        Ok(())
+    }
+}
+
+/// What an answer is bound to: digest, state byte of its record, tag, key id.
 ///
 /// Not the rest of the header: a store keeps the counter, the fence and the fingerprint of the
 /// record that an answer takes the place of, see `transition::settled`.
-pub(super) struct Bound<'a> {
-    pub(super) digest: &'a KeyDigest,
-    pub(super) outcome: OutcomeKind,
-    pub(super) tag: u8,
-}
-
-impl Bound<'_> {
-    /// Digest, state byte of the record, tag, key id.
-    fn data(&self, id: u32) -> [u8; 32 + 1 + 1 + ID] {
-        let mut data = [0; 32 + 1 + 1 + ID];
-        data[..32].copy_from_slice(self.digest.as_bytes());
-        data[32] = match self.outcome {
-            OutcomeKind::Error => b'E',
-            _ => b'D',
-        };
-        data[33] = self.tag;
-        data[34..].copy_from_slice(&id.to_be_bytes());
-        data
-    }
+fn bound_data(bound: &Bound<'_>, id: u32) -> [u8; 32 + 1 + 1 + ID] {
+    let mut data = [0; 32 + 1 + 1 + ID];
+    data[..32].copy_from_slice(bound.digest.as_bytes());
+    data[32] = match bound.outcome {
+        OutcomeKind::Error => b'E',
+        _ => b'D',
+    };
+    data[33] = bound.tag;
+    data[34..].copy_from_slice(&id.to_be_bytes());
+    data
 }

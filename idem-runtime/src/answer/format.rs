@@ -24,25 +24,18 @@
 
 use std::borrow::Cow;
 
+use super::compression::{Compression, expand};
+use super::encryption::Encryption;
 use super::sink::Body;
 use super::{Encoded, Undecodable, Unencodable};
 use crate::key::KeyDigest;
 use crate::record::{HEADER, OutcomeKind, Record, State};
 
-#[cfg(feature = "zstd")]
-use super::compression;
-#[cfg(feature = "encryption")]
-use super::encryption::{Bound, EncryptionKeys, key_id};
-
 const TAGS: u8 = 0x20;
 const MESSAGE_PACK: u8 = 1;
 const COMPRESSED: u8 = 2;
 const ENCRYPTED: u8 = 4;
-
-/// To how much an answer may decompress where `max_value_bytes` is less: another process may have
-/// written it with a higher limit.
-#[cfg(feature = "zstd")]
-const EXPANDED: usize = 8 << 20;
+const KNOWN: u8 = MESSAGE_PACK | COMPRESSED | ENCRYPTED;
 
 /// How answers are serialized. Each record says which it is, and all are read, whatever is set here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -89,12 +82,8 @@ pub struct Format {
     pub(crate) write: AnswerFormat,
     /// The longest answer, both as it is serialized and as it is stored.
     pub(crate) max_value_bytes: usize,
-    #[cfg(feature = "zstd")]
-    pub(crate) compress_above: Option<usize>,
-    #[cfg(feature = "encryption")]
-    pub(crate) keys: Option<EncryptionKeys>,
-    #[cfg(feature = "encryption")]
-    pub(crate) require_encrypted: bool,
+    pub(crate) compression: Compression,
+    pub(crate) encryption: Encryption,
 }
 
 impl Default for Format {
@@ -102,14 +91,21 @@ impl Default for Format {
         Self {
             write: AnswerFormat::Json,
             max_value_bytes: 256 << 10,
-            #[cfg(feature = "zstd")]
-            compress_above: None,
-            #[cfg(feature = "encryption")]
-            keys: None,
-            #[cfg(feature = "encryption")]
-            require_encrypted: false,
+            compression: Compression::default(),
+            encryption: Encryption::default(),
         }
     }
+}
+
+/// What an encrypted answer is bound to: it opens for nothing else.
+#[cfg_attr(
+    not(feature = "encryption"),
+    allow(dead_code, reason = "nothing reads it")
+)]
+pub(super) struct Bound<'a> {
+    pub(super) digest: &'a KeyDigest,
+    pub(super) outcome: OutcomeKind,
+    pub(super) tag: u8,
 }
 
 impl Format {
@@ -118,19 +114,7 @@ impl Format {
         if self.max_value_bytes > 512 << 20 {
             return Err("`max_value_bytes` must be at most 512 MiB".to_owned());
         }
-        #[cfg(feature = "encryption")]
-        match &self.keys {
-            Some(keys) => {
-                if let Some(id) = keys.ambiguous() {
-                    return Err(format!("`encrypt`: two keys have the id {id}"));
-                }
-            }
-            None if self.require_encrypted => {
-                return Err("`require_encrypted` needs the keys of `encrypt`".to_owned());
-            }
-            None => {}
-        }
-        Ok(())
+        self.encryption.check()
     }
 
     /// The last step before an answer is stored under this key: compressed and encrypted, as the
@@ -157,11 +141,29 @@ impl Format {
 
     fn sealed(
         &self,
-        key: &KeyDigest,
+        digest: &KeyDigest,
         outcome: OutcomeKind,
-        record: Vec<u8>,
+        mut record: Vec<u8>,
     ) -> Result<Vec<u8>, Unencodable> {
-        let record = self.encrypted(key, outcome, self.compressed(record))?;
+        let (tag, content) = split(&record[HEADER..]);
+        if let Some(frame) = self.compression.compress(content)
+            && HEADER + 1 + frame.len() < record.len()
+        {
+            let tag = tag.unwrap_or(0) | COMPRESSED;
+            record.truncate(HEADER);
+            record.push(tag);
+            record.extend(frame);
+        }
+        if self.encryption.is_on() {
+            let (tag, content) = split(&record[HEADER..]);
+            let tag = tag.unwrap_or(0) | ENCRYPTED;
+            let bound = Bound {
+                digest,
+                outcome,
+                tag,
+            };
+            record = self.encryption.seal(&bound, content)?;
+        }
         let max_bytes = self.max_value_bytes;
         if record.len() > HEADER + max_bytes {
             return Err(Unencodable::TooLarge { max_bytes });
@@ -169,143 +171,37 @@ impl Format {
         Ok(record)
     }
 
-    #[cfg(feature = "zstd")]
-    fn compressed(&self, record: Vec<u8>) -> Vec<u8> {
-        let body = &record[HEADER..];
-        let (tag, content) = split(body);
-        if self
-            .compress_above
-            .is_none_or(|bytes| content.len() <= bytes)
-        {
-            return record;
-        }
-        match compression::compress(content) {
-            Some(frame) if frame.len() + 1 < body.len() => {
-                let mut record = Vec::with_capacity(HEADER + 1 + frame.len());
-                record.resize(HEADER, 0);
-                record.push(tag.unwrap_or(0) | COMPRESSED);
-                record.extend(frame);
-                record
-            }
-            _ => record,
-        }
-    }
-
-    #[cfg(not(feature = "zstd"))]
-    fn compressed(&self, record: Vec<u8>) -> Vec<u8> {
-        record
-    }
-
-    #[cfg(feature = "encryption")]
-    fn encrypted(
-        &self,
-        digest: &KeyDigest,
-        outcome: OutcomeKind,
-        record: Vec<u8>,
-    ) -> Result<Vec<u8>, Unencodable> {
-        let Some(keys) = &self.keys else {
-            return Ok(record);
-        };
-        let (tag, content) = split(&record[HEADER..]);
-        let bound = Bound {
-            digest,
-            outcome,
-            tag: tag.unwrap_or(0) | ENCRYPTED,
-        };
-        keys.seal(&bound, content)
-    }
-
-    #[cfg(not(feature = "encryption"))]
-    fn encrypted(
-        &self,
-        _: &KeyDigest,
-        _: OutcomeKind,
-        record: Vec<u8>,
-    ) -> Result<Vec<u8>, Unencodable> {
-        Ok(record)
-    }
-
     /// The serialized value of a record that stands under this key.
     pub(crate) fn open<'a>(
         &self,
-        key: &KeyDigest,
+        digest: &KeyDigest,
         record: &'a Record,
     ) -> Result<Body<'a>, Undecodable> {
         let State::Done { outcome, .. } = record.header.state else {
             return Err(Undecodable::Mistyped { at: 0 });
         };
         let (tag, content) = split(record.body());
-        let known = MESSAGE_PACK | COMPRESSED | ENCRYPTED;
         let tag = match tag {
-            Some(tag) if tag == 0 || tag & !known != 0 => return Err(Undecodable::Format { tag }),
-            tag => tag.unwrap_or(0),
+            None => 0,
+            Some(tag) if tag == 0 || tag & !KNOWN != 0 => return Err(Undecodable::Format { tag }),
+            Some(tag) => tag,
         };
         let format = AnswerFormat::tagged(tag)?;
         let mut bytes = Cow::Borrowed(content);
-        if tag & ENCRYPTED != 0 {
-            bytes = Cow::Owned(self.decrypted(key, outcome, tag, &bytes)?);
+        if tag & ENCRYPTED == 0 {
+            self.encryption.accept_plain()?;
         } else {
-            self.accept_plain()?;
+            let bound = Bound {
+                digest,
+                outcome,
+                tag,
+            };
+            bytes = self.encryption.open(&bound, &bytes)?.into();
         }
         if tag & COMPRESSED != 0 {
-            bytes = Cow::Owned(self.expanded(&bytes)?);
+            bytes = expand(&bytes, self.max_value_bytes)?.into();
         }
         Ok(Body { format, bytes })
-    }
-
-    #[cfg(feature = "encryption")]
-    fn accept_plain(&self) -> Result<(), Undecodable> {
-        if self.require_encrypted {
-            return Err(Undecodable::Plain);
-        }
-        Ok(())
-    }
-
-    #[cfg(not(feature = "encryption"))]
-    fn accept_plain(&self) -> Result<(), Undecodable> {
-        Ok(())
-    }
-
-    #[cfg(feature = "encryption")]
-    fn decrypted(
-        &self,
-        digest: &KeyDigest,
-        outcome: OutcomeKind,
-        tag: u8,
-        sealed: &[u8],
-    ) -> Result<Vec<u8>, Undecodable> {
-        let bound = Bound {
-            digest,
-            outcome,
-            tag,
-        };
-        match &self.keys {
-            Some(keys) => keys.open(&bound, sealed),
-            None => Err(Undecodable::KeyMissing {
-                id: key_id(sealed)?.0,
-            }),
-        }
-    }
-
-    #[cfg(not(feature = "encryption"))]
-    fn decrypted(
-        &self,
-        _: &KeyDigest,
-        _: OutcomeKind,
-        _: u8,
-        _: &[u8],
-    ) -> Result<Vec<u8>, Undecodable> {
-        Err(Undecodable::Feature { name: "encryption" })
-    }
-
-    #[cfg(feature = "zstd")]
-    fn expanded(&self, frame: &[u8]) -> Result<Vec<u8>, Undecodable> {
-        compression::expand(frame, self.max_value_bytes.max(EXPANDED))
-    }
-
-    #[cfg(not(feature = "zstd"))]
-    fn expanded(&self, _: &[u8]) -> Result<Vec<u8>, Undecodable> {
-        Err(Undecodable::Feature { name: "zstd" })
     }
 }
 

@@ -83,10 +83,10 @@ fn formats() -> Vec<Format> {
         format.write = AnswerFormat::MessagePack;
     });
     #[cfg(feature = "zstd")]
-    also(&mut formats, |format| format.compress_above = Some(0));
+    also(&mut formats, |format| format.compression.above = Some(0));
     #[cfg(feature = "encryption")]
     also(&mut formats, |format| {
-        format.keys = Some(EncryptionKeys::new(9, [9; 32]));
+        format.encryption.keys = Some(EncryptionKeys::new(9, [9; 32]));
     });
     formats
 }

@@ -142,7 +142,7 @@ impl EngineBuilder {
     /// a secret, and can see how long records are.
     #[cfg(feature = "zstd")]
     pub fn compress_above(mut self, bytes: usize) -> Self {
-        self.format.compress_above = Some(bytes);
+        self.format.compression.above = Some(bytes);
         self
     }
 
@@ -162,7 +162,7 @@ impl EngineBuilder {
     /// answers as long as [`require_encrypted`](Self::require_encrypted) is not set.
     #[cfg(feature = "encryption")]
     pub fn encrypt(mut self, keys: crate::EncryptionKeys) -> Self {
-        self.format.keys = Some(keys);
+        self.format.encryption.keys = Some(keys);
         self
     }
 
@@ -174,7 +174,7 @@ impl EngineBuilder {
     /// before are refused too. `build` fails without [`encrypt`](Self::encrypt).
     #[cfg(feature = "encryption")]
     pub fn require_encrypted(mut self) -> Self {
-        self.format.require_encrypted = true;
+        self.format.encryption.required = true;
         self
     }
 

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::*;
+use crate::answer::compression::Compression;
 
 /// Written by Python's `zstandard`. Another release of the library may write it otherwise.
 const GOLDEN: &str = "\
@@ -11,7 +12,7 @@ const LIMIT: usize = 8 << 20;
 
 fn format() -> Format {
     Format {
-        compress_above: Some(60),
+        compression: Compression { above: Some(60) },
         ..Format::default()
     }
 }

@@ -1,7 +1,8 @@
 //! Encrypted answers.
 
 use super::*;
-use crate::answer::encryption::Bound;
+use crate::answer::encryption::Encryption;
+use crate::answer::format::Bound;
 
 /// Key 7 is 32 times 0x42, the nonce 24 times 0x24. Written by libsodium.
 const GOLDEN: &str = "0400000007242424242424242424242424242424242424242424242424\
@@ -14,7 +15,10 @@ fn keys() -> EncryptionKeys {
 
 fn with(keys: EncryptionKeys) -> Format {
     Format {
-        keys: Some(keys),
+        encryption: Encryption {
+            keys: Some(keys),
+            required: false,
+        },
         ..Format::default()
     }
 }
@@ -49,7 +53,10 @@ fn no_two_are_alike_and_none_is_legible() {
 
 #[test]
 fn a_changed_byte_never_opens() {
-    for format in formats().into_iter().filter(|format| format.keys.is_some()) {
+    for format in formats()
+        .into_iter()
+        .filter(|format| format.encryption.keys.is_some())
+    {
         let body = write(&format, &Receipt::golden()).unwrap();
         for at in 0..body.len() {
             for bit in 0..8 {
@@ -138,11 +145,16 @@ fn another_key_or_none_does_not_open_it() {
 #[test]
 fn plain_answers_are_refused_where_encryption_is_required() {
     let strict = Format {
-        require_encrypted: true,
-        ..with(keys())
+        encryption: Encryption {
+            keys: Some(keys()),
+            required: true,
+        },
+        ..Format::default()
     };
     assert!(read::<Receipt>(&strict, &sealed()).is_ok());
-    let plain = formats().into_iter().filter(|format| format.keys.is_none());
+    let plain = formats()
+        .into_iter()
+        .filter(|format| format.encryption.keys.is_none());
     for format in plain {
         let body = write(&format, &Receipt::golden()).unwrap();
         assert!(read::<Receipt>(&with(keys()), &body).is_ok(), "{format:?}");
@@ -153,7 +165,10 @@ fn plain_answers_are_refused_where_encryption_is_required() {
 #[test]
 fn settings_that_contradict_each_other_are_refused() {
     let strict = Format {
-        require_encrypted: true,
+        encryption: Encryption {
+            keys: None,
+            required: true,
+        },
         ..Format::default()
     };
     assert!(strict.check().unwrap_err().contains("`require_encrypted`"));
