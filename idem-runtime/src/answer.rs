@@ -35,6 +35,7 @@ pub use self::sink::{Body, Sink};
     message = "`{Self}` cannot be stored as an answer",
     label = "duplicates get a stored copy of what is returned",
     note = "derive `serde::Serialize` and `serde::Deserialize` for `{Self}`, without borrowed fields",
+    note = "in an `Answer<T>` it is `T` that derives them",
     note = "if it is the error: `on_error = release` or `on_error = unknown` keeps none"
 )]
 pub trait Replay: Sized {

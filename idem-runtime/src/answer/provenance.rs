@@ -99,6 +99,7 @@ impl<T> Deref for Answer<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Replay> Replay for Answer<T> {
     fn write(&self, out: &mut Sink) -> Result<(), Unencodable> {
         self.value.write(out)
