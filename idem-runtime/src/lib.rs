@@ -2,10 +2,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answer;
+mod ask;
 mod backoff;
 mod begin;
 mod call;
 mod canonical;
+mod cause;
 mod claim;
 mod classify;
 pub mod clock;
@@ -15,19 +17,25 @@ mod context;
 mod engine;
 mod error;
 mod fingerprint;
+mod flight;
 mod inputs;
 mod keeper;
 mod key;
+mod lease;
 mod observer;
 mod on_error;
 mod operation;
 mod orphan;
 mod outcome;
 mod policy;
+mod reconcile;
 mod record;
 mod settle;
 pub mod store;
+mod stored;
 mod transition;
+mod unwind;
+mod vigil;
 
 #[doc(hidden)]
 pub mod __private;
@@ -38,10 +46,10 @@ pub use answer::{Answer, AnswerFormat, How, Replay};
 pub use begin::Begun;
 pub use call::CallBuilder;
 pub use canonical::CanonicalError;
-pub use claim::{Claim, Completion, Stored};
+pub use claim::{Claim, Completion};
 pub use classify::{Class, Classify};
 pub use context::{Context, context, try_context};
-pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine};
+pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine, Unfinished};
 pub use error::{Error, ErrorKind};
 pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
@@ -50,7 +58,9 @@ pub use on_error::OnError;
 pub use operation::Operation;
 pub use outcome::{FromError, Outcome};
 pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
+pub use reconcile::{Reconciled, Verdict};
 pub use record::{Fence, OutcomeKind};
+pub use stored::Stored;
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
 ///

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::answer::{Body, Encoded, Format, How, Replay, Undecodable, Unencodable, schema_of};
-use crate::claim::Stored;
 use crate::error::Error;
 use crate::on_error::OnError;
 use crate::record::OutcomeKind;
+use crate::stored::Stored;
 
 /// Takes idem's own refusals. Implemented for every `E: From<idem_runtime::Error>`.
 #[diagnostic::on_unimplemented(
@@ -136,6 +136,11 @@ impl<O, P> Codec<O, P> {
 
     pub(crate) fn refuse(&self, error: Error) -> O {
         (self.refuse)(error)
+    }
+
+    /// What [`refuse`](Self::refuse) calls, for where the codec has gone elsewhere.
+    pub(crate) fn refusal(&self) -> fn(Error) -> O {
+        self.refuse
     }
 
     /// The tags of the types that this codec writes.

@@ -39,7 +39,7 @@ pub struct Answer<T> {
 pub enum How {
     /// This call ran the body.
     Executed,
-    /// An earlier call had run the body.
+    /// An earlier call had run the body. Its answer was stored, or a reconcile hook found it out.
     Replayed,
     /// Another call ran the body while this one was under way. Either this one waited for it, or it
     /// ran the body too, lost its lease over that, and the other's answer is the one that counts.
@@ -62,7 +62,7 @@ impl<T> Answer<T> {
         self.how
     }
 
-    /// The attempt that produced it, starting at 1.
+    /// The attempt that produced it, starting at 1; 0 if it ran without protection.
     pub fn attempt(&self) -> u16 {
         self.attempt
     }
