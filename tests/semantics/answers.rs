@@ -17,6 +17,7 @@ on_every_store![
     plain_answers_are_refused_where_encryption_is_required,
     the_limit_holds_before_compression_and_after_encryption,
     a_claim_without_a_body_seals_its_answer,
+    an_answer_by_hand_is_sealed,
     secrets_are_in_no_message,
 ];
 
@@ -246,6 +247,21 @@ async fn a_claim_without_a_body_seals_its_answer(world: World) {
     let mistyped = stored.decode::<u32>().unwrap_err();
     assert_eq!(mistyped.kind(), &ErrorKind::Undecodable);
     assert!(!mistyped.to_string().contains("marker"), "{mistyped}");
+}
+
+async fn an_answer_by_hand_is_sealed(world: World) {
+    let strict: Setting = |engine| engine.encrypt(keys()).require_encrypted();
+    let world = world.with(strict);
+    let first = world
+        .pay()
+        .run(|_| async { Err::<String, _>(PayError::TimedOut) });
+    assert_eq!(first.await, Err(PayError::TimedOut));
+    let entry = world.pay().entry().await.unwrap().unwrap();
+    entry.resolve(&MEMO.to_owned()).await.unwrap();
+    let record = record(&world, 7).await;
+    assert!(!record.windows(6).any(|part| part == b"marker"));
+    let paid = world.pay().run(|_| async { never::<String>() }).await;
+    assert_eq!(paid.as_deref(), Ok(MEMO));
 }
 
 async fn secrets_are_in_no_message(world: World) {

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 on_every_store![
     an_executed_answer_says_so_and_then_it_is_replayed,
     an_answer_names_the_attempt_that_made_it,
+    an_answer_of_another_call_is_this_call_s_own,
     an_answer_that_was_waited_for_says_so,
     an_adopted_answer_was_waited_for_and_has_its_own_age,
     a_type_may_become_an_answer_and_back,
@@ -78,6 +79,16 @@ async fn an_answer_names_the_attempt_that_made_it(world: World) {
     let first: Paid = pay().await;
     assert_eq!(story(&first.unwrap()), (2, How::Executed, 2, 0));
     assert_eq!(story(&pay().await.unwrap()), (2, How::Replayed, 2, 0));
+}
+
+async fn an_answer_of_another_call_is_this_call_s_own(world: World) {
+    let inner = || world.engine.operation("inner").key(&7);
+    let paid = inner().run(|_| async { Ok::<_, PayError>(Answer::from(Receipt { run: 1 })) });
+    paid.await.unwrap();
+    let outer: Paid = (world.pay())
+        .run(|_| inner().run(|_| async { never() }))
+        .await;
+    assert_eq!(story(&outer.unwrap()), (1, How::Executed, 1, 0));
 }
 
 async fn an_answer_that_was_waited_for_says_so(world: World) {
