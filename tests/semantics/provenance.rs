@@ -1,12 +1,13 @@
 //! What an [`Answer`] says about how it came about.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Answer, AnswerFormat, Begun, Engine, How, idempotent};
+use idem_runtime::{Answer, AnswerFormat, Begun, CallBuilder, Engine, How, idempotent};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt};
-use idem_tests::world::World;
+use idem_tests::world::{Classified, World};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -40,10 +41,10 @@ struct Body {
 
 impl Body {
     /// Starts body `run` of this world.
-    async fn start(world: &World, run: u32) -> Self {
+    async fn start(world: &World, call: CallBuilder<Classified>, run: u32) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let end = Arc::clone(&gate);
-        let task = tokio::spawn(world.pay().run(move |_| async move {
+        let task = tokio::spawn(call.run(move |_| async move {
             end.acquire().await.unwrap().forget();
             Ok(Receipt { run }.into())
         }));
@@ -92,20 +93,31 @@ async fn an_answer_of_another_call_is_this_call_s_own(world: World) {
 }
 
 async fn an_answer_that_was_waited_for_says_so(world: World) {
-    let first = Body::start(&world, 1).await;
-    let duplicate = tokio::spawn(world.pay().run(|_| async { never::<Answer<Receipt>>() }));
+    let first = Body::start(&world, world.pay(), 1).await;
+    let mut near = pin!(world.pay().run(|_| async { never::<Answer<Receipt>>() }));
+    tokio::select! {
+        biased;
+        _ = &mut near => unreachable!("the body runs"),
+        () = tokio::task::yield_now() => {}
+    }
+    let far = tokio::spawn(
+        world
+            .pay_far()
+            .run(|_| async { never::<Answer<Receipt>>() }),
+    );
     // It asks, is told to wait, and sleeps.
     world.clock.sleeper_within(Duration::from_secs(1)).await;
     assert!(first.end().await.was_executed());
-    world.clock.advance(Duration::from_millis(20));
-    let duplicate = duplicate.await.unwrap().unwrap();
-    assert_eq!(story(&duplicate), (1, How::Waited, 1, 0));
+    assert_eq!(story(&near.await.unwrap()), (1, How::Waited, 1, 0));
+    world.clock.advance(Duration::from_secs(2));
+    let far = far.await.unwrap().unwrap();
+    assert_eq!(story(&far), (1, How::Waited, 1, 0));
 }
 
 async fn an_adopted_answer_was_waited_for_and_has_its_own_age(world: World) {
-    let first = Body::start(&world, 1).await;
+    let first = Body::start(&world, world.pay(), 1).await;
     world.pass_in_store(Duration::from_secs(30));
-    let second = Body::start(&world, 2).await;
+    let second = Body::start(&world, world.pay_far(), 2).await;
     assert_eq!(story(&second.end().await), (2, How::Executed, 2, 0));
     world.pass_in_store(Duration::from_mins(5));
     assert_eq!(story(&first.end().await), (2, How::Waited, 2, 5));
