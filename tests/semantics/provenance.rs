@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Answer, AnswerFormat, Begun, CallBuilder, Engine, How, idempotent};
+use idem_runtime::{Answer, AnswerFormat, Begun, CallBuilder, Engine, How, Reconciled, idempotent};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt};
 use idem_tests::world::{Classified, World};
@@ -15,6 +15,7 @@ on_every_store![
     an_executed_answer_says_so_and_then_it_is_replayed,
     an_answer_names_the_attempt_that_made_it,
     an_answer_of_another_call_is_this_call_s_own,
+    an_answer_that_a_hook_found_is_not_executed,
     an_answer_that_was_waited_for_says_so,
     an_adopted_answer_was_waited_for_and_has_its_own_age,
     a_type_may_become_an_answer_and_back,
@@ -90,6 +91,27 @@ async fn an_answer_of_another_call_is_this_call_s_own(world: World) {
         .run(|_| inner().run(|_| async { never() }))
         .await;
     assert_eq!(story(&outer.unwrap()), (1, How::Executed, 1, 0));
+}
+
+async fn an_answer_that_a_hook_found_is_not_executed(world: World) {
+    for (key, landed) in [true, false].into_iter().enumerate() {
+        let pay = || world.engine.operation("pay").key(&key);
+        let first: Paid = pay().run(|_| async { Err(PayError::TimedOut) }).await;
+        assert_eq!(first, Err(PayError::TimedOut));
+        let hook = |_| async move {
+            match landed {
+                true => Reconciled::Landed(Receipt { run: 1 }.into()),
+                false => Reconciled::NotLanded,
+            }
+        };
+        let body = |_| async { Ok::<_, PayError>(Answer::from(Receipt { run: 2 })) };
+        let second = pay().run_reconciled(hook, body).await.unwrap();
+        let expected = match landed {
+            true => (1, How::Replayed, 1, 0),
+            false => (2, How::Executed, 2, 0),
+        };
+        assert_eq!(story(&second), expected);
+    }
 }
 
 async fn an_answer_that_was_waited_for_says_so(world: World) {
