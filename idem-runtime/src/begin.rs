@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::backoff::Backoff;
 use crate::cause::Cause;
-use crate::claim::{Claim, Stored, granted};
+use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::context::{is_held, is_inside};
 use crate::engine::{Core, Protection};
@@ -20,6 +20,7 @@ use crate::orphan::Orphan;
 use crate::policy::{OnDuplicate, OnOutage, Policy};
 use crate::reconcile::Riddle;
 use crate::record::{OutcomeKind, Owner, Record, State};
+use crate::stored::Stored;
 use crate::transition::{ClaimReply, ClaimRequest};
 
 /// One call, ready to ask for its claim.
@@ -174,12 +175,8 @@ impl Core {
                         waited,
                     },
                 );
-                Ok(Stored {
-                    operation: operation.clone(),
-                    record,
-                    left,
-                    waited,
-                })
+                let digest = key.digest();
+                Ok(Stored::new(self, operation, digest, record, left, waited))
             }
             // Unknown is no more among them.
             OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),

@@ -155,7 +155,7 @@ impl Entry {
     ///
     /// Dropped, it may or may not have happened.
     pub async fn resolve<T: Replay>(self, value: &T) -> Result<(), Error> {
-        let encoded = Encoded::value(value, self.core.limits.max_value_bytes);
+        let encoded = Encoded::value(value, &self.core.format);
         self.answer(encoded).await
     }
 
@@ -171,7 +171,7 @@ impl Entry {
     /// As [`resolve`](Self::resolve).
     pub async fn resolve_error<E: Replay>(self, error: &E) -> Result<(), Error> {
         let class = crate::classify::Class::Business;
-        let encoded = Encoded::classed(class, error, self.core.limits.max_value_bytes);
+        let encoded = Encoded::classed(class, error, &self.core.format);
         self.answer(encoded).await
     }
 
@@ -204,7 +204,7 @@ impl Entry {
             schema,
             mut record,
             lost,
-        } = encoded
+        } = self.core.format.seal(self.key.digest(), encoded)
         else {
             return refuse("an error of class system is no answer".to_owned());
         };
