@@ -5,24 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, HEADER, Header, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind,
-    StoreFuture, Unreadable, Watch, Watchers, claim, complete, release, renew, resolve,
+    ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture,
+    Unreadable, Watch, Watchers, claim, complete, release, renew, resolve,
 };
-use tokio::join;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
-use zookeeper_client::{
-    Acls, AddWatchMode, Client, CreateMode, CreateOptions, Error, EventType, MultiWriteError,
-    PersistentWatcher,
-};
+use zookeeper_client::{AddWatchMode, Client, EventType, PersistentWatcher};
 
+use super::exchange::{self, NEW, Write, look, replace};
 use super::link::Link;
 use super::place::{self, Place};
-
-/// Whoever reaches the server may read and write. A server for several applications takes
-/// `Acls::creator_all()` and a client that says who it is.
-const NEW: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 /// Records in `ZooKeeper`.
 ///
@@ -57,39 +50,6 @@ pub struct ZooKeeperStore {
     watchers: Watchers,
     /// Hears what changes and tells the watchers.
     news: Arc<Mutex<Option<JoinHandle<()>>>>,
-}
-
-/// What stands under a key, and what is needed to replace it.
-struct Found {
-    record: Result<Option<(Record, Duration)>, Unreadable>,
-    now_us: u64,
-    /// Of the node, which may be there with an expired record.
-    version: Option<i32>,
-    /// Of its shard.
-    generation: i32,
-}
-
-/// What is to stand under a key, and for how long.
-struct Write {
-    record: Vec<u8>,
-    life: Duration,
-}
-
-impl Write {
-    fn header(header: &Header, life: Duration) -> Self {
-        Self {
-            record: header.encode().to_vec(),
-            life,
-        }
-    }
-
-    /// `record` with the header that was decided on.
-    fn answer(header: &Header, record: &[u8]) -> Self {
-        Self {
-            record: [&header.encode(), &record[HEADER..]].concat(),
-            life: header.retain,
-        }
-    }
 }
 
 impl ZooKeeperStore {
@@ -135,7 +95,7 @@ impl ZooKeeperStore {
     /// It may be dropped at any time.
     pub async fn sweep(&self) -> Result<usize, StoreError> {
         let root = &self.root;
-        let swept = |client: Client| async move { sweep(&client, root).await };
+        let swept = |client: Client| async move { exchange::sweep(&client, root).await };
         self.calls.run("a sweep", swept).await
     }
 
@@ -172,98 +132,6 @@ impl ZooKeeperStore {
         };
         StoreFuture::pending(link.run(what, attempt))
     }
-}
-
-/// Reads the time and what stands under a key. The requests leave together and are answered in
-/// order, after whatever this session or, since the first is a write, any other has written.
-async fn look(client: &Client, root: &str, place: &Place) -> Result<Found, Error> {
-    loop {
-        let clock = place::clock(root);
-        let now = client.set_data(&clock, &[], None);
-        let shard = client.check_stat(&place.shard);
-        let node = client.get_data(&place.node);
-        let (now, shard, node) = join!(now, shard, node);
-        let now = match now {
-            Err(Error::NoNode) => {
-                client.mkdir(&clock, &NEW).await?;
-                continue;
-            }
-            now => now?.mtime,
-        };
-        let Some(shard) = shard? else {
-            client.mkdir(&place.shard, &NEW).await?;
-            continue;
-        };
-        let (record, version) = match node {
-            Ok((data, stat)) => (place::record(data, &stat, now), Some(stat.version)),
-            Err(Error::NoNode) => (Ok(None), None),
-            Err(error) => return Err(error),
-        };
-        return Ok(Found {
-            record,
-            now_us: now.unsigned_abs() * 1_000,
-            version,
-            generation: shard.version,
-        });
-    }
-}
-
-/// Writes, unless somebody has written or deleted since; says whether it did.
-async fn replace(
-    client: &Client,
-    place: &Place,
-    found: &Found,
-    write: &Write,
-) -> Result<bool, Error> {
-    let data = place::data(&write.record, write.life);
-    let mut writer = client.new_multi_writer();
-    // A node that was deleted and created again has the version of a new one. The generation of
-    // the shard says that something was deleted.
-    writer.add_check_version(&place.shard, found.generation)?;
-    match found.version {
-        Some(version) => writer.add_set_data(&place.node, &data, Some(version))?,
-        None => writer.add_create(&place.node, &data, &NEW)?,
-    }
-    done(writer.commit().await)
-}
-
-/// Whether a transaction happened, or was overtaken.
-fn done<T>(committed: Result<T, MultiWriteError>) -> Result<bool, Error> {
-    match committed {
-        Ok(_) => Ok(true),
-        Err(MultiWriteError::OperationFailed {
-            source: Error::BadVersion | Error::NodeExists | Error::NoNode,
-            ..
-        }) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-async fn sweep(client: &Client, root: &str) -> Result<usize, Error> {
-    let now = match client.set_data(&place::clock(root), &[], None).await {
-        // Nobody has been here yet.
-        Err(Error::NoNode) => return Ok(0),
-        now => now?.mtime,
-    };
-    let records = place::records(root);
-    let mut swept = 0;
-    for shard in client.list_children(&records).await? {
-        let shard = format!("{records}/{shard}");
-        for name in client.list_children(&shard).await? {
-            let node = format!("{shard}/{name}");
-            let (data, stat) = match client.get_data(&node).await {
-                Err(Error::NoNode) => continue,
-                found => found?,
-            };
-            if place::bytes(data, &stat, now) == Ok(None) {
-                let mut writer = client.new_multi_writer();
-                writer.add_set_data(&shard, &[], None)?;
-                writer.add_delete(&node, Some(stat.version))?;
-                swept += usize::from(done(writer.commit().await)?);
-            }
-        }
-    }
-    Ok(swept)
 }
 
 /// Tells the watchers what has changed, as long as the session lives.

@@ -26,7 +26,7 @@ const JARS: [&str; 2] = [
 const MAIN: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
 
 /// A JVM on a busy machine takes its time; more than this means that it does not start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Lines of the log that a failed test prints.
 const TAIL: usize = 40;
