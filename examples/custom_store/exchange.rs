@@ -66,7 +66,7 @@ pub(super) async fn look(client: &Client, root: &str, place: &Place) -> Result<F
             continue;
         };
         let (record, version) = match node {
-            Ok((data, stat)) => (place::record(data, &stat, now), Some(stat.version)),
+            Ok((data, stat)) => (place::record(data, stat.mtime, now), Some(stat.version)),
             Err(Error::NoNode) => (Ok(None), None),
             Err(error) => return Err(error),
         };
@@ -127,7 +127,7 @@ pub(super) async fn sweep(client: &Client, root: &str) -> Result<usize, Error> {
                 Err(Error::NoNode) => continue,
                 found => found?,
             };
-            if place::bytes(data, &stat, now) == Ok(None) {
+            if place::bytes(data, stat.mtime, now) == Ok(None) {
                 let mut writer = client.new_multi_writer();
                 writer.add_set_data(&shard, &[], None)?;
                 writer.add_delete(&node, Some(stat.version))?;

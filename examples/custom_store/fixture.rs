@@ -47,7 +47,7 @@ impl InZooKeeper {
             for name in children(&self.client, &shard).await? {
                 let node = format!("{shard}/{name}");
                 let (data, stat) = self.client.get_data(&node).await?;
-                let Ok(Some((bytes, left))) = place::bytes(data, &stat, now) else {
+                let Ok(Some((bytes, left))) = place::bytes(data, stat.mtime, now) else {
                     continue;
                 };
                 let data = place::data(&bytes, left.saturating_sub(by));
@@ -72,7 +72,7 @@ impl InZooKeeper {
             Err(Error::NoNode) => Ok(None),
             found => {
                 let (data, stat) = found?;
-                let bytes = place::bytes(data, &stat, now).ok().flatten();
+                let bytes = place::bytes(data, stat.mtime, now).ok().flatten();
                 Ok(bytes.map(|(bytes, _)| bytes.into()))
             }
         }

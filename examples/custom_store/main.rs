@@ -18,8 +18,12 @@ custom_store HOST:PORT
 Runs the conformance suite of idem against a store in ZooKeeper, and an annotated function on it.
 What it writes there stands under a root of its own, and is deleted at the end.
 
-Start a server with `zkServer.sh start-foreground` (Debian, Ubuntu: `apt-get install zookeeper`, then
-`/usr/share/zookeeper/bin/zkServer.sh start-foreground`); it listens at 127.0.0.1:2181.
+Start a server with `bin/zkServer.sh start-foreground` of Apache ZooKeeper, or, on Debian and Ubuntu:
+
+  apt-get install default-jre-headless libzookeeper-java
+  java -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.ZooKeeperServerMain 2181 /tmp/zoo
+
+It then listens at 127.0.0.1:2181.
 ";
 
 #[tokio::main]

@@ -14,7 +14,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::KeyDigest;
 use idem_runtime::store::{MAX_RETAIN, Record, RecordKey, Unreadable};
-use zookeeper_client::Stat;
 
 /// The largest record, in bytes. A server reads packets of 1 MiB less one unless it is told
 /// otherwise (`jute.maxbuffer`), and closes the connection of whoever sends more; the rest is for
@@ -108,22 +107,22 @@ pub fn data(record: &[u8], life: Duration) -> Vec<u8> {
     [MARK, &millis.to_be_bytes()[3..], record].concat()
 }
 
-/// What the data of a node says at the server's time `now_ms`: the bytes of a record and how long
-/// they will still live, or `None` when they have expired.
+/// What the data of a node that was written at `written_ms` says at `now_ms`, both by the server's
+/// clock: the bytes of a record and how long they will still live, or `None` when they have expired.
 ///
 /// # Errors
 ///
 /// [`Unreadable::Type`] if somebody else's data stands there.
 pub fn bytes(
     data: Vec<u8>,
-    stat: &Stat,
+    written_ms: i64,
     now_ms: i64,
 ) -> Result<Option<(Bytes, Duration)>, Unreadable> {
     let life = match data.first_chunk::<FRAME>() {
         Some([b'i', b'd', b'm', life @ ..]) => life.iter().fold(0, |n, b| n << 8 | i64::from(*b)),
         _ => return Err(Unreadable::Type),
     };
-    let left = stat.mtime.saturating_add(life).saturating_sub(now_ms);
+    let left = written_ms.saturating_add(life).saturating_sub(now_ms);
     Ok(match u64::try_from(left) {
         Ok(0) | Err(_) => None,
         // Never more than it had: after a failover the clock is that of another server.
@@ -144,10 +143,10 @@ pub fn bytes(
 /// [`Unreadable`] if what stands there is alive and not a record of this version.
 pub fn record(
     data: Vec<u8>,
-    stat: &Stat,
+    written_ms: i64,
     now_ms: i64,
 ) -> Result<Option<(Record, Duration)>, Unreadable> {
-    let Some((bytes, left)) = bytes(data, stat, now_ms)? else {
+    let Some((bytes, left)) = bytes(data, written_ms, now_ms)? else {
         return Ok(None);
     };
     Ok(Some((Record::decode(bytes)?, left)))
@@ -177,6 +176,28 @@ mod tests {
         for other in ["", "/idem/clock", &place.shard, "a:b:2a", "a:b:é"] {
             assert_eq!(digest(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_record_lives_from_the_moment_at_which_the_server_wrote_it() {
+        let life = Duration::from_millis(500);
+        let left = |now_ms| {
+            let found = bytes(data(b"a record", life), 1_000, now_ms).unwrap();
+            found.map(|(_, left)| left.as_millis())
+        };
+        assert_eq!(left(1_000), Some(500));
+        assert_eq!(left(1_499), Some(1));
+        assert_eq!(left(1_500), None);
+        // Another server's clock is behind.
+        assert_eq!(left(700), Some(500));
+
+        let stranger = bytes(b"somebody else's".to_vec(), 1_000, 9_000);
+        assert_eq!(stranger, Err(Unreadable::Type));
+        assert_eq!(
+            record(data(b"2", life), 1_000, 1_000),
+            Err(Unreadable::Layout { byte: b'2' })
+        );
+        assert_eq!(record(data(b"2", life), 1_000, 1_500), Ok(None));
     }
 
     #[test]

@@ -233,7 +233,8 @@ fn class_path() -> Option<OsString> {
 
 fn no_server() -> StartError {
     StartError::new(format!(
-        "no ZooKeeper; install it (Debian, Ubuntu: `apt-get install zookeeper`), or install a Java \
-         runtime and set {CLASS_PATH} to the jars of a ZooKeeper: `/path/to/zookeeper/lib/*`"
+        "no ZooKeeper; install it (Debian, Ubuntu: `apt-get install default-jre-headless \
+         libzookeeper-java`), or install a Java runtime and set {CLASS_PATH} to the jars of a \
+         ZooKeeper 3.6 or newer: `/path/to/zookeeper/lib/*`"
     ))
 }
