@@ -16,14 +16,17 @@ use idem_examples::custom_store::store::ZooKeeperStore;
 use idem_harness::ZooKeeperServer;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
-    RecordKey, RenewReply, State, Store, StoreErrorKind,
+    RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 const ROOT: &str = "/idem";
 const OWNER: Owner = Owner::from_bytes([1; 16]);
+/// For what happens at once, or never.
+const PATIENCE: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_hours(1);
 
 async fn start() -> (ZooKeeperServer, ZooKeeperStore) {
@@ -123,9 +126,15 @@ async fn who_watches_is_told_what_another_client_did() {
     let mut late = store.watch(&key(2)).await.unwrap().unwrap();
     let other = connect(&server).await;
     other.complete(&key(1), &answer(100)).await.unwrap();
-    watch.changed().await;
+    told(&mut watch).await;
     other.complete(&key(2), &answer(100)).await.unwrap();
-    late.changed().await;
+    told(&mut late).await;
+}
+
+/// Fails where nobody tells, rather than waiting for ever.
+async fn told(watch: &mut Watch) {
+    let told = timeout(PATIENCE, watch.changed()).await;
+    told.expect("somebody tells");
 }
 
 /// Runs `work` in a runtime that ends with it.
@@ -145,7 +154,7 @@ fn a_store_outlives_the_runtime_in_which_it_connected() {
         let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
         let other = connect(&server).await;
         other.complete(&key(1), &answer(100)).await.unwrap();
-        watch.changed().await;
+        told(&mut watch).await;
         other
     });
     in_a_runtime(async {
@@ -153,7 +162,7 @@ fn a_store_outlives_the_runtime_in_which_it_connected() {
         let mut watch = store.watch(&key(2)).await.unwrap().unwrap();
         other.complete(&key(2), &answer(100)).await.unwrap_err();
         other.complete(&key(2), &answer(100)).await.unwrap();
-        watch.changed().await;
+        told(&mut watch).await;
     });
 }
 
@@ -180,7 +189,10 @@ async fn renewals_do_not_wait_for_the_calls() {
         move || sent.send(in_a_runtime(store.renew(&key(1), &claim)))
     });
     // This thread, and with it the runtime that connected, is busy until the renewal is through.
-    assert_eq!(done.recv().unwrap().unwrap(), RenewReply::Renewed);
+    assert_eq!(
+        done.recv_timeout(PATIENCE).unwrap().unwrap(),
+        RenewReply::Renewed
+    );
     renewing.join().unwrap().unwrap();
 }
 
