@@ -11,8 +11,8 @@ use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreError, StoreErrorKind};
 use idem_runtime::{
-    Classify, Context, Engine, EngineBuilder, Error, ErrorKind, Fingerprint, KeyBuilder, OnRunning,
-    Operation,
+    Classify, Context, Engine, EngineBuilder, Error, ErrorKind, Event, EventKind, Fingerprint,
+    KeyBuilder, Observer, OnRunning, Operation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,8 +84,22 @@ pub struct Shop {
     pub events: Events,
     store: RedisStore,
     engine: Engine,
+    /// Another process: makes the calls that a body makes, since a body may not wait for itself.
+    far: Engine,
     prefix: String,
     runs: Arc<AtomicUsize>,
+}
+
+/// Events of an engine beside another one.
+#[derive(Debug)]
+struct WithoutWarnings(Events);
+
+impl Observer for WithoutWarnings {
+    fn observe(&self, event: &Event<'_>) {
+        if !matches!(event.kind, EventKind::Warning { .. }) {
+            self.0.observe(event);
+        }
+    }
 }
 
 impl Shop {
@@ -104,7 +118,7 @@ impl Shop {
     pub async fn open_with(
         url: &str,
         store: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
-        engine: impl FnOnce(EngineBuilder) -> EngineBuilder,
+        engine: impl Fn(EngineBuilder) -> EngineBuilder,
     ) -> Self {
         let store = store(RedisStore::builder(url)).connect().await;
         let store = store.unwrap_or_else(|error| panic!("{}", chain(&error)));
@@ -113,7 +127,7 @@ impl Shop {
 
     /// A shop on this store.
     #[must_use]
-    pub fn on(store: RedisStore, settings: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+    pub fn on(store: RedisStore, settings: impl Fn(EngineBuilder) -> EngineBuilder) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let prefix = format!("idem:{}", NEXT.fetch_add(1, Ordering::Relaxed));
         Self::with_prefix(&prefix, store, settings)
@@ -124,20 +138,35 @@ impl Shop {
     pub fn with_prefix(
         prefix: &str,
         store: RedisStore,
-        settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
+        settings: impl Fn(EngineBuilder) -> EngineBuilder,
     ) -> Self {
         let events = Events::default();
-        let builder = Engine::builder(store.clone())
-            .prefix(prefix)
-            .lease(Duration::from_mins(1))
-            .on_running(OnRunning::Reject)
-            .observer(events.clone());
+        let builder = || {
+            Engine::builder(store.clone())
+                .prefix(prefix)
+                .lease(Duration::from_mins(1))
+                .on_running(OnRunning::Reject)
+        };
+        let engine = settings(builder().observer(events.clone()));
+        // It has the same warnings, which are told once.
+        let far = settings(builder().observer(WithoutWarnings(events.clone())));
+        let [engine, far] = [engine, far].map(|engine| engine.build().expect("the settings agree"));
         Self {
             events,
             store,
-            engine: settings(builder).build().expect("the settings agree"),
+            engine,
+            far,
             prefix: prefix.to_owned(),
             runs: Arc::default(),
+        }
+    }
+
+    /// The same shop in another process.
+    #[must_use]
+    pub fn far(&self) -> Self {
+        Self {
+            engine: self.far.clone(),
+            ..self.clone()
         }
     }
 
@@ -230,13 +259,17 @@ impl Shop {
     where
         F: AsyncFnOnce(Context) -> Result<(), Failure>,
     {
-        let call = self.engine.operation("shop.pay");
+        let engine = match idem_runtime::try_context() {
+            Some(_) => &self.far,
+            None => &self.engine,
+        };
+        let call = engine.operation("shop.pay");
         let call = call.scope(SCOPE).key(&(KEY, key));
         let answer = call
             .fingerprint(&(PAYLOAD, amount))
             .run(async |context: Context| {
                 let run = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
-                let (attempt, fence) = (context.attempt(), context.fence().get());
+                let (attempt, fence) = (context.attempt(), context.fence().await?.get());
                 body(context).await?;
                 Ok(Receipt {
                     run,

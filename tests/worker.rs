@@ -168,7 +168,10 @@ impl Process {
         let call = self.engine.operation("work").key(key);
         let answer = call
             .run(async |context: Context| {
-                let (time, fence) = (self.time(), context.fence().get());
+                let (time, fence) = (
+                    self.time(),
+                    context.fence().await.map_err(Failure::from)?.get(),
+                );
                 let attempt = context.attempt();
                 say(&format!("start {id} {key} {time} {fence} {attempt}"));
                 let ending = body.await;

@@ -23,6 +23,8 @@ pub type Classified = idem_runtime::__private::Classified;
 pub struct World {
     /// The engine under test; its lease is 30 s.
     pub engine: Engine,
+    /// Another one with the same settings on the same store, as in another process.
+    pub far: Engine,
     /// The engine's clock. It stands still until a test moves it.
     pub clock: ManualClock,
     /// What happened.
@@ -67,14 +69,14 @@ impl World {
         let prefix = format!("test-{}-{number}", std::process::id());
         let store = Faulty::new(store);
         let (clock, events) = (ManualClock::new(), Events::default());
-        let engine = Engine::builder(store.clone())
-            .prefix(prefix.clone())
-            .clock(clock.clone())
-            .observer(events.clone())
-            .build()
-            .expect("the settings are within bounds");
+        let [engine, far] = [(); 2].map(|()| {
+            let builder = Engine::builder(store.clone()).prefix(prefix.clone());
+            let builder = builder.clock(clock.clone()).observer(events.clone());
+            builder.build().expect("the settings are within bounds")
+        });
         Self {
             engine,
+            far,
             clock,
             events,
             store,
@@ -85,20 +87,28 @@ impl World {
 
     /// The same world with other settings of the engine.
     #[must_use]
-    pub fn with(mut self, set: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
-        let builder = Engine::builder(self.store.clone())
-            .prefix(self.prefix.clone())
-            .clock(self.clock.clone())
-            .observer(self.events.clone());
-        self.engine = set(builder)
-            .build()
-            .expect("the settings are within bounds");
+    pub fn with(mut self, set: impl Fn(EngineBuilder) -> EngineBuilder) -> Self {
+        let [engine, far] = [(); 2].map(|()| {
+            let builder = Engine::builder(self.store.clone()).prefix(self.prefix.clone());
+            let builder = builder
+                .clock(self.clock.clone())
+                .observer(self.events.clone());
+            set(builder)
+                .build()
+                .expect("the settings are within bounds")
+        });
+        (self.engine, self.far) = (engine, far);
         self
     }
 
     /// A call of the operation `pay` with key 7.
     pub fn pay(&self) -> CallBuilder<Classified> {
         self.engine.operation("pay").key(&7)
+    }
+
+    /// The same call in another process.
+    pub fn pay_far(&self) -> CallBuilder<Classified> {
+        self.far.operation("pay").key(&7)
     }
 
     /// The place of the record of [`pay`](Self::pay).

@@ -41,7 +41,7 @@ pub async fn pay(
     ));
     ::idem_runtime::__private::run(
         call,
-        ::core::pin::pin!(async move {
+        ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<Receipt, PayError>> {
                 #[allow(unreachable_code)]
                 return out;
@@ -50,7 +50,7 @@ pub async fn pay(
             let out: Result<Receipt, PayError> = { go(req).await };
             #[allow(unreachable_code)]
             out
-        })
+        }))
     )
     .await
 }

@@ -24,6 +24,6 @@ where
         );
         let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>> =
             (move || { Box::pin(async move { Ok(id) }) })();
-        ::idem_runtime::__private::run(call, ::core::pin::pin!(body)).await
+        ::idem_runtime::__private::run(call, ::core::pin::pin!(::core::option::Option::Some(body))).await
     })
 }

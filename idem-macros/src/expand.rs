@@ -73,14 +73,14 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
             let answer = answer(plan, target);
             // On the user's `async`: elsewhere rustc speaks of a moved value without naming it.
             let future = quote_spanned!(asyncness.span=> async move { #answer });
-            quote_spanned!(here()=> #call #rt::run(call, ::core::pin::pin!(#future)).await)
+            quote_spanned!(here()=> #call #rt::run(call, ::core::pin::pin!(::core::option::Option::Some(#future))).await)
         }
         // A closure keeps a body that returns its own future whole.
         Shape::Boxed(whole) => quote_spanned! {here()=>
             ::std::boxed::Box::pin(async move {
                 #call
                 let body: #whole = (move || #body)();
-                #rt::run(call, ::core::pin::pin!(body)).await
+                #rt::run(call, ::core::pin::pin!(::core::option::Option::Some(body))).await
             })
         },
     };

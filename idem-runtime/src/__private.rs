@@ -3,12 +3,14 @@
 pub use core::time::Duration;
 
 pub use crate::answer::{Encoded, Sink, Undecodable, Unencodable};
-pub use crate::call::{Call, run};
+pub use crate::call::{Call, finish, run};
+pub use crate::context::context;
 pub use crate::inputs::{Inputs, arg};
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
 pub use crate::outcome::{Codec, Sealed};
-pub use crate::policy::{OnDuplicate, OnRunning};
+pub use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
+pub use crate::reconcile::{Verdict, reconciled, unsettled};
 
 use crate::engine::{Engine, HasEngine};
 use crate::error::{Error, ErrorKind};

@@ -41,6 +41,13 @@ impl Backoff {
         self.jittered(step)
     }
 
+    /// Before asking again all the same, where a change is told: 100 ms, doubling to 1 s.
+    pub(crate) fn floor(&mut self) -> Duration {
+        let step = Duration::from_millis(100 << self.polls.min(4)).min(Duration::from_secs(1));
+        self.polls += 1;
+        self.jittered(step)
+    }
+
     /// Between three quarters and five quarters of `step`.
     fn jittered(&mut self, step: Duration) -> Duration {
         // xorshift64 (Marsaglia, 2003): plenty for spreading callers out.

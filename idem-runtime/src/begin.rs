@@ -1,21 +1,25 @@
 //! How a call begins: it gets the claim, an answer, or a refusal.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use crate::backoff::Backoff;
+use crate::cause::Cause;
 use crate::claim::{Claim, Stored, granted};
 use crate::clock::deadline;
-use crate::engine::Core;
+use crate::context::{is_held, is_inside};
+use crate::engine::{Core, Protection};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
+use crate::flight::{Follower, Join, Landing, Ticket};
 use crate::key::KeyDigest;
 use crate::observer::{Event, EventKind};
 use crate::operation::{Operation, RecordKey};
 use crate::orphan::Orphan;
-use crate::policy::{OnDuplicate, Policy};
+use crate::policy::{OnDuplicate, OnOutage, Policy};
+use crate::reconcile::Riddle;
 use crate::record::{OutcomeKind, Owner, Record, State};
-use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{ClaimReply, ClaimRequest};
 
 /// One call, ready to ask for its claim.
@@ -36,6 +40,31 @@ pub enum Begun {
     Done(Stored),
 }
 
+/// What a call does.
+pub(crate) enum Start {
+    /// It runs the body.
+    Run(Claim),
+    /// It finds out about an earlier attempt first.
+    Reconcile(Claim, Riddle),
+    /// It runs the body without protection.
+    Unprotected(u64, RecordKey),
+    /// It has its answer.
+    Done(Stored),
+}
+
+/// A call that waits for its claim, or for another's answer.
+struct Begin<'a> {
+    core: &'a Arc<Core>,
+    key: &'a RecordKey,
+    fingerprint: Fingerprint,
+    policy: Policy,
+    /// Until when it waits for an answer.
+    patience: Duration,
+    waited: bool,
+    /// Between the claims of a call that waits alone.
+    backoff: Option<Backoff>,
+}
+
 impl Core {
     pub(crate) fn tell(&self, key: &RecordKey, kind: EventKind<'_>) {
         self.observer.observe(&Event {
@@ -46,131 +75,72 @@ impl Core {
     }
 
     /// Claims the key, waits for its answer, or says why neither is to be had.
-    pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Begun, Error> {
+    pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
         let key = RecordKey::new(Arc::clone(&self.prefix), ask.operation, ask.digest);
-        let begun = self.claim(&key, ask.fingerprint, ask.policy).await;
-        if let Err(error) = &begun {
-            self.tell(&key, EventKind::Refused { error });
+        let on_outage = ask.policy.on_outage;
+        let begun = self.admit(&key, ask.fingerprint, ask.policy).await;
+        match begun {
+            Err(error)
+                if on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable =>
+            {
+                self.tell(
+                    &key,
+                    EventKind::Unprotected {
+                        reason: &error.to_string(),
+                    },
+                );
+                Ok(Start::Unprotected(self.id, key))
+            }
+            Err(error) => {
+                self.tell(&key, EventKind::Refused { error: &error });
+                Err(error)
+            }
+            begun => begun,
         }
-        begun
     }
 
-    async fn claim(
+    async fn admit(
         self: &Arc<Self>,
         key: &RecordKey,
         fingerprint: Fingerprint,
         policy: Policy,
-    ) -> Result<Begun, Error> {
+    ) -> Result<Start, Error> {
         let operation = key.operation();
-        let refuse = |kind| Err(Error::new(kind, operation.clone()));
+        if is_held(self.id, key) {
+            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
+        }
+        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+        let _entered = Entered::new(self);
+        // What runs already may finish, with all that it calls.
+        if self.closing.load(Ordering::SeqCst) && !is_inside() {
+            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
+        }
+        match &self.protection {
+            Protection::On => {}
+            Protection::Off(reason) => {
+                self.tell(key, EventKind::Unprotected { reason });
+                return Ok(Start::Unprotected(self.id, key.clone()));
+            }
+            Protection::Refused => {
+                return Err(Error::new(ErrorKind::NoEngine, operation.clone())
+                    .detail("`Engine::disabled` has no effect in a release build"));
+            }
+        }
         if let Err(error) = self.keeper.start() {
             let detail = format!("the thread that renews leases cannot be started: {error}");
             return Err(Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(detail));
         }
-        let clock = &*self.clock;
-        let request = ClaimRequest {
-            owner: Owner::random(),
+        let patience = self.clock.now() + policy.wait();
+        let begin = Begin {
+            core: self,
+            key,
             fingerprint,
-            lease: policy.lease,
-            retain: policy.retain(),
-            max_attempts: policy.max_attempts,
-            reconciles: false,
+            policy,
+            patience,
+            waited: false,
+            backoff: None,
         };
-        let mut backoff = Backoff::new(&request.owner);
-        let mut orphan = Orphan::new(self, key, request.owner);
-        let started = clock.now();
-        let patience = started + policy.wait();
-        let mut silent_until = started + self.limits.claim_deadline;
-        let (mut waited, mut failure, mut late) = (false, None, false);
-        loop {
-            let sent = clock.now();
-            if sent >= silent_until
-                && let Some(error) = failure
-            {
-                return Err(unavailable(operation, error));
-            }
-            orphan.arm();
-            let reply = deadline(clock, silent_until, self.store.claim(key, &request)).await;
-            let reply = match reply {
-                Ok(Ok(reply)) => {
-                    orphan.disarm();
-                    reply
-                }
-                Ok(Err(error)) => {
-                    let now = clock.now();
-                    if !error.is_transient() || now >= silent_until {
-                        return Err(unavailable(operation, error));
-                    }
-                    let pause = backoff.retry().min(silent_until.saturating_sub(now));
-                    clock.sleep_until(now + pause).await;
-                    failure = Some(error);
-                    continue;
-                }
-                Err(_) => {
-                    // What the store said before it fell silent says more than the silence.
-                    return Err(failure.map_or_else(
-                        || self.silent(operation),
-                        |error| unavailable(operation, error),
-                    ));
-                }
-            };
-            return match reply {
-                // Nobody knows whose the claim is by now. Asking again tells, and renews it.
-                ClaimReply::Granted { .. } if clock.now() >= sent + policy.lease => {
-                    orphan.arm();
-                    if late && clock.now() >= silent_until {
-                        return Err(slow(operation));
-                    }
-                    if !late {
-                        late = true;
-                        silent_until = clock.now() + self.limits.claim_deadline;
-                    }
-                    continue;
-                }
-                ClaimReply::Granted { fence, attempt } => {
-                    let header = granted(request.owner, fence, attempt, &policy, fingerprint);
-                    let claim = Claim::new(self, key.clone(), header, policy, sent);
-                    Ok(Begun::Claimed(claim))
-                }
-                ClaimReply::Running { lease_left } => {
-                    let now = clock.now();
-                    if now >= patience {
-                        let retry_after = lease_left;
-                        refuse(ErrorKind::Running { retry_after })
-                    } else {
-                        waited = true;
-                        let pause = backoff
-                            .poll()
-                            .min(lease_left)
-                            .min(patience.saturating_sub(now));
-                        clock.sleep_until(now + pause).await;
-                        silent_until = clock.now() + self.limits.claim_deadline;
-                        failure = None;
-                        continue;
-                    }
-                }
-                ClaimReply::Done { record, left } => {
-                    self.answer(key, record, left, policy.on_duplicate, waited)
-                }
-                // Not asked for yet.
-                ClaimReply::Reconcile { .. } => refuse(ErrorKind::UnknownRecord),
-                ClaimReply::Mismatch => refuse(ErrorKind::Mismatch),
-                ClaimReply::Exhausted { attempts } => {
-                    let attempts = attempts.into();
-                    refuse(ErrorKind::Exhausted { attempts })
-                }
-                ClaimReply::Unreadable(error) => {
-                    Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error))
-                }
-            };
-        }
-    }
-
-    fn silent(&self, operation: &Operation) -> Error {
-        Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(format!(
-            "no reply to a claim within {:?}",
-            self.limits.claim_deadline
-        ))
+        begin.run().await
     }
 
     /// What a finished record means for a duplicate.
@@ -181,25 +151,20 @@ impl Core {
         left: Duration,
         on_duplicate: OnDuplicate,
         waited: bool,
-    ) -> Result<Begun, Error> {
+    ) -> Result<Stored, Error> {
         let operation = key.operation();
         let refuse = |kind| Err(Error::new(kind, operation.clone()));
+        let age = record.header.age(left);
+        if record.header.is_unknown(left) {
+            return Err(self.unanswered(operation, &record, left));
+        }
         let State::Done { outcome, .. } = record.header.state else {
             return refuse(ErrorKind::UnknownRecord);
         };
-        let age = record.header.age(left);
         match outcome {
-            OutcomeKind::Unknown => refuse(ErrorKind::Unknown {
-                since: (self.clock.calendar().checked_sub(age))
-                    // A clock before 1970 is wrong, and such a time could not be serialized.
-                    .map_or(SystemTime::UNIX_EPOCH, |since| {
-                        since.max(SystemTime::UNIX_EPOCH)
-                    }),
-            }),
             _ if on_duplicate == OnDuplicate::Reject => {
                 refuse(ErrorKind::Duplicate { retry_after: left })
             }
-            OutcomeKind::Tombstone => refuse(ErrorKind::NotStored),
             OutcomeKind::Value | OutcomeKind::Error => {
                 self.tell(
                     key,
@@ -209,29 +174,238 @@ impl Core {
                         waited,
                     },
                 );
-                Ok(Begun::Done(Stored {
+                Ok(Stored {
                     operation: operation.clone(),
                     record,
                     left,
-                }))
+                    waited,
+                })
+            }
+            // Unknown is no more among them.
+            OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),
+        }
+    }
+
+    /// The error of a record that is finished and holds no answer.
+    pub(crate) fn unanswered(
+        &self,
+        operation: &Operation,
+        record: &Record,
+        left: Duration,
+    ) -> Error {
+        let header = &record.header;
+        if !header.is_unknown(left) {
+            return Error::new(ErrorKind::NotStored, operation.clone());
+        }
+        let cause = match header.state {
+            State::Done { schema, .. } => Cause::of(schema),
+            _ => Some(Cause::Undecided),
+        };
+        self.unknown(operation, header.attempts, cause, header.age(left))
+    }
+
+    /// Nobody knows the outcome, for so long.
+    pub(crate) fn unknown(
+        &self,
+        operation: &Operation,
+        attempt: u16,
+        cause: Option<Cause>,
+        age: Duration,
+    ) -> Error {
+        let since = (self.clock.calendar().checked_sub(age))
+            // A clock before 1970 is wrong, and such a time could not be serialized.
+            .map_or(SystemTime::UNIX_EPOCH, |since| {
+                since.max(SystemTime::UNIX_EPOCH)
+            });
+        let detail = match cause {
+            Some(cause) => format!("attempt {attempt} {cause}"),
+            None => format!("attempt {attempt}"),
+        };
+        Error::new(ErrorKind::Unknown { since }, operation.clone()).detail(detail)
+    }
+
+    /// The error of a reply that grants nothing and answers nothing.
+    pub(crate) fn refusal(&self, operation: &Operation, reply: ClaimReply) -> Error {
+        let kind = match reply {
+            ClaimReply::Mismatch => ErrorKind::Mismatch,
+            ClaimReply::Exhausted { attempts } => ErrorKind::Exhausted {
+                attempts: attempts.into(),
+            },
+            ClaimReply::Running { lease_left } => ErrorKind::Running {
+                retry_after: lease_left,
+            },
+            ClaimReply::Unreadable(error) => {
+                return Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error);
+            }
+            _ => ErrorKind::UnknownRecord,
+        };
+        Error::new(kind, operation.clone())
+    }
+}
+
+impl Begin<'_> {
+    async fn run(mut self) -> Result<Start, Error> {
+        loop {
+            let flights = &self.core.flights;
+            let ticket = match flights.join(self.key.digest(), self.fingerprint) {
+                Join::Lead(ticket) => Some(ticket),
+                Join::Follow(follower, lease_left) if self.core.clock.now() < self.patience => {
+                    match self.follow(follower, lease_left).await {
+                        Some(start) => return start,
+                        None => continue,
+                    }
+                }
+                // Nobody to wait with, or no time to: the store says what it has to say.
+                Join::Follow(..) | Join::Alone => None,
+            };
+            match self.lead(ticket).await {
+                Some(start) => return start,
+                None => continue,
+            }
+        }
+    }
+
+    /// Waits for what another call of this process finds out. `None`: ask again.
+    async fn follow(
+        &mut self,
+        mut follower: Follower,
+        lease_left: Option<Duration>,
+    ) -> Option<Result<Start, Error>> {
+        self.waited = true;
+        let clock = &*self.core.clock;
+        let moment = lease_left.map_or(self.patience, |left| self.patience.min(clock.now() + left));
+        match deadline(clock, moment, follower.landing()).await {
+            Ok(None) => None,
+            Ok(Some(Landing::Refused(error))) => Some(Err(error)),
+            Ok(Some(Landing::Done { record, left, at })) => {
+                let left = left.saturating_sub(clock.now().saturating_sub(at));
+                // This call can find out what the other could not.
+                if self.policy.reconciles && record.header.is_unknown(left) {
+                    return None;
+                }
+                Some(self.done(record, left))
+            }
+            // Renewed in the meantime, most likely: joining again tells.
+            Err(_) if clock.now() < self.patience => None,
+            Err(_) => {
+                let left = (self.core.flights).lease_left(self.key.digest(), clock.now());
+                let retry_after = left.unwrap_or(self.policy.lease);
+                let kind = ErrorKind::Running { retry_after };
+                Some(Err(Error::new(kind, self.key.operation().clone())))
+            }
+        }
+    }
+
+    fn done(&self, record: Record, left: Duration) -> Result<Start, Error> {
+        let on_duplicate = self.policy.on_duplicate;
+        let stored = (self.core).answer(self.key, record, left, on_duplicate, self.waited)?;
+        Ok(Start::Done(stored))
+    }
+
+    /// Asks the store. `None`: the body runs elsewhere, and this call has waited.
+    async fn lead(&mut self, ticket: Option<Ticket>) -> Option<Result<Start, Error>> {
+        let (core, key) = (self.core, self.key);
+        let operation = key.operation();
+        let request = ClaimRequest {
+            owner: Owner::random(),
+            fingerprint: self.fingerprint,
+            lease: self.policy.lease,
+            retain: self.policy.retain(),
+            max_attempts: self.policy.max_attempts,
+            reconciles: self.policy.reconciles,
+        };
+        let mut orphan = Orphan::new(core, key, request.owner);
+        let asked = match core.ask(key, &request, &mut orphan).await {
+            Ok(asked) => asked,
+            Err(error) => return Some(Err(refused(ticket, error))),
+        };
+        let lease = request.lease;
+        Some(match asked.reply {
+            ClaimReply::Granted { fence, attempt } => {
+                let header = granted(&request, State::Pending { lease }, fence, attempt);
+                let policy = self.policy.clone();
+                let claim = Claim::new(core, key.clone(), header, policy, asked.sent, ticket);
+                Ok(Start::Run(claim))
+            }
+            ClaimReply::Reconcile { fence, attempts } => {
+                let header = granted(&request, State::Reconciling { lease }, fence, attempts);
+                let policy = self.policy.clone();
+                let claim = Claim::new(core, key.clone(), header, policy, asked.sent, ticket);
+                Ok(Start::Reconcile(claim, Riddle::new(core, request)))
+            }
+            ClaimReply::Running { lease_left } => {
+                if core.clock.now() >= self.patience {
+                    let retry_after = lease_left;
+                    Err(Error::new(
+                        ErrorKind::Running { retry_after },
+                        operation.clone(),
+                    ))
+                } else {
+                    return self.wait(ticket, lease_left).await;
+                }
+            }
+            ClaimReply::Done { record, left } => {
+                if let Some(ticket) = ticket {
+                    let (record, at) = (record.clone(), core.clock.now());
+                    ticket.land(Landing::Done { record, left, at });
+                }
+                self.done(record, left)
+            }
+            reply => Err(refused(ticket, core.refusal(operation, reply))),
+        })
+    }
+
+    /// Waits, with everybody else in this process, until the body that runs elsewhere has ended.
+    async fn wait(
+        &mut self,
+        ticket: Option<Ticket>,
+        lease_left: Duration,
+    ) -> Option<Result<Start, Error>> {
+        let core = self.core;
+        match ticket {
+            Some(ticket) => {
+                let follower = core.watch_over(self.key, self.fingerprint, lease_left, ticket)?;
+                self.follow(follower, None).await
+            }
+            // Another request has the key in this process, and this one is its like: the fingerprints
+            // differ but match, because one of them compares nothing. Rare, so it just asks again.
+            None => {
+                self.waited = true;
+                let backoff = self
+                    .backoff
+                    .get_or_insert_with(|| Backoff::new(&Owner::random()));
+                let pause = lease_left.min(backoff.poll());
+                let moment = (core.clock.now() + pause).min(self.patience);
+                core.clock.sleep_until(moment).await;
+                None
             }
         }
     }
 }
 
-fn slow(operation: &Operation) -> Error {
-    Error::new(ErrorKind::StoreUnavailable, operation.clone())
-        .detail("the store takes longer to grant the claim than its lease lasts")
+/// Whoever waited gets the same refusal.
+fn refused(ticket: Option<Ticket>, error: Error) -> Error {
+    if let Some(ticket) = ticket {
+        ticket.land(Landing::Refused(error.clone()));
+    }
+    error
 }
 
-/// Why a store gave no claim, for the person who reads the error.
-pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
-    let kind = match error.kind() {
-        StoreErrorKind::TooLarge => ErrorKind::TooLarge,
-        _ => ErrorKind::StoreUnavailable,
-    };
-    let permanent = !error.is_transient();
-    Error::new(kind, operation.clone())
-        .permanent(permanent)
-        .because(error)
+/// A call that is on its way to its claim or its answer.
+struct Entered<'a>(&'a Core);
+
+impl<'a> Entered<'a> {
+    fn new(core: &'a Core) -> Self {
+        core.entering.fetch_add(1, Ordering::SeqCst);
+        Self(core)
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.entering.fetch_sub(1, Ordering::SeqCst);
+        if self.0.closing.load(Ordering::SeqCst) {
+            self.0.keeper.idle().notify_waiters();
+        }
+    }
 }

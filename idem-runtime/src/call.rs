@@ -1,28 +1,26 @@
 //! From a call's arguments to its answer: the shell around a body.
 
 mod builder;
+mod execute;
 
-use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
-use std::task::Poll;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 pub use self::builder::CallBuilder;
+pub use self::execute::{finish, run};
 use crate::answer::Undecodable;
-use crate::begin::{Ask, Begun};
-use crate::claim::{Claim, Stored};
+use crate::begin::{Ask, Start};
+use crate::claim::Stored;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::inputs::Inputs;
 use crate::observer::EventKind;
 use crate::operation::Operation;
 use crate::outcome::Codec;
-use crate::policy::{OnDuplicate, OnRunning, Overrides};
+use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides};
 use crate::record::{OutcomeKind, State};
-use crate::settle::Settled;
 
 /// A call that is ready to run.
 #[derive(Debug)]
@@ -79,13 +77,76 @@ impl<O, P> Call<O, P> {
         self.overrides.on_running = Some(on_running);
         self
     }
+
+    /// What becomes of a key whose body was dropped half-way.
+    #[must_use]
+    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
+        self.overrides.on_cancel = Some(on_cancel);
+        self
+    }
+
+    /// What becomes of a key whose body panicked.
+    #[must_use]
+    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
+        self.overrides.on_panic = Some(on_panic);
+        self
+    }
+
+    /// What becomes of a body whose lease is lost.
+    #[must_use]
+    pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
+        self.overrides.on_lease_lost = Some(on_lease_lost);
+        self
+    }
+
+    /// What becomes of a call whose store cannot be asked.
+    #[must_use]
+    pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
+        self.overrides.on_outage = Some(on_outage);
+        self
+    }
+
+    /// How many attempts may be abandoned.
+    #[must_use]
+    pub fn max_attempts(mut self, max_attempts: u16) -> Self {
+        self.overrides.max_attempts = Some(NonZeroU16::new(max_attempts));
+        self
+    }
+
+    /// Any number of attempts may be abandoned.
+    #[must_use]
+    pub fn unlimited_attempts(mut self) -> Self {
+        self.overrides.max_attempts = Some(None);
+        self
+    }
+
+    /// Whether an attempt that ended with a system error counts.
+    #[must_use]
+    pub fn count_errors(mut self, count_errors: bool) -> Self {
+        self.overrides.count_errors = Some(count_errors);
+        self
+    }
+
+    /// How long the lease is renewed.
+    #[must_use]
+    pub fn max_run(mut self, max_run: Duration) -> Self {
+        self.overrides.max_run = Some(max_run);
+        self
+    }
+
+    /// The body begins with finding out, where there is something to find out.
+    #[must_use]
+    pub fn reconciles(mut self) -> Self {
+        self.overrides.reconciles = true;
+        self
+    }
 }
 
 async fn begin(
     inputs: Inputs,
     engine: Result<Engine, Error>,
     overrides: Overrides,
-) -> Result<(Engine, Begun), Error> {
+) -> Result<(Engine, Start), Error> {
     let operation = inputs.operation.clone();
     let engine = match engine {
         Ok(engine) => engine,
@@ -116,86 +177,6 @@ async fn begin(
         }
     };
     Ok((engine, begun))
-}
-
-/// Answers the call from its record, or runs `body` under a claim and stores its result.
-///
-/// On a replay `body` is not polled, so nothing of it has run.
-pub async fn run<O, P, F>(call: Call<O, P>, body: Pin<&mut F>) -> O
-where
-    F: Future<Output = O>,
-{
-    let Call {
-        inputs,
-        engine,
-        codec,
-        overrides,
-    } = call;
-    // Boxed: they are much larger than the body of most calls, which the future holds besides.
-    match Box::pin(begin(inputs, engine, overrides)).await {
-        Err(error) => codec.refuse(error),
-        Ok((engine, Begun::Done(stored))) => replay(&engine, &codec, &stored),
-        Ok((engine, Begun::Claimed(claim))) => execute(engine, &codec, claim, body).await,
-    }
-}
-
-async fn execute<O, P, F>(engine: Engine, codec: &Codec<O, P>, claim: Claim, body: Pin<&mut F>) -> O
-where
-    F: Future<Output = O>,
-{
-    let output = match claim.context().scope(unwind(body)).await {
-        Ok(output) => output,
-        Err(panic) => {
-            Box::pin(claim.panicked()).await;
-            resume_unwind(panic)
-        }
-    };
-    let operation = claim.operation().clone();
-    let encoded = codec.encode(&output, engine.core.limits.max_value_bytes);
-    match Box::pin(claim.settle(encoded)).await {
-        Settled::Own => output,
-        Settled::Adopted(record) => match record.header.state {
-            State::Done {
-                outcome: OutcomeKind::Value | OutcomeKind::Error,
-                ..
-            } => {
-                let left = record.header.retain;
-                let stored = Stored {
-                    operation,
-                    record,
-                    left,
-                };
-                replay(&engine, codec, &stored)
-            }
-            State::Done {
-                outcome: OutcomeKind::Unknown,
-                ..
-            } => codec.refuse(Error::new(
-                ErrorKind::Unknown {
-                    since: engine.core.clock.calendar(),
-                },
-                operation,
-            )),
-            _ => codec.refuse(Error::new(ErrorKind::NotStored, operation)),
-        },
-        Settled::Unread(error) => codec.refuse(error),
-        Settled::Overtaken(retry_after) => codec.refuse(
-            Error::new(ErrorKind::Running { retry_after }, operation)
-                .detail("another attempt took the key over, and its answer will count"),
-        ),
-    }
-}
-
-/// Polls the body; a panic becomes a value, so that the claim can be given back first.
-async fn unwind<F: Future>(mut body: Pin<&mut F>) -> Result<F::Output, Box<dyn Any + Send>> {
-    std::future::poll_fn(
-        |cx| match catch_unwind(AssertUnwindSafe(|| body.as_mut().poll(cx))) {
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Ok(Poll::Pending) => Poll::Pending,
-            Err(panic) => Poll::Ready(Err(panic)),
-        },
-    )
-    .await
 }
 
 fn replay<O, P>(engine: &Engine, codec: &Codec<O, P>, stored: &Stored) -> O {
@@ -242,12 +223,6 @@ impl crate::engine::Core {
             key: None,
             kind: EventKind::Refused { error },
         });
-    }
-}
-
-impl Claim {
-    fn operation(&self) -> &Operation {
-        self.key().operation()
     }
 }
 

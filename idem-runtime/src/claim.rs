@@ -5,25 +5,27 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::answer::{Encoded, Replay};
+use crate::answer::{Encoded, Replay, Unencodable};
+use crate::cause::Cause;
 use crate::clock::{Elapsed, deadline};
 use crate::context::Context;
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
-use crate::keeper::Lease;
+use crate::flight::Ticket;
+use crate::lease::Lease;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::policy::Policy;
-use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
+use crate::reconcile::Riddle;
+use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
 use crate::settle::{Ending, Held, REPLY, Settled};
 use crate::transition::RenewReply;
 
 /// The right to run a body, and the duty to say how it ended.
 ///
-/// Its lease is renewed until it is completed, released or dropped. Dropped, it lapses with its
-/// lease and stays counted as an attempt, because a body that stopped half-way may have had its
-/// effect.
+/// Its lease is renewed until it is completed, released or dropped. Dropped, the key is treated as
+/// the operation's [`OnCancel`](crate::OnCancel) says: by default it lapses with its lease and stays
+/// counted as an attempt, because a body that stopped half-way may have had its effect.
 #[derive(Debug)]
 #[must_use = "a claim that is dropped blocks its key until its lease is over"]
 pub struct Claim {
@@ -46,6 +48,8 @@ pub struct Stored {
     pub(crate) operation: crate::Operation,
     pub(crate) record: Record,
     pub(crate) left: Duration,
+    /// Whether the caller waited for it.
+    pub(crate) waited: bool,
 }
 
 impl Stored {
@@ -79,62 +83,81 @@ impl Stored {
 }
 
 impl Claim {
+    /// The claim that was sent at `sent` and granted with this header.
     pub(crate) fn new(
         core: &Arc<Core>,
         key: RecordKey,
         header: Header,
         policy: Policy,
         sent: Duration,
+        ticket: Option<Ticket>,
     ) -> Self {
-        let lease = Lease {
-            key: key.clone(),
-            claim: header,
-            lasts: policy.lease,
-            give_up: sent + policy.max_run,
-        };
+        let times = (policy.lease, policy.max_run);
+        let clock = Arc::clone(&core.clock);
+        let lease = Arc::new_cyclic(|lease| {
+            if let Some(ticket) = &ticket {
+                ticket.here(lease.clone());
+            }
+            Lease::new(key, header, times, clock, sent, ticket)
+        });
         let renewal = core.keeper.register(lease, sent);
         let held = Held {
             core: Arc::clone(core),
-            key,
-            header,
             policy: Arc::new(policy),
             renewal: Arc::new(renewal),
         };
-        held.tell(EventKind::Claimed {
-            attempt: header.attempts,
-            fence: header.fence,
+        held.tell(match header.state {
+            State::Reconciling { .. } => EventKind::Reconciling {
+                attempts: header.attempts,
+            },
+            _ => EventKind::Claimed {
+                attempt: header.attempts,
+                fence: header.fence,
+            },
         });
         Self { held: Some(held) }
     }
 
-    fn held(&self) -> &Held {
+    pub(crate) fn held(&self) -> &Held {
         // Taken only by the methods that consume the claim.
         self.held
             .as_ref()
             .expect("a claim is held until it is settled")
     }
 
-    pub(crate) fn key(&self) -> &RecordKey {
-        &self.held().key
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        self.held().lease()
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.held().policy
+    }
+
+    pub(crate) fn operation(&self) -> &crate::Operation {
+        self.lease().key.operation()
     }
 
     /// The number that grows with every claim of this key.
     #[must_use]
     pub fn fence(&self) -> Fence {
-        self.held().header.fence
+        self.lease().claim().fence
     }
 
     /// Which attempt this is, starting at 1.
     #[must_use]
     pub fn attempt(&self) -> u16 {
-        self.held().header.attempts
+        self.lease().claim().attempts
     }
 
     /// What the body can ask.
     #[must_use]
     pub fn context(&self) -> Context {
-        let held = self.held();
-        Context::new(held.key.clone(), held.header.fence, held.header.attempts)
+        self.context_with(None)
+    }
+
+    pub(crate) fn context_with(&self, riddle: Option<Riddle>) -> Context {
+        let (lease, engine) = (self.lease(), self.held().core.id);
+        Context::new(engine, lease.key.clone(), Some(Arc::clone(lease)), riddle)
     }
 
     /// Starts the lease again now, besides the renewals that happen by themselves.
@@ -149,15 +172,21 @@ impl Claim {
     /// May be dropped; the lease may or may not have been renewed.
     pub async fn renew(&self) -> Result<(), Error> {
         let held = self.held();
-        let operation = held.key.operation().clone();
+        let operation = self.operation().clone();
         let (tell, told) = oneshot::channel();
-        let (core, key, header) = (Arc::clone(&held.core), held.key.clone(), held.header);
+        let (core, lease) = (Arc::clone(&held.core), Arc::clone(held.lease()));
         // A connection that were made here would be driven here, and every lease with it.
         held.core.keeper.hand_over(async move {
-            let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
-            let reply = core.store.renew(&key, &header);
+            let sent = core.clock.now();
+            let moment = sent + core.limits.complete_deadline.max(REPLY);
+            let claim = lease.claim();
+            let reply = core.store.renew(&lease.key, &claim);
+            let reply = deadline(&*core.clock, moment, reply).await;
+            if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
+                lease.renewed(sent);
+            }
             // Whoever asked may be gone.
-            let _ = tell.send(deadline(&*core.clock, moment, reply).await);
+            let _ = tell.send(reply);
         });
         match told.await.unwrap_or(Err(Elapsed)) {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
@@ -193,14 +222,15 @@ impl Claim {
     ///
     /// A completion that has begun goes on in the background when this is dropped.
     pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
-        let operation = self.held().key.operation().clone();
+        let operation = self.operation().clone();
         let encoded = Encoded::value(value, self.held().core.limits.max_value_bytes);
         match self.settle(encoded).await {
             Settled::Own => Ok(Completion::Own),
-            Settled::Adopted(record) => Ok(Completion::Adopted(Stored {
+            Settled::Adopted { record, left } => Ok(Completion::Adopted(Stored {
                 operation,
-                left: record.header.retain,
                 record,
+                left,
+                waited: true,
             })),
             Settled::Overtaken(retry_after) => {
                 Err(Error::new(ErrorKind::Running { retry_after }, operation))
@@ -210,22 +240,51 @@ impl Claim {
     }
 
     /// Gives the key back, because nothing happened: the next call runs the body. The attempt does
-    /// not count.
+    /// not count, unless the operation counts errors.
     ///
     /// # Cancel safety
     ///
     /// A release that has begun goes on in the background when this is dropped.
     pub async fn release(mut self) {
         if let Some(held) = self.held.take() {
+            let ending = held.release();
+            held.finish(ending).await;
+        }
+    }
+
+    /// The body did not start.
+    pub(crate) async fn give_back(mut self) {
+        if let Some(held) = self.held.take() {
             held.finish(Ending::Release { count: false }).await;
         }
     }
 
-    /// The body panicked: the key is given back, and the attempt counts.
+    /// The body panicked.
     pub(crate) async fn panicked(mut self) {
         if let Some(held) = self.held.take() {
             held.tell(EventKind::Panicked);
-            held.finish(Ending::Release { count: true }).await;
+            let ending = held.panicked();
+            held.finish_within(Duration::ZERO, ending).await;
+        }
+    }
+
+    /// Whether an earlier attempt had its effect was not found out.
+    pub(crate) async fn undecided(mut self) -> Settled {
+        match self.held.take() {
+            Some(held) => {
+                let ending = held.unknown(Cause::Undecided);
+                held.finish(ending).await
+            }
+            None => Settled::Own,
+        }
+    }
+
+    /// The lease was lost, and the body was dropped for it.
+    pub(crate) async fn cancelled(mut self) {
+        if let Some(held) = self.held.take()
+            && let Some(ending) = held.cancelled()
+        {
+            held.finish_within(Duration::ZERO, ending).await;
         }
     }
 
@@ -235,10 +294,10 @@ impl Claim {
             return Settled::Own;
         };
         let ending = match encoded {
-            Encoded::Release => Ending::Release { count: false },
+            Encoded::Release => held.release(),
             Encoded::Store {
                 outcome,
-                schema,
+                mut schema,
                 mut record,
                 lost,
             } => {
@@ -246,6 +305,12 @@ impl Claim {
                     held.tell(EventKind::Unsaved {
                         reason: &lost.to_string(),
                     });
+                }
+                if outcome == OutcomeKind::Unknown {
+                    schema = match lost {
+                        Some(Unencodable::Unclassified) => Cause::Unclassified.code(),
+                        _ => Cause::Error.code(),
+                    };
                 }
                 let header = held.done(outcome, schema);
                 record[..HEADER].copy_from_slice(&header.encode());
@@ -261,28 +326,26 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Some(held) = &self.held {
+        if let Some(held) = self.held.take() {
             held.tell(EventKind::Dropped);
+            held.abandon();
         }
     }
 }
 
 /// What a granted claim's record starts with.
 pub(crate) fn granted(
-    owner: Owner,
+    request: &crate::transition::ClaimRequest,
+    state: State,
     fence: Fence,
-    attempt: u16,
-    policy: &Policy,
-    fingerprint: Fingerprint,
+    attempts: u16,
 ) -> Header {
     Header {
-        state: State::Pending {
-            lease: policy.lease,
-        },
-        owner,
+        state,
+        owner: request.owner,
         fence,
-        attempts: attempt,
-        retain: policy.retain(),
-        fingerprint,
+        attempts,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
     }
 }

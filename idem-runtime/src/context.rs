@@ -1,11 +1,16 @@
 //! What a body can ask about the call that it runs for.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
+use crate::error::Error;
 use crate::key::KeyDigest;
+use crate::lease::Lease;
 use crate::operation::{Operation, RecordKey};
+use crate::reconcile::Riddle;
 use crate::record::Fence;
 
 tokio::task_local! {
@@ -13,14 +18,17 @@ tokio::task_local! {
 }
 
 /// The call that a body runs for. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Context(Arc<Call>);
 
-#[derive(Debug)]
 struct Call {
+    engine: u64,
     key: RecordKey,
-    fence: Fence,
-    attempt: u16,
+    /// `None`: the call runs without protection.
+    lease: Option<Arc<Lease>>,
+    riddle: Option<Riddle>,
+    /// The call whose body this one is called in.
+    outer: Option<Context>,
 }
 
 /// The call whose body asks.
@@ -40,17 +48,53 @@ pub fn try_context() -> Option<Context> {
     CONTEXT.try_with(Clone::clone).ok()
 }
 
+/// Whether a body of this engine, in this task, runs for this key: to wait for it is to wait for
+/// oneself.
+pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
+    let holds = |context: &Context| {
+        let mut next = Some(context);
+        while let Some(Context(call)) = next {
+            if call.engine == engine && call.key == *key {
+                return true;
+            }
+            next = call.outer.as_ref();
+        }
+        false
+    };
+    CONTEXT.try_with(holds).unwrap_or(false)
+}
+
+/// Whether a body runs in this task.
+pub(crate) fn is_inside() -> bool {
+    CONTEXT.try_with(|_| ()).is_ok()
+}
+
 impl Context {
-    pub(crate) fn new(key: RecordKey, fence: Fence, attempt: u16) -> Self {
+    pub(crate) fn new(
+        engine: u64,
+        key: RecordKey,
+        lease: Option<Arc<Lease>>,
+        riddle: Option<Riddle>,
+    ) -> Self {
         Self(Arc::new(Call {
+            engine,
             key,
-            fence,
-            attempt,
+            lease,
+            riddle,
+            outer: try_context(),
         }))
     }
 
     pub(crate) async fn scope<F: Future>(self, body: F) -> F::Output {
         CONTEXT.scope(self, body).await
+    }
+
+    pub(crate) fn riddle(&self) -> Option<&Riddle> {
+        self.0.riddle.as_ref()
+    }
+
+    pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
+        self.0.lease.as_ref()
     }
 
     /// The name of what is done.
@@ -66,18 +110,96 @@ impl Context {
     }
 
     /// Which attempt this is, starting at 1. An attempt that gave the key back in good order is not
-    /// counted.
+    /// counted. In a reconcile hook: how many attempts were started before and are not accounted
+    /// for. 0 where the call runs [without protection](crate::OnOutage::Run).
     #[must_use]
     pub fn attempt(&self) -> u16 {
-        self.0.attempt
+        self.0
+            .lease
+            .as_ref()
+            .map_or(0, |lease| lease.claim().attempts)
     }
 
     /// A number that grows with every claim of this key. A downstream system that remembers the
     /// highest one refuses a late write of an overtaken body. It does not stop a second effect;
     /// [`derive_key`](Self::derive_key) does.
+    ///
+    /// It is asked for only where it is needed: a store may grant a claim without a number, and
+    /// fetch it here in one round trip. The stores of this version know it from the claim.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) if it cannot be had, and
+    /// where the call runs [without protection](crate::OnOutage::Run).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    #[allow(clippy::unused_async, reason = "a store may need a round trip for it")]
+    pub async fn fence(&self) -> Result<Fence, Error> {
+        match &self.0.lease {
+            Some(lease) => Ok(lease.claim().fence),
+            None => Err(unprotected(self.operation())),
+        }
+    }
+
+    /// Resolves as soon as the claim is known to be lost, or may be: a renewal was refused, the lease
+    /// ran out unrenewed by the local clock, or the body ran for longer than `max_run`. From then on
+    /// another body may run for the same key. Never resolves before.
+    ///
+    /// ```
+    /// # async fn step() {}
+    /// # async fn body() -> Result<(), std::io::Error> {
+    /// let cx = idem_runtime::context();
+    /// tokio::select! {
+    ///     () = step() => Ok(()),
+    ///     () = cx.lease_lost() => Err(std::io::ErrorKind::Interrupted.into()),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and asked for again.
+    pub fn lease_lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lease = self.0.lease.clone();
+        async move {
+            match lease {
+                Some(lease) => lease.lost().await,
+                // There is nothing to lose.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// For how long from now nobody else can be granted the key, if it is not renewed again: to be
+    /// looked at before a step that cannot be taken back. Zero when the lease is lost. It catches
+    /// most pauses of a process and guarantees nothing, since a pause may come right after.
     #[must_use]
-    pub fn fence(&self) -> Fence {
-        self.0.fence
+    pub fn lease_remaining(&self) -> Duration {
+        self.0
+            .lease
+            .as_ref()
+            .map_or(Duration::ZERO, |lease| lease.remaining())
+    }
+
+    /// When `max_run` is over: the lease is then renewed no longer.
+    ///
+    /// ```
+    /// # async fn send() {}
+    /// # async fn body() {
+    /// let cx = idem_runtime::context();
+    /// let sent = tokio::time::timeout_at(cx.deadline().into(), send()).await;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        let left = self
+            .0
+            .lease
+            .as_ref()
+            .map_or(Duration::ZERO, |lease| lease.run_left());
+        Instant::now() + left
     }
 
     /// The idempotency key to send with a downstream call: 43 characters, the same for every attempt
@@ -106,5 +228,19 @@ impl Context {
         let mut text = String::with_capacity(43);
         KeyDigest::from_bytes(hash.finalize().into()).text(&mut text);
         text
+    }
+}
+
+fn unprotected(operation: &Operation) -> Error {
+    Error::new(crate::ErrorKind::StoreUnavailable, operation.clone())
+        .detail("the call runs without protection, so it has no fence")
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("key", &self.0.key)
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
     }
 }

@@ -1,15 +1,21 @@
 //! Store, defaults and observer in one handle.
 
 mod builder;
+mod disabled;
+mod shutdown;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 pub use self::builder::EngineBuilder;
+pub(crate) use self::disabled::Protection;
+pub use self::shutdown::Unfinished;
 use crate::call::CallBuilder;
 use crate::clock::Clock;
+use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::Observer;
 use crate::on_error::Classified;
@@ -42,6 +48,8 @@ pub struct Engine {
 
 /// What an engine consists of.
 pub(crate) struct Core {
+    /// Tells engines of this process apart.
+    pub(crate) id: u64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
@@ -49,6 +57,12 @@ pub(crate) struct Core {
     pub(crate) prefix: Arc<str>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
+    pub(crate) flights: Arc<Flights>,
+    /// Nothing new is to be started.
+    pub(crate) closing: AtomicBool,
+    /// Calls between their start and their claim or answer.
+    pub(crate) entering: AtomicUsize,
+    pub(crate) protection: Protection,
 }
 
 /// Bounds of the whole engine.
@@ -56,6 +70,7 @@ pub(crate) struct Core {
 pub(crate) struct Limits {
     pub(crate) claim_deadline: Duration,
     pub(crate) complete_deadline: Duration,
+    pub(crate) reconcile_deadline: Duration,
     pub(crate) max_value_bytes: usize,
 }
 
@@ -182,10 +197,18 @@ impl Engine {
     /// The engine that a call without `engine = …` uses: the scoped, else the installed one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        SCOPED.try_with(Clone::clone).ok().or_else(|| {
+        let installed = || {
             let installed = INSTALLED.read();
             installed.unwrap_or_else(PoisonError::into_inner).clone()
-        })
+        };
+        Self::scoped()
+            .or_else(installed)
+            .or_else(Self::in_disabled_environment)
+    }
+
+    /// The engine that this task is in the scope of.
+    pub(crate) fn scoped() -> Option<Self> {
+        SCOPED.try_with(Clone::clone).ok()
     }
 }
 

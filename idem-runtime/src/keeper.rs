@@ -15,9 +15,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, deadline};
+use crate::lease::Lease;
 use crate::observer::{Event, EventKind, Observer};
-use crate::operation::RecordKey;
-use crate::record::Header;
 use crate::store::Store;
 use crate::transition::RenewReply;
 
@@ -34,6 +33,8 @@ struct Shared {
     thread: OnceLock<Handle>,
     /// Jobs of vanished callers that are not finished yet.
     jobs: AtomicUsize,
+    /// Told when nothing is left to do.
+    idle: Notify,
 }
 
 #[derive(Default)]
@@ -56,19 +57,9 @@ struct Entry {
     settling: bool,
 }
 
-/// What the thread needs to keep one claim alive.
-pub(crate) struct Lease {
-    pub(crate) key: RecordKey,
-    /// The header of the claim as it was granted.
-    pub(crate) claim: Header,
-    /// How long the claim lasts from its last renewal.
-    pub(crate) lasts: Duration,
-    /// When renewing ends even if the body has not.
-    pub(crate) give_up: Duration,
-}
-
 /// A registered lease: renewed until this is dropped.
 pub(crate) struct Renewal {
+    pub(crate) lease: Arc<Lease>,
     shared: Arc<Shared>,
     id: u64,
 }
@@ -88,6 +79,7 @@ impl Keeper {
                 wake: Notify::new(),
                 thread: OnceLock::new(),
                 jobs: AtomicUsize::new(0),
+                idle: Notify::new(),
             }),
         }
     }
@@ -114,7 +106,7 @@ impl Keeper {
     }
 
     /// Renews the lease every third of it, beginning a third after `granted`.
-    pub(crate) fn register(&self, lease: Lease, granted: Duration) -> Renewal {
+    pub(crate) fn register(&self, lease: Arc<Lease>, granted: Duration) -> Renewal {
         let due = granted + lease.lasts / 3;
         let mut state = self.shared.lock();
         state.next_id += 1;
@@ -123,7 +115,7 @@ impl Keeper {
         state.leases.insert(
             id,
             Entry {
-                lease: Arc::new(lease),
+                lease: Arc::clone(&lease),
                 due: Some(due),
                 settling: false,
             },
@@ -134,9 +126,28 @@ impl Keeper {
             self.shared.wake.notify_one();
         }
         Renewal {
+            lease,
             shared: Arc::clone(&self.shared),
             id,
         }
+    }
+
+    /// Runs something on the engine's thread that nobody has to wait for when the engine goes.
+    pub(crate) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
+        if let Some(thread) = self.shared.thread.get() {
+            thread.spawn(job);
+        }
+    }
+
+    /// How many claims are held, and how many jobs of vanished callers are not finished.
+    pub(crate) fn busy(&self) -> (usize, usize) {
+        let claims = self.shared.lock().leases.len();
+        (claims, self.shared.jobs.load(Ordering::Acquire))
+    }
+
+    /// Told when the last claim is settled, or the last job is done.
+    pub(crate) fn idle(&self) -> &Notify {
+        &self.shared.idle
     }
 
     /// Runs `job` on the engine's thread, whatever becomes of the runtime that the caller is on.
@@ -176,6 +187,7 @@ impl JobGuard {
 impl Drop for JobGuard {
     fn drop(&mut self) {
         self.0.jobs.fetch_sub(1, Ordering::AcqRel);
+        self.0.idle.notify_waiters();
         self.0.wake.notify_one();
     }
 }
@@ -186,11 +198,18 @@ impl Drop for Renewal {
         if let Some(Entry { due: Some(due), .. }) = state.leases.remove(&self.id) {
             state.queue.remove(&(due, self.id));
         }
+        let last = state.leases.is_empty();
         // The thread may be asleep until this lease is due, with nothing left to do.
-        if state.closed {
-            drop(state);
+        let closed = state.closed;
+        drop(state);
+        if closed {
             self.shared.wake.notify_one();
         }
+        if last {
+            self.shared.idle.notify_waiters();
+        }
+        // Whoever waited for this claim and was not told anything asks the store.
+        self.lease.settled(None);
     }
 }
 
@@ -252,6 +271,7 @@ impl Shared {
             });
         };
         let lost = |reason: &str| {
+            lease.lose();
             if self.lock().forget(id) {
                 tell(EventKind::LeaseLost { reason });
             }
@@ -262,9 +282,11 @@ impl Shared {
             );
         }
         let third = lease.lasts / 3;
-        let reply = self.store.renew(&lease.key, &lease.claim);
+        let claim = lease.claim();
+        let reply = self.store.renew(&lease.key, &claim);
         let next = match deadline(&*self.clock, sent + third, reply).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
+                lease.renewed(sent);
                 tell(EventKind::Renewed);
                 sent + third
             }

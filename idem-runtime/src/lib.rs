@@ -2,10 +2,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answer;
+mod ask;
 mod backoff;
 mod begin;
 mod call;
 mod canonical;
+mod cause;
 mod claim;
 mod classify;
 pub mod clock;
@@ -15,19 +17,24 @@ mod context;
 mod engine;
 mod error;
 mod fingerprint;
+mod flight;
 mod inputs;
 mod keeper;
 mod key;
+mod lease;
 mod observer;
 mod on_error;
 mod operation;
 mod orphan;
 mod outcome;
 mod policy;
+mod reconcile;
 mod record;
 mod settle;
 pub mod store;
 mod transition;
+mod unwind;
+mod vigil;
 
 #[doc(hidden)]
 pub mod __private;
@@ -39,7 +46,7 @@ pub use canonical::CanonicalError;
 pub use claim::{Claim, Completion, Stored};
 pub use classify::{Class, Classify};
 pub use context::{Context, context, try_context};
-pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine};
+pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine, Unfinished};
 pub use error::{Error, ErrorKind};
 pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, ToKey};
@@ -48,6 +55,7 @@ pub use on_error::OnError;
 pub use operation::Operation;
 pub use outcome::{FromError, Outcome};
 pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
+pub use reconcile::{Reconciled, Verdict};
 pub use record::{Fence, OutcomeKind};
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::key::KeyDigest;
+use crate::reconcile::Reconciled;
 use crate::record::{Fence, OutcomeKind};
 
 /// One thing that happened to one call.
@@ -53,6 +54,29 @@ pub enum EventKind<'a> {
         /// The claim had lapsed or was lost, and nobody else held it.
         late: bool,
     },
+    /// The claim was granted to find out about an earlier attempt first.
+    Reconciling {
+        /// How many attempts were started before and are not accounted for.
+        attempts: u16,
+    },
+    /// The reconcile hook was heard.
+    Reconciled {
+        /// What it found out.
+        verdict: Reconciled<()>,
+        /// Why it found out nothing, for a person.
+        why: Option<&'a str>,
+    },
+    /// The store could not be asked, and the body runs without protection (`on_outage = run`, or a
+    /// disabled engine).
+    Unprotected {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// Somebody resolved or reset the record.
+    Resolved {
+        /// What it is done with; `None` where the key was reset.
+        outcome: Option<OutcomeKind>,
+    },
     /// Another attempt finished first; the caller gets its answer.
     Adopted,
     /// The body's answer went to its caller, but is not (or not yet) stored. Until it is, a
@@ -66,7 +90,7 @@ pub enum EventKind<'a> {
         /// Whether the attempt counts as abandoned.
         counted: bool,
     },
-    /// The body's future was dropped; the claim lapses with its lease.
+    /// The body's future was dropped; what becomes of the key is the operation's `on_cancel`.
     Dropped,
     /// The body panicked.
     Panicked,
@@ -126,6 +150,9 @@ impl Observer for StderrObserver {
             }
             EventKind::LeaseLost { reason } => {
                 format!("idem: `{operation}`: a running call lost its lease: {reason}")
+            }
+            EventKind::Unprotected { reason } => {
+                format!("idem: `{operation}`: the body runs WITHOUT PROTECTION: {reason}")
             }
             EventKind::Refused { error }
                 if matches!(

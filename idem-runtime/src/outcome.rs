@@ -131,6 +131,11 @@ impl<O, P> Codec<O, P> {
         (self.refuse)(error)
     }
 
+    /// What [`refuse`](Self::refuse) calls, for where the codec has gone elsewhere.
+    pub(crate) fn refusal(&self) -> fn(Error) -> O {
+        self.refuse
+    }
+
     /// The tags of the types that this codec writes.
     pub(crate) fn schemas(&self) -> [u32; 2] {
         (self.schema)()

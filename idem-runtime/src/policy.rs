@@ -74,8 +74,15 @@ pub(crate) struct Policy {
     pub(crate) lease: Duration,
     pub(crate) on_duplicate: OnDuplicate,
     pub(crate) on_running: Option<OnRunning>,
+    pub(crate) on_cancel: OnCancel,
+    pub(crate) on_panic: OnPanic,
+    pub(crate) on_lease_lost: OnLeaseLost,
+    pub(crate) on_outage: OnOutage,
     pub(crate) max_attempts: Option<NonZeroU16>,
+    pub(crate) count_errors: bool,
     pub(crate) max_run: Duration,
+    /// The body begins with finding out, where there is something to find out.
+    pub(crate) reconciles: bool,
 }
 
 impl Default for Policy {
@@ -86,8 +93,14 @@ impl Default for Policy {
             lease: Duration::from_secs(30),
             on_duplicate: OnDuplicate::Replay,
             on_running: None,
+            on_cancel: OnCancel::Hold,
+            on_panic: OnPanic::Release,
+            on_lease_lost: OnLeaseLost::Continue,
+            on_outage: OnOutage::Fail,
             max_attempts: NonZeroU16::new(5),
+            count_errors: false,
             max_run: Duration::from_mins(15),
+            reconciles: false,
         }
     }
 }
@@ -131,6 +144,12 @@ impl Policy {
         self.ttl.max(self.error_ttl()).max(self.lease * 2)
     }
 
+    /// Whether an attempt that gave the key back counts. A body that may start only once has
+    /// started, however it ended.
+    pub(crate) fn counts_releases(&self) -> bool {
+        self.count_errors || self.max_attempts == Some(NonZeroU16::MIN)
+    }
+
     /// How long a duplicate waits. One that would be refused in the end is refused at once.
     pub(crate) fn wait(&self) -> Duration {
         match (self.on_running, self.on_duplicate) {
@@ -163,6 +182,14 @@ pub(crate) struct Overrides {
     pub(crate) lease: Option<Duration>,
     pub(crate) on_duplicate: Option<OnDuplicate>,
     pub(crate) on_running: Option<OnRunning>,
+    pub(crate) on_cancel: Option<OnCancel>,
+    pub(crate) on_panic: Option<OnPanic>,
+    pub(crate) on_lease_lost: Option<OnLeaseLost>,
+    pub(crate) on_outage: Option<OnOutage>,
+    pub(crate) max_attempts: Option<Option<NonZeroU16>>,
+    pub(crate) count_errors: Option<bool>,
+    pub(crate) max_run: Option<Duration>,
+    pub(crate) reconciles: bool,
 }
 
 impl Overrides {
@@ -178,7 +205,14 @@ impl Overrides {
             lease: self.lease.unwrap_or(defaults.lease),
             on_duplicate: self.on_duplicate.unwrap_or(defaults.on_duplicate),
             on_running: self.on_running.or(defaults.on_running),
-            ..defaults
+            on_cancel: self.on_cancel.unwrap_or(defaults.on_cancel),
+            on_panic: self.on_panic.unwrap_or(defaults.on_panic),
+            on_lease_lost: self.on_lease_lost.unwrap_or(defaults.on_lease_lost),
+            on_outage: self.on_outage.unwrap_or(defaults.on_outage),
+            max_attempts: self.max_attempts.unwrap_or(defaults.max_attempts),
+            count_errors: self.count_errors.unwrap_or(defaults.count_errors),
+            max_run: self.max_run.unwrap_or(defaults.max_run),
+            reconciles: self.reconciles,
         }
         .checked()
     }

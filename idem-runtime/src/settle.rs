@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::ask::unavailable;
 use crate::backoff::Backoff;
-use crate::begin::unavailable;
+use crate::cause::Cause;
 use crate::clock::deadline;
 use crate::engine::Core;
 use crate::error::Error;
+use crate::flight::Landing;
 use crate::keeper::Renewal;
+use crate::lease::Lease;
 use crate::observer::EventKind;
-use crate::operation::RecordKey;
-use crate::policy::Policy;
+use crate::policy::{OnCancel, OnPanic, Policy};
 use crate::record::{Header, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{CompleteReply, ReleaseReply};
@@ -24,8 +26,6 @@ use crate::transition::{CompleteReply, ReleaseReply};
 #[derive(Clone)]
 pub(crate) struct Held {
     pub(crate) core: Arc<Core>,
-    pub(crate) key: RecordKey,
-    pub(crate) header: Header,
     pub(crate) policy: Arc<Policy>,
     /// Renewing goes on until the last holder of this is gone.
     pub(crate) renewal: Arc<Renewal>,
@@ -37,7 +37,7 @@ pub(crate) enum Settled {
     /// The caller's own answer counts, whether or not it could be stored.
     Own,
     /// Another attempt's answer counts.
-    Adopted(Record),
+    Adopted { record: Record, left: Duration },
     /// Another attempt runs, and its answer will count.
     Overtaken(Duration),
     /// Another attempt's answer counts, and it cannot be had.
@@ -56,8 +56,12 @@ pub(crate) enum Ending {
 }
 
 impl Held {
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.renewal.lease
+    }
+
     pub(crate) fn tell(&self, kind: EventKind<'_>) {
-        self.core.tell(&self.key, kind);
+        self.core.tell(&self.lease().key, kind);
     }
 
     /// The header of the finished record.
@@ -69,22 +73,74 @@ impl Held {
         Header {
             state: State::Done { outcome, schema },
             retain,
-            ..self.header
+            ..self.lease().claim()
         }
     }
 
-    /// Carries the ending out. What has no reply within `complete_deadline`, or when the caller is
-    /// dropped, goes on on the engine's thread.
+    /// The key is given back in good order.
+    pub(crate) fn release(&self) -> Ending {
+        Ending::Release {
+            count: self.policy.counts_releases(),
+        }
+    }
+
+    /// Nobody knows whether the effect happened.
+    pub(crate) fn unknown(&self, cause: Cause) -> Ending {
+        let header = self.done(OutcomeKind::Unknown, cause.code());
+        Ending::Complete {
+            outcome: OutcomeKind::Unknown,
+            record: Bytes::copy_from_slice(&header.encode()),
+        }
+    }
+
+    pub(crate) fn panicked(&self) -> Ending {
+        match self.policy.on_panic {
+            OnPanic::Release => Ending::Release { count: true },
+            OnPanic::Unknown => self.unknown(Cause::Panicked),
+        }
+    }
+
+    /// What becomes of a key whose body was dropped half-way; `None`: its lease lapses.
+    pub(crate) fn cancelled(&self) -> Option<Ending> {
+        // Nothing was found out and nothing was run: it is as unknown as before, and need not wait
+        // for its lease to be over.
+        if let State::Reconciling { .. } = self.lease().claim().state {
+            return Some(Ending::Release { count: false });
+        }
+        match self.policy.on_cancel {
+            OnCancel::Hold => None,
+            OnCancel::Release => Some(self.release()),
+            OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
+        }
+    }
+
+    /// The caller went away: what is to be done about it is done on the engine's thread.
+    pub(crate) fn abandon(self) {
+        if let Some(ending) = self.cancelled() {
+            self.renewal.settle();
+            drop(HandOver(Some((self, ending))));
+        }
+    }
+
+    /// Carries the ending out, as [`finish_within`](Self::finish_within) the patience of a duplicate.
     pub(crate) async fn finish(self, ending: Ending) -> Settled {
+        let patience = self.policy.wait();
+        self.finish_within(patience, ending).await
+    }
+
+    /// Carries the ending out. What has no reply within `complete_deadline`, or when the caller is
+    /// dropped, goes on on the engine's thread. An overtaken call waits this long for the answer that
+    /// counts.
+    pub(crate) async fn finish_within(self, patience: Duration, ending: Ending) -> Settled {
         self.renewal.settle();
         let handover = HandOver(Some((self.clone(), ending.clone())));
         let silence = self.core.limits.complete_deadline;
         let settled = match &ending {
             Ending::Complete { outcome, record } => {
-                let patience = Some(self.policy.wait());
-                self.complete(*outcome, record, silence, patience).await
+                self.complete(*outcome, record, silence, Some(patience))
+                    .await
             }
-            Ending::Release { count } => self.release(*count, silence).await,
+            Ending::Release { count } => self.send_release(*count, silence).await,
         };
         if settled.is_some() {
             handover.disarm();
@@ -111,14 +167,15 @@ impl Held {
         let patience = clock.now() + patience.unwrap_or_default();
         let mut silent_until = clock.now() + silence;
         let mut overtaken = None;
-        let mut backoff = Backoff::new(&self.header.owner);
+        let key = &self.lease().key;
+        let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
             let attempt = clock.now() + self.core.limits.complete_deadline.max(REPLY);
-            let reply = self.core.store.complete(&self.key, record);
+            let reply = self.core.store.complete(key, record);
             let reply = match deadline(clock, attempt.min(silent_until), reply).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
-                    let operation = self.key.operation();
+                    let operation = key.operation();
                     return Some(Settled::Unread(unavailable(operation, error)));
                 }
                 failure => {
@@ -139,11 +196,16 @@ impl Held {
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
+                    self.land(
+                        Record::decode(record.clone()).ok(),
+                        self.policy_life(outcome),
+                    );
                     return Some(Settled::Own);
                 }
-                CompleteReply::Adopted { record, .. } => {
+                CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
-                    return Some(Settled::Adopted(record));
+                    self.land(Some(record.clone()), left);
+                    return Some(Settled::Adopted { record, left });
                 }
                 CompleteReply::Superseded { lease_left } => {
                     let now = clock.now();
@@ -171,6 +233,17 @@ impl Held {
         }
     }
 
+    fn policy_life(&self, outcome: OutcomeKind) -> Duration {
+        self.done(outcome, 0).retain
+    }
+
+    /// The calls of this process that wait get what is stored now.
+    fn land(&self, record: Option<Record>, left: Duration) {
+        let at = self.core.clock.now();
+        let done = |record| Landing::Done { record, left, at };
+        self.lease().settled(record.map(done));
+    }
+
     fn unsaved_yet(&self, error: Option<&StoreError>, caller: bool) {
         let why = error.map_or("the store did not answer in time".into(), |error| {
             Cow::Owned(error.to_string())
@@ -189,15 +262,13 @@ impl Held {
     }
 
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
-    async fn release(&self, count: bool, silence: Duration) -> Option<Settled> {
+    async fn send_release(&self, count: bool, silence: Duration) -> Option<Settled> {
+        let owner = self.lease().claim().owner;
         let clock = &*self.core.clock;
         let moment = clock.now() + silence;
-        let mut backoff = Backoff::new(&self.header.owner);
+        let mut backoff = Backoff::new(&owner);
         loop {
-            let reply = self
-                .core
-                .store
-                .release(&self.key, &self.header.owner, count);
+            let reply = self.core.store.release(&self.lease().key, &owner, count);
             match deadline(clock, moment, reply).await {
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {
@@ -222,8 +293,7 @@ impl Held {
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held")
-            .field("key", &self.key)
-            .field("header", &self.header)
+            .field("lease", self.lease())
             .finish_non_exhaustive()
     }
 }
@@ -250,7 +320,7 @@ impl Drop for HandOver {
                     held.complete(outcome, &record, silence, None).await;
                 }
                 Ending::Release { count } => {
-                    held.release(count, held.policy.lease).await;
+                    held.send_release(count, held.policy.lease).await;
                 }
             }
         });

@@ -21,145 +21,20 @@
 //! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
 //! may still renew and complete it.
 
-use std::num::NonZeroU16;
+mod reply;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
+pub use self::reply::{
+    ClaimReply, ClaimRequest, CompleteReply, ReleaseReply, RenewReply, ResolveReply,
+};
 use crate::fingerprint::Fingerprint;
-use crate::record::{Fence, Header, OutcomeKind, Owner, Record, State, Unreadable};
+use crate::record::{Fence, Header, OutcomeKind, Owner, Record, State};
 
-/// Who asks for a claim, and for how long.
-#[derive(Clone, Debug)]
-pub struct ClaimRequest {
-    /// The attempt that asks. The same while one claim is repeated or polled.
-    pub owner: Owner,
-    /// What is asked; [`Fingerprint::NONE`] switches the comparison off.
-    pub fingerprint: Fingerprint,
-    /// How long the claim lasts unless renewed. Whole milliseconds.
-    pub lease: Duration,
-    /// How long the record outlives its last write. At least twice the lease.
-    pub retain: Duration,
-    /// Attempts after which nobody is granted the claim; `None` for no limit.
-    pub max_attempts: Option<NonZeroU16>,
-    /// Whether the caller can find out if an earlier attempt had its effect. It is then asked to,
-    /// instead of being refused, or granted the claim, where such an attempt exists. When it has
-    /// found out that there was no effect, it claims once more without this.
-    pub reconciles: bool,
-}
-
-/// The answer to a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ClaimReply {
-    /// The body is yours to run.
-    Granted {
-        /// The fence of this attempt.
-        fence: Fence,
-        /// Which attempt this is, starting at 1.
-        attempt: u16,
-    },
-    /// It is yours to find out whether an earlier attempt had its effect.
-    Reconcile {
-        /// The fence of this claim.
-        fence: Fence,
-        /// How many attempts were started before and are not accounted for.
-        attempts: u16,
-    },
-    /// Somebody else's body runs, or somebody finds out about an earlier one.
-    Running {
-        /// What is left of their lease.
-        lease_left: Duration,
-    },
-    /// It was done before, or its outcome is unknown.
-    Done {
-        /// The answer; for a lapsed reconciliation, which means unknown, the record as it is.
-        record: Record,
-        /// How long it will still be kept.
-        left: Duration,
-    },
-    /// The record belongs to a request with another fingerprint.
-    Mismatch,
-    /// No attempts are left.
-    Exhausted {
-        /// How many were started.
-        attempts: u16,
-    },
-    /// What stands under the key is not ours to touch.
-    Unreadable(Unreadable),
-}
-
-/// The answer to a completion.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CompleteReply {
-    /// The answer is stored.
-    Stored {
-        /// The record was lost, or a later attempt had given it back or let its lease lapse.
-        late: bool,
-    },
-    /// Another attempt stored its answer first; that one counts.
-    Adopted {
-        /// The answer that counts.
-        record: Record,
-        /// How long it will still be kept.
-        left: Duration,
-    },
-    /// Another attempt holds the claim now.
-    Superseded {
-        /// What is left of its lease; zero when that has lapsed and the outcome is no success.
-        lease_left: Duration,
-    },
-    /// The key was claimed by a request with another fingerprint in the meantime.
-    Mismatch,
-    /// What stands under the key is not ours to touch.
-    Unreadable(Unreadable),
-}
-
-/// The answer to a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ReleaseReply {
-    /// The key is free (now, or since an earlier send of the same release).
-    Released,
-    /// Somebody else holds the key or finished; nothing was changed.
-    Superseded,
-    /// There is no record.
-    Absent,
-    /// What stands under the key is not ours to touch.
-    Unreadable(Unreadable),
-}
-
-/// The answer to a renewal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RenewReply {
-    /// The lease starts again.
-    Renewed,
-    /// There was no record (lost in a failover); the claim was written again.
-    Reasserted,
-    /// The claim is somebody else's, or over.
-    Lost,
-    /// What stands under the key is not ours to touch.
-    Unreadable(Unreadable),
-}
-
-/// The answer to a resolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ResolveReply {
-    /// The record was replaced (now, or by an earlier send of the same resolution).
-    Resolved,
-    /// The record is not the one that was seen any more; nothing was changed.
-    Changed,
-    /// Somebody holds the claim; nothing was changed.
-    Running {
-        /// What is left of their lease.
-        lease_left: Duration,
-    },
-    /// There is no record.
-    Absent,
-    /// What stands under the key is not ours to touch.
-    Unreadable(Unreadable),
-}
+/// The cause of an unknown outcome that was to be reconciled and is as unknown as before.
+pub const UNDECIDED: u32 = 4;
 
 /// What a store holds under a key, read at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -177,76 +52,70 @@ pub fn claim(
     request: &ClaimRequest,
     now_us: u64,
 ) -> (ClaimReply, Option<Header>) {
-    let (mut fence, mut attempts, mut again) = (Fence::default(), 0, false);
-    let mut fingerprint = request.fingerprint;
+    let (mut fence, mut attempts) = (Fence::default(), 0);
+    let (mut fingerprint, mut again) = (request.fingerprint, false);
+    let mut state = State::Pending {
+        lease: request.lease,
+    };
     if let Some(Current { record, left }) = current {
         let header = &record.header;
-        if !header.fingerprint.matches(request.fingerprint) {
+        if !header.fingerprint.matches(fingerprint) {
             return (ClaimReply::Mismatch, None);
         }
         let mine = header.owner == request.owner;
         let lease_left = header.lease_left(left);
-        if !mine && !lease_left.is_zero() {
+        // A claim that comes after its own release, on a path that took longer, is granted nothing:
+        // whoever sent it is gone.
+        let burnt = mine && header.state == State::Released;
+        if burnt || !mine && !lease_left.is_zero() {
             return (ClaimReply::Running { lease_left }, None);
         }
+        // One's own is no riddle: what it found out stands there, or it is still at it.
+        let unknown = !mine && header.is_unknown(left);
+        let done = matches!(header.state, State::Done { .. }) || unknown;
+        if done && !(unknown && request.reconciles) {
+            let record = record.clone();
+            return (ClaimReply::Done { record, left }, None);
+        }
         (fence, attempts) = (header.fence, header.attempts);
-        let unknown = match header.state {
-            State::Done { outcome, .. } => outcome == OutcomeKind::Unknown,
-            // One's own is no riddle: it goes on, or it was answered and the body may start.
-            State::Reconciling { .. } => !mine,
-            _ => false,
-        };
+        fingerprint = known(header.fingerprint, fingerprint);
         let reconciling = matches!(header.state, State::Reconciling { .. });
-        if matches!(header.state, State::Done { .. }) || unknown {
-            if !(unknown && request.reconciles) {
-                let record = record.clone();
-                return (ClaimReply::Done { record, left }, None);
-            }
-        }
-        // Our own claim, sent again after its reply was lost.
-        again = mine && matches!(header.state, State::Pending { .. });
-        if !again && request.reconciles && (unknown || reconciling || attempts > 0) {
-            if !(mine && reconciling) {
-                fence = fence.next(now_us);
-            }
-            let header = Header {
-                state: State::Reconciling {
-                    lease: request.lease,
-                },
-                owner: request.owner,
-                fence,
-                attempts,
-                retain: request.retain,
-                fingerprint: known(header.fingerprint, fingerprint),
+        // Our own claim, sent again after its reply was lost. One that found out, and now asks for
+        // the body, is a new one.
+        again = mine && (!reconciling || request.reconciles);
+        if request.reconciles && (reconciling || !again && (unknown || attempts > 0)) {
+            state = State::Reconciling {
+                lease: request.lease,
             };
-            return (ClaimReply::Reconcile { fence, attempts }, Some(header));
-        }
-        if !again
+        } else if !again
             && request
                 .max_attempts
                 .is_some_and(|max| attempts >= max.get())
         {
             return (ClaimReply::Exhausted { attempts }, None);
         }
-        fingerprint = known(header.fingerprint, fingerprint);
     }
     if !again {
         fence = fence.next(now_us);
-        attempts = attempts.saturating_add(1);
+        attempts = match state {
+            State::Reconciling { .. } => attempts,
+            _ => attempts.saturating_add(1),
+        };
     }
-    let header = Header {
-        state: State::Pending {
-            lease: request.lease,
+    let reply = match state {
+        State::Reconciling { .. } => ClaimReply::Reconcile { fence, attempts },
+        _ => ClaimReply::Granted {
+            fence,
+            attempt: attempts,
         },
+    };
+    let header = Header {
+        state,
         owner: request.owner,
         fence,
         attempts,
         retain: request.retain,
         fingerprint,
-    };
-    let reply = ClaimReply::Granted {
-        fence,
-        attempt: attempts,
     };
     (reply, Some(header))
 }
@@ -271,15 +140,15 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
         return (CompleteReply::Mismatch, None);
     }
     match header.state {
-        State::Done { .. } if mine => (CompleteReply::Stored { late: false }, None),
         // A success that exists is what everybody wanted to know.
         State::Done {
             outcome: OutcomeKind::Unknown,
             ..
         } if done.is_success() => (
-            CompleteReply::Stored { late: true },
+            CompleteReply::Stored { late: !mine },
             Some(settled(header, done)),
         ),
+        State::Done { .. } if mine => (CompleteReply::Stored { late: false }, None),
         State::Done { .. } => {
             let record = record.clone();
             (CompleteReply::Adopted { record, left }, None)
@@ -354,7 +223,7 @@ pub fn release(
 }
 
 /// Decides a renewal. `claim` is the header of the claim as it was granted. The second part is what
-/// the store must write or keep, to live for `claim.retain`.
+/// the store must write or keep, to live for its `retain`.
 #[must_use]
 pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Option<Header>) {
     let Some(Current { record, .. }) = current else {
@@ -404,6 +273,3 @@ pub fn resolve(
     };
     (ResolveReply::Resolved, Some(write))
 }
-
-/// The cause of an unknown outcome that was to be reconciled and is as unknown as before.
-pub const UNDECIDED: u32 = 4;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use idem_runtime::store::RecordKey;
 use idem_runtime::{KeyDigest, Operation as Name};
 
-use crate::operation::{KEYS, OWNERS, Operation, body};
+use crate::operation::{KEYS, OWNERS, Operation, Seen, body};
 use crate::record::{Asked, Entry, Fence, Key, Phase, Reply};
 use crate::subject::Subject;
-use crate::words::{claim, complete, read, release, renew};
+use crate::words::{claim, complete, read, release, renew, resolve};
 
 /// Whether the store said what the model says.
 fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
@@ -23,6 +23,16 @@ fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
             Reply::Granted {
                 fence: expected,
                 attempt: number,
+            },
+        )
+        | (
+            Reply::FindOut {
+                fence: Fence::Is(fence),
+                attempts: attempt,
+            },
+            Reply::FindOut {
+                fence: expected,
+                attempts: number,
             },
         ) => {
             let fits = match *expected {
@@ -131,6 +141,7 @@ impl<S: Subject> Run<'_, S> {
                 lease,
                 retain,
                 max_attempts,
+                reconciles,
             } => {
                 let asked = Asked {
                     owner,
@@ -138,10 +149,12 @@ impl<S: Subject> Run<'_, S> {
                     lease: Self::time(lease),
                     retain: Self::time(retain),
                     max_attempts,
+                    reconciles,
                 };
                 let model = self.keys[key].claim(&asked, now);
                 let said = claim(store, &self.names[key], &asked).await;
-                if let (Reply::Granted { fence, .. }, Reply::Granted { .. }) = (&said, &model)
+                if let (Reply::Granted { fence, .. }, Reply::Granted { .. })
+                | (Reply::FindOut { fence, .. }, Reply::FindOut { .. }) = (&said, &model)
                     && let Fence::Is(fence) = fence
                 {
                     self.keys[key].learn(*fence);
@@ -186,6 +199,48 @@ impl<S: Subject> Run<'_, S> {
                 let model = self.keys[key].renew(&claim, now);
                 let said = renew(store, &self.names[key], &claim).await;
                 self.held[key][owner] = Some(claim);
+                (said, model)
+            }
+            Operation::Resolve {
+                key,
+                resolver,
+                seen,
+                ttl,
+                outcome,
+                ahead,
+                print,
+                body: bytes,
+            } => {
+                let there = match self.keys[key].read(now) {
+                    Reply::Found { entry, .. } => entry,
+                    _ => self.held(key, 0),
+                };
+                let body = body(outcome.map_or(0, |_| bytes));
+                let new = Entry {
+                    phase: match outcome {
+                        None => Phase::GivenBack,
+                        Some(outcome) => Phase::Finished {
+                            outcome,
+                            schema: 7,
+                            body: body.to_vec(),
+                        },
+                    },
+                    owner: resolver,
+                    fence: if ahead { there.fence + 5 } else { 0 },
+                    attempts: 9,
+                    retain: Self::time(ttl),
+                    print,
+                };
+                let seen = match seen {
+                    Seen::There => there,
+                    Seen::HeldBy(owner) => self.held(key, owner),
+                    Seen::MoreAttempts => Entry {
+                        attempts: there.attempts + 1,
+                        ..there
+                    },
+                };
+                let model = self.keys[key].resolve(&seen, &new, now);
+                let said = resolve(store, &self.names[key], &seen, &new, body).await;
                 (said, model)
             }
             Operation::Read { key } => {

@@ -9,6 +9,20 @@ use proptest::sample::select;
 pub(crate) const KEYS: usize = 2;
 pub(crate) const OWNERS: usize = 4;
 
+/// Who resolves: owners of their own, after those of claims.
+pub(crate) const RESOLVERS: usize = 2;
+
+/// Which record a resolution says that it saw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seen {
+    /// The one that is there.
+    There,
+    /// The claim that this owner was granted last.
+    HeldBy(usize),
+    /// The one that is there, of one attempt more.
+    MoreAttempts,
+}
+
 /// What was asked: one of two requests, or nobody wants to know.
 pub(crate) type Print = Option<u8>;
 
@@ -22,6 +36,8 @@ pub(crate) enum Operation {
         lease: u64,
         retain: u64,
         max_attempts: Option<u16>,
+        /// Whether the owner can find out about earlier attempts.
+        reconciles: bool,
     },
     Complete {
         key: usize,
@@ -40,6 +56,18 @@ pub(crate) enum Operation {
     Renew {
         key: usize,
         owner: usize,
+    },
+    Resolve {
+        key: usize,
+        resolver: usize,
+        seen: Seen,
+        ttl: u64,
+        /// The answer that is stored; none resets the key.
+        outcome: Option<OutcomeKind>,
+        /// Whether its fence is ahead of the record's.
+        ahead: bool,
+        print: Print,
+        body: usize,
     },
     Read {
         key: usize,
@@ -65,25 +93,31 @@ impl Operation {
         let lease = select(vec![1, 2, 3, 6]);
         let retain = select(vec![12, 13, 20, 40]);
         let max_attempts = select(vec![None, Some(1), Some(2), Some(3), Some(5)]);
-        let claim = (key(), owner(), print(), lease, retain, max_attempts).prop_map(
-            |(key, owner, print, lease, retain, max_attempts)| Self::Claim {
+        let request = (print(), lease, retain, max_attempts, any::<bool>());
+        let claim = (key(), owner(), request).prop_map(
+            |(key, owner, (print, lease, retain, max_attempts, reconciles))| Self::Claim {
                 key,
                 owner,
                 print,
                 lease,
                 retain,
                 max_attempts,
+                reconciles,
             },
         );
-        let outcome = select(vec![
-            OutcomeKind::Value,
-            OutcomeKind::Error,
-            OutcomeKind::Unknown,
-            OutcomeKind::Tombstone,
-        ]);
-        let ttl = select(vec![1, 4, 30]);
-        let body = select(vec![0, 1, 100, 8_191, 8_192, 8_193, 20_000]);
-        let complete = (key(), owner(), print(), ttl, outcome, any::<u32>(), body).prop_map(
+        let outcome = || {
+            prop_oneof![
+                2 => Just(OutcomeKind::Unknown),
+                1 => Just(OutcomeKind::Value),
+                1 => Just(OutcomeKind::Error),
+                1 => Just(OutcomeKind::Tombstone),
+            ]
+        };
+        let ttl = || select(vec![1, 4, 30]);
+        let body = || select(vec![0, 1, 100, 8_191, 8_192, 8_193, 20_000]);
+        // The cause of an unknown outcome that somebody was to find out about, and any other word.
+        let schema = prop_oneof![1 => Just(4), 2 => any::<u32>()];
+        let complete = (key(), owner(), print(), ttl(), outcome(), schema, body()).prop_map(
             |(key, owner, print, ttl, outcome, schema, body)| Self::Complete {
                 key,
                 owner,
@@ -97,11 +131,35 @@ impl Operation {
         let release = (key(), owner(), any::<bool>())
             .prop_map(|(key, owner, count)| Self::Release { key, owner, count });
         let renew = (key(), owner()).prop_map(|(key, owner)| Self::Renew { key, owner });
+        let seen = prop_oneof![
+            4 => Just(Seen::There),
+            1 => owner().prop_map(Seen::HeldBy),
+            1 => Just(Seen::MoreAttempts),
+        ];
+        let end = (
+            proptest::option::of(outcome()),
+            any::<bool>(),
+            print(),
+            body(),
+        );
+        let resolve = (key(), OWNERS..OWNERS + RESOLVERS, seen, ttl(), end).prop_map(
+            |(key, resolver, seen, ttl, (outcome, ahead, print, body))| Self::Resolve {
+                key,
+                resolver,
+                seen,
+                ttl,
+                outcome,
+                ahead,
+                print,
+                body,
+            },
+        );
         prop_oneof![
-            8 => claim,
+            9 => claim,
             3 => complete,
             3 => release,
             3 => renew,
+            2 => resolve,
             1 => key().prop_map(|key| Self::Read { key }),
             3 => (1..8_u64).prop_map(|steps| Self::Advance { steps }),
             2 => key().prop_map(|key| Self::Lapse { key }),

@@ -9,6 +9,10 @@ pub(crate) enum Phase {
     Claimed {
         lease: u64,
     },
+    /// Somebody finds out about an earlier attempt.
+    Looking {
+        lease: u64,
+    },
     GivenBack,
     Finished {
         outcome: OutcomeKind,
@@ -32,6 +36,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Granted { fence: Fence, attempt: u16 },
+    FindOut { fence: Fence, attempts: u16 },
     Running { left: u64 },
     Answered { entry: Entry, left: u64 },
     OtherRequest,
@@ -43,6 +48,8 @@ pub(crate) enum Reply {
     Nothing,
     Renewed,
     WrittenAgain,
+    Resolved,
+    NotThat,
     Found { entry: Entry, left: u64 },
     Odd(String),
 }
@@ -76,6 +83,58 @@ pub(crate) struct Asked {
     pub(crate) lease: u64,
     pub(crate) retain: u64,
     pub(crate) max_attempts: Option<u16>,
+    pub(crate) reconciles: bool,
+}
+
+impl Phase {
+    fn is_unknown(&self) -> bool {
+        matches!(
+            self,
+            Self::Finished {
+                outcome: OutcomeKind::Unknown,
+                ..
+            }
+        )
+    }
+
+    fn is_success(&self) -> bool {
+        matches!(
+            self,
+            Self::Finished {
+                outcome: OutcomeKind::Value | OutcomeKind::Tombstone,
+                ..
+            }
+        )
+    }
+}
+
+impl Entry {
+    /// The entry without its answer.
+    fn head(&self) -> Self {
+        let mut head = self.clone();
+        if let Phase::Finished { body, .. } = &mut head.phase {
+            body.clear();
+        }
+        head
+    }
+
+    /// What is written where this one takes the place of another.
+    fn after(&self, there: &Self) -> Self {
+        Self {
+            attempts: there.attempts,
+            fence: there.fence.max(self.fence),
+            print: there.print.or(self.print),
+            ..self.clone()
+        }
+    }
+}
+
+/// What a claim is about to do.
+enum Next {
+    /// Go on with the claim of this owner.
+    GoOn,
+    Start,
+    FindOut,
 }
 
 fn same_request(one: Print, other: Print) -> bool {
@@ -100,7 +159,9 @@ impl Key {
     pub(crate) fn lease_left(&self, now: u64) -> Option<u64> {
         let kept = self.alive(now)?;
         match kept.entry.phase {
-            Phase::Claimed { lease } => (kept.since + lease).checked_sub(now),
+            Phase::Claimed { lease } | Phase::Looking { lease } => {
+                (kept.since + lease).checked_sub(now)
+            }
             _ => None,
         }
         .filter(|left| *left > 0)
@@ -112,48 +173,67 @@ impl Key {
 
     /// A claim that is granted is written with the fence that the store gave it: see `learn`.
     pub(crate) fn claim(&mut self, asked: &Asked, now: u64) -> Reply {
-        let claimed = |fence, attempts, print| Entry {
-            phase: Phase::Claimed { lease: asked.lease },
-            owner: asked.owner,
-            fence,
-            attempts,
-            retain: asked.retain,
-            print,
-        };
         let Some(kept) = self.alive(now) else {
-            self.keep(claimed(0, 1, asked.print), now);
-            let fence = Fence::Above(0);
-            return Reply::Granted { fence, attempt: 1 };
+            return self.granted(asked, None, &Next::Start, now);
         };
-        let entry = kept.entry.clone();
+        let (entry, left) = (kept.entry.clone(), kept.ends - now);
         if !same_request(entry.print, asked.print) {
             return Reply::OtherRequest;
         }
-        let print = entry.print.or(asked.print);
-        match entry.phase {
-            Phase::Finished { .. } => {
-                let left = kept.ends - now;
+        let lease_left = self.lease_left(now);
+        let attempts = entry.attempts;
+        let next = match (&entry.phase, entry.owner == asked.owner) {
+            (Phase::GivenBack, true) => return Reply::Running { left: 0 },
+            (Phase::Claimed { .. }, true) => Next::GoOn,
+            (Phase::Looking { .. }, true) if asked.reconciles => Next::GoOn,
+            (Phase::Looking { .. }, true) => Next::Start,
+            (Phase::Claimed { .. } | Phase::Looking { .. }, false) if lease_left.is_some() => {
+                let left = lease_left.unwrap_or(0);
+                return Reply::Running { left };
+            }
+            (Phase::Looking { .. }, false) if asked.reconciles => Next::FindOut,
+            (phase, false) if phase.is_unknown() && asked.reconciles => Next::FindOut,
+            (Phase::Looking { .. } | Phase::Finished { .. }, _) => {
                 return Reply::Answered { entry, left };
             }
-            Phase::Claimed { .. } if entry.owner == asked.owner => {
-                self.keep(claimed(entry.fence, entry.attempts, print), now);
-                let fence = Fence::Is(entry.fence);
-                let attempt = entry.attempts;
-                return Reply::Granted { fence, attempt };
-            }
-            _ => {}
-        }
-        if let Some(left) = self.lease_left(now) {
-            return Reply::Running { left };
-        }
-        let attempts = entry.attempts;
-        if asked.max_attempts.is_some_and(|max| max <= attempts) {
+            _ if asked.reconciles && attempts > 0 => Next::FindOut,
+            _ => Next::Start,
+        };
+        if matches!(next, Next::Start) && asked.max_attempts.is_some_and(|max| max <= attempts) {
             return Reply::NoAttempts { attempts };
         }
-        let attempt = attempts + 1;
-        self.keep(claimed(entry.fence, attempt, print), now);
-        let fence = Fence::Above(entry.fence);
-        Reply::Granted { fence, attempt }
+        self.granted(asked, Some(entry), &next, now)
+    }
+
+    /// Writes a claim, on top of what is there.
+    fn granted(&mut self, asked: &Asked, there: Option<Entry>, next: &Next, now: u64) -> Reply {
+        let lease = asked.lease;
+        let last = there.as_ref().map_or(0, |there| there.fence);
+        let before = there.as_ref().map_or(0, |there| there.attempts);
+        let looking = matches!(&there, Some(there) if matches!(there.phase, Phase::Looking { .. }));
+        let (phase, fence, attempts) = match next {
+            Next::GoOn if looking => (Phase::Looking { lease }, Fence::Is(last), before),
+            Next::GoOn => (Phase::Claimed { lease }, Fence::Is(last), before),
+            Next::FindOut => (Phase::Looking { lease }, Fence::Above(last), before),
+            Next::Start => (Phase::Claimed { lease }, Fence::Above(last), before + 1),
+        };
+        let reply = match phase {
+            Phase::Looking { .. } => Reply::FindOut { fence, attempts },
+            _ => Reply::Granted {
+                fence,
+                attempt: attempts,
+            },
+        };
+        let entry = Entry {
+            phase,
+            owner: asked.owner,
+            fence: last,
+            attempts,
+            retain: asked.retain,
+            print: there.and_then(|there| there.print).or(asked.print),
+        };
+        self.keep(entry, now);
+        reply
     }
 
     /// The fence that the store chose for the claim that was just granted.
@@ -172,39 +252,48 @@ impl Key {
         if !same_request(there.print, done.print) {
             return Reply::OtherRequest;
         }
-        if let Phase::Finished { .. } = there.phase {
-            if mine {
-                return Reply::Stored { late: false };
+        let success = done.phase.is_success();
+        match there.phase {
+            Phase::Finished { .. } if there.phase.is_unknown() && success => {}
+            Phase::Finished { .. } if mine => return Reply::Stored { late: false },
+            Phase::Finished { .. } => {
+                let left = kept.ends - now;
+                return Reply::Answered { entry: there, left };
             }
-            let left = kept.ends - now;
-            return Reply::Answered { entry: there, left };
-        }
-        if let (Phase::Claimed { .. }, false) = (&there.phase, mine) {
             // A success may be stored over a successor that has lapsed; an error may not.
-            let success = matches!(
-                done.phase,
-                Phase::Finished {
-                    outcome: OutcomeKind::Value | OutcomeKind::Tombstone,
-                    ..
+            Phase::Claimed { .. } | Phase::Looking { .. } if !mine => {
+                let left = self.lease_left(now).unwrap_or(0);
+                if left > 0 || !success {
+                    return Reply::Overtaken { left };
                 }
-            );
-            let left = self.lease_left(now).unwrap_or(0);
-            if left > 0 || !success {
-                return Reply::Overtaken { left };
             }
+            _ => {}
         }
-        let entry = Entry {
-            attempts: there.attempts,
-            fence: if there.fence > done.fence {
-                there.fence
-            } else {
-                done.fence
-            },
-            print: there.print.or(done.print),
-            ..done.clone()
-        };
-        self.keep(entry, now);
+        self.keep(done.after(&there), now);
         Reply::Stored { late: !mine }
+    }
+
+    /// Gives `new` the place of what was seen.
+    pub(crate) fn resolve(&mut self, seen: &Entry, new: &Entry, now: u64) -> Reply {
+        let Some(kept) = self.alive(now) else {
+            return Reply::Nothing;
+        };
+        let there = kept.entry.clone();
+        if there.owner == new.owner {
+            return Reply::Resolved;
+        }
+        if there.head() != seen.head() {
+            return Reply::NotThat;
+        }
+        if let Some(left) = self.lease_left(now) {
+            return Reply::Running { left };
+        }
+        let mut entry = new.after(&there);
+        if entry.phase == Phase::GivenBack {
+            entry.attempts = 0;
+        }
+        self.keep(entry, now);
+        Reply::Resolved
     }
 
     pub(crate) fn release(&mut self, owner: usize, count: bool, now: u64) -> Reply {
@@ -216,8 +305,21 @@ impl Key {
             return Reply::NotYours;
         }
         match entry.phase {
+            Phase::Finished {
+                outcome: OutcomeKind::Unknown,
+                schema: 4,
+                ..
+            }
+            | Phase::GivenBack => Reply::Freed,
             Phase::Finished { .. } => Reply::NotYours,
-            Phase::GivenBack => Reply::Freed,
+            Phase::Looking { .. } => {
+                entry.phase = Phase::Finished {
+                    outcome: OutcomeKind::Unknown,
+                    schema: 4,
+                    body: Vec::new(),
+                };
+                Reply::Freed
+            }
             Phase::Claimed { .. } => {
                 entry.phase = Phase::GivenBack;
                 if !count && entry.attempts > 0 {
@@ -234,8 +336,8 @@ impl Key {
             return Reply::WrittenAgain;
         };
         let entry = kept.entry.clone();
-        let held = matches!(entry.phase, Phase::Claimed { .. }) && entry.owner == claim.owner;
-        if !held {
+        let claimed = matches!(entry.phase, Phase::Claimed { .. } | Phase::Looking { .. });
+        if !claimed || entry.owner != claim.owner {
             return Reply::NotYours;
         }
         self.keep(entry, now);

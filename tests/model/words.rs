@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
     self, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, State, Store,
+    ReleaseReply, RenewReply, ResolveReply, State, Store,
 };
 
 use crate::operation::Print;
@@ -30,6 +30,9 @@ fn header(entry: &Entry) -> Header {
             Phase::Claimed { lease } => State::Pending {
                 lease: Duration::from_millis(lease),
             },
+            Phase::Looking { lease } => State::Reconciling {
+                lease: Duration::from_millis(lease),
+            },
             Phase::GivenBack => State::Released,
             Phase::Finished {
                 outcome, schema, ..
@@ -49,6 +52,7 @@ fn entry(record: &Record) -> Entry {
     Entry {
         phase: match header.state {
             State::Pending { lease } if body.is_empty() => Phase::Claimed { lease: ms(lease) },
+            State::Reconciling { lease } if body.is_empty() => Phase::Looking { lease: ms(lease) },
             State::Released if body.is_empty() => Phase::GivenBack,
             State::Done { outcome, schema } => Phase::Finished {
                 outcome,
@@ -76,12 +80,16 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
         lease: Duration::from_millis(asked.lease),
         retain: Duration::from_millis(asked.retain),
         max_attempts: asked.max_attempts.and_then(NonZeroU16::new),
-        reconciles: false,
+        reconciles: asked.reconciles,
     };
     match store.claim(key, &request).await {
         Ok(ClaimReply::Granted { fence, attempt }) => Reply::Granted {
             fence: Fence::Is(fence.get()),
             attempt,
+        },
+        Ok(ClaimReply::Reconcile { fence, attempts }) => Reply::FindOut {
+            fence: Fence::Is(fence.get()),
+            attempts,
         },
         Ok(ClaimReply::Running { lease_left }) => Reply::Running {
             left: ms(lease_left),
@@ -136,6 +144,25 @@ pub(crate) async fn renew(store: &dyn Store, key: &RecordKey, claim: &Entry) -> 
         Ok(RenewReply::Renewed) => Reply::Renewed,
         Ok(RenewReply::Reasserted) => Reply::WrittenAgain,
         Ok(RenewReply::Lost) => Reply::NotYours,
+        other => odd(other),
+    }
+}
+
+pub(crate) async fn resolve(
+    store: &dyn Store,
+    key: &RecordKey,
+    seen: &Entry,
+    new: &Entry,
+    body: &[u8],
+) -> Reply {
+    let record = [&header(new).encode()[..], body].concat().into();
+    match store.resolve(key, &header(seen), &record).await {
+        Ok(ResolveReply::Resolved) => Reply::Resolved,
+        Ok(ResolveReply::Changed) => Reply::NotThat,
+        Ok(ResolveReply::Running { lease_left }) => Reply::Running {
+            left: ms(lease_left),
+        },
+        Ok(ResolveReply::Absent) => Reply::Nothing,
         other => odd(other),
     }
 }

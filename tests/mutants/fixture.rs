@@ -74,7 +74,7 @@ impl Store for Flawed {
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let _turn = self.turn();
-        StoreFuture::ready(Ok(self.0.resolve(key, seen, record)))
+        StoreFuture::ready(self.0.resolve(key, seen, record))
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

@@ -10,13 +10,13 @@ use idem_runtime::Fingerprint;
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::store::{
     self as rules, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, State, StoreError,
-    StoreErrorKind, Unreadable,
+    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, State, StoreError, StoreErrorKind,
+    Unreadable,
 };
 
 use crate::flaw::Flaw;
 
-const MS: Duration = Duration::from_millis(1);
+pub(crate) const MS: Duration = Duration::from_millis(1);
 const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
 
 type Name = (String, String, Vec<u8>);
@@ -58,7 +58,7 @@ impl Flawed {
     }
 }
 
-fn current(found: &Found) -> Option<Current<'_>> {
+pub(crate) fn current(found: &Found) -> Option<Current<'_>> {
     found.as_ref().map(|(record, left)| Current {
         record,
         left: *left,
@@ -125,7 +125,7 @@ impl Inner {
         self.lock().insert(self.name(key), (bytes, expires));
     }
 
-    fn room(&self) -> Result<(), StoreError> {
+    pub(crate) fn room(&self) -> Result<(), StoreError> {
         let now = self.clock.now();
         let mut records = self.lock();
         if !self.is(Flaw::NeverHasRoomAgain) {
@@ -158,6 +158,9 @@ impl Inner {
         let mut again = false;
         if let Some((record, left)) = &mut found {
             let header = &mut record.header;
+            if let Some(reply) = self.misread_for_claim(header, left, &mut request) {
+                return (reply, None);
+            }
             let pending = matches!(header.state, State::Pending { .. });
             again = pending && header.owner == asked.owner;
             match self.flaw {
@@ -206,6 +209,9 @@ impl Inner {
                 header.fingerprint = asked.fingerprint;
             }
         }
+        if let (Some((record, _)), Some(header)) = (&found, &mut write) {
+            self.miswrite_claim(&record.header, asked, &mut reply, header);
+        }
         (reply, write)
     }
 
@@ -243,6 +249,9 @@ impl Inner {
         let mut asked = done;
         let before = found.as_ref().map(|(record, _)| record.header);
         if let Some((record, left)) = &mut found {
+            if let Some(reply) = self.misread_for_completion(record, *left, &done) {
+                return Ok(reply);
+            }
             let header = &mut record.header;
             let finished = matches!(header.state, State::Done { .. });
             let mine = header.owner == done.owner;
@@ -305,6 +314,10 @@ impl Inner {
             return ReleaseReply::Absent;
         };
         let (header, left) = (&mut record.header, *left);
+        let reconciling = matches!(header.state, State::Reconciling { .. });
+        if let Some(reply) = self.misread_for_release(header, owner, count) {
+            return reply;
+        }
         match (self.flaw, header.state) {
             (Flaw::ReleasesForAnybody, State::Pending { .. }) => header.owner = owner,
             (Flaw::TakesBackAnAttemptTwice, State::Released)
@@ -320,6 +333,9 @@ impl Inner {
             match self.flaw {
                 Flaw::ForgetsOnRelease => drop(self.lock().remove(&self.name(key))),
                 Flaw::ProlongsByRelease => self.put(key, bytes, header.retain),
+                Flaw::ProlongsReconciliationsByRelease if reconciling => {
+                    self.put(key, bytes, header.retain);
+                }
                 _ => self.put(key, bytes, left),
             }
         }
@@ -331,6 +347,11 @@ impl Inner {
             Ok(found) => found,
             Err(error) => return RenewReply::Unreadable(error),
         };
+        let mut claim = *claim;
+        let there = found.as_ref().map(|(record, _)| record.header);
+        if let Some(reply) = self.misread_for_renewal(there.as_ref(), &mut claim) {
+            return reply;
+        }
         match (self.flaw, &mut found) {
             (Flaw::RenewsForAnybody, Some((record, _))) => record.header.owner = claim.owner,
             (Flaw::RenewsWhatIsReleased, Some((record, _)))
@@ -346,28 +367,10 @@ impl Inner {
             }
             _ => {}
         }
-        let (reply, write) = rules::renew(current(&found), claim);
+        let (reply, write) = rules::renew(current(&found), &claim);
         if let Some(header) = write {
             let bytes = Bytes::copy_from_slice(&header.encode());
             self.put(key, bytes, header.retain);
-        }
-        reply
-    }
-
-    pub(crate) fn resolve(&self, key: &RecordKey, seen: &Header, record: &Bytes) -> ResolveReply {
-        let found = match self.look(key) {
-            Ok(found) => found,
-            Err(error) => return ResolveReply::Unreadable(error),
-        };
-        let new = match Header::decode(record) {
-            Ok(new) => new,
-            Err(error) => return ResolveReply::Unreadable(error),
-        };
-        let (reply, write) = rules::resolve(current(&found), seen, &new);
-        if let Some(header) = write {
-            let mut bytes = record.to_vec();
-            bytes[..HEADER].copy_from_slice(&header.encode());
-            self.put(key, bytes.into(), header.retain);
         }
         reply
     }

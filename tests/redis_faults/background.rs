@@ -110,7 +110,7 @@ async fn a_duplicate_goes_on_waiting_over_a_restart() {
     let mut monitor = server.monitor();
     let second = tokio::spawn({
         let shop = shop.clone();
-        async move { shop.pay("a").await }
+        async move { shop.far().pay("a").await }
     });
     let mut polls = 0;
     while polls < 2 {

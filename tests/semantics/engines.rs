@@ -150,8 +150,10 @@ async fn the_engine_ends_its_thread_when_it_is_dropped() {
     let runs = Runs::default();
     let paid = world.engine.scope(pay(1, &runs)).await;
     assert_eq!(paid, Ok(Receipt { run: 1 }));
-    let World { engine, store, .. } = world;
-    drop(engine);
+    let World {
+        engine, far, store, ..
+    } = world;
+    drop((engine, far));
     // The thread holds the last other handle of the store.
     while std::sync::Arc::strong_count(store.inner()) > 1 {
         std::thread::yield_now();
@@ -165,8 +167,10 @@ async fn the_engine_ends_its_thread_when_its_last_claim_is_dropped() {
         let world = World::memory();
         let claim = world.pay().begin().await.unwrap();
         world.clock.sleeper_within(Duration::from_secs(10)).await;
-        let World { engine, store, .. } = world;
-        drop(engine);
+        let World {
+            engine, far, store, ..
+        } = world;
+        drop((engine, far));
         drop(claim);
         while std::sync::Arc::strong_count(store.inner()) > 1 {
             std::thread::yield_now();

@@ -141,16 +141,17 @@ async fn a_call_that_waits_for_ever_waits() {
     let world = World::memory();
     world.clock.advance(Duration::from_secs(1));
     let held = world.pay().begin().await.unwrap();
-    let call = world.pay().on_running(OnRunning::Wait(Duration::MAX));
+    let call = world.pay_far().on_running(OnRunning::Wait(Duration::MAX));
     let waiting = tokio::spawn(call.run(|_| async { Ok::<_, PayError>(1) }));
     for _ in 0..100 {
-        world.clock.sleeper_within(Duration::from_secs(1)).await;
-        world.clock.advance(Duration::from_secs(1));
+        world.clock.sleeper_within(Duration::from_secs(2)).await;
+        world.clock.advance(Duration::from_secs(2));
     }
     assert!(!waiting.is_finished());
     drop(held);
     world.pass_in_store(Duration::from_secs(30));
-    world.clock.advance(Duration::from_secs(1));
+    world.clock.sleeper_within(Duration::from_secs(2)).await;
+    world.clock.advance(Duration::from_secs(2));
     assert_eq!(waiting.await.unwrap(), Ok(1));
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{ErrorKind, OnRunning};
+use idem_runtime::{CallBuilder, ErrorKind, OnRunning};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt};
-use idem_tests::world::World;
+use idem_tests::world::{Classified, World};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -36,9 +36,23 @@ struct Body {
 impl Body {
     /// Starts the body; `number` is how many have been started in this world.
     async fn start(world: &World, number: usize, answer: Answer) -> Self {
+        Self::start_as(world.pay(), world, number, answer).await
+    }
+
+    /// The same in another process.
+    async fn start_far(world: &World, number: usize, answer: Answer) -> Self {
+        Self::start_as(world.pay_far(), world, number, answer).await
+    }
+
+    async fn start_as(
+        call: CallBuilder<Classified>,
+        world: &World,
+        number: usize,
+        answer: Answer,
+    ) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let end = Arc::clone(&gate);
-        let task = tokio::spawn(world.pay().run(|_| async move {
+        let task = tokio::spawn(call.run(|_| async move {
             end.acquire().await.unwrap().forget();
             answer
         }));
@@ -123,7 +137,7 @@ async fn a_body_that_hangs_loses_its_lease(world: World) {
 async fn overtaken(world: &World, first: Answer) -> (Body, Body) {
     let first = Body::start(world, 1, first).await;
     world.pass_in_store(Duration::from_secs(30));
-    let second = Body::start(world, 2, Ok(Receipt { run: 2 })).await;
+    let second = Body::start_far(world, 2, Ok(Receipt { run: 2 })).await;
     (first, second)
 }
 

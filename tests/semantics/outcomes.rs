@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::ErrorKind;
+use idem_runtime::{Context, ErrorKind};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
 use idem_tests::world::World;
@@ -85,9 +85,9 @@ async fn system_errors_never_use_attempts_up(world: World) {
     for _ in 0..20 {
         let answer: Result<Receipt, _> = world
             .pay()
-            .run(|cx| {
-                fences.push(cx.fence());
-                async { Err(PayError::Down) }
+            .run(async |cx: Context| {
+                fences.push(cx.fence().await.unwrap());
+                Err(PayError::Down)
             })
             .await;
         assert_eq!(answer, Err(PayError::Down));

@@ -1,20 +1,23 @@
 //! A call without the attribute: what it expands to, for everybody.
 
+use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{Call, begin, run};
-use crate::begin::Begun;
+use super::{Call, begin, finish, run};
+use crate::begin::{Begun, Start};
 use crate::context::Context;
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
 use crate::inputs::Inputs;
 use crate::key::ToKey;
 use crate::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::operation::Operation;
 use crate::outcome::{Codec, Outcome};
-use crate::policy::{OnDuplicate, OnRunning, Overrides};
+use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides};
+
+use crate::reconcile::{Verdict, reconciled, unsettled};
 
 /// A call that is being described: see [`Engine::operation`].
 #[derive(Debug)]
@@ -88,6 +91,49 @@ impl<P> CallBuilder<P> {
         self
     }
 
+    /// What becomes of the key when the body is dropped half-way, because the caller went away.
+    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
+        self.overrides.on_cancel = Some(on_cancel);
+        self
+    }
+
+    /// What becomes of the key when the body panics.
+    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
+        self.overrides.on_panic = Some(on_panic);
+        self
+    }
+
+    /// What becomes of the body when its lease is lost.
+    pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
+        self.overrides.on_lease_lost = Some(on_lease_lost);
+        self
+    }
+
+    /// What happens while the store cannot be asked.
+    pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
+        self.overrides.on_outage = Some(on_outage);
+        self
+    }
+
+    /// How many attempts may be abandoned; `None` for no limit, 1: the body starts at most once. See
+    /// [`EngineBuilder::max_attempts`](crate::EngineBuilder::max_attempts).
+    pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
+        self.overrides.max_attempts = Some(max_attempts);
+        self
+    }
+
+    /// Whether an attempt that ended with a system error counts among them.
+    pub fn count_errors(mut self, count_errors: bool) -> Self {
+        self.overrides.count_errors = Some(count_errors);
+        self
+    }
+
+    /// How long the lease is renewed while the body runs.
+    pub fn max_run(mut self, max_run: Duration) -> Self {
+        self.overrides.max_run = Some(max_run);
+        self
+    }
+
     fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
         CallBuilder {
             engine: self.engine,
@@ -139,16 +185,112 @@ impl<P> CallBuilder<P> {
         B: FnOnce(Context) -> F,
         F: Future<Output = O>,
     {
-        let codec = Codec::new(self.on_error);
-        let call = Call {
-            inputs: self.inputs,
-            engine: Ok(self.engine),
-            codec,
-            overrides: self.overrides,
-        };
         // The context is there as soon as the body runs, and only then.
         let body = async move { body(crate::context::context()).await };
-        run(call, pin!(body)).await
+        run(self.call(), pin!(Some(body))).await
+    }
+
+    /// As [`run`](Self::run), but the body runs in a task of its own and so to its end, whatever
+    /// becomes of the caller (`on_cancel = finish`).
+    ///
+    /// Needs a tokio runtime; without one the body runs in the caller's place.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`ErrorKind::ShuttingDown`](crate::ErrorKind::ShuttingDown) when the
+    /// runtime is shut down while the body runs.
+    ///
+    /// # Panics
+    ///
+    /// With the body.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before the body starts: nothing has happened. Dropped later: the body goes on, and its
+    /// answer is stored. [`Engine::shutdown`] waits for it.
+    pub async fn finish<O, B, F>(self, body: B) -> O
+    where
+        O: Outcome<P> + Send + 'static,
+        P: Send + Sync + 'static,
+        B: FnOnce(Context) -> F + Send + 'static,
+        F: Future<Output = O> + Send + 'static,
+    {
+        let body = async move { body(crate::context::context()).await };
+        finish(self.call(), body).await
+    }
+
+    /// As [`run`](Self::run), but before the body of an abandoned or unknown key may run again, `hook`
+    /// finds out whether an earlier attempt had its effect.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error, Reconciled, store::memory::MemoryStore};
+    ///
+    /// #[derive(Debug, PartialEq)]
+    /// enum PayError {
+    ///     TimedOut,
+    ///     Idem(Error),
+    /// }
+    ///
+    /// impl From<Error> for PayError {
+    ///     fn from(error: Error) -> Self {
+    ///         Self::Idem(error)
+    ///     }
+    /// }
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let pay = || engine.operation("payments.pay").key("order-7").errors_are_unknown();
+    /// // Nobody knows whether the provider got the request.
+    /// let first = pay().run(|_| async { Err::<u64, _>(PayError::TimedOut) }).await;
+    /// assert_eq!(first, Err(PayError::TimedOut));
+    /// // The next call asks the provider, and has the answer without a second charge.
+    /// let ask = |_| async { Reconciled::Landed(1_250) };
+    /// let second = pay().run_reconciled(ask, |_| async { unreachable!("it landed") }).await;
+    /// assert_eq!(second, Ok::<u64, PayError>(1_250));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run); [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) where the hook cannot
+    /// say, fails, or takes longer than
+    /// [`reconcile_deadline`](crate::EngineBuilder::reconcile_deadline).
+    ///
+    /// # Panics
+    ///
+    /// With the body. A panic of the hook means that it cannot say.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Self::run). Dropped while the hook runs: the outcome stays unknown.
+    pub async fn run_reconciled<T, E, H, G, R, B, F>(self, hook: H, body: B) -> Result<T, E>
+    where
+        Result<T, E>: Outcome<P>,
+        H: FnOnce(Context) -> G,
+        G: Future<Output = R>,
+        R: Verdict<T>,
+        B: FnOnce(Context) -> F,
+        F: Future<Output = Result<T, E>>,
+    {
+        let body = async move {
+            let cx = crate::context::context();
+            if unsettled()
+                && let Some(landed) = reconciled(hook(cx.clone())).await
+            {
+                return Ok(landed);
+            }
+            body(cx).await
+        };
+        run(self.call().reconciles(), pin!(Some(body))).await
+    }
+
+    fn call<O: Outcome<P>>(self) -> Call<O, P> {
+        Call {
+            inputs: self.inputs,
+            engine: Ok(self.engine),
+            codec: Codec::new(self.on_error),
+            overrides: self.overrides,
+        }
     }
 
     /// Asks for the claim and leaves body and completion to the caller.
@@ -161,7 +303,18 @@ impl<P> CallBuilder<P> {
     ///
     /// A claim that was under way is given back.
     pub async fn begin(self) -> Result<Begun, Error> {
-        let (_, begun) = begin(self.inputs, Ok(self.engine), self.overrides).await?;
-        Ok(begun)
+        // Without a body nothing can run unprotected.
+        let mut overrides = self.overrides;
+        overrides.on_outage = Some(OnOutage::Fail);
+        let (_, start) = begin(self.inputs, Ok(self.engine), overrides).await?;
+        match start {
+            Start::Run(claim) => Ok(Begun::Claimed(claim)),
+            Start::Done(stored) => Ok(Begun::Done(stored)),
+            Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),
+            Start::Unprotected(_, key) => {
+                let error = Error::new(ErrorKind::NoEngine, key.operation().clone());
+                Err(error.detail("a disabled engine grants no claims; use `run`"))
+            }
+        }
     }
 }

@@ -91,12 +91,6 @@ async fn a_key_without_attempts_is_granted_to_nobody(p: Probe) {
         p.plant(&header(state), b"", life).await;
         assert_eq!(p.take(&at_most(4, B)).await.attempts, 4);
     }
-    p.plant(&header(State::Released), b"", RETAIN).await;
-    assert_eq!(
-        exhausted(&p, &at_most(3, A)).await,
-        3,
-        "its last owner gave it back, so asking is a new attempt"
-    );
 }
 
 async fn exhaustion_changes_nothing(p: Probe) {

@@ -26,7 +26,7 @@ async fn a_takeover_has_a_higher_fence(p: Probe) {
 
 async fn a_claim_after_a_release_has_a_higher_fence(p: Probe) {
     let mut last = Fence::default();
-    for owner in [A, B, A, A] {
+    for owner in [A, B, A, C] {
         let fence = p.take(&ask(owner)).await.fence;
         assert!(fence > last, "{fence:?} after {last:?}");
         assert_eq!(p.release(owner, false).await, ReleaseReply::Released);

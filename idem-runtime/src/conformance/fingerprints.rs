@@ -2,7 +2,7 @@
 
 use super::probe::{
     A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished, header,
-    pending, record,
+    pending, reconciling, record,
 };
 use crate::fingerprint::Fingerprint;
 use crate::store::{
@@ -30,10 +30,12 @@ fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
     }
 }
 
-/// Every state: live, lapsed, given back, and done in every way; with what life.
+/// Every state: live and lapsed, of a body or of who finds out; given back, and done in every way; with what life.
 fn states() -> impl Iterator<Item = (State, std::time::Duration)> {
     let done = OUTCOMES.map(|outcome| (done(outcome), RETAIN));
     let others = [
+        (reconciling(), RETAIN),
+        (reconciling(), RETAIN - LEASE),
         (pending(), RETAIN),
         (pending(), RETAIN - LEASE),
         (State::Released, RETAIN),
@@ -121,11 +123,11 @@ async fn a_fingerprint_outlives_the_claim_that_brought_it(p: Probe) {
     check("renewed").await;
     assert_eq!(p.release(A, false).await, ReleaseReply::Released);
     check("released").await;
-    p.take(&ask(A)).await;
+    p.take(&ask(B)).await;
     check("claimed again").await;
     p.advance(LEASE).await;
     check("lapsed").await;
-    let claim = p.take(&ask(B)).await;
+    let claim = p.take(&ask(A)).await;
     check("taken over").await;
     let answer = answer(&claim, b"x");
     expect!(p.complete(&answer).await, CompleteReply::Stored { .. } => ());

@@ -116,10 +116,15 @@ mod life;
 mod probe;
 mod races;
 mod reads;
+mod reconciled;
+mod reconciling;
 mod releases;
 mod renewals;
 mod repeats;
+mod resets;
+mod resolving;
 mod room;
+mod unknown;
 mod unreadable;
 
 use std::fmt;
@@ -233,6 +238,11 @@ pub fn cases() -> Vec<Case> {
         keys::cases(),
         bodies::cases(),
         reads::cases(),
+        reconciling::cases(),
+        reconciled::cases(),
+        unknown::cases(),
+        resolving::cases(),
+        resets::cases(),
         races::cases(),
         room::cases(),
     ]

@@ -12,7 +12,7 @@ use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, State, Store, StoreError,
+    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, UNDECIDED,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -61,8 +61,37 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
     }
 }
 
+/// The same, by somebody who can find out whether an earlier attempt had its effect.
+pub(super) fn ask_to_find_out(owner: Owner) -> ClaimRequest {
+    ClaimRequest {
+        reconciles: true,
+        ..ask(owner)
+    }
+}
+
 pub(super) const fn pending() -> State {
     State::Pending { lease: LEASE }
+}
+
+pub(super) const fn reconciling() -> State {
+    State::Reconciling { lease: LEASE }
+}
+
+/// Unknown since somebody was to find out, and did not.
+pub(super) const fn undecided() -> State {
+    State::Done {
+        outcome: OutcomeKind::Unknown,
+        schema: UNDECIDED,
+    }
+}
+
+/// Every record of an unknown outcome, and the life that it has left.
+pub(super) fn unknowns() -> [(State, Duration); 3] {
+    [
+        (done(OutcomeKind::Unknown), RETAIN),
+        (undecided(), RETAIN),
+        (reconciling(), RETAIN - LEASE),
+    ]
 }
 
 pub(super) const fn done(outcome: OutcomeKind) -> State {
@@ -177,6 +206,11 @@ impl Probe {
         ok("renew", self.store.renew(&self.key, claim).await)
     }
 
+    pub(super) async fn resolve(&self, seen: &Header, record: &Bytes) -> ResolveReply {
+        let reply = self.store.resolve(&self.key, seen, record).await;
+        ok("resolve", reply)
+    }
+
     pub(super) async fn read(&self) -> ReadReply {
         ok("read", self.store.read(&self.key).await)
     }
@@ -190,6 +224,26 @@ impl Probe {
         );
         Header {
             state: State::Pending {
+                lease: request.lease,
+            },
+            owner: request.owner,
+            fence,
+            attempts,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+        }
+    }
+
+    /// Claims the key, and must be told to find out about an earlier attempt. Gives the header of
+    /// the claim.
+    pub(super) async fn look_into(&self, request: &ClaimRequest) -> Header {
+        let (fence, attempts) = expect!(
+            self.claim(request).await,
+            ClaimReply::Reconcile { fence, attempts } => (fence, attempts),
+            "{:?} can find out", request.owner
+        );
+        Header {
+            state: State::Reconciling {
                 lease: request.lease,
             },
             owner: request.owner,

@@ -6,23 +6,27 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::probe::{
-    A, B, LEASE, Probe, RETAIN, answer, ask, finished, header, limit, owner, pending, record,
+    A, B, C, LEASE, Probe, RETAIN, answer, ask, ask_to_find_out, finished, header, limit, owner,
+    pending, record, undecided, unknowns,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, RenewReply, ResolveReply, State,
 };
 
 cases! {
     1 of_many_claimers_one_is_granted,
     1 of_many_takers_of_a_lapsed_claim_one_is_granted,
     1 of_many_takers_of_a_released_key_one_is_granted,
+    1 of_many_who_can_find_out_one_is_asked_to,
     8 of_many_takers_of_the_last_attempt_one_is_granted,
     3 one_claim_sent_many_times_at_once_is_one_attempt,
     1 a_completion_and_a_takeover_do_not_both_happen,
     1 a_renewal_and_a_takeover_do_not_both_happen,
     1 a_release_and_a_takeover_do_not_both_happen,
     1 a_release_and_a_claim_happen_one_after_the_other,
+    1 a_resolution_and_a_reconciling_claim_do_not_both_happen,
     4 of_many_late_answers_one_counts,
+    4 of_many_resolutions_one_counts,
     3 one_answer_sent_many_times_at_once_is_stored_once,
     7 fences_of_racing_claims_differ_and_attempts_add_up,
     1 claims_of_many_keys_do_not_wait_for_each_other,
@@ -139,6 +143,27 @@ async fn of_many_takers_of_a_released_key_one_is_granted(p: Probe) {
     }
 }
 
+async fn of_many_who_can_find_out_one_is_asked_to(p: Probe) {
+    for round in 0..ROUNDS {
+        let (state, life) = unknowns()[round % 3];
+        p.plant(&header(state), b"", life).await;
+        let replies = at_once(CLAIMERS, |client| {
+            let p = p.on(p.key.clone());
+            async move { p.claim(&ask_to_find_out(owner(client))).await }
+        })
+        .await;
+        let mut asked = Vec::new();
+        for (client, reply) in replies.into_iter().enumerate() {
+            match reply {
+                ClaimReply::Reconcile { attempts: 3, .. } => asked.push(owner(client)),
+                ClaimReply::Running { .. } => {}
+                other => panic!("claimer {client} of {CLAIMERS} was told {other:?}"),
+            }
+        }
+        assert_eq!(asked, [p.header().await.owner], "one at a time finds out");
+    }
+}
+
 async fn of_many_takers_of_the_last_attempt_one_is_granted(p: Probe) {
     for _ in 0..ROUNDS {
         p.plant(&header(State::Released), b"", RETAIN).await;
@@ -230,6 +255,51 @@ async fn a_release_and_a_claim_happen_one_after_the_other(p: Probe) {
             ClaimReply::Running { .. } => assert_eq!(header.state, State::Released),
             other => panic!("no order of the two explains {other:?}"),
         }
+    }
+}
+
+async fn a_resolution_and_a_reconciling_claim_do_not_both_happen(p: Probe) {
+    let seen = header(undecided());
+    for round in 0..ROUNDS * 4 {
+        p.plant(&seen, b"", RETAIN).await;
+        let (one, two) = (p.clone(), p.on(p.key.clone()));
+        let end = Header {
+            owner: C,
+            ..finished(&seen)
+        };
+        let resolution = async move { one.resolve(&seen, &record(&end, b"resolved")).await };
+        let claim = async move { two.claim(&ask_to_find_out(B)).await };
+        let holder = match both(round, resolution, claim).await {
+            (ResolveReply::Resolved, ClaimReply::Done { .. }) => C,
+            (ResolveReply::Changed, ClaimReply::Reconcile { .. }) => B,
+            other => panic!("no order of the two explains {other:?}"),
+        };
+        assert_eq!(p.header().await.owner, holder);
+    }
+}
+
+async fn of_many_resolutions_one_counts(p: Probe) {
+    let seen = header(undecided());
+    for _ in 0..ROUNDS {
+        p.plant(&seen, b"", RETAIN).await;
+        let replies = at_once(CLAIMERS, |client| {
+            let p = p.on(p.key.clone());
+            let end = Header {
+                owner: owner(client),
+                ..finished(&seen)
+            };
+            async move { p.resolve(&seen, &record(&end, b"")).await }
+        })
+        .await;
+        let mut winners = Vec::new();
+        for (client, reply) in replies.into_iter().enumerate() {
+            match reply {
+                ResolveReply::Resolved => winners.push(owner(client)),
+                ResolveReply::Changed => {}
+                other => panic!("resolution {client} was told {other:?}"),
+            }
+        }
+        assert_eq!(winners, [p.header().await.owner], "one resolution counts");
     }
 }
 

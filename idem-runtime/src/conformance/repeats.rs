@@ -3,12 +3,15 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, Probe, RETAIN, TTL, answer, ask, finished, header, limit, pending, record,
+    A, B, C, LEASE, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, finished, header, limit,
+    pending, record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, ReleaseReply, RenewReply,
+    State,
 };
 
 cases! {
@@ -22,9 +25,19 @@ cases! {
     3 a_completion_sent_again_does_not_live_longer,
     3 a_release_sent_again_counts_once,
     3 a_release_sent_again_does_not_free_the_next_claim,
+    3 a_claim_after_its_own_release_is_granted_nothing,
+    3 a_claim_after_its_own_release_is_no_obstacle_to_others,
     3 a_refusal_sent_again_is_the_same_refusal,
     3 reading_again_reads_the_same,
     3 an_operation_that_was_dropped_can_be_sent_again,
+}
+
+/// A claim of who starts the body once, if at all.
+fn sole(owner: Owner) -> ClaimRequest {
+    ClaimRequest {
+        max_attempts: limit(1),
+        ..ask(owner)
+    }
 }
 
 async fn same_attempt(p: &Probe, request: &ClaimRequest) {
@@ -141,6 +154,37 @@ async fn a_release_sent_again_does_not_free_the_next_claim(p: Probe) {
     assert_eq!(p.release(A, false).await, ReleaseReply::Released);
     let next = p.take(&ask(B)).await;
     assert_eq!(p.release(A, false).await, ReleaseReply::Superseded);
+    assert_eq!(p.header().await, next);
+}
+
+async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
+    // As if the claim had been sent twice, and the network had kept one until now.
+    for (n, count) in [true, false].into_iter().enumerate() {
+        let p = p.at(n);
+        p.take(&ask(A)).await;
+        assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+        let bytes = p.peek().await.expect("a released record stays");
+        for request in [ask(A), ask_to_find_out(A), sole(A)] {
+            assert_eq!(
+                p.claim(&request).await,
+                ClaimReply::Running {
+                    lease_left: Duration::ZERO
+                },
+                "whoever sent it is gone"
+            );
+        }
+        p.assert_untouched(&bytes, "a claim after its own release")
+            .await;
+    }
+}
+
+async fn a_claim_after_its_own_release_is_no_obstacle_to_others(p: Probe) {
+    p.take(&ask(A)).await;
+    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    expect!(p.claim(&ask(A)).await, ClaimReply::Running { .. } => ());
+    let next = p.take(&ask(B)).await;
+    assert_eq!(next.attempts, 2);
+    expect!(p.claim(&ask(A)).await, ClaimReply::Running { .. } => ());
     assert_eq!(p.header().await, next);
 }
 

@@ -4,14 +4,16 @@
 
 use bytes::Bytes;
 
-use super::probe::{A, B, LEASE, Probe, RETAIN, TTL, answer, ask};
+use super::probe::{A, B, LEASE, Probe, RETAIN, TTL, answer, ask, finished, record};
 use crate::store::{
-    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, StoreErrorKind,
+    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, ResolveReply,
+    StoreErrorKind,
 };
 
 cases! {
     12 a_full_store_refuses_claims,
     12 a_full_store_takes_the_answer_of_a_running_body,
+    12 a_full_store_takes_resolutions,
     12 a_full_store_drops_nothing_that_is_alive,
     12 a_full_store_replays,
     12 a_full_store_renews_and_takes_back,
@@ -123,6 +125,23 @@ async fn a_full_store_takes_the_answer_of_a_running_body(p: Probe) {
         );
         p.assert_untouched(&answer, "storing it").await;
         p.assert_left(p.found().await.1, TTL);
+    }
+}
+
+async fn a_full_store_takes_resolutions(p: Probe) {
+    let Some(full) = Full::of(p).await else {
+        return;
+    };
+    full.p.advance(LEASE).await;
+    for (n, seen) in full.running.iter().enumerate() {
+        let p = full.held(n);
+        let end = Header {
+            owner: B,
+            ..finished(seen)
+        };
+        let bytes = record(&end, &BODY);
+        assert_eq!(p.resolve(seen, &bytes).await, ResolveReply::Resolved);
+        p.assert_untouched(&bytes, "resolving it").await;
     }
 }
 

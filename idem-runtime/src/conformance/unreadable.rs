@@ -2,11 +2,12 @@
 
 use super::Plant;
 use super::probe::{
-    A, B, LEASE, OUTCOMES, Probe, RETAIN, answer, ask, done, finished, header, pending, record,
+    A, B, LEASE, OUTCOMES, Probe, RETAIN, answer, ask, ask_to_find_out, done, finished, header,
+    pending, reconciling, record,
 };
 use crate::store::{
-    ClaimReply, CompleteReply, HEADER, Header, ReadReply, ReleaseReply, RenewReply, State,
-    Unreadable,
+    ClaimReply, CompleteReply, HEADER, Header, ReadReply, ReleaseReply, RenewReply, ResolveReply,
+    State, Unreadable,
 };
 
 cases! {
@@ -32,6 +33,15 @@ async fn refused(p: &Probe, error: Unreadable) {
         assert_eq!(
             p.complete(&answer(&claim, b"over it")).await,
             CompleteReply::Unreadable(error)
+        );
+        assert_eq!(
+            p.claim(&ask_to_find_out(owner)).await,
+            ClaimReply::Unreadable(error)
+        );
+        let resolution = answer(&claim, b"we know better");
+        assert_eq!(
+            p.resolve(&header(pending()), &resolution).await,
+            ResolveReply::Unreadable(error)
         );
         for count in [true, false] {
             assert_eq!(
@@ -96,7 +106,7 @@ async fn what_another_program_wrote_is_not_replaced(p: Probe) {
 
 async fn a_record_without_an_expiry_is_not_replaced(p: Probe) {
     let states = OUTCOMES.map(done).into_iter();
-    for state in states.chain([pending(), State::Released]) {
+    for state in states.chain([pending(), reconciling(), State::Released]) {
         for body in [&b""[..], &[7; 9_000]] {
             let bytes = record(&header(state), body).to_vec();
             let plant = Plant::Immortal {

@@ -2,15 +2,22 @@
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{Core, Engine, Limits};
+use super::disabled::by_environment;
+use super::{Core, Engine, Limits, Protection};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
+use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
-use crate::policy::{LONG, OnDuplicate, OnRunning, Policy};
+use crate::policy::{
+    LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Policy,
+};
 use crate::store::Store;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
 /// Sets up an [`Engine`].
 #[derive(Debug)]
@@ -22,6 +29,7 @@ pub struct EngineBuilder {
     prefix: String,
     defaults: Policy,
     limits: Limits,
+    protection: Option<Protection>,
 }
 
 impl EngineBuilder {
@@ -35,8 +43,10 @@ impl EngineBuilder {
             limits: Limits {
                 claim_deadline: Duration::from_secs(2),
                 complete_deadline: Duration::from_secs(2),
+                reconcile_deadline: Duration::from_secs(10),
                 max_value_bytes: 256 << 10,
             },
+            protection: None,
         }
     }
 
@@ -81,10 +91,42 @@ impl EngineBuilder {
         self
     }
 
+    /// What becomes of a key whose body was dropped half-way; default [`OnCancel::Hold`].
+    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
+        self.defaults.on_cancel = on_cancel;
+        self
+    }
+
+    /// What becomes of a key whose body panicked; default [`OnPanic::Release`].
+    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
+        self.defaults.on_panic = on_panic;
+        self
+    }
+
+    /// What becomes of a body whose lease is lost; default [`OnLeaseLost::Continue`].
+    pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
+        self.defaults.on_lease_lost = on_lease_lost;
+        self
+    }
+
+    /// What becomes of a call whose store cannot be asked; default [`OnOutage::Fail`].
+    pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
+        self.defaults.on_outage = on_outage;
+        self
+    }
+
     /// How many attempts may be abandoned (crashed, panicked, dropped) before the key answers
-    /// [`ErrorKind::Exhausted`]; default 5, `None` for no limit. 1: a body starts at most once.
+    /// [`ErrorKind::Exhausted`]; default 5, `None` for no limit. 1: a body starts at most once, and
+    /// then an attempt that ended with a system error counts as well.
     pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
         self.defaults.max_attempts = max_attempts;
+        self
+    }
+
+    /// Whether an attempt that gave the key back after a system error counts, too; default no: a
+    /// hundred retries while a database is down should not use a key up.
+    pub fn count_errors(mut self, count_errors: bool) -> Self {
+        self.defaults.count_errors = count_errors;
         self
     }
 
@@ -109,6 +151,12 @@ impl EngineBuilder {
         self
     }
 
+    /// How long a reconcile hook may take; default 10 s. Then the outcome stays unknown.
+    pub fn reconcile_deadline(mut self, deadline: Duration) -> Self {
+        self.limits.reconcile_deadline = deadline;
+        self
+    }
+
     /// The longest answer that is stored, in bytes; default 256 KiB. A longer one goes to its caller
     /// and leaves a tombstone, so that duplicates get [`ErrorKind::NotStored`]. At most 512 MiB, and
     /// no more than the store reads back (for Redis `max_record_bytes`, 8 MiB).
@@ -120,6 +168,11 @@ impl EngineBuilder {
     /// Who is told what happens; default [`StderrObserver`].
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(Contained(observer));
+        self
+    }
+
+    pub(super) fn protection(mut self, protection: Protection) -> Self {
+        self.protection = Some(protection);
         self
     }
 
@@ -150,13 +203,17 @@ impl EngineBuilder {
         let mut limits = self.limits;
         limits.claim_deadline = limits.claim_deadline.min(LONG);
         limits.complete_deadline = limits.complete_deadline.min(LONG);
+        limits.reconcile_deadline = limits.reconcile_deadline.min(LONG);
         let defaults = self.defaults.checked().map_err(refuse)?;
         let keeper = Keeper::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
             Arc::clone(&self.observer),
         );
+        let (by_environment, ineffective) = by_environment();
+        let protection = self.protection.unwrap_or(by_environment);
         let core = Core {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             store: self.store,
             clock: self.clock,
             observer: self.observer,
@@ -164,8 +221,25 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
+            flights: Flights::new(),
+            closing: AtomicBool::new(false),
+            entering: AtomicUsize::new(0),
+            protection,
         };
-        for message in core.store.warnings() {
+        let disabled = match &core.protection {
+            Protection::On => None,
+            Protection::Off(why) => Some(format!(
+                "DISABLED ({why}): every call runs its body, nothing is stored and nothing is replayed"
+            )),
+            Protection::Refused => Some(
+                "`Engine::disabled` in a release build refuses every call; IDEM_DISABLED=unprotected \
+                 in the environment means it"
+                    .to_owned(),
+            ),
+        };
+        let ineffective = ineffective.map(ToOwned::to_owned);
+        let switch = disabled.into_iter().chain(ineffective);
+        for message in switch.chain(core.store.warnings()) {
             core.observer.observe(&Event {
                 operation: "",
                 key: None,

@@ -19,6 +19,9 @@ fn every_state_survives_its_bytes() {
         State::Pending {
             lease: Duration::from_secs(30),
         },
+        State::Reconciling {
+            lease: Duration::from_millis(1),
+        },
         State::Released,
         State::Done {
             outcome: OutcomeKind::Value,
@@ -63,6 +66,23 @@ fn the_layout_is_frozen() {
 }
 
 #[test]
+fn each_state_has_its_byte() {
+    let lease = Duration::from_secs(30);
+    let done = |outcome| State::Done { outcome, schema: 0 };
+    for (state, byte) in [
+        (State::Pending { lease }, b'P'),
+        (State::Reconciling { lease }, b'Q'),
+        (State::Released, b'R'),
+        (done(OutcomeKind::Value), b'D'),
+        (done(OutcomeKind::Error), b'E'),
+        (done(OutcomeKind::Unknown), b'U'),
+        (done(OutcomeKind::Tombstone), b'T'),
+    ] {
+        assert_eq!(header(state).encode()[1], byte, "{state:?}");
+    }
+}
+
+#[test]
 fn what_is_not_a_record_is_refused() {
     let good = header(State::Released).encode();
     assert_eq!(Header::decode(b""), Err(Unreadable::Short { bytes: 0 }));
@@ -104,6 +124,28 @@ fn a_lease_is_what_the_remaining_life_says() {
         Duration::ZERO
     );
     assert_eq!(header.lease_left(Duration::ZERO), Duration::ZERO);
+}
+
+#[test]
+fn a_reconciliation_is_unknown_as_soon_as_its_lease_is_over() {
+    let lease = Duration::from_secs(30);
+    let header = header(State::Reconciling { lease });
+    let day = Duration::from_hours(24);
+    for (age, unknown) in [(0, false), (29_999, false), (30_000, true), (30_001, true)] {
+        let left = day.saturating_sub(Duration::from_millis(age));
+        assert_eq!(header.lapsed(left), unknown, "after {age} ms");
+        assert_eq!(header.is_unknown(left), unknown, "after {age} ms");
+    }
+    let left = header.lease_left(day);
+    assert_eq!(left, lease);
+}
+
+#[test]
+fn a_claim_whose_lease_is_over_is_not_unknown() {
+    let lease = Duration::from_secs(30);
+    for state in [State::Pending { lease }, State::Released] {
+        assert!(!header(state).is_unknown(Duration::ZERO), "{state:?}");
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl RedisStoreBuilder {
         let server = Server::ask(&link).await?;
         server.refuse(self.allow_eviction)?;
         Ok(RedisStore(Arc::new(Inner {
-            scripts: Scripts::new(server.reads_declarations()),
+            scripts: Scripts::new(&server),
             link,
             renewals,
             server,

@@ -18,6 +18,8 @@ pub struct Server {
     pub version: Option<(u32, u32, u32)>,
     /// `master` or `replica`.
     pub role: Option<String>,
+    /// `standalone`, `sentinel` or `cluster`.
+    pub mode: Option<String>,
     /// What the server does when its memory is full.
     pub maxmemory_policy: Option<String>,
     /// Its limit in bytes; 0 for none.
@@ -68,6 +70,7 @@ impl Server {
             match (text(&name).as_deref(), text(&value)) {
                 (Some("version"), Some(version)) => self.version = parse_version(&version),
                 (Some("role"), Some(role)) => self.role = Some(role),
+                (Some("mode"), Some(mode)) => self.mode = Some(mode),
                 _ => {}
             }
         }
@@ -83,6 +86,9 @@ impl Server {
                 Some(("redis_version", version)) if self.version.is_none() => {
                     self.version = parse_version(version);
                 }
+                Some(("redis_mode", mode)) if self.mode.is_none() => {
+                    self.mode = Some(mode.to_owned());
+                }
                 Some(("role", role)) if self.role.is_none() => {
                     // HELLO says `replica` where INFO still says `slave`.
                     let role = if role == "slave" { "replica" } else { role };
@@ -96,6 +102,15 @@ impl Server {
     /// Whether scripts may declare what they do (`#!lua flags=…`).
     pub(super) fn reads_declarations(&self) -> bool {
         self.version.is_some_and(|(major, ..)| major >= 7)
+    }
+
+    /// The command that tells who waits: in a cluster the one that stays in the shard of the key,
+    /// where there is one, since the other tells every node.
+    pub(super) fn publish(&self) -> &'static str {
+        match self.mode.as_deref() {
+            Some("cluster") if self.version.is_some_and(|(major, ..)| major >= 7) => "SPUBLISH",
+            _ => "PUBLISH",
+        }
     }
 
     /// Refuses a server on which the guarantee cannot hold.
@@ -216,6 +231,22 @@ mod tests {
         assert_eq!(parse_version("8.2-rc1"), Some((8, 2, 0)));
         assert_eq!(parse_version("6.2"), Some((6, 2, 0)));
         assert_eq!(parse_version("unstable"), None);
+    }
+
+    #[test]
+    fn only_a_cluster_that_can_publishes_in_the_shard() {
+        for (info, command) in [
+            ("redis_version:7.0.0\r\nredis_mode:cluster\r\n", "SPUBLISH"),
+            ("redis_version:6.2.9\r\nredis_mode:cluster\r\n", "PUBLISH"),
+            (
+                "redis_version:7.0.0\r\nredis_mode:standalone\r\n",
+                "PUBLISH",
+            ),
+            ("redis_mode:cluster\r\n", "PUBLISH"),
+            ("redis_version:7.0.0\r\n", "PUBLISH"),
+        ] {
+            assert_eq!(server(info).publish(), command, "{info}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use redis::{Cmd, Value};
 
 use super::super::{StoreError, StoreErrorKind, Unreadable};
+use super::check::Server;
 use crate::record::Header;
 
 /// A script that the server knows by its digest.
@@ -17,10 +18,10 @@ pub(super) struct Script {
 
 impl Script {
     /// `flags` is what the script declares to servers that read declarations (Redis 7).
-    fn new(flags: Option<&str>, body: &str) -> Self {
-        let source = match flags {
-            Some(flags) => format!("#!lua flags={flags}\n{body}"),
-            None => body.to_owned(),
+    fn new(server: &Server, flags: Option<&str>, source: &str) -> Self {
+        let source = match flags.filter(|_| server.reads_declarations()) {
+            Some(flags) => format!("#!lua flags={flags}\n{source}"),
+            None => source.to_owned(),
         };
         Self {
             sha: redis::Script::new(&source).get_hash().to_owned(),
@@ -62,20 +63,27 @@ pub(super) struct Scripts {
     pub(super) complete: Script,
     pub(super) release: Script,
     pub(super) renew: Script,
+    pub(super) resolve: Script,
     pub(super) read: Script,
 }
 
 impl Scripts {
-    /// `declared`: the server reads declarations. It then lets a finished answer and a release in
-    /// when its memory is full (`allow-oom`), while a claim is refused and a replay still works.
-    pub(super) fn new(declared: bool) -> Self {
-        let flags = |flags| declared.then_some(flags);
+    /// Where the server reads declarations, it lets a finished answer and a release in when its
+    /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
+    pub(super) fn new(server: &Server) -> Self {
+        let (publish, prelude) = (server.publish(), include_str!("prelude.lua"));
+        let script = |flags, body| {
+            let source = format!("local PUBLISH = '{publish}'\n{prelude}\n{body}");
+            Script::new(server, flags, &source)
+        };
+        let room = Some("allow-oom");
         Self {
-            claim: Script::new(None, include_str!("claim.lua")),
-            complete: Script::new(flags("allow-oom"), include_str!("complete.lua")),
-            release: Script::new(flags("allow-oom"), include_str!("release.lua")),
-            renew: Script::new(None, include_str!("renew.lua")),
-            read: Script::new(flags("no-writes"), include_str!("read.lua")),
+            claim: script(None, include_str!("claim.lua")),
+            complete: script(room, include_str!("complete.lua")),
+            release: script(room, include_str!("release.lua")),
+            renew: script(None, include_str!("renew.lua")),
+            resolve: script(room, include_str!("resolve.lua")),
+            read: Script::new(server, Some("no-writes"), include_str!("read.lua")),
         }
     }
 }

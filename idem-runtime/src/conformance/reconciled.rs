@@ -1,0 +1,296 @@
+//! How finding out ends: with an answer, given back, or not at all.
+
+use std::time::Duration;
+
+use super::probe::{
+    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, done, finished,
+    header, pending, reconciling, record, undecided,
+};
+use crate::store::{
+    ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, RenewReply, State,
+};
+
+cases! {
+    2 who_finds_out_stores_what_it_found,
+    2 who_finds_out_slowly_stores_what_it_found_if_nobody_took_over,
+    2 another_owner_does_not_complete_a_live_reconciliation,
+    2 a_success_is_stored_where_who_was_to_find_out_vanished,
+    2 an_error_is_not_stored_where_who_was_to_find_out_vanished,
+    13 a_reconciliation_that_is_given_back_is_unknown,
+    8 giving_a_reconciliation_back_leaves_the_attempts,
+    6 giving_a_reconciliation_back_leaves_the_life,
+    3 giving_a_reconciliation_back_again_changes_nothing,
+    2 another_owner_does_not_give_a_reconciliation_back,
+    2 a_superseded_reconciliation_is_not_given_back,
+    5 a_renewal_keeps_a_reconciliation,
+    3 a_renewal_changes_nothing_of_a_reconciliation_but_its_time,
+    2 a_renewal_of_a_reconciliation_by_another_owner_changes_nothing,
+    2 a_reconciliation_that_is_over_is_not_renewed,
+    2 a_reconciliation_that_was_lost_is_written_again,
+    13 a_reconciliation_that_was_written_again_is_one,
+}
+
+const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
+const LATE: CompleteReply = CompleteReply::Stored { late: true };
+
+/// Finding out about an unknown outcome, by B.
+async fn looking(p: &Probe) -> Header {
+    p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
+        .await;
+    p.look_into(&ask_to_find_out(B)).await
+}
+
+async fn who_finds_out_stores_what_it_found(p: Probe) {
+    for (n, outcome) in OUTCOMES.into_iter().enumerate() {
+        let p = p.at(n);
+        let claim = looking(&p).await;
+        let end = Header {
+            state: done(outcome),
+            ..finished(&claim)
+        };
+        let bytes = record(&end, b"found");
+        assert_eq!(p.complete(&bytes).await, IN_TIME);
+        p.assert_untouched(&bytes, "storing it").await;
+        p.assert_left(p.found().await.1, TTL);
+        let stored = expect!(p.claim(&ask(C)).await, ClaimReply::Done { record, .. } => record);
+        assert_eq!(stored.as_bytes(), &bytes[..]);
+    }
+}
+
+async fn who_finds_out_slowly_stores_what_it_found_if_nobody_took_over(p: Probe) {
+    for (n, outcome) in OUTCOMES.into_iter().enumerate() {
+        let p = p.at(n);
+        let claim = looking(&p).await;
+        p.advance(LEASE * 2).await;
+        let end = Header {
+            state: done(outcome),
+            ..finished(&claim)
+        };
+        assert_eq!(p.complete(&record(&end, b"")).await, IN_TIME);
+    }
+}
+
+async fn another_owner_does_not_complete_a_live_reconciliation(p: Probe) {
+    for age in [MS, LEASE / 2] {
+        let bytes = p.plant(&header(reconciling()), b"", RETAIN - age).await;
+        for outcome in OUTCOMES {
+            let theirs = Header {
+                owner: B,
+                state: done(outcome),
+                ..finished(&header(pending()))
+            };
+            let left = expect!(
+                p.complete(&record(&theirs, b"not ours")).await,
+                CompleteReply::Superseded { lease_left } => lease_left
+            );
+            p.assert_left(left, LEASE - age);
+        }
+        p.assert_untouched(&bytes, "a completion by another owner")
+            .await;
+    }
+}
+
+/// The end of the first attempt, A's, after who was to find out about it vanished.
+async fn after_who_vanished(p: &Probe, outcome: OutcomeKind) -> CompleteReply {
+    let first = p.take(&ask(A)).await;
+    p.advance(LEASE).await;
+    let claim = p.look_into(&ask_to_find_out(B)).await;
+    p.advance(LEASE).await;
+    let end = Header {
+        state: done(outcome),
+        ..finished(&first)
+    };
+    let reply = p.complete(&record(&end, b"first")).await;
+    let there = p.header().await;
+    let stored = reply == LATE;
+    assert_eq!(there.owner == A, stored);
+    assert_eq!((there.fence, there.attempts), (claim.fence, 1));
+    reply
+}
+
+async fn a_success_is_stored_where_who_was_to_find_out_vanished(p: Probe) {
+    for (n, outcome) in [OutcomeKind::Value, OutcomeKind::Tombstone]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(after_who_vanished(&p.at(n), outcome).await, LATE);
+    }
+}
+
+async fn an_error_is_not_stored_where_who_was_to_find_out_vanished(p: Probe) {
+    for (n, outcome) in [OutcomeKind::Error, OutcomeKind::Unknown]
+        .into_iter()
+        .enumerate()
+    {
+        let lease_left = Duration::ZERO;
+        assert_eq!(
+            after_who_vanished(&p.at(n), outcome).await,
+            CompleteReply::Superseded { lease_left }
+        );
+    }
+}
+
+async fn a_reconciliation_that_is_given_back_is_unknown(p: Probe) {
+    for (n, count) in [true, false].into_iter().enumerate() {
+        let p = p.at(n);
+        let claim = looking(&p).await;
+        assert_eq!(p.release(B, count).await, ReleaseReply::Released);
+        let expected = Header {
+            state: undecided(),
+            ..claim
+        };
+        let (record, _) = p.found().await;
+        assert_eq!(record.header, expected);
+        assert!(record.body().is_empty());
+        let told = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
+        assert_eq!(told, record);
+        let next = p.look_into(&ask_to_find_out(C)).await;
+        assert!(next.fence > claim.fence);
+    }
+}
+
+async fn giving_a_reconciliation_back_leaves_the_attempts(p: Probe) {
+    for attempts in [0, 1, 256, u16::MAX] {
+        for count in [true, false] {
+            let claim = Header {
+                attempts,
+                ..header(reconciling())
+            };
+            p.plant(&claim, b"", RETAIN).await;
+            assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+            assert_eq!(p.header().await.attempts, attempts);
+        }
+    }
+}
+
+async fn giving_a_reconciliation_back_leaves_the_life(p: Probe) {
+    for life in [RETAIN, RETAIN / 2, LEASE] {
+        p.plant(&header(reconciling()), b"", life).await;
+        assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+        p.assert_left(p.found().await.1, life);
+    }
+    p.advance_just_before(LEASE).await;
+    p.found().await;
+    p.advance_the_rest().await;
+    assert_eq!(p.read().await, ReadReply::Absent, "and ends with it");
+}
+
+async fn giving_a_reconciliation_back_again_changes_nothing(p: Probe) {
+    looking(&p).await;
+    assert_eq!(p.release(B, false).await, ReleaseReply::Released);
+    let bytes = p.peek().await.expect("it is unknown now");
+    for count in [true, false] {
+        assert_eq!(p.release(B, count).await, ReleaseReply::Released);
+    }
+    p.assert_untouched(&bytes, "a release, sent again").await;
+    let next = p.look_into(&ask_to_find_out(C)).await;
+    assert_eq!(p.release(B, false).await, ReleaseReply::Superseded);
+    assert_eq!(p.header().await, next);
+}
+
+async fn another_owner_does_not_give_a_reconciliation_back(p: Probe) {
+    for (state, age) in [
+        (reconciling(), MS),
+        (reconciling(), LEASE * 3),
+        (undecided(), MS),
+    ] {
+        let bytes = p.plant(&header(state), b"", RETAIN - age).await;
+        for count in [true, false] {
+            assert_eq!(p.release(B, count).await, ReleaseReply::Superseded);
+        }
+        p.assert_untouched(&bytes, "a release by another owner")
+            .await;
+    }
+}
+
+async fn a_superseded_reconciliation_is_not_given_back(p: Probe) {
+    let first = looking(&p).await;
+    p.advance(LEASE).await;
+    let next = p.look_into(&ask_to_find_out(C)).await;
+    for count in [true, false] {
+        assert_eq!(p.release(B, count).await, ReleaseReply::Superseded);
+    }
+    assert_eq!(p.renew(&first).await, RenewReply::Lost);
+    expect!(
+        p.complete(&answer(&first, b"too late")).await,
+        CompleteReply::Superseded { .. } => ()
+    );
+    assert_eq!(p.header().await, next);
+}
+
+async fn a_renewal_keeps_a_reconciliation(p: Probe) {
+    let claim = looking(&p).await;
+    for _ in 0..5 {
+        p.advance(LEASE / 2).await;
+        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+        let left = expect!(
+            p.claim(&ask_to_find_out(C)).await,
+            ClaimReply::Running { lease_left } => lease_left
+        );
+        p.assert_left(left, LEASE);
+    }
+    p.advance(LEASE * 3).await;
+    assert_eq!(p.renew(&claim).await, RenewReply::Renewed, "nobody took it");
+    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+    assert_eq!(p.complete(&answer(&claim, b"found")).await, IN_TIME);
+}
+
+async fn a_renewal_changes_nothing_of_a_reconciliation_but_its_time(p: Probe) {
+    let claim = looking(&p).await;
+    let bytes = p.peek().await.expect("the claim is there");
+    for _ in 0..3 {
+        p.advance(LEASE / 4).await;
+        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+        p.assert_untouched(&bytes, "a renewal").await;
+        p.assert_left(p.found().await.1, RETAIN);
+    }
+}
+
+async fn a_renewal_of_a_reconciliation_by_another_owner_changes_nothing(p: Probe) {
+    for age in [Duration::ZERO, LEASE / 2, LEASE * 3] {
+        let held = header(reconciling());
+        let bytes = p.plant(&held, b"", RETAIN - age).await;
+        for state in [pending(), reconciling()] {
+            let theirs = Header {
+                owner: B,
+                state,
+                ..held
+            };
+            assert_eq!(p.renew(&theirs).await, RenewReply::Lost);
+        }
+        p.assert_untouched(&bytes, "a renewal by another owner")
+            .await;
+        p.assert_left(p.found().await.1, RETAIN - age);
+    }
+}
+
+async fn a_reconciliation_that_is_over_is_not_renewed(p: Probe) {
+    let claim = looking(&p).await;
+    assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+    let bytes = p.peek().await.expect("it is unknown now");
+    assert_eq!(p.renew(&claim).await, RenewReply::Lost);
+    p.assert_untouched(&bytes, "a renewal of what was given back")
+        .await;
+}
+
+async fn a_reconciliation_that_was_lost_is_written_again(p: Probe) {
+    let claim = header(reconciling());
+    assert_eq!(p.renew(&claim).await, RenewReply::Reasserted);
+    let (record, left) = p.found().await;
+    assert_eq!(record.header, claim);
+    p.assert_left(left, RETAIN);
+    assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+}
+
+async fn a_reconciliation_that_was_written_again_is_one(p: Probe) {
+    let claim = header(reconciling());
+    assert_eq!(p.renew(&claim).await, RenewReply::Reasserted);
+    expect!(p.claim(&ask_to_find_out(B)).await, ClaimReply::Running { .. } => ());
+    p.advance(LEASE).await;
+    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => (), "nobody knows");
+    let next = p.look_into(&ask_to_find_out(B)).await;
+    assert_eq!(next.attempts, claim.attempts);
+    let started = p.take(&ask(B)).await;
+    assert_eq!(started.attempts, claim.attempts + 1);
+    assert!(matches!(started.state, State::Pending { .. }));
+}

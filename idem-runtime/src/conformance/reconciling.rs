@@ -1,0 +1,383 @@
+//! Claims of who can find out whether an earlier attempt had its effect.
+
+use std::time::Duration;
+
+use super::probe::{
+    A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, ask_to_find_out, done,
+    header, limit, owner, pending, reconciling, unknowns,
+};
+use crate::store::{ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, ReleaseReply, State};
+
+cases! {
+    13 an_unknown_outcome_is_told_to_who_cannot_find_out,
+    13 who_can_find_out_is_asked_to_where_the_outcome_is_unknown,
+    13 who_can_find_out_is_asked_to_where_a_body_may_have_run,
+    13 a_lapsed_reconciliation_is_unknown,
+    1 who_can_find_out_is_granted_the_body_where_none_ran,
+    4 an_answer_is_given_also_to_who_can_find_out,
+    5 a_live_claim_is_not_looked_into,
+    5 a_live_reconciliation_is_waited_for,
+    5 the_lease_of_a_reconciliation_ends_to_the_millisecond,
+    6 a_reconciliation_is_kept_for_what_its_claim_says,
+    7 fences_grow_with_reconciliations,
+    8 finding_out_is_no_attempt,
+    8 finding_out_needs_no_attempts_left,
+    8 a_body_that_starts_after_finding_out_is_an_attempt,
+    8 a_body_does_not_start_after_finding_out_without_attempts_left,
+    9 a_reconciliation_keeps_the_fingerprint,
+    13 a_body_starts_after_finding_out_for_nobody_else,
+    5 who_found_out_slowly_starts_the_body_if_nobody_took_over,
+    3 a_reconciling_claim_sent_again_is_the_same,
+    3 a_start_after_finding_out_sent_again_is_the_same_attempt,
+    3 a_reconciling_claim_sent_again_after_the_start_is_the_same_attempt,
+    3 a_claim_after_its_own_unknown_outcome_is_granted_nothing,
+}
+
+/// What is known to have been started, and not how it ended.
+const UNCERTAIN: [(State, Duration); 2] = [
+    (State::Released, RETAIN),
+    (
+        pending(),
+        RETAIN.checked_sub(LEASE).expect("a lease is shorter"),
+    ),
+];
+
+fn uncertain() -> impl Iterator<Item = (State, Duration)> {
+    unknowns().into_iter().chain(UNCERTAIN)
+}
+
+async fn an_unknown_outcome_is_told_to_who_cannot_find_out(p: Probe) {
+    for (state, life) in unknowns() {
+        let bytes = p.plant(&header(state), b"", life).await;
+        for max_attempts in [limit(1), limit(9), None] {
+            let request = ClaimRequest {
+                max_attempts,
+                ..ask(B)
+            };
+            let (record, left) = expect!(
+                p.claim(&request).await,
+                ClaimReply::Done { record, left } => (record, left),
+                "{state:?} is unknown"
+            );
+            assert_eq!(record.as_bytes(), &bytes[..]);
+            p.assert_left(left, life);
+        }
+        p.assert_untouched(&bytes, "who cannot find out").await;
+    }
+}
+
+async fn looked_into(p: &Probe, state: State, life: Duration) {
+    let before = header(state);
+    p.plant(&before, b"", life).await;
+    let request = ClaimRequest {
+        lease: LEASE * 2,
+        retain: RETAIN * 2,
+        ..ask_to_find_out(B)
+    };
+    let claim = p.look_into(&request).await;
+    assert_eq!(claim.attempts, before.attempts, "of {state:?}");
+    assert!(claim.fence > before.fence, "a claim has a fence of its own");
+    let (record, left) = p.found().await;
+    assert_eq!(record.header, claim);
+    assert!(record.body().is_empty());
+    p.assert_left(left, RETAIN * 2);
+}
+
+async fn who_can_find_out_is_asked_to_where_the_outcome_is_unknown(p: Probe) {
+    for (state, life) in unknowns() {
+        looked_into(&p, state, life).await;
+    }
+    let unknown = header(done(OutcomeKind::Unknown));
+    p.plant(
+        &Header {
+            attempts: 0,
+            ..unknown
+        },
+        b"",
+        RETAIN,
+    )
+    .await;
+    assert_eq!(p.look_into(&ask_to_find_out(B)).await.attempts, 0);
+}
+
+async fn who_can_find_out_is_asked_to_where_a_body_may_have_run(p: Probe) {
+    for (state, life) in UNCERTAIN {
+        looked_into(&p, state, life).await;
+    }
+}
+
+async fn a_lapsed_reconciliation_is_unknown(p: Probe) {
+    p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
+        .await;
+    let vanished = p.look_into(&ask_to_find_out(C)).await;
+    p.advance(LEASE).await;
+    let record = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
+    assert_eq!(record.header, vanished);
+    let next = p.look_into(&ask_to_find_out(B)).await;
+    assert!(next.fence > vanished.fence);
+    expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+    p.advance(LEASE).await;
+    let record = expect!(p.claim(&ask(A)).await, ClaimReply::Done { record, .. } => record);
+    assert_eq!(record.header, next);
+}
+
+async fn who_can_find_out_is_granted_the_body_where_none_ran(p: Probe) {
+    assert_eq!(p.take(&ask_to_find_out(A)).await.attempts, 1);
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    let claim = p.take(&ask_to_find_out(B)).await;
+    assert_eq!(claim.attempts, 1, "the first attempt ended in good order");
+    assert_eq!(p.header().await, claim);
+}
+
+async fn an_answer_is_given_also_to_who_can_find_out(p: Probe) {
+    for outcome in OUTCOMES.into_iter().filter(|o| *o != OutcomeKind::Unknown) {
+        let bytes = p.plant(&header(done(outcome)), b"the answer", RETAIN).await;
+        for owner in [A, B] {
+            let record = expect!(
+                p.claim(&ask_to_find_out(owner)).await,
+                ClaimReply::Done { record, .. } => record
+            );
+            assert_eq!(record.as_bytes(), &bytes[..]);
+        }
+        p.assert_untouched(&bytes, "who can find out").await;
+    }
+}
+
+async fn not_granted(p: &Probe, state: State) {
+    for age in [MS, LEASE / 2] {
+        let bytes = p.plant(&header(state), b"", RETAIN - age).await;
+        for request in [ask(B), ask_to_find_out(B), ask_to_find_out(C)] {
+            let left = expect!(
+                p.claim(&request).await,
+                ClaimReply::Running { lease_left } => lease_left
+            );
+            p.assert_left(left, LEASE - age);
+        }
+        p.assert_untouched(&bytes, "another's claim").await;
+    }
+}
+
+async fn a_live_claim_is_not_looked_into(p: Probe) {
+    not_granted(&p, pending()).await;
+}
+
+async fn a_live_reconciliation_is_waited_for(p: Probe) {
+    not_granted(&p, reconciling()).await;
+}
+
+async fn the_lease_of_a_reconciliation_ends_to_the_millisecond(p: Probe) {
+    p.plant(&header(State::Released), b"", RETAIN).await;
+    p.look_into(&ask_to_find_out(B)).await;
+    p.advance_just_before(LEASE).await;
+    for request in [ask(C), ask_to_find_out(C)] {
+        expect!(p.claim(&request).await, ClaimReply::Running { .. } => ());
+    }
+    p.advance_the_rest().await;
+    expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+    p.look_into(&ask_to_find_out(C)).await;
+}
+
+async fn a_reconciliation_is_kept_for_what_its_claim_says(p: Probe) {
+    p.plant(&header(done(OutcomeKind::Unknown)), b"", LEASE)
+        .await;
+    p.look_into(&ask_to_find_out(B)).await;
+    p.advance_just_before(RETAIN).await;
+    p.found().await;
+    p.advance_the_rest().await;
+    assert_eq!(p.take(&ask(C)).await.attempts, 1, "and is over then");
+}
+
+async fn fences_grow_with_reconciliations(p: Probe) {
+    let mut last = p.take(&ask(owner(0))).await.fence;
+    for n in 1..20 {
+        p.advance(LEASE).await;
+        let fence = p.look_into(&ask_to_find_out(owner(n))).await.fence;
+        assert!(fence > last, "{fence:?} after {last:?}");
+        last = fence;
+    }
+    let started = p.take(&ask(owner(19))).await;
+    assert!(started.fence > last, "the body has a fence of its own");
+}
+
+async fn finding_out_is_no_attempt(p: Probe) {
+    assert_eq!(p.take(&ask(A)).await.attempts, 1);
+    for n in 0..20 {
+        p.advance(LEASE).await;
+        assert_eq!(p.look_into(&ask_to_find_out(owner(n))).await.attempts, 1);
+        if n % 2 == 0 {
+            assert_eq!(p.release(owner(n), true).await, ReleaseReply::Released);
+        }
+    }
+    assert_eq!(p.header().await.attempts, 1);
+}
+
+async fn finding_out_needs_no_attempts_left(p: Probe) {
+    for (state, life) in uncertain() {
+        for max in [1, 3] {
+            p.plant(&header(state), b"", life).await;
+            let request = ClaimRequest {
+                max_attempts: limit(max),
+                ..ask_to_find_out(B)
+            };
+            assert_eq!(p.look_into(&request).await.attempts, 3);
+        }
+    }
+}
+
+async fn a_body_that_starts_after_finding_out_is_an_attempt(p: Probe) {
+    for (state, life) in uncertain() {
+        p.plant(&header(state), b"", life).await;
+        let found_out = p.look_into(&ask_to_find_out(B)).await;
+        let request = ClaimRequest {
+            max_attempts: limit(4),
+            ..ask(B)
+        };
+        let claim = p.take(&request).await;
+        assert_eq!(claim.attempts, 4);
+        assert!(claim.fence > found_out.fence);
+        let (record, left) = p.found().await;
+        assert_eq!(record.header, claim);
+        p.assert_left(left, RETAIN);
+    }
+}
+
+async fn a_body_does_not_start_after_finding_out_without_attempts_left(p: Probe) {
+    for (state, life) in uncertain() {
+        p.plant(&header(state), b"", life).await;
+        let found_out = p.look_into(&ask_to_find_out(B)).await;
+        for max in [1, 2, 3] {
+            let request = ClaimRequest {
+                max_attempts: limit(max),
+                ..ask(B)
+            };
+            expect!(p.claim(&request).await, ClaimReply::Exhausted { attempts: 3 } => ());
+        }
+        assert_eq!(p.header().await, found_out, "it is still held");
+        assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+        expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+    }
+}
+
+async fn a_reconciliation_keeps_the_fingerprint(p: Probe) {
+    for (state, life) in uncertain() {
+        for (kept, asked, stays) in [(ASKED, NONE, ASKED), (NONE, ASKED, ASKED)] {
+            let before = Header {
+                fingerprint: kept,
+                ..header(state)
+            };
+            p.plant(&before, b"", life).await;
+            let request = ClaimRequest {
+                fingerprint: asked,
+                ..ask_to_find_out(B)
+            };
+            p.look_into(&request).await;
+            assert_eq!(p.header().await.fingerprint, stays);
+            let other = |owner| ClaimRequest {
+                fingerprint: OTHER,
+                ..ask_to_find_out(owner)
+            };
+            for owner in [B, C] {
+                assert_eq!(p.claim(&other(owner)).await, ClaimReply::Mismatch);
+            }
+        }
+    }
+}
+
+async fn a_body_starts_after_finding_out_for_nobody_else(p: Probe) {
+    for (state, life) in uncertain() {
+        p.plant(&header(state), b"", life).await;
+        let claim = p.look_into(&ask_to_find_out(B)).await;
+        expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
+        p.advance(LEASE).await;
+        expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
+        assert_eq!(p.header().await, claim);
+    }
+}
+
+async fn who_found_out_slowly_starts_the_body_if_nobody_took_over(p: Probe) {
+    for (n, taken_over) in [false, true].into_iter().enumerate() {
+        let p = p.at(n);
+        p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
+            .await;
+        p.look_into(&ask_to_find_out(B)).await;
+        p.advance(LEASE * 2).await;
+        if taken_over {
+            p.look_into(&ask_to_find_out(C)).await;
+            expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+        } else {
+            assert_eq!(p.take(&ask(B)).await.attempts, 4);
+        }
+    }
+}
+
+/// The same claim again: same reply, same bytes, and the lease starts again.
+async fn same_again(p: &Probe, claim: &Header, request: &ClaimRequest) {
+    let bytes = p.peek().await.expect("the claim is there");
+    for age in [Duration::ZERO, LEASE / 2, LEASE * 2] {
+        p.advance(age).await;
+        let again = match claim.state {
+            State::Reconciling { .. } => p.look_into(request).await,
+            _ => p.take(request).await,
+        };
+        assert_eq!(again, *claim, "same fence, same attempts");
+        p.assert_untouched(&bytes, "its claim, sent again").await;
+        p.assert_left(p.found().await.1, RETAIN);
+    }
+}
+
+async fn a_reconciling_claim_sent_again_is_the_same(p: Probe) {
+    for (state, life) in uncertain() {
+        p.plant(&header(state), b"", life).await;
+        let claim = p.look_into(&ask_to_find_out(B)).await;
+        same_again(&p, &claim, &ask_to_find_out(B)).await;
+    }
+}
+
+async fn a_start_after_finding_out_sent_again_is_the_same_attempt(p: Probe) {
+    for (state, life) in uncertain() {
+        p.plant(&header(state), b"", life).await;
+        p.look_into(&ask_to_find_out(B)).await;
+        let last = ClaimRequest {
+            max_attempts: limit(4),
+            ..ask(B)
+        };
+        let claim = p.take(&last).await;
+        same_again(&p, &claim, &last).await;
+    }
+}
+
+async fn a_reconciling_claim_sent_again_after_the_start_is_the_same_attempt(p: Probe) {
+    for (state, life) in uncertain() {
+        p.plant(&header(state), b"", life).await;
+        p.look_into(&ask_to_find_out(B)).await;
+        let claim = p.take(&ask(B)).await;
+        same_again(&p, &claim, &ask_to_find_out(B)).await;
+    }
+}
+
+async fn a_claim_after_its_own_unknown_outcome_is_granted_nothing(p: Probe) {
+    let unknown: fn(Owner) -> Header = |owner| Header {
+        owner,
+        ..header(done(OutcomeKind::Unknown))
+    };
+    p.plant(&unknown(B), b"", RETAIN).await;
+    let left_unknown = p.peek().await.expect("it was planted");
+    let p2 = p.at(1);
+    p2.plant(&header(State::Released), b"", RETAIN).await;
+    p2.look_into(&ask_to_find_out(B)).await;
+    assert_eq!(p2.release(B, true).await, ReleaseReply::Released);
+    let given_back = p2.peek().await.expect("it is unknown now");
+    for (p, bytes) in [(p, left_unknown), (p2, given_back)] {
+        for request in [ask(B), ask_to_find_out(B)] {
+            let record = expect!(
+                p.claim(&request).await,
+                ClaimReply::Done { record, .. } => record,
+                "whoever sent it is gone"
+            );
+            assert_eq!(record.as_bytes(), &bytes[..]);
+        }
+        p.assert_untouched(&bytes, "a claim of who left it unknown")
+            .await;
+        p.look_into(&ask_to_find_out(C)).await;
+    }
+}

@@ -1,0 +1,127 @@
+//! Answers that come to an unknown outcome: a success is what everybody wanted to know.
+
+use super::probe::{
+    A, ASKED, B, C, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, ask, ask_to_find_out, done,
+    finished, header, pending, record, undecided,
+};
+use crate::store::{ClaimReply, CompleteReply, Fence, Header, OutcomeKind, ReleaseReply};
+
+cases! {
+    4 a_success_takes_the_place_of_an_unknown_outcome,
+    4 an_unknown_outcome_is_replaced_by_nothing_but_a_success,
+    4 a_success_over_an_unknown_outcome_is_final,
+    9 a_success_to_another_request_does_not_replace_an_unknown_outcome,
+    3 a_success_over_an_unknown_outcome_sent_again_is_stored_once,
+}
+
+const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
+const LATE: CompleteReply = CompleteReply::Stored { late: true };
+
+fn is_success(outcome: OutcomeKind) -> bool {
+    matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone)
+}
+
+async fn a_success_takes_the_place_of_an_unknown_outcome(p: Probe) {
+    let unknown = header(done(OutcomeKind::Unknown));
+    for state in [unknown.state, undecided()] {
+        for outcome in OUTCOMES.into_iter().filter(|o| is_success(*o)) {
+            for (owner, reply) in [(A, IN_TIME), (B, LATE)] {
+                for (fence, higher) in [(1, unknown.fence.get()), (u64::MAX >> 12, u64::MAX >> 12)]
+                {
+                    p.plant(&header(state), b"", RETAIN / 2).await;
+                    let end = Header {
+                        state: done(outcome),
+                        owner,
+                        fence: Fence::new(fence),
+                        attempts: 1,
+                        ..finished(&unknown)
+                    };
+                    assert_eq!(p.complete(&record(&end, b"it happened")).await, reply);
+                    let (stored, left) = p.found().await;
+                    let expected = Header {
+                        fence: Fence::new(higher),
+                        attempts: unknown.attempts,
+                        ..end
+                    };
+                    assert_eq!(stored.header, expected);
+                    assert_eq!(stored.body(), b"it happened");
+                    p.assert_left(left, TTL);
+                }
+            }
+        }
+    }
+}
+
+async fn an_unknown_outcome_is_replaced_by_nothing_but_a_success(p: Probe) {
+    for state in [done(OutcomeKind::Unknown), undecided()] {
+        let bytes = p.plant(&header(state), b"", RETAIN / 2).await;
+        for outcome in OUTCOMES.into_iter().filter(|o| !is_success(*o)) {
+            let end = |owner| Header {
+                state: done(outcome),
+                owner,
+                ..finished(&header(pending()))
+            };
+            let (adopted, left) = expect!(
+                p.complete(&record(&end(B), b"")).await,
+                CompleteReply::Adopted { record, left } => (record, left)
+            );
+            assert_eq!(adopted.as_bytes(), &bytes[..]);
+            p.assert_left(left, RETAIN / 2);
+            assert_eq!(p.complete(&record(&end(A), b"")).await, IN_TIME);
+        }
+        p.assert_untouched(&bytes, "what is no success").await;
+        p.assert_left(p.found().await.1, RETAIN / 2);
+    }
+}
+
+async fn a_success_over_an_unknown_outcome_is_final(p: Probe) {
+    p.plant(&header(undecided()), b"", RETAIN).await;
+    let of = |owner| Header {
+        owner,
+        ..finished(&header(pending()))
+    };
+    let bytes = record(&of(B), b"it happened");
+    assert_eq!(p.complete(&bytes).await, LATE);
+    for request in [ask(C), ask_to_find_out(C)] {
+        let found = expect!(p.claim(&request).await, ClaimReply::Done { record, .. } => record);
+        assert_eq!(found.body(), b"it happened");
+    }
+    expect!(
+        p.complete(&record(&of(C), b"later")).await,
+        CompleteReply::Adopted { .. } => ()
+    );
+    assert_eq!(p.release(A, true).await, ReleaseReply::Superseded);
+    assert_eq!(p.found().await.0.body(), b"it happened");
+}
+
+async fn a_success_to_another_request_does_not_replace_an_unknown_outcome(p: Probe) {
+    let bytes = p.plant(&header(undecided()), b"", RETAIN).await;
+    let of = |fingerprint| Header {
+        owner: B,
+        fingerprint,
+        ..finished(&header(pending()))
+    };
+    let other = record(&of(OTHER), b"to another");
+    assert_eq!(p.complete(&other).await, CompleteReply::Mismatch);
+    p.assert_untouched(&bytes, "an answer to another request")
+        .await;
+    assert_eq!(p.complete(&record(&of(NONE), b"x")).await, LATE);
+    assert_eq!(p.header().await.fingerprint, ASKED);
+}
+
+async fn a_success_over_an_unknown_outcome_sent_again_is_stored_once(p: Probe) {
+    p.plant(&header(undecided()), b"", RETAIN).await;
+    let end = Header {
+        owner: B,
+        ..finished(&header(pending()))
+    };
+    let bytes = record(&end, b"once");
+    assert_eq!(p.complete(&bytes).await, LATE);
+    p.advance(TTL / 2).await;
+    for _ in 0..3 {
+        expect!(p.complete(&bytes).await, CompleteReply::Stored { .. } => ());
+        p.assert_untouched(&bytes, "its completion, sent again")
+            .await;
+        p.assert_left(p.found().await.1, TTL / 2);
+    }
+}

@@ -1,0 +1,94 @@
+//! The orderly end of an engine.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Engine;
+use crate::clock::deadline;
+
+/// What had not ended when the time for a shutdown was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unfinished {
+    /// Calls that wait for a claim or for another call's answer.
+    pub waiting: usize,
+    /// Bodies that run, or whose outcome is being stored. Their keys lapse with their leases.
+    pub running: usize,
+    /// Outcomes of vanished callers that are being stored.
+    pub storing: usize,
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the engine was not idle in time: {} calls wait, {} bodies run and lapse with their \
+             leases if the process ends now, {} outcomes are being stored",
+            self.waiting, self.running, self.storing
+        )
+    }
+}
+
+impl std::error::Error for Unfinished {}
+
+impl Engine {
+    /// Ends the engine in good order: from now on new calls get
+    /// [`ErrorKind::ShuttingDown`](crate::ErrorKind::ShuttingDown), except those that a running body
+    /// makes; calls that run or wait, bodies that outlived their callers (`on_cancel = finish`), and
+    /// what is stored in the background are awaited for up to `within`. There is no way back.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, ErrorKind, store::memory::MemoryStore};
+    /// use std::time::Duration;
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// engine.shutdown(Duration::from_secs(20)).await?;
+    /// let late = engine.operation("pay").key(&7).begin().await.unwrap_err();
+    /// assert_eq!(*late.kind(), ErrorKind::ShuttingDown);
+    /// # Ok::<_, idem_runtime::Unfinished>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unfinished`] when the time is over first: what it counts goes on as long as the process
+    /// lives.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again; new calls stay refused.
+    pub async fn shutdown(&self, within: Duration) -> Result<(), Unfinished> {
+        let core = &self.core;
+        core.closing.store(true, Ordering::SeqCst);
+        let idle = async {
+            loop {
+                let mut told = pin!(core.keeper.idle().notified());
+                // From here on no message is missed.
+                told.as_mut().enable();
+                if self.unfinished().is_none() {
+                    return;
+                }
+                told.await;
+            }
+        };
+        let moment = core.clock.now() + within.min(crate::policy::LONG);
+        match deadline(&*core.clock, moment, idle).await {
+            Ok(()) => Ok(()),
+            Err(_) => self.unfinished().map_or(Ok(()), Err),
+        }
+    }
+
+    fn unfinished(&self) -> Option<Unfinished> {
+        // In this order: a call that stops waiting has registered its claim before.
+        let waiting = self.core.entering.load(Ordering::SeqCst);
+        let (running, storing) = self.core.keeper.busy();
+        let unfinished = Unfinished {
+            waiting,
+            running,
+            storing,
+        };
+        (waiting + running + storing > 0).then_some(unfinished)
+    }
+}

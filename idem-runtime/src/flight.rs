@@ -1,0 +1,305 @@
+//! Calls of one key in this process share one claim and one wait.
+//!
+//! The first call *leads*: it claims. The others follow: they wait until the leader's claim has led
+//! to an answer, which all of them get without asking the store, or until somebody has to ask again;
+//! then one of them leads. While the body runs elsewhere nobody leads: a [vigil](crate::vigil) asks
+//! for all of them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::error::Error;
+use crate::fingerprint::Fingerprint;
+use crate::key::KeyDigest;
+use crate::lease::Lease;
+use crate::record::Record;
+
+/// Few enough to cost nothing, enough that two threads seldom meet.
+const SHARDS: usize = 32;
+
+/// What a claim has led to, for everybody who waited for it.
+#[derive(Clone)]
+pub(crate) enum Landing {
+    /// The finished record.
+    Done {
+        record: Record,
+        /// How long the store would still keep it, at this moment of the clock.
+        left: Duration,
+        at: Duration,
+    },
+    /// A refusal that is the same for all.
+    Refused(Error),
+}
+
+#[derive(Clone)]
+enum Signal {
+    Wait,
+    /// Somebody has to ask the store.
+    Ask,
+    Landed(Landing),
+}
+
+enum Phase {
+    /// Nobody leads.
+    Vacant,
+    /// A claim is under way.
+    Asking,
+    /// The body runs in this process.
+    Here(Weak<Lease>),
+    /// The body runs elsewhere, surely until this moment of the clock.
+    Elsewhere(Duration),
+}
+
+struct Flight {
+    id: u64,
+    fingerprint: Fingerprint,
+    phase: Phase,
+    /// Made for the first follower: most calls have none.
+    tell: Option<watch::Sender<Signal>>,
+}
+
+impl Flight {
+    fn tell(&self, signal: Signal) {
+        if let Some(tell) = &self.tell {
+            tell.send_replace(signal);
+        }
+    }
+
+    fn follow(&mut self) -> watch::Receiver<Signal> {
+        let tell = self
+            .tell
+            .get_or_insert_with(|| watch::Sender::new(Signal::Wait));
+        tell.subscribe()
+    }
+
+    fn is_watched(&self) -> bool {
+        self.tell
+            .as_ref()
+            .is_some_and(|tell| tell.receiver_count() > 0)
+    }
+}
+
+type Shard = HashMap<KeyDigest, Flight>;
+
+/// The keys that calls of an engine are busy with.
+pub(crate) struct Flights {
+    shards: [Mutex<Shard>; SHARDS],
+    next_id: AtomicU64,
+}
+
+/// How a call takes part.
+pub(crate) enum Join {
+    /// It claims, and tells the others.
+    Lead(Ticket),
+    /// It waits to be told, and joins again when the lease that it waits for, as it is now, is over.
+    Follow(Follower, Option<Duration>),
+    /// It asks for something else under the same key, and claims for itself.
+    Alone,
+}
+
+impl Flights {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            next_id: AtomicU64::new(0),
+        })
+    }
+
+    fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
+        // A digest is as good as random.
+        let shard = usize::from(key.as_bytes()[0]) % SHARDS;
+        // Nothing panics while it is held.
+        self.shards[shard]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn join(self: &Arc<Self>, key: &KeyDigest, fingerprint: Fingerprint) -> Join {
+        let mut shard = self.shard(key);
+        let flight = match shard.entry(*key) {
+            Entry::Vacant(entry) => {
+                let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+                entry.insert(Flight {
+                    id,
+                    fingerprint,
+                    phase: Phase::Asking,
+                    tell: None,
+                });
+                return Join::Lead(self.ticket(key, id));
+            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        // A lease that has run out here may be somebody else's: the store knows.
+        if let Phase::Here(lease) = &flight.phase
+            && lease
+                .upgrade()
+                .is_none_or(|lease| lease.remaining().is_zero())
+        {
+            flight.tell(Signal::Ask);
+            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+            *flight = Flight {
+                id,
+                fingerprint,
+                phase: Phase::Asking,
+                tell: None,
+            };
+            return Join::Lead(self.ticket(key, id));
+        }
+        // Only of equal requests is the answer of one that of the other.
+        if flight.fingerprint != fingerprint {
+            return Join::Alone;
+        }
+        if let Phase::Vacant = flight.phase {
+            flight.phase = Phase::Asking;
+            flight.tell(Signal::Wait);
+            return Join::Lead(self.ticket(key, flight.id));
+        }
+        let (id, told) = (flight.id, flight.follow());
+        let lease_left = match &flight.phase {
+            Phase::Here(lease) => lease.upgrade().map(|lease| lease.remaining()),
+            _ => None,
+        };
+        Join::Follow(self.follower(key, id, told), lease_left)
+    }
+
+    fn follower(
+        self: &Arc<Self>,
+        key: &KeyDigest,
+        id: u64,
+        told: watch::Receiver<Signal>,
+    ) -> Follower {
+        Follower {
+            told: Some(told),
+            flights: Arc::clone(self),
+            key: *key,
+            id,
+        }
+    }
+
+    fn ticket(self: &Arc<Self>, key: &KeyDigest, id: u64) -> Ticket {
+        Ticket {
+            flights: Arc::clone(self),
+            key: *key,
+            id,
+        }
+    }
+
+    /// What is left of the lease that a follower waits for, as far as this process knows.
+    pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
+        match self.shard(key).get(key)?.phase {
+            Phase::Here(ref lease) => Some(lease.upgrade()?.remaining()),
+            Phase::Elsewhere(until) => Some(until.saturating_sub(now)),
+            _ => None,
+        }
+    }
+}
+
+/// A call that waits for another one of this process.
+pub(crate) struct Follower {
+    /// Taken when this is dropped.
+    told: Option<watch::Receiver<Signal>>,
+    flights: Arc<Flights>,
+    key: KeyDigest,
+    id: u64,
+}
+
+impl Follower {
+    /// Waits for the answer. `None`: ask again.
+    pub(crate) async fn landing(&mut self) -> Option<Landing> {
+        let told = self.told.as_mut()?;
+        loop {
+            // The end of a flight without a word means the same as being asked to ask.
+            told.changed().await.ok()?;
+            match &*told.borrow_and_update() {
+                Signal::Wait => {}
+                Signal::Ask => return None,
+                Signal::Landed(landing) => return Some(landing.clone()),
+            }
+        }
+    }
+}
+
+impl Drop for Follower {
+    /// The last one to go of a flight that nobody leads takes it away.
+    fn drop(&mut self) {
+        let mut shard = self.flights.shard(&self.key);
+        self.told = None;
+        if let Entry::Occupied(entry) = shard.entry(self.key) {
+            let flight = entry.get();
+            if flight.id == self.id && matches!(flight.phase, Phase::Vacant) && !flight.is_watched()
+            {
+                entry.remove();
+            }
+        }
+    }
+}
+
+/// The duty to tell the followers. Dropped, it makes one of them ask again.
+pub(crate) struct Ticket {
+    flights: Arc<Flights>,
+    key: KeyDigest,
+    id: u64,
+}
+
+impl Ticket {
+    fn change<T>(&self, change: impl FnOnce(&mut Flight) -> T) -> Option<T> {
+        let mut shard = self.flights.shard(&self.key);
+        let flight = shard
+            .get_mut(&self.key)
+            .filter(|flight| flight.id == self.id);
+        flight.map(change)
+    }
+
+    /// The body runs here.
+    pub(crate) fn here(&self, lease: Weak<Lease>) {
+        self.change(|flight| flight.phase = Phase::Here(lease));
+    }
+
+    /// The body runs elsewhere, surely until `until`.
+    pub(crate) fn elsewhere(&self, until: Duration) {
+        self.change(|flight| flight.phase = Phase::Elsewhere(until));
+    }
+
+    /// The leader waits like everybody else.
+    pub(crate) fn follow(&self) -> Option<Follower> {
+        let told = self.change(Flight::follow)?;
+        Some(self.flights.follower(&self.key, self.id, told))
+    }
+
+    /// Whether anybody waits to be told.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.change(|flight| flight.is_watched()).unwrap_or(false)
+    }
+
+    /// Everybody who waits gets this.
+    pub(crate) fn land(self, landing: Landing) {
+        let mut shard = self.flights.shard(&self.key);
+        if let Entry::Occupied(entry) = shard.entry(self.key)
+            && entry.get().id == self.id
+        {
+            entry.remove().tell(Signal::Landed(landing));
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut shard = self.flights.shard(&self.key);
+        if let Entry::Occupied(mut entry) = shard.entry(self.key)
+            && entry.get().id == self.id
+        {
+            let flight = entry.get_mut();
+            if flight.is_watched() {
+                flight.phase = Phase::Vacant;
+                flight.tell(Signal::Ask);
+            } else {
+                entry.remove();
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A claim as this process sees it: how long it surely lasts, and whether it is lost.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, deadline};
+use crate::flight::{Landing, Ticket};
+use crate::operation::RecordKey;
+use crate::record::Header;
+
+/// One claim, shared by the body, whoever settles it, and the thread that renews it.
+pub(crate) struct Lease {
+    pub(crate) key: RecordKey,
+    /// How long the claim lasts from its last renewal.
+    pub(crate) lasts: Duration,
+    /// When renewing ends even if the body has not.
+    pub(crate) give_up: Duration,
+    clock: Arc<dyn Clock>,
+    /// What the record starts with since the claim was granted.
+    claim: Mutex<Header>,
+    /// Until when nobody else can have been granted the key, in microseconds of the clock.
+    ends: AtomicU64,
+    lost: AtomicBool,
+    told: Notify,
+    /// The calls of this process that wait for the answer.
+    ticket: Mutex<Option<Ticket>>,
+}
+
+impl Lease {
+    /// The lease of a claim that was sent at `sent`: from then on it lasts, not from the reply.
+    pub(crate) fn new(
+        key: RecordKey,
+        claim: Header,
+        (lasts, max_run): (Duration, Duration),
+        clock: Arc<dyn Clock>,
+        sent: Duration,
+        ticket: Option<Ticket>,
+    ) -> Self {
+        Self {
+            key,
+            lasts,
+            give_up: sent + max_run,
+            clock,
+            claim: Mutex::new(claim),
+            ends: AtomicU64::new(micros(sent + lasts)),
+            lost: AtomicBool::new(false),
+            told: Notify::new(),
+            ticket: Mutex::new(ticket),
+        }
+    }
+
+    pub(crate) fn claim(&self) -> Header {
+        *self.claim.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The claim was granted anew, with another header.
+    pub(crate) fn regranted(&self, claim: Header, sent: Duration) {
+        *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = claim;
+        self.renewed(sent);
+    }
+
+    /// A renewal that was sent at `sent` was accepted.
+    pub(crate) fn renewed(&self, sent: Duration) {
+        self.ends
+            .fetch_max(micros(sent + self.lasts), Ordering::AcqRel);
+    }
+
+    /// The claim is somebody else's, or is renewed no longer.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
+        self.told.notify_waiters();
+        // Who waits here for an answer of this process may have another's sooner.
+        self.settled(None);
+    }
+
+    /// Nobody needs to wait for this claim any more: it has this answer, or none.
+    pub(crate) fn settled(&self, landing: Option<Landing>) {
+        let ticket = self
+            .ticket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let (Some(ticket), Some(landing)) = (ticket, landing) {
+            ticket.land(landing);
+        }
+    }
+
+    /// What is left of the lease for sure; zero when it is lost.
+    pub(crate) fn remaining(&self) -> Duration {
+        if self.lost.load(Ordering::Acquire) {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(self.ends.load(Ordering::Acquire)).saturating_sub(self.clock.now())
+    }
+
+    /// Waits until a renewal is refused, or the lease has run out unrenewed.
+    pub(crate) async fn lost(&self) {
+        loop {
+            let mut told = pin!(self.told.notified());
+            // From here on no message is missed.
+            told.as_mut().enable();
+            let left = self.remaining();
+            if left.is_zero() {
+                return;
+            }
+            // Renewed in the meantime, most likely: the loop looks.
+            let _ = deadline(&*self.clock, self.clock.now() + left, told).await;
+        }
+    }
+
+    /// How long the lease will still be renewed.
+    pub(crate) fn run_left(&self) -> Duration {
+        self.give_up.saturating_sub(self.clock.now())
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("key", &self.key)
+            .field("claim", &self.claim())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! Finding out whether an earlier attempt had its effect, before the body may run again.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::clock::deadline;
+use crate::context::{context, try_context};
+use crate::engine::Core;
+use crate::error::{Error, ErrorKind};
+use crate::observer::EventKind;
+use crate::orphan::Orphan;
+use crate::record::{Header, State};
+use crate::transition::{ClaimReply, ClaimRequest};
+use crate::unwind::unwind;
+
+/// What a reconcile hook found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reconciled<T> {
+    /// The effect happened, and this is the answer that the call would have had. It is stored and
+    /// replayed; the body does not run.
+    Landed(T),
+    /// The effect did not happen and can no longer happen. The body runs.
+    NotLanded,
+    /// Nobody can say yet. The outcome stays unknown, and the next call asks again.
+    Unknown,
+}
+
+/// What a reconcile hook may return: [`Reconciled<T>`], or a `Result` of it, where an error means
+/// that nobody can say yet.
+#[diagnostic::on_unimplemented(
+    message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
+    label = "not what a reconcile hook returns",
+    note = "`Reconciled::Landed` holds what the function returns in `Ok`"
+)]
+pub trait Verdict<T> {
+    #[doc(hidden)]
+    fn verdict(self) -> Reconciled<T>;
+}
+
+impl<T> Verdict<T> for Reconciled<T> {
+    fn verdict(self) -> Reconciled<T> {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E> Verdict<T> for Result<Reconciled<T>, E> {
+    fn verdict(self) -> Reconciled<T> {
+        self.unwrap_or(Reconciled::Unknown)
+    }
+}
+
+/// An earlier attempt that somebody has to find out about, and what was found.
+pub(crate) struct Riddle {
+    core: Arc<Core>,
+    /// What asks for the right to run the body, once it is known that nothing landed.
+    request: ClaimRequest,
+    stop: Mutex<Option<Stop>>,
+}
+
+/// Why a body may not run after all.
+pub(crate) enum Stop {
+    /// Nobody knows.
+    Undecided,
+    /// Nothing landed, and the claim to run was refused.
+    Refused(Error),
+}
+
+impl Riddle {
+    pub(crate) fn new(core: &Arc<Core>, request: ClaimRequest) -> Self {
+        let request = ClaimRequest {
+            reconciles: false,
+            ..request
+        };
+        Self {
+            core: Arc::clone(core),
+            request,
+            stop: Mutex::new(None),
+        }
+    }
+
+    /// Takes the reason for which the body has to be dropped, if there is one.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        self.stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    fn set(&self, stop: Stop) {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+    }
+}
+
+/// Whether the body that runs in this task has to find out about an earlier attempt first.
+#[must_use]
+pub fn unsettled() -> bool {
+    try_context().is_some_and(|cx| cx.riddle().is_some())
+}
+
+/// Hears the hook, and acts on what it says. `Some` is the answer of the call; `None`: the body may
+/// start. Where the outcome stays unknown this does not return, and the body is dropped.
+pub async fn reconciled<T, R: Verdict<T>>(hook: impl Future<Output = R>) -> Option<T> {
+    let cx = context();
+    let (riddle, lease) = (cx.riddle()?, cx.lease()?);
+    let core = &riddle.core;
+    let moment = core.clock.now() + core.limits.reconcile_deadline;
+    let heard = deadline(&*core.clock, moment, unwind(pin!(hook))).await;
+    let (verdict, why) = match heard {
+        Ok(Ok(verdict)) => (verdict.verdict(), "the hook cannot say"),
+        Ok(Err(_)) => (Reconciled::Unknown, "the hook panicked"),
+        Err(_) => (
+            Reconciled::Unknown,
+            "the hook took longer than `reconcile_deadline`",
+        ),
+    };
+    let tell = |verdict, why| core.tell(&lease.key, EventKind::Reconciled { verdict, why });
+    let stop = match verdict {
+        Reconciled::Landed(value) => {
+            tell(Reconciled::Landed(()), None);
+            return Some(value);
+        }
+        Reconciled::NotLanded => {
+            tell(Reconciled::NotLanded, None);
+            match start(riddle, lease).await {
+                Ok(()) => return None,
+                Err(error) => Stop::Refused(error),
+            }
+        }
+        Reconciled::Unknown => {
+            tell(Reconciled::Unknown, Some(why));
+            Stop::Undecided
+        }
+    };
+    riddle.set(stop);
+    // The body is dropped here.
+    pending().await
+}
+
+/// Asks for the right to run the body.
+async fn start(riddle: &Riddle, lease: &crate::lease::Lease) -> Result<(), Error> {
+    let (core, request) = (&riddle.core, &riddle.request);
+    let operation = lease.key.operation();
+    let mut orphan = Orphan::new(core, &lease.key, request.owner);
+    let asked = core.ask(&lease.key, request, &mut orphan).await;
+    // Whoever settles the claim gives it back.
+    orphan.disarm();
+    let asked = asked?;
+    let overtaken = |retry_after| {
+        Error::new(ErrorKind::Running { retry_after }, operation.clone())
+            .detail("another attempt took the key over while this one was reconciled")
+    };
+    match asked.reply {
+        ClaimReply::Granted { fence, attempt } => {
+            let claim = Header {
+                state: State::Pending {
+                    lease: request.lease,
+                },
+                fence,
+                attempts: attempt,
+                ..lease.claim()
+            };
+            lease.regranted(claim, asked.sent);
+            core.tell(&lease.key, EventKind::Claimed { attempt, fence });
+            Ok(())
+        }
+        ClaimReply::Running { lease_left } => Err(overtaken(lease_left)),
+        ClaimReply::Done { .. } | ClaimReply::Reconcile { .. } => {
+            Err(overtaken(std::time::Duration::ZERO))
+        }
+        reply => Err(core.refusal(operation, reply)),
+    }
+}
+
+impl fmt::Debug for Riddle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Riddle").finish_non_exhaustive()
+    }
+}

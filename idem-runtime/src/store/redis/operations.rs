@@ -1,0 +1,298 @@
+//! What is sent for each operation, and what its answer means.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::{Cmd, Value};
+
+use super::super::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, State, StoreError, StoreErrorKind, Unreadable,
+};
+use super::Inner;
+use super::failure::{is_unknown_script, is_wrong_type};
+use super::link::{Failure, Link};
+use super::script::{Answer, Script, unexpected};
+use crate::fingerprint::Fingerprint;
+use crate::record::Fence;
+
+impl Inner {
+    /// Runs a script: by digest, and by source where the server does not know it (after a restart,
+    /// a failover or `SCRIPT FLUSH`).
+    async fn run(
+        link: &Link,
+        what: &str,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+    ) -> Result<Answer, StoreError> {
+        let mut reply = link.send(&script.command(key, arguments, false)).await;
+        if let Err(Failure::Reply(error)) = &reply
+            && is_unknown_script(error)
+        {
+            reply = link.send(&script.command(key, arguments, true)).await;
+        }
+        match reply {
+            Ok(value) => Answer::parse(value),
+            Err(Failure::Reply(error)) if is_wrong_type(&error) => Ok(Answer::wrong_type()),
+            Err(failure) => Err(failure.store_error(what)),
+        }
+    }
+
+    async fn script(
+        &self,
+        what: &str,
+        script: &Script,
+        key: &str,
+        arguments: &[&[u8]],
+    ) -> Result<Answer, StoreError> {
+        Self::run(&self.link, what, script, key, arguments).await
+    }
+
+    /// Reads a record that is too large for a script. `None` if it is not there any more.
+    async fn large(&self, name: &str, bytes: usize) -> Result<Option<Bytes>, StoreError> {
+        if bytes > self.max_record_bytes {
+            return Err(StoreError::new(
+                StoreErrorKind::TooLarge,
+                format!(
+                    "the record has {bytes} bytes; `max_record_bytes` is {}",
+                    self.max_record_bytes
+                ),
+            ));
+        }
+        let mut get = Cmd::new();
+        get.arg("GET").arg(name);
+        match self.link.send(&get).await {
+            Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
+            Ok(Value::Nil) => Ok(None),
+            Ok(_) => Err(unexpected()),
+            Err(failure) => Err(failure.store_error("reading an answer")),
+        }
+    }
+
+    /// The record of an answer of `D` or `G`. `None`: it changed in between, ask again.
+    async fn finished(
+        &self,
+        name: &str,
+        answer: Answer,
+        asked: Fingerprint,
+    ) -> Result<Option<(Result<Record, Unreadable>, Duration)>, StoreError> {
+        let left = answer.millis()?;
+        if answer.code == b'D' {
+            return Ok(Some((Record::decode(answer.record()?), left)));
+        }
+        let Some(bytes) = self.large(name, answer.size()?).await? else {
+            return Ok(None);
+        };
+        let record = Record::decode(bytes);
+        match &record {
+            // Its life may have ended before the second look, and another call's have begun.
+            Ok(done) if !matches!(done.header.state, State::Done { .. }) => Ok(None),
+            Ok(done) if !done.header.fingerprint.matches(asked) => Ok(None),
+            _ => Ok(Some((record, left))),
+        }
+    }
+
+    pub(super) async fn claim(
+        &self,
+        key: &RecordKey,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
+        let name = key.name();
+        let lease = request.lease;
+        let proposed = Header {
+            state: if request.reconciles {
+                State::Reconciling { lease }
+            } else {
+                State::Pending { lease }
+            },
+            owner: request.owner,
+            fence: Fence::default(),
+            attempts: 0,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+        };
+        let retain = decimal(request.retain.as_millis());
+        let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
+        let arguments: [&[u8]; 3] = [&proposed.encode(), retain.as_bytes(), max.as_bytes()];
+        loop {
+            let answer = self
+                .script("a claim", &self.scripts.claim, &name, &arguments)
+                .await?;
+            if let Some(error) = answer.unreadable() {
+                return Ok(ClaimReply::Unreadable(error));
+            }
+            return Ok(match answer.code {
+                b'A' => {
+                    let header = Header::decode(&answer.bytes()?).map_err(|_| unexpected())?;
+                    let (fence, attempts) = (header.fence, header.attempts);
+                    match header.state {
+                        State::Reconciling { .. } => ClaimReply::Reconcile { fence, attempts },
+                        _ => ClaimReply::Granted {
+                            fence,
+                            attempt: attempts,
+                        },
+                    }
+                }
+                b'B' => ClaimReply::Running {
+                    lease_left: answer.millis()?,
+                },
+                b'M' => ClaimReply::Mismatch,
+                b'X' => ClaimReply::Exhausted {
+                    attempts: u16::try_from(answer.number()?).map_err(|_| unexpected())?,
+                },
+                b'D' | b'G' => match self.finished(&name, answer, request.fingerprint).await? {
+                    Some((Ok(record), left)) => ClaimReply::Done { record, left },
+                    Some((Err(error), _)) => ClaimReply::Unreadable(error),
+                    None => continue,
+                },
+                _ => return Err(unexpected()),
+            });
+        }
+    }
+
+    pub(super) async fn complete(
+        &self,
+        key: &RecordKey,
+        record: &Bytes,
+    ) -> Result<CompleteReply, StoreError> {
+        let done = match Header::decode(record) {
+            Ok(done) => done,
+            Err(error) => return Ok(CompleteReply::Unreadable(error)),
+        };
+        let name = key.name();
+        let ttl = decimal(done.retain.as_millis());
+        let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
+        loop {
+            let answer = self
+                .script("a completion", &self.scripts.complete, &name, &arguments)
+                .await?;
+            if let Some(error) = answer.unreadable() {
+                return Ok(CompleteReply::Unreadable(error));
+            }
+            return Ok(match answer.code {
+                b'C' => CompleteReply::Stored {
+                    late: answer.number()? == 1,
+                },
+                b'S' => CompleteReply::Superseded {
+                    lease_left: answer.millis()?,
+                },
+                b'M' => CompleteReply::Mismatch,
+                b'D' | b'G' => match self.finished(&name, answer, done.fingerprint).await? {
+                    Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
+                    Some((Err(error), _)) => CompleteReply::Unreadable(error),
+                    None => continue,
+                },
+                _ => return Err(unexpected()),
+            });
+        }
+    }
+
+    pub(super) async fn release(
+        &self,
+        key: &RecordKey,
+        owner: &Owner,
+        count: bool,
+    ) -> Result<ReleaseReply, StoreError> {
+        let count: &[u8] = if count { b"1" } else { b"0" };
+        let arguments: [&[u8]; 2] = [owner.as_bytes(), count];
+        let answer = self
+            .script("a release", &self.scripts.release, &key.name(), &arguments)
+            .await?;
+        if let Some(error) = answer.unreadable() {
+            return Ok(ReleaseReply::Unreadable(error));
+        }
+        match answer.code {
+            b'C' => Ok(ReleaseReply::Released),
+            b'S' => Ok(ReleaseReply::Superseded),
+            b'N' => Ok(ReleaseReply::Absent),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(super) async fn renew(
+        &self,
+        key: &RecordKey,
+        claim: &Header,
+    ) -> Result<RenewReply, StoreError> {
+        let retain = decimal(claim.retain.as_millis());
+        let arguments: [&[u8]; 2] = [&claim.encode(), retain.as_bytes()];
+        let answer = Self::run(
+            &self.renewals,
+            "a renewal",
+            &self.scripts.renew,
+            &key.name(),
+            &arguments,
+        )
+        .await?;
+        if let Some(error) = answer.unreadable() {
+            return Ok(RenewReply::Unreadable(error));
+        }
+        match answer.code {
+            b'C' => Ok(RenewReply::Renewed),
+            b'L' => Ok(RenewReply::Reasserted),
+            b'S' => Ok(RenewReply::Lost),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(super) async fn resolve(
+        &self,
+        key: &RecordKey,
+        seen: &Header,
+        record: &Bytes,
+    ) -> Result<ResolveReply, StoreError> {
+        let new = match Header::decode(record) {
+            Ok(new) => new,
+            Err(error) => return Ok(ResolveReply::Unreadable(error)),
+        };
+        let retain = decimal(new.retain.as_millis());
+        let arguments: [&[u8]; 3] = [&seen.encode(), record, retain.as_bytes()];
+        let answer = self
+            .script(
+                "a resolution",
+                &self.scripts.resolve,
+                &key.name(),
+                &arguments,
+            )
+            .await?;
+        if let Some(error) = answer.unreadable() {
+            return Ok(ResolveReply::Unreadable(error));
+        }
+        match answer.code {
+            b'C' => Ok(ResolveReply::Resolved),
+            b'S' => Ok(ResolveReply::Changed),
+            b'B' => Ok(ResolveReply::Running {
+                lease_left: answer.millis()?,
+            }),
+            b'N' => Ok(ResolveReply::Absent),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        let answer = self
+            .script("a read", &self.scripts.read, &key.name(), &[])
+            .await?;
+        if let Some(error) = answer.unreadable() {
+            return Ok(ReadReply::Unreadable(error));
+        }
+        match answer.code {
+            b'N' => Ok(ReadReply::Absent),
+            b'D' => {
+                // Bytes of another program may well live for ever.
+                let left = answer.millis().unwrap_or_default();
+                Ok(match Record::decode(answer.record()?) {
+                    Ok(record) => ReadReply::Found { record, left },
+                    Err(error) => ReadReply::Unreadable(error),
+                })
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+/// Redis takes numbers as text.
+fn decimal(number: u128) -> String {
+    number.to_string()
+}

@@ -1,0 +1,19 @@
+-- Puts a record in the place of one that was seen, on behalf of somebody who knows better.
+--
+-- ARGV[1]  the header that was seen, 52 bytes
+-- ARGV[2]  the new record: done, header and answer; or the header of a released one
+-- ARGV[3]  how long it lives, milliseconds
+--
+-- Returns {'C'} replaced, now or by an earlier send; {'S'} another record stands there, nothing
+--         changed; {'B', left} somebody holds the claim, for so many milliseconds; {'N'} no record
+local seen, refusal = look(HEADER)
+if refusal then return refusal end
+if not seen then return nothing() end
+-- The owner of a resolution is its own.
+if seen.owner == string.sub(ARGV[2], 3, 18) then return {'C'} end
+if seen.bytes ~= ARGV[1] then return {'S'} end
+if seen.left > 0 then return {'B', seen.left} end
+local attempts = seen.attempts
+if string.sub(ARGV[2], 2, 2) == 'R' then attempts = '\0\0' end -- the key begins anew
+settle(seen, ARGV[2], attempts, ARGV[3])
+return {'C'}

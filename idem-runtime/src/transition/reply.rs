@@ -1,0 +1,143 @@
+//! What is asked of a record, and what is answered.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use crate::fingerprint::Fingerprint;
+use crate::record::{Fence, Owner, Record, Unreadable};
+
+/// Who asks for a claim, and for how long.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// The attempt that asks. The same while one claim is repeated or polled, and never again after
+    /// it was released or completed.
+    pub owner: Owner,
+    /// What is asked; [`Fingerprint::NONE`] switches the comparison off.
+    pub fingerprint: Fingerprint,
+    /// How long the claim lasts unless renewed. Whole milliseconds.
+    pub lease: Duration,
+    /// How long the record outlives its last write. At least twice the lease.
+    pub retain: Duration,
+    /// Attempts after which nobody is granted the claim; `None` for no limit.
+    pub max_attempts: Option<NonZeroU16>,
+    /// Whether the caller can find out if an earlier attempt had its effect. It is then asked to,
+    /// instead of being refused, or granted the claim, where such an attempt exists. When it has
+    /// found out that there was no effect, it claims once more without this.
+    pub reconciles: bool,
+}
+
+/// The answer to a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClaimReply {
+    /// The body is yours to run.
+    Granted {
+        /// The fence of this attempt.
+        fence: Fence,
+        /// Which attempt this is, starting at 1.
+        attempt: u16,
+    },
+    /// It is yours to find out whether an earlier attempt had its effect.
+    Reconcile {
+        /// The fence of this claim.
+        fence: Fence,
+        /// How many attempts were started before and are not accounted for.
+        attempts: u16,
+    },
+    /// Somebody else's body runs, or somebody finds out about an earlier one.
+    Running {
+        /// What is left of their lease. Zero for a claim that comes after its own release, which
+        /// is granted nothing.
+        lease_left: Duration,
+    },
+    /// It was done before, or its outcome is unknown.
+    Done {
+        /// The answer; for a lapsed reconciliation, which means unknown, the record as it is.
+        record: Record,
+        /// How long it will still be kept.
+        left: Duration,
+    },
+    /// The record belongs to a request with another fingerprint.
+    Mismatch,
+    /// No attempts are left.
+    Exhausted {
+        /// How many were started.
+        attempts: u16,
+    },
+    /// What stands under the key is not ours to touch.
+    Unreadable(Unreadable),
+}
+
+/// The answer to a completion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CompleteReply {
+    /// The answer is stored.
+    Stored {
+        /// The record was lost, or a later attempt had given it back or let its lease lapse.
+        late: bool,
+    },
+    /// Another attempt stored its answer first; that one counts.
+    Adopted {
+        /// The answer that counts.
+        record: Record,
+        /// How long it will still be kept.
+        left: Duration,
+    },
+    /// Another attempt holds the claim now.
+    Superseded {
+        /// What is left of its lease; zero when that has lapsed and the outcome is no success.
+        lease_left: Duration,
+    },
+    /// The key was claimed by a request with another fingerprint in the meantime.
+    Mismatch,
+    /// What stands under the key is not ours to touch.
+    Unreadable(Unreadable),
+}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReleaseReply {
+    /// The key is free (now, or since an earlier send of the same release).
+    Released,
+    /// Somebody else holds the key or finished; nothing was changed.
+    Superseded,
+    /// There is no record.
+    Absent,
+    /// What stands under the key is not ours to touch.
+    Unreadable(Unreadable),
+}
+
+/// The answer to a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RenewReply {
+    /// The lease starts again.
+    Renewed,
+    /// There was no record (lost in a failover); the claim was written again.
+    Reasserted,
+    /// The claim is somebody else's, or over.
+    Lost,
+    /// What stands under the key is not ours to touch.
+    Unreadable(Unreadable),
+}
+
+/// The answer to a resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResolveReply {
+    /// The record was replaced (now, or by an earlier send of the same resolution).
+    Resolved,
+    /// The record is not the one that was seen any more; nothing was changed.
+    Changed,
+    /// Somebody holds the claim; nothing was changed.
+    Running {
+        /// What is left of their lease.
+        lease_left: Duration,
+    },
+    /// There is no record.
+    Absent,
+    /// What stands under the key is not ours to touch.
+    Unreadable(Unreadable),
+}
