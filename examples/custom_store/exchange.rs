@@ -110,27 +110,28 @@ fn done<T>(committed: Result<T, MultiWriteError>) -> Result<bool, Error> {
     }
 }
 
-/// Deletes the records under a root that have expired, and says how many.
-pub(super) async fn sweep(client: &Client, root: &str) -> Result<usize, Error> {
-    let now = match client.set_data(&place::clock(root), &[], None).await {
-        // Nobody has been here yet.
-        Err(Error::NoNode) => return Ok(0),
-        now => now?.mtime,
-    };
-    let records = place::records(root);
+/// How many records a sweep reads in one round trip.
+const PAGE: usize = 100;
+
+/// Deletes the records of a shard that have expired, and says how many.
+pub(super) async fn sweep(client: &Client, root: &str, shard: &str) -> Result<usize, Error> {
+    let clock = place::clock(root);
+    let now = client.set_data(&clock, &[], None).await?.mtime;
+    let names = client.list_children(shard).await?;
+    let nodes: Vec<_> = names.iter().map(|name| format!("{shard}/{name}")).collect();
     let mut swept = 0;
-    for shard in client.list_children(&records).await? {
-        let shard = format!("{records}/{shard}");
-        for name in client.list_children(&shard).await? {
-            let node = format!("{shard}/{name}");
-            let (data, stat) = match client.get_data(&node).await {
+    for nodes in nodes.chunks(PAGE) {
+        // All of them are on their way before the first is waited for.
+        let found: Vec<_> = nodes.iter().map(|node| client.get_data(node)).collect();
+        for (node, found) in nodes.iter().zip(found) {
+            let (data, stat) = match found.await {
                 Err(Error::NoNode) => continue,
                 found => found?,
             };
             if place::bytes(data, stat.mtime, now) == Ok(None) {
                 let mut writer = client.new_multi_writer();
-                writer.add_set_data(&shard, &[], None)?;
-                writer.add_delete(&node, Some(stat.version))?;
+                writer.add_set_data(shard, &[], None)?;
+                writer.add_delete(node, Some(stat.version))?;
                 swept += usize::from(done(writer.commit().await)?);
             }
         }

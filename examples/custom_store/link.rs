@@ -4,17 +4,19 @@ use std::fmt;
 use std::time::Duration;
 
 use idem_runtime::store::{StoreError, StoreErrorKind};
+use tokio::select;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
-use zookeeper_client::{Client, Error};
+use zookeeper_client::{Client, Error, SessionState};
 
 use super::failure::store_error;
 
-/// How long the server keeps a silent session. Nothing hangs on it: records are no ephemeral nodes.
-const SESSION: Duration = Duration::from_secs(20);
+/// How long the server keeps a silent session. No record hangs on it, but a connection that is silent
+/// for two fifths of it counts as lost.
+const SESSION: Duration = Duration::from_secs(10);
 
 /// The longest that an operation takes, connecting included.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A session with `ZooKeeper`, shared by all who use this value.
 ///
@@ -38,7 +40,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// [`StoreError`], also when it takes longer than 20 seconds. Whether it happened is then open.
+    /// [`StoreError`], also when it takes longer than 10 seconds. Whether it happened is then open.
     ///
     /// # Cancel safety
     ///
@@ -55,7 +57,13 @@ impl Link {
         let attempt = async {
             let client = self.client().await?;
             used = Some(client.clone());
-            work(client).await
+            let mut state = client.state_watcher();
+            select! {
+                biased;
+                done = work(client) => done,
+                // What was not sent yet would wait for the next connection.
+                _ = state.changed() => Err(Error::ConnectionLoss),
+            }
         };
         let error = match timeout(PATIENCE, attempt).await {
             Ok(Ok(done)) => return Ok(done),
@@ -66,16 +74,18 @@ impl Link {
         if let Some(used) = used
             && error.kind() != StoreErrorKind::Refused
         {
-            // A client takes itself up again after some failures and not after others. A new one
-            // is as good after all of them.
-            self.forget(&used).await;
+            self.forget(&used);
         }
         Err(error)
     }
 
     async fn client(&self) -> Result<Client, Error> {
         let mut slot = self.client.lock().await;
-        if let Some(client) = &*slot {
+        // One that is not connected tries again by itself, in longer and longer intervals, or has
+        // given up. A new one tries now.
+        if let Some(client) = &*slot
+            && client.state() == SessionState::SyncConnected
+        {
             return Ok(client.clone());
         }
         let connector = Client::connector()
@@ -86,10 +96,11 @@ impl Link {
         Ok(client)
     }
 
-    async fn forget(&self, used: &Client) {
-        let mut slot = self.client.lock().await;
-        // Somebody may have been quicker, and that one's client is a new one.
-        slot.take_if(|client| client.session_id() == used.session_id());
+    fn forget(&self, used: &Client) {
+        // Whoever holds the lock is about to look at the client too, or makes a new one.
+        if let Ok(mut slot) = self.client.try_lock() {
+            slot.take_if(|client| client.session_id() == used.session_id());
+        }
     }
 }
 
@@ -98,5 +109,28 @@ impl fmt::Debug for Link {
         f.debug_struct("Link")
             .field("servers", &self.servers)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_harness::ZooKeeperServer;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_without_a_connection_is_not_waited_for() {
+        let server = ZooKeeperServer::start();
+        let link = Link::new(server.addr().to_string());
+        let ask = |client: Client| async move { client.check_stat("/").await };
+        link.run("a question", ask).await.unwrap();
+        let mut state = link.client().await.unwrap().state_watcher();
+        server.kill();
+        assert_eq!(state.changed().await, SessionState::Disconnected);
+        let error = link.run("a question", ask).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert!(error.to_string().contains("no server answers"), "{error:?}");
+        server.restart();
+        link.run("a question", ask).await.unwrap();
     }
 }

@@ -3,7 +3,7 @@
 //! Whoever wants records elsewhere writes what is here. [`store`] implements
 //! [`Store`](idem_runtime::store::Store) and is the place to begin; [`place`] says where a record
 //! stands and in which bytes, `exchange` reads and writes it, [`link`] keeps a connection, [`failure`]
-//! sorts the errors. [`fixture`] and [`suite`] put the store under the conformance suite of
+//! sorts the errors, [`news`] tells waiting calls. [`fixture`] and [`suite`] put the store under the conformance suite of
 //! `idem-runtime`, which says whether it may be put under an engine.
 //!
 //! Nothing but the public API of `idem-runtime` is used. Its functions
@@ -15,6 +15,7 @@ mod exchange;
 pub mod failure;
 pub mod fixture;
 pub mod link;
+pub mod news;
 pub mod place;
 pub mod store;
 pub mod suite;

@@ -12,7 +12,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_runtime::KeyDigest;
 use idem_runtime::store::{MAX_RETAIN, Record, RecordKey, Unreadable};
 
 /// The largest record, in bytes. A server reads packets of 1 MiB less one unless it is told
@@ -60,20 +59,6 @@ pub fn clock(root: &str) -> String {
 #[must_use]
 pub fn records(root: &str) -> String {
     format!("{root}/records")
-}
-
-/// The digest of the record at a path, if it is the path of one.
-#[must_use]
-pub fn digest(path: &str) -> Option<KeyDigest> {
-    let (_, text) = path.rsplit_once(':')?;
-    let mut digest = [0; 32];
-    if text.len() != 2 * digest.len() || !text.is_ascii() {
-        return None;
-    }
-    for (byte, at) in digest.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-    }
-    Some(KeyDigest::from_bytes(digest))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -154,7 +139,7 @@ pub fn record(
 
 #[cfg(test)]
 mod tests {
-    use idem_runtime::Operation;
+    use idem_runtime::{KeyDigest, Operation};
 
     use super::*;
 
@@ -167,15 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_needs_no_quoting_and_gives_the_digest_back() {
+    fn a_name_needs_no_quoting() {
         let place = place("a/b", "pay: «x»");
         let name = place.node.strip_prefix("/idem/records/2a/").unwrap();
         assert!(name.starts_with("a%2Fb:pay%3A%20%C2%ABx%C2%BB:2a2a"));
         assert!(!name.contains('/'));
-        assert_eq!(digest(&place.node), Some(KeyDigest::from_bytes([0x2a; 32])));
-        for other in ["", "/idem/clock", &place.shard, "a:b:2a", "a:b:é"] {
-            assert_eq!(digest(other), None, "{other}");
-        }
     }
 
     #[test]

@@ -7,14 +7,13 @@ use bytes::Bytes;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, RecordKey,
     ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture,
-    Unreadable, Watch, Watchers, claim, complete, release, renew, resolve,
+    Unreadable, Watch, claim, complete, release, renew, resolve,
 };
-use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
-use zookeeper_client::{AddWatchMode, Client, EventType, PersistentWatcher};
+use zookeeper_client::Client;
 
 use super::exchange::{self, NEW, Write, look, replace};
 use super::link::Link;
+use super::news::News;
 use super::place::{self, Place};
 
 /// Records in `ZooKeeper`.
@@ -47,9 +46,7 @@ pub struct ZooKeeperStore {
     calls: Arc<Link>,
     /// For what the engine does on its own thread, made there: no busy application starves it.
     background: Arc<Link>,
-    watchers: Watchers,
-    /// Hears what changes and tells the watchers.
-    news: Arc<Mutex<Option<JoinHandle<()>>>>,
+    news: Arc<News>,
 }
 
 impl ZooKeeperStore {
@@ -59,14 +56,13 @@ impl ZooKeeperStore {
     ///
     /// [`StoreError`] if there is no server, or one that refuses.
     pub async fn connect(servers: &str) -> Result<Self, StoreError> {
+        let root: Arc<str> = "/idem".into();
         let store = Self {
-            root: "/idem".into(),
+            root: root.clone(),
             calls: Arc::new(Link::new(servers)),
             background: Arc::new(Link::new(servers)),
-            watchers: Watchers::default(),
-            news: Arc::default(),
+            news: News::of(root.clone()),
         };
-        let root = store.root.clone();
         let made = |client: Client| async move { client.mkdir(&place::records(&root), &NEW).await };
         store.calls.run("connecting", made).await?;
         Ok(store)
@@ -75,10 +71,10 @@ impl ZooKeeperStore {
     /// A store with the same connections whose records stand under another path.
     #[must_use]
     pub fn under(&self, root: &str) -> Self {
+        let root: Arc<str> = root.into();
         Self {
-            root: root.into(),
-            watchers: Watchers::default(),
-            news: Arc::default(),
+            root: root.clone(),
+            news: News::of(root),
             ..self.clone()
         }
     }
@@ -94,9 +90,16 @@ impl ZooKeeperStore {
     ///
     /// It may be dropped at any time.
     pub async fn sweep(&self) -> Result<usize, StoreError> {
-        let root = &self.root;
-        let swept = |client: Client| async move { exchange::sweep(&client, root).await };
-        self.calls.run("a sweep", swept).await
+        let records = &place::records(&self.root);
+        let list = |client: Client| async move { client.list_children(records).await };
+        let mut swept = 0;
+        for shard in self.calls.run("a sweep", list).await? {
+            let shard = &format!("{records}/{shard}");
+            let sweep =
+                |client: Client| async move { exchange::sweep(&client, &self.root, shard).await };
+            swept += self.calls.run("a sweep", sweep).await?;
+        }
+        Ok(swept)
     }
 
     /// One operation: reads, lets `decide` say what to write, writes; again if somebody has
@@ -131,20 +134,6 @@ impl ZooKeeperStore {
             }
         };
         StoreFuture::pending(link.run(what, attempt))
-    }
-}
-
-/// Tells the watchers what has changed, as long as the session lives.
-async fn tell(mut news: PersistentWatcher, watchers: Watchers) {
-    loop {
-        let event = news.changed().await;
-        if event.event_type == EventType::Session {
-            if event.session_state.is_terminated() {
-                return;
-            }
-        } else if let Some(digest) = place::digest(&event.path) {
-            watchers.wake(&digest);
-        }
     }
 }
 
@@ -235,20 +224,7 @@ impl Store for ZooKeeperStore {
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        StoreFuture::pending(async move {
-            let watch = self.watchers.watch(key.digest());
-            let mut news = self.news.lock().await;
-            if news.as_ref().is_none_or(JoinHandle::is_finished) {
-                let records = place::records(&self.root);
-                let everything = |client: Client| async move {
-                    let mode = AddWatchMode::PersistentRecursive;
-                    client.watch(&records, mode).await
-                };
-                let heard = self.background.run("a watch", everything).await?;
-                *news = Some(tokio::spawn(tell(heard, self.watchers.clone())));
-            }
-            Ok(Some(watch))
-        })
+        StoreFuture::pending(async move { self.news.watch(key, &self.background).await.map(Some) })
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

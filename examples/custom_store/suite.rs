@@ -14,7 +14,7 @@ use super::store::ZooKeeperStore;
 const AT_ONCE: usize = 8;
 
 /// The rules of the contract of [`Store`](idem_runtime::store::Store), in a few words each.
-const RULES: [&str; 13] = [
+const RULES: [&str; 14] = [
     "atomic",
     "owner-checked",
     "repeatable",
@@ -28,6 +28,7 @@ const RULES: [&str; 13] = [
     "keys are separate",
     "a finished answer finds room",
     "unknown stays unknown",
+    "who watches is told",
 ];
 
 /// How the cases ended.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_examples::custom_store::place::{self, LARGEST, Place};
 use idem_examples::custom_store::store::ZooKeeperStore;
-use idem_harness::ZooKeeperServer;
+use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
     RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
@@ -115,8 +115,28 @@ async fn a_server_that_is_down_is_unavailable_and_found_again() {
     server.kill();
     let error = store.claim(&key(2), &ask()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(!error.to_string().contains("in time"), "{error:?}");
     server.restart();
     assert_eq!(store.claim(&key(1), &ask()).await.unwrap(), claimed);
+}
+
+#[tokio::test]
+async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
+    let (server, store) = start().await;
+    assert_eq!(store.sweep().await.unwrap(), 0);
+    for number in 0..6 {
+        store.complete(&key(number), &answer(100)).await.unwrap();
+    }
+    let client = Client::connect(&server.addr().to_string()).await.unwrap();
+    for number in 0..3 {
+        let expired = place::data(&answer(100), Duration::ZERO);
+        let node = Place::of(ROOT, &key(number)).node;
+        client.set_data(&node, &expired, None).await.unwrap();
+    }
+    assert_eq!(store.sweep().await.unwrap(), 3);
+    assert_eq!(store.sweep().await.unwrap(), 0);
+    let found = store.read(&key(3)).await.unwrap();
+    assert!(matches!(found, ReadReply::Found { .. }));
 }
 
 #[tokio::test]
@@ -129,6 +149,37 @@ async fn who_watches_is_told_what_another_client_did() {
     told(&mut watch).await;
     other.complete(&key(2), &answer(100)).await.unwrap();
     told(&mut late).await;
+}
+
+#[tokio::test]
+async fn who_watches_on_a_connection_that_breaks_is_told_to_look() {
+    let server = ZooKeeperServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let store = ZooKeeperStore::connect(&proxy.addr().to_string())
+        .await
+        .unwrap();
+    let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
+    proxy.cut();
+    told(&mut watch).await;
+    let other = connect(&server).await;
+    other.complete(&key(1), &answer(100)).await.unwrap();
+    told(&mut watch).await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_reply_was_lost_is_one_attempt() {
+    let server = ZooKeeperServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let store = ZooKeeperStore::connect(&proxy.addr().to_string())
+        .await
+        .unwrap();
+    let mark = place::data(&[], HOUR);
+    proxy.drop_next_reply_to(&mark);
+    let error = store.claim(&key(1), &ask()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    let claimed = store.claim(&key(1), &ask()).await.unwrap();
+    assert!(matches!(claimed, ClaimReply::Granted { attempt: 1, .. }));
 }
 
 /// Fails where nobody tells, rather than waiting for ever.

@@ -86,7 +86,7 @@ impl ZooKeeperServer {
             &settings,
             format!(
                 "dataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n\
-                 admin.enableServer=false\n4lw.commands.whitelist=conf\n",
+                 admin.enableServer=false\n4lw.commands.whitelist=conf,srvr\n",
                 data.display(),
                 port.number()
             ),
@@ -181,16 +181,17 @@ impl ZooKeeperServer {
         Ok(())
     }
 
-    /// Whether our server, not another one on this port, is up: it says where its data is.
+    /// Whether our server, not another one on this port, is up and has loaded its data: it says
+    /// where that is, and what it is itself.
     fn answers(&self) -> bool {
-        let settings = self.ask("conf").unwrap_or_default();
-        settings.contains(&*self.dir.path().to_string_lossy())
+        let says = |word, what: &str| self.ask(word).is_ok_and(|answer| answer.contains(what));
+        says("conf", &self.dir.path().to_string_lossy()) && says("srvr", "Mode: ")
     }
 
     /// Asks the server with one of its words of four letters.
     fn ask(&self, word: &str) -> io::Result<String> {
         let mut connection = TcpStream::connect(self.addr())?;
-        // Asked too early, a server that starts takes the question and never answers it.
+        // Asked too early, a server that starts takes the question and then forgets to answer it.
         connection.set_read_timeout(Some(Duration::from_millis(250)))?;
         connection.write_all(word.as_bytes())?;
         let mut answer = String::new();

@@ -27,6 +27,11 @@ impl Zoo {
         }
     }
 
+    async fn sweep(&self) -> usize {
+        let swept = sweep(&self.client, ROOT, &self.place.shard).await;
+        swept.unwrap()
+    }
+
     async fn look(&self) -> Found {
         look(&self.client, ROOT, &self.place).await.unwrap()
     }
@@ -69,7 +74,7 @@ async fn a_node_that_was_deleted_and_created_again_is_another() {
     assert!(zoo.replace(&zoo.look().await, Duration::ZERO).await);
     let slow = zoo.look().await;
     assert_eq!(slow.record, Ok(None), "it has expired");
-    assert_eq!(sweep(&zoo.client, ROOT).await, Ok(1));
+    assert_eq!(zoo.sweep().await, 1);
     assert!(zoo.replace(&zoo.look().await, HOUR).await);
     let quick = zoo.look().await;
     assert_eq!(slow.version, quick.version, "the version does not tell");
@@ -80,17 +85,16 @@ async fn a_node_that_was_deleted_and_created_again_is_another() {
 #[tokio::test]
 async fn a_sweep_deletes_what_has_expired_and_nothing_else() {
     let zoo = Zoo::start().await;
-    assert_eq!(sweep(&zoo.client, ROOT).await, Ok(0), "nothing is there");
     assert!(zoo.replace(&zoo.look().await, HOUR).await);
-    assert_eq!(sweep(&zoo.client, ROOT).await, Ok(0));
+    assert_eq!(zoo.sweep().await, 0);
     let node = &zoo.place.node;
     zoo.client
         .set_data(node, b"a stranger", None)
         .await
         .unwrap();
-    assert_eq!(sweep(&zoo.client, ROOT).await, Ok(0));
+    assert_eq!(zoo.sweep().await, 0);
     let expired = place::data(&write(HOUR).record, Duration::ZERO);
     zoo.client.set_data(node, &expired, None).await.unwrap();
-    assert_eq!(sweep(&zoo.client, ROOT).await, Ok(1));
+    assert_eq!(zoo.sweep().await, 1);
     assert_eq!(zoo.client.check_stat(node).await, Ok(None));
 }

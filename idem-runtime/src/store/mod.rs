@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-pub use self::watch::{Watch, Watchers};
+pub use self::watch::{Feed, Watch, Watchers};
 pub use crate::operation::RecordKey;
 pub use crate::record::{
     Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
@@ -26,8 +26,9 @@ pub use crate::transition::{
 /// Keeps records and decides, one key at a time, who may run.
 ///
 /// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the
-/// functions of this module: a store that can hold a lock around them calls them; a store whose server decides
-/// does the same there.
+/// functions of this module: a store that can hold a lock around them calls them; one that can compare
+/// and exchange calls them, and begins again when somebody was quicker; one whose server decides does
+/// the same there. `examples/custom_store` in the repository is a store of the second kind.
 ///
 /// # The contract
 ///
