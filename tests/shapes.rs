@@ -10,12 +10,18 @@
 mod arguments;
 #[path = "shapes/attributes.rs"]
 mod attributes;
+#[path = "shapes/endings.rs"]
+mod endings;
 #[path = "shapes/functions.rs"]
 mod functions;
 #[path = "shapes/hygiene.rs"]
 mod hygiene;
 #[path = "shapes/methods.rs"]
 mod methods;
+#[path = "shapes/reconcile.rs"]
+mod reconcile;
+#[path = "shapes/reconcile_methods.rs"]
+mod reconcile_methods;
 #[path = "shapes/traits.rs"]
 mod traits;
 

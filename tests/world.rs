@@ -67,7 +67,7 @@ impl World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("test-{}-{number}", std::process::id());
-        let store = Faulty::new(store);
+        let store = Faulty::over(store);
         let (clock, events) = (ManualClock::new(), Events::default());
         let [engine, far] = [(); 2].map(|()| {
             let builder = Engine::builder(store.clone()).prefix(prefix.clone());

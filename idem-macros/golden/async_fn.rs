@@ -41,6 +41,7 @@ pub async fn pay(
     ));
     ::idem_runtime::__private::run(
         call,
+        // In an `Option`, so that the runtime can drop the body before it gives the key back.
         ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<Receipt, PayError>> {
                 #[allow(unreachable_code)]

@@ -22,8 +22,14 @@ where
                 ::idem_runtime::__private::Classified
             )
         );
-        let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>> =
-            (move || { Box::pin(async move { Ok(id) }) })();
-        ::idem_runtime::__private::run(call, ::core::pin::pin!(::core::option::Option::Some(body))).await
+        ::idem_runtime::__private::run(
+            call,
+            ::core::pin::pin!(::core::option::Option::Some(async move {
+                let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>> =
+                    (move || { Box::pin(async move { Ok(id) }) })();
+                body.await
+            }))
+        )
+        .await
     })
 }

@@ -1,18 +1,20 @@
-//! The only file that prints the expansion of `#[idempotent]`.
+//! The only stage that prints the expansion of `#[idempotent]`.
 //!
 //! Tokens resolve at `Span::mixed_site()`, so that neither side sees the other's names. Only keys,
-//! the engine and the early `return` are also *located* on the user's tokens: a whole expansion
-//! located there would mislead rustc's suggestions and editors.
+//! the engine, the hook, `finish` and the early `return` are also *located* on the user's tokens: a
+//! whole expansion located there would mislead rustc's suggestions and editors.
 
-use crate::args::{Args, OnDuplicate, OnError};
+mod body;
+mod settings;
+
+use crate::args::{Args, OnError};
 use crate::errors::{Errors, beside, without_helpers};
 use crate::key::{self, Value};
 use crate::output::Shape;
-use crate::plan::{Compared, Length, Op, Plan, Running};
+use crate::plan::{Compared, Op, Plan};
 use crate::target::Target;
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
-use quote::{quote, quote_spanned};
-use syn::spanned::Spanned;
+use quote::quote_spanned;
 use syn::{Attribute, Meta};
 
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
@@ -61,26 +63,28 @@ fn here() -> Span {
 /// ```text
 /// async fn pay(req: Req) -> Result<T, E> {
 ///     <the call, from references to the arguments>
-///     run(call, pin!(async move { BODY })).await
+///     run(call, pin!(Some(async move { BODY }))).await
 /// }
 /// ```
 fn print(plan: &Plan, target: &Target) -> TokenStream {
     let rt = runtime(plan);
     let call = call(plan, &rt);
-    let body = &target.body;
+    let body = body::future(plan, target, &rt);
+    let run = if let Some(word) = plan.finish {
+        // It is this word that asks for `Send` and `'static`.
+        let rt = located(&rt, word);
+        quote_spanned!(at(word)=> #rt::finish(call, #body).await)
+    } else {
+        // In an `Option`, so that the runtime can drop the body before it gives the key back.
+        let body = quote_spanned!(here()=> ::core::option::Option::Some(#body));
+        quote_spanned!(here()=> #rt::run(call, ::core::pin::pin!(#body)).await)
+    };
     let wrapped = match &plan.shape {
-        Shape::Async(asyncness) => {
-            let answer = answer(plan, target);
-            // On the user's `async`: elsewhere rustc speaks of a moved value without naming it.
-            let future = quote_spanned!(asyncness.span=> async move { #answer });
-            quote_spanned!(here()=> #call #rt::run(call, ::core::pin::pin!(::core::option::Option::Some(#future))).await)
-        }
-        // A closure keeps a body that returns its own future whole.
-        Shape::Boxed(whole) => quote_spanned! {here()=>
+        Shape::Async(_) => quote_spanned!(here()=> #call #run),
+        Shape::Boxed(_) => quote_spanned! {here()=>
             ::std::boxed::Box::pin(async move {
                 #call
-                let body: #whole = (move || #body)();
-                #rt::run(call, ::core::pin::pin!(::core::option::Option::Some(body))).await
+                #run
             })
         },
     };
@@ -96,37 +100,8 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
         Delimiter::Brace,
         quote_spanned!(here()=> #(#inner_attrs)* #wrapped),
     );
-    braces.set_span(body.span());
+    braces.set_span(target.body.span());
     quote_spanned!(here()=> #(#attrs)* #vis #sig #braces)
-}
-
-/// The body as a block whose type is written down, so that rustc reports a wrong tail or `return`
-/// at the user's expression.
-///
-/// Input:
-/// ```text
-/// { BODY }
-/// ```
-/// Output:
-/// ```text
-/// if let Some(out) = None::<T> { return out; }
-/// let out: T = { BODY };
-/// out
-/// ```
-fn answer(plan: &Plan, target: &Target) -> TokenStream {
-    let ty = &plan.output;
-    let body = &target.body;
-    let early = quote_spanned!(at(ty.span())=> return out);
-    quote_spanned! {here()=>
-        if let ::core::option::Option::Some(out) = ::core::option::Option::None::<#ty> {
-            #[allow(unreachable_code)]
-            #early;
-        }
-        #[allow(clippy::diverging_sub_expression)]
-        let out: #ty = #body;
-        #[allow(unreachable_code)]
-        out
-    }
 }
 
 fn runtime(plan: &Plan) -> TokenStream {
@@ -158,7 +133,7 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
         },
     );
     let outcome = outcome(plan, rt);
-    let settings = settings(plan, rt);
+    let settings = settings::setters(plan, rt);
     quote_spanned! {here=>
         let mut inputs = #rt::Inputs::new(#op);
         #scope
@@ -208,6 +183,9 @@ fn reference(value: &Value) -> TokenStream {
 
 fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
     let here = here();
+    // As the runtime encodes them.
+    let mut compared: Vec<&Compared> = compared.iter().collect();
+    compared.sort_by_key(|argument| (argument.name.len(), &argument.name));
     let always = compared
         .iter()
         .filter(|argument| argument.cfgs.is_empty())
@@ -227,6 +205,7 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
              value,
              ty,
              span,
+             ..
          }| {
             // A type that can be written carries the blame; any other lends its place.
             let (arg, value) = if let Some(ty) = ty {
@@ -279,85 +258,5 @@ fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
     quote_spanned!(here=> #rt::outcome::<#ty, #rt::#policy #generics>(#rt::#policy #value))
 }
 
-/// The setters of the arguments that were given: the rest is the engine's to decide.
-fn settings(plan: &Plan, rt: &TokenStream) -> TokenStream {
-    let here = here();
-    let length = |length: &Length| match length {
-        Length::Millis(millis) => quote_spanned!(here=> #rt::Duration::from_millis(#millis)),
-        Length::Expr(expr) => quote!(#expr),
-    };
-    let ttl = plan.ttl.as_ref().map(length);
-    let ttl = ttl.map(|ttl| quote_spanned!(here=> .ttl(#ttl)));
-    let error_ttl = plan.error_ttl.as_ref().map(length);
-    let error_ttl = error_ttl.map(|ttl| quote_spanned!(here=> .error_ttl(#ttl)));
-    let lease = plan.lease.as_ref().map(length);
-    let lease = lease.map(|lease| quote_spanned!(here=> .lease(#lease)));
-    let on_duplicate = plan.on_duplicate.map(|what| {
-        let what = match what {
-            OnDuplicate::Replay => quote_spanned!(here=> Replay),
-            OnDuplicate::Reject => quote_spanned!(here=> Reject),
-        };
-        quote_spanned!(here=> .on_duplicate(#rt::OnDuplicate::#what))
-    });
-    let on_running = plan.on_running.as_ref().map(|what| {
-        let what = match what {
-            Running::Wait(time) => {
-                let time = length(time);
-                quote_spanned!(here=> Wait(#time))
-            }
-            Running::Reject => quote_spanned!(here=> Reject),
-        };
-        quote_spanned!(here=> .on_running(#rt::OnRunning::#what))
-    });
-    quote_spanned!(here=> #ttl #error_ttl #lease #on_duplicate #on_running)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::attribute;
-    use proc_macro2::TokenStream;
-
-    /// Compares tokens, so that a golden file may be laid out and commented for its reader.
-    #[track_caller]
-    fn expands(args: &str, item: &str, golden: &str) {
-        let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
-        let spaceless = |tokens: &TokenStream| tokens.to_string().replace([' ', '\n'], "");
-        let expanded = attribute(tokens(args), tokens(item));
-        assert!(
-            spaceless(&expanded) == spaceless(&tokens(golden)),
-            "the expansion changed; it is now\n{expanded}"
-        );
-    }
-
-    #[test]
-    fn an_async_fn_expands_as_documented() {
-        expands(
-            r#"op = "payments.pay", key = (req.merchant, order), scope = "tenant-{tenant}", ttl = "24h",
-               on_error = judge, on_duplicate = reject, on_running = wait("5s"), engine = engine"#,
-            "pub async fn pay(order: u64, req: Pay, #[idem(skip)] tenant: &str, #[cfg(eu)] vat: u8,
-               #[idem(skip)] engine: &Engine) -> Result<Receipt, PayError> { #![allow(unused)] go(req).await }",
-            include_str!("../golden/async_fn.rs"),
-        );
-    }
-
-    #[test]
-    fn a_boxed_future_expands_as_documented() {
-        expands(
-            "",
-            "fn pay<'life0, 'async_trait>(&'life0 self, id: u64)
-               -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>>
-               where 'life0: 'async_trait { Box::pin(async move { Ok(id) }) }",
-            include_str!("../golden/boxed_future.rs"),
-        );
-    }
-
-    #[test]
-    fn a_mistake_leaves_the_function_as_it_was() {
-        expands(
-            "lease",
-            "async fn pay(#[idem(skip)] id: u64) -> Result<u64, E> { #![allow(unused)] Ok(id) }",
-            "::core::compile_error! { \"`lease` needs a value: `lease = ..`\" }
-             async fn pay(id: u64) -> Result<u64, E> { #![allow(unused)] Ok(id) }",
-        );
-    }
-}
+mod tests;

@@ -1,10 +1,11 @@
 //! The macros of `idem-runtime`, which re-exports them: depend on that crate, not on this one.
 //!
-//! An attribute passes through four stages, a file each: `args` reads what stands in the
+//! An attribute passes through four stages, a module each: `args` reads what stands in the
 //! attribute, `target` the function under it, `plan` checks both and decides, `expand` prints.
 //! The body of the function is never parsed.
 
 mod args;
+mod borrows;
 mod classify;
 mod duration;
 mod errors;

@@ -1,11 +1,10 @@
 //! The return type: where the answer's type stands, and what it may not hold.
 
+use crate::borrows::borrowed;
 use crate::errors::Errors;
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
-use syn::{
-    GenericArgument, Lifetime, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound,
-};
+use syn::{GenericArgument, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound};
 
 /// How the function becomes a future.
 pub(crate) enum Shape {
@@ -54,9 +53,7 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
         );
         return None;
     }
-    let mut borrows = Borrows(None);
-    borrows.visit_type_mut(&mut output.clone());
-    if let Some(span) = borrows.0 {
+    if let Some(span) = borrowed(output) {
         errors.at(span, "the answer outlives the call; return an owned value");
         return None;
     }
@@ -130,25 +127,6 @@ fn is_unit(ty: &Type) -> bool {
 }
 
 // `visit-mut` is the one visitor feature that is on, so even reading goes through a clone.
-
-/// The first reference or lifetime that is not `'static`.
-struct Borrows(Option<Span>);
-
-impl VisitMut for Borrows {
-    fn visit_type_reference_mut(&mut self, reference: &mut syn::TypeReference) {
-        let is_static = |lifetime: &Lifetime| lifetime.ident == "static";
-        if !reference.lifetime.as_ref().is_some_and(is_static) {
-            self.0.get_or_insert(reference.and_token.span);
-        }
-        visit_mut::visit_type_reference_mut(self, reference);
-    }
-
-    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
-        if lifetime.ident != "static" {
-            self.0.get_or_insert(lifetime.span());
-        }
-    }
-}
 
 /// Whether the type cannot be written outside a signature.
 pub(crate) fn mentions_impl(ty: &Type) -> bool {

@@ -1,7 +1,18 @@
 //! What the expansion will do: `Args` and `Target`, checked against each other.
 
-use crate::args::{Args, Fingerprint, OnDuplicate, OnError, OnRunning, Slot, Time};
-use crate::duration::{self, Mistake};
+mod contradictions;
+mod fingerprint;
+mod length;
+mod reconcile;
+mod settings;
+
+pub(crate) use self::fingerprint::Compared;
+pub(crate) use self::length::Length;
+pub(crate) use self::reconcile::{Hook, Lent};
+pub(crate) use self::settings::{Running, Settings};
+
+use crate::args::{Args, OnError, Slot};
+use crate::borrows;
 use crate::errors::Errors;
 use crate::key::{self, Value};
 use crate::output::{self, Shape};
@@ -9,7 +20,7 @@ use crate::target::{Parameter, Target};
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Expr, FnArg, GenericParam, Ident, LitStr, Member, Path, Signature, Type};
+use syn::{Expr, FnArg, GenericParam, Ident, LitStr, Path, Signature, Type};
 
 pub(crate) struct Plan {
     pub(crate) krate: Path,
@@ -17,14 +28,13 @@ pub(crate) struct Plan {
     pub(crate) engine: Option<Expr>,
     pub(crate) scope: Option<Value>,
     pub(crate) key: Option<Value>,
-    /// Sorted as the runtime encodes them; `None`: nothing is compared.
+    /// In the order in which they are declared or listed; `None`: nothing is compared.
     pub(crate) fingerprint: Option<Vec<Compared>>,
-    pub(crate) ttl: Option<Length>,
-    pub(crate) error_ttl: Option<Length>,
-    pub(crate) lease: Option<Length>,
+    pub(crate) settings: Settings,
     pub(crate) on_error: OnError,
-    pub(crate) on_duplicate: Option<OnDuplicate>,
-    pub(crate) on_running: Option<Running>,
+    pub(crate) reconcile: Option<Hook>,
+    /// The `finish` of `on_cancel = finish`: the body runs in a task of its own.
+    pub(crate) finish: Option<Span>,
     pub(crate) shape: Shape,
     /// With `_` for `impl Trait`.
     pub(crate) output: Type,
@@ -38,42 +48,28 @@ pub(crate) enum Op {
     Method(String),
 }
 
-/// One value of the fingerprint.
-pub(crate) struct Compared {
-    pub(crate) cfgs: Vec<Attribute>,
-    pub(crate) name: String,
-    pub(crate) value: Expr,
-    pub(crate) ty: Option<Type>,
-    pub(crate) span: Span,
-}
-
-pub(crate) enum Length {
-    Millis(u64),
-    Expr(Expr),
-}
-
-pub(crate) enum Running {
-    Wait(Length),
-    Reject,
-}
-
-/// Milliseconds between which a written duration has to be.
-struct Limits(u64, u64);
-
-const DAY: u64 = 86_400_000;
-const TTL: Limits = Limits(1_000, 3_650 * DAY);
-const LEASE: Limits = Limits(100, DAY);
-const WAIT: Limits = Limits(1, u64::MAX);
-
 impl Plan {
     /// The plan, or `None` beside an error.
-    pub(crate) fn new(args: Args, target: &mut Target, errors: &mut Errors) -> Option<Self> {
+    pub(crate) fn new(mut args: Args, target: &mut Target, errors: &mut Errors) -> Option<Self> {
         target.take_second_attribute(errors);
         let parameters = target.take_parameters(errors);
         let sig = &target.sig;
         let shape = output::shape(sig, errors);
         let has_key = args.key.named;
         let names = names(&parameters);
+        let finish = (args.on_cancel.value)
+            .filter(|word| word.text == "finish")
+            .map(|word| word.span);
+        contradictions::check(&args, errors);
+        if finish.is_some() {
+            contradictions::borrowed(sig, errors);
+        }
+        let settings = Settings::new(&mut args, errors);
+        let compared = fingerprint::plan(args.fingerprint, &parameters, has_key, sig, errors);
+        let hook = args.reconcile.value.and_then(|hook| {
+            let compared = compared.as_deref().unwrap_or_default();
+            reconcile::plan(hook, compared, sig, errors)
+        });
         let plan = Self {
             krate: args
                 .krate
@@ -86,22 +82,19 @@ impl Plan {
                 .key
                 .value
                 .and_then(|key| call_key(key, &names, &sig.ident, errors)),
-            fingerprint: fingerprint(args.fingerprint, &parameters, has_key, sig, errors),
-            ttl: length("ttl", args.ttl.value, &TTL, errors),
-            error_ttl: length("error_ttl", args.error_ttl.value, &TTL, errors),
-            lease: length("lease", args.lease.value, &LEASE, errors),
+            fingerprint: compared,
+            settings,
             on_error: args.on_error.value.unwrap_or(OnError::Classify),
-            on_duplicate: args.on_duplicate.value,
-            on_running: args.on_running.value.and_then(|running| {
-                Some(match running {
-                    OnRunning::Wait(time) => {
-                        Running::Wait(length("wait", Some(time), &WAIT, errors)?)
-                    }
-                    OnRunning::Reject => Running::Reject,
-                })
-            }),
+            reconcile: hook,
+            finish,
             output: output::nameable(shape.as_ref()?.1.clone()),
-            shape: shape?.0,
+            shape: match shape?.0 {
+                // The future itself must not borrow either.
+                Shape::Boxed(whole) if finish.is_some() => {
+                    Shape::Boxed(Box::new(borrows::owned(*whole)))
+                }
+                shape => shape,
+            },
         };
         errors.is_empty().then_some(plan)
     }
@@ -198,192 +191,4 @@ fn hidden(names: &[String]) -> Option<&'static str> {
         "under `#[async_trait]` the names of a pattern are not seen; name the argument, and take \
          it apart in the body",
     )
-}
-
-fn fingerprint(
-    given: Slot<Fingerprint>,
-    parameters: &[Parameter],
-    has_key: bool,
-    sig: &Signature,
-    errors: &mut Errors,
-) -> Option<Vec<Compared>> {
-    let mut compared = match given.value {
-        Some(Fingerprint::None(span)) => {
-            if !has_key {
-                errors.at(
-                    span,
-                    "without `key` the fingerprint is the key; give `key`, or remove this",
-                );
-            }
-            return None;
-        }
-        Some(Fingerprint::List(list)) => {
-            let mut compared = Vec::new();
-            for expr in list {
-                if let Some(entry) = listed(expr, parameters, sig, errors) {
-                    let twice = compared
-                        .iter()
-                        .any(|earlier: &Compared| earlier.name == entry.name);
-                    if twice {
-                        errors.at(entry.span, format!("`{}` is listed twice", entry.name));
-                    }
-                    compared.push(entry);
-                }
-            }
-            compared
-        }
-        // Named, but not understood.
-        None if given.named => return None,
-        None => every(parameters, errors),
-    };
-    if compared.is_empty() && !has_key && errors.is_empty() {
-        let message = format!(
-            "no argument of `{}` tells two calls apart; give `key`",
-            sig.ident
-        );
-        errors.at(sig.ident.span(), message);
-    }
-    compared.sort_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
-    Some(compared)
-}
-
-/// Every parameter that is not skipped.
-fn every(parameters: &[Parameter], errors: &mut Errors) -> Vec<Compared> {
-    let mut compared = Vec::new();
-    for parameter in parameters
-        .iter()
-        .filter(|parameter| parameter.skip.is_none())
-    {
-        if parameter.names.is_empty() {
-            errors.at(
-                parameter.span,
-                "this argument has no name to take part in the fingerprint; name it, or mark it `#[idem(skip)]`",
-            );
-        }
-        for name in &parameter.names {
-            compared.push(Compared {
-                cfgs: parameter.cfgs.clone(),
-                name: bare(name),
-                value: syn::parse_quote!(#name),
-                ty: parameter.ty.clone(),
-                span: name.span(),
-            });
-        }
-    }
-    compared
-}
-
-/// One of `fingerprint(a, b.c)`.
-fn listed(
-    expr: Expr,
-    parameters: &[Parameter],
-    sig: &Signature,
-    errors: &mut Errors,
-) -> Option<Compared> {
-    let span = key::span(&expr);
-    let Some((first, name)) = path_text(&expr) else {
-        errors.at(
-            span,
-            "`fingerprint` lists arguments and their fields, such as `req` or `req.amount`",
-        );
-        return None;
-    };
-    let Some(parameter) = parameters
-        .iter()
-        .find(|parameter| parameter.names.contains(&first))
-    else {
-        if first == "self" && sig.receiver().is_some() {
-            errors.at(
-                span,
-                "`self` never takes part in the fingerprint; put its field into `key` or `scope`",
-            );
-            return None;
-        }
-        let hint = hidden(&names(parameters)).map_or_else(String::new, |hint| format!("; {hint}"));
-        let message = format!("`{first}` is not an argument of `{}`{hint}", sig.ident);
-        errors.at(first.span(), message);
-        return None;
-    };
-    if let Some(skip) = parameter.skip {
-        errors.at(
-            skip,
-            format!("`{first}` is listed in `fingerprint(..)`; remove it there, or this"),
-        );
-    }
-    let whole = matches!(expr, Expr::Path(_));
-    let ty = parameter.ty.clone().filter(|_| whole);
-    Some(Compared {
-        cfgs: parameter.cfgs.clone(),
-        name,
-        value: expr,
-        ty,
-        span,
-    })
-}
-
-/// `b` and `"b.c"` of `b.c`.
-fn path_text(expr: &Expr) -> Option<(Ident, String)> {
-    match expr {
-        Expr::Path(path) => {
-            let name = path.path.get_ident()?;
-            Some((name.clone(), bare(name)))
-        }
-        Expr::Field(field) => {
-            let (first, before) = path_text(&field.base)?;
-            let member = match &field.member {
-                Member::Named(name) => bare(name),
-                Member::Unnamed(index) => index.index.to_string(),
-            };
-            Some((first, format!("{before}.{member}")))
-        }
-        _ => None,
-    }
-}
-
-fn length(name: &str, time: Option<Time>, limits: &Limits, errors: &mut Errors) -> Option<Length> {
-    match time? {
-        Time::Expr(expr) => Some(Length::Expr(expr)),
-        Time::Forever(word) => {
-            let message = if name == "ttl" || name == "error_ttl" {
-                format!(
-                    "`{name} = forever` needs a SQL store, which this version does not have; write a duration \
-                     such as \"365d\""
-                )
-            } else {
-                format!("`{name}` cannot be `forever`; write a duration such as \"30s\"")
-            };
-            errors.at(word.span(), message);
-            None
-        }
-        Time::Text(text) => match duration::millis(&text.value()) {
-            Ok(millis) if millis < limits.0 || millis > limits.1 => {
-                let (least, most) = (duration::words(limits.0), duration::words(limits.1));
-                errors.at(
-                    text.span(),
-                    format!("`{name}` is between {least} and {most}"),
-                );
-                None
-            }
-            Ok(millis) => Some(Length::Millis(millis)),
-            Err(mistake) => {
-                errors.at(
-                    text.span(),
-                    format!("`{name}` {}", advice(name, &mistake, limits)),
-                );
-                None
-            }
-        },
-    }
-}
-
-/// Zero often means "not at all", for which there is another argument.
-fn advice(name: &str, mistake: &Mistake, limits: &Limits) -> String {
-    match (mistake, name) {
-        (Mistake::Zero, "wait") => "is zero; not to wait is `on_running = reject`".to_owned(),
-        (Mistake::Zero, "error_ttl") => {
-            "is zero; not to keep errors is `on_error = release`".to_owned()
-        }
-        (Mistake::Zero, _) => format!("is zero; write at least \"{}\"", duration::words(limits.0)),
-        _ => mistake.to_string(),
-    }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Parameter {
     pub(crate) names: Vec<Ident>,
     /// The type of the only name, if that can be written in an expression.
     pub(crate) ty: Option<Type>,
+    /// Whether the only name is written to be a reference.
+    pub(crate) reference: bool,
     /// The `skip` of `#[idem(skip)]`.
     pub(crate) skip: Option<Span>,
     pub(crate) span: Span,
@@ -144,23 +146,34 @@ impl Parameter {
             .filter(|attr| attr.path().is_ident("cfg"))
             .cloned()
             .collect();
-        let ty = matches!(
+        let plain = matches!(
             &*typed.pat,
             Pat::Ident(PatIdent {
                 by_ref: None,
                 subpat: None,
                 ..
             })
-        )
-        .then(|| (*typed.ty).clone())
-        .filter(|ty| !crate::output::mentions_impl(ty));
+        );
+        let ty = plain
+            .then(|| (*typed.ty).clone())
+            .filter(|ty| !crate::output::mentions_impl(ty));
         Self {
             cfgs,
             names,
             ty,
+            reference: plain && is_reference(&typed.ty),
             skip,
             span,
         }
+    }
+}
+
+pub(crate) fn is_reference(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(_) => true,
+        Type::Paren(paren) => is_reference(&paren.elem),
+        Type::Group(group) => is_reference(&group.elem),
+        _ => false,
     }
 }
 

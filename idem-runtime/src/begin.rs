@@ -276,7 +276,10 @@ impl Begin<'_> {
         let moment = lease_left.map_or(self.patience, |left| self.patience.min(clock.now() + left));
         match deadline(clock, moment, follower.landing()).await {
             Ok(None) => None,
-            Ok(Some(Landing::Refused(error))) => Some(Err(error)),
+            Ok(Some(Landing::Refused {
+                error,
+                max_attempts,
+            })) => (max_attempts == self.policy.max_attempts).then_some(Err(error)),
             Ok(Some(Landing::Done { record, left, at })) => {
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can find out what the other could not.
@@ -317,7 +320,7 @@ impl Begin<'_> {
         let mut orphan = Orphan::new(core, key, request.owner);
         let asked = match core.ask(key, &request, &mut orphan).await {
             Ok(asked) => asked,
-            Err(error) => return Some(Err(refused(ticket, error))),
+            Err(error) => return Some(Err(self.refused(ticket, error))),
         };
         let lease = request.lease;
         Some(match asked.reply {
@@ -351,8 +354,19 @@ impl Begin<'_> {
                 }
                 self.done(record, left)
             }
-            reply => Err(refused(ticket, core.refusal(operation, reply))),
+            reply => Err(self.refused(ticket, core.refusal(operation, reply))),
         })
+    }
+
+    /// Whoever waited gets the same refusal.
+    fn refused(&self, ticket: Option<Ticket>, error: Error) -> Error {
+        if let Some(ticket) = ticket {
+            ticket.land(Landing::Refused {
+                error: error.clone(),
+                max_attempts: self.policy.max_attempts,
+            });
+        }
+        error
     }
 
     /// Waits, with everybody else in this process, until the body that runs elsewhere has ended.
@@ -381,14 +395,6 @@ impl Begin<'_> {
             }
         }
     }
-}
-
-/// Whoever waited gets the same refusal.
-fn refused(ticket: Option<Ticket>, error: Error) -> Error {
-    if let Some(ticket) = ticket {
-        ticket.land(Landing::Refused(error.clone()));
-    }
-    error
 }
 
 /// A call that is on its way to its claim or its answer.

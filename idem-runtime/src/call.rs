@@ -142,11 +142,12 @@ impl<O, P> Call<O, P> {
     }
 }
 
-async fn begin(
+/// The engine of a call and what it is to ask for; an error is told to the engine's observer.
+fn describe(
     inputs: Inputs,
     engine: Result<Engine, Error>,
     overrides: Overrides,
-) -> Result<(Engine, Start), Error> {
+) -> Result<(Engine, Ask), Error> {
     let operation = inputs.operation.clone();
     let engine = match engine {
         Ok(engine) => engine,
@@ -169,14 +170,23 @@ async fn begin(
                 policy,
             })
         });
-    let begun = match ask {
-        Ok(ask) => core.begin(ask).await?,
+    match ask {
+        Ok(ask) => Ok((engine, ask)),
         Err(error) => {
             core.refused(&error);
-            return Err(error);
+            Err(error)
         }
-    };
-    Ok((engine, begun))
+    }
+}
+
+async fn begin(
+    inputs: Inputs,
+    engine: Result<Engine, Error>,
+    overrides: Overrides,
+) -> Result<(Engine, Start), Error> {
+    let (engine, ask) = describe(inputs, engine, overrides)?;
+    let start = engine.core.begin(ask).await?;
+    Ok((engine, start))
 }
 
 fn replay<O, P>(engine: &Engine, codec: &Codec<O, P>, stored: &Stored) -> O {

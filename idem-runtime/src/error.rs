@@ -73,6 +73,8 @@ pub enum ErrorKind {
     Reentered,
     /// The engine is being shut down and starts nothing new. Call another instance.
     ShuttingDown,
+    /// The record was to be resolved or reset, and is not the one that was seen any more.
+    Changed,
     /// The key or scope is empty, too long or not serializable.
     InvalidKey,
     /// A duration or limit of the operation is out of range.
@@ -233,6 +235,9 @@ impl fmt::Display for Error {
             ),
             ErrorKind::ShuttingDown => f.write_str(
                 "the engine is shutting down and starts nothing new; call another instance",
+            ),
+            ErrorKind::Changed => f.write_str(
+                "the record is not the one that was seen any more, so nothing was changed; look again",
             ),
             ErrorKind::InvalidKey => f.write_str("the key cannot be used"),
             ErrorKind::InvalidPolicy => f.write_str("a setting is out of its range"),

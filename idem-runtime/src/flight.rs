@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -32,8 +33,12 @@ pub(crate) enum Landing {
         left: Duration,
         at: Duration,
     },
-    /// A refusal that is the same for all.
-    Refused(Error),
+    /// A refusal, and the limit under which it was asked for: under another one the store may say
+    /// something else.
+    Refused {
+        error: Error,
+        max_attempts: Option<NonZeroU16>,
+    },
 }
 
 #[derive(Clone)]

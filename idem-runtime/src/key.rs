@@ -1,6 +1,7 @@
 //! Which call it is: the digest under which its record is kept.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
@@ -69,6 +70,56 @@ impl KeyDigest {
             }
         }
         text
+    }
+}
+
+/// All 43 characters of the text: what [`Engine::entry`](crate::Engine::entry) takes.
+impl fmt::Display for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::with_capacity(Self::TEXT_BYTES);
+        self.text(&mut text);
+        f.write_str(&text)
+    }
+}
+
+/// Not the text of a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotADigest;
+
+impl fmt::Display for NotADigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the text of a digest has 43 characters of `A–Z a–z 0–9 - _`, as an event shows it",
+        )
+    }
+}
+
+impl std::error::Error for NotADigest {}
+
+/// From its text.
+impl FromStr for KeyDigest {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, NotADigest> {
+        let mut bytes = [0; 32];
+        if text.len() != Self::TEXT_BYTES {
+            return Err(NotADigest);
+        }
+        for (characters, group) in text.as_bytes().chunks(4).zip(bytes.chunks_mut(3)) {
+            let mut bits = 0_u32;
+            for (character, shift) in characters.iter().zip([18, 12, 6, 0]) {
+                let value = BASE64URL.iter().position(|known| known == character);
+                bits |= u32::try_from(value.ok_or(NotADigest)?).map_err(|_| NotADigest)? << shift;
+            }
+            group.copy_from_slice(&bits.to_be_bytes()[1..=group.len()]);
+        }
+        let digest = Self(bytes);
+        // The last character holds two bits that belong to no byte: only one text is a digest's.
+        if digest.text_bytes() == text.as_bytes() {
+            Ok(digest)
+        } else {
+            Err(NotADigest)
+        }
     }
 }
 

@@ -168,7 +168,7 @@ impl Observer for StderrObserver {
         let mut out = std::io::stderr().lock();
         // Nowhere is left to report that standard error is closed.
         let _ = match key {
-            Some(key) => writeln!(out, "{line} [{key:?}]"),
+            Some(key) => writeln!(out, "{line} [{key}]"),
             None => writeln!(out, "{line}"),
         };
     }

@@ -55,6 +55,22 @@ pub(crate) enum Ending {
     Release { count: bool },
 }
 
+impl Ending {
+    fn is_success(&self) -> bool {
+        matches!(self, Self::Complete { outcome, .. } if is_success(*outcome))
+    }
+}
+
+fn is_success(outcome: OutcomeKind) -> bool {
+    matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone)
+}
+
+/// Who waits while another attempt holds the claim, and for how long.
+enum Waits {
+    Caller(Duration),
+    Nobody(Duration),
+}
+
 impl Held {
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.renewal.lease
@@ -137,13 +153,16 @@ impl Held {
         let silence = self.core.limits.complete_deadline;
         let settled = match &ending {
             Ending::Complete { outcome, record } => {
-                self.complete(*outcome, record, silence, Some(patience))
-                    .await
+                let waits = Waits::Caller(patience);
+                self.complete(*outcome, record, silence, waits).await
             }
             Ending::Release { count } => self.send_release(*count, silence).await,
         };
-        if settled.is_some() {
-            handover.disarm();
+        match &settled {
+            None => {}
+            // Its successor may crash yet, and then this success saves a third run.
+            Some(Settled::Overtaken(_)) if ending.is_success() => {}
+            Some(_) => handover.disarm(),
         }
         settled.unwrap_or(Settled::Own)
     }
@@ -151,20 +170,22 @@ impl Held {
     /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
     /// refuses and a caller waits.
     ///
-    /// While another attempt holds the claim, a caller waits for its answer with `patience`, by
-    /// sending the completion again: never a claim, so an overtaken caller cannot start a third run.
-    /// Without `patience` nobody waits: this is the background, where even a refusal may be mended
-    /// before the answer is given up.
+    /// While another attempt holds the claim, this waits for its answer by sending the completion
+    /// again: never a claim, so an overtaken caller cannot start a third run. In the background even a
+    /// refusal may be mended before the answer is given up.
     async fn complete(
         &self,
         outcome: OutcomeKind,
         record: &Bytes,
         silence: Duration,
-        patience: Option<Duration>,
+        waits: Waits,
     ) -> Option<Settled> {
         let clock = &*self.core.clock;
-        let caller = patience.is_some();
-        let patience = clock.now() + patience.unwrap_or_default();
+        let (caller, patience) = match waits {
+            Waits::Caller(patience) => (true, patience),
+            Waits::Nobody(patience) => (false, patience),
+        };
+        let patience = clock.now() + patience;
         let mut silent_until = clock.now() + silence;
         let mut overtaken = None;
         let key = &self.lease().key;
@@ -317,7 +338,13 @@ impl Drop for HandOver {
             match ending {
                 Ending::Complete { outcome, record } => {
                     let silence = held.policy.lease.max(Duration::from_mins(1));
-                    held.complete(outcome, &record, silence, None).await;
+                    let patience = if is_success(outcome) {
+                        silence
+                    } else {
+                        Duration::ZERO
+                    };
+                    let waits = Waits::Nobody(patience);
+                    held.complete(outcome, &record, silence, waits).await;
                 }
                 Ending::Release { count } => {
                     held.send_release(count, held.policy.lease).await;

@@ -155,7 +155,7 @@ async fn the_engine_ends_its_thread_when_it_is_dropped() {
     } = world;
     drop((engine, far));
     // The thread holds the last other handle of the store.
-    while std::sync::Arc::strong_count(store.inner()) > 1 {
+    while store.handles() > 1 {
         std::thread::yield_now();
     }
 }
@@ -172,7 +172,7 @@ async fn the_engine_ends_its_thread_when_its_last_claim_is_dropped() {
         } = world;
         drop((engine, far));
         drop(claim);
-        while std::sync::Arc::strong_count(store.inner()) > 1 {
+        while store.handles() > 1 {
             std::thread::yield_now();
         }
     }

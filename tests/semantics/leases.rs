@@ -20,6 +20,7 @@ on_every_store![
     an_overtaken_call_waits_for_the_winner,
     an_overtaken_call_does_not_wait_for_ever,
     an_overtaken_call_whose_successor_vanished_is_stored_late,
+    the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run,
     an_overtaken_refusal_is_not_stored_over_a_successor_that_may_succeed,
     a_fence_grows_with_every_attempt,
     a_lost_record_is_written_again,
@@ -204,6 +205,29 @@ async fn an_overtaken_call_whose_successor_vanished_is_stored_late(world: World)
     world.pass_in_store(Duration::from_secs(30));
     assert_eq!(first.end().await, Ok(Receipt { run: 1 }));
     assert_eq!(world.events.count("completed value late"), 1);
+    let replayed = world.pay().run(|_| async { never() }).await;
+    assert_eq!(replayed, Ok(Receipt { run: 1 }), "no third run");
+}
+
+async fn the_answer_of_an_overtaken_call_that_gave_up_saves_a_third_run(world: World) {
+    let world = world.with(|engine| engine.on_running(OnRunning::Reject));
+    let (first, second) = overtaken(&world, Ok(Receipt { run: 1 })).await;
+    let error = first.end().await.unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Running { .. }),
+        "{error:?}"
+    );
+    second.task.abort();
+    world.events.wait_for("dropped", 1).await;
+    world.pass_in_store(Duration::from_secs(30));
+    let pause = Duration::from_secs(1);
+    loop {
+        tokio::select! {
+            biased;
+            () = world.events.wait_for("completed value late", 1) => break,
+            () = world.clock.sleeper_within(pause) => world.clock.advance(pause),
+        }
+    }
     let replayed = world.pay().run(|_| async { never() }).await;
     assert_eq!(replayed, Ok(Receipt { run: 1 }), "no third run");
 }

@@ -1,5 +1,6 @@
-use super::{Args, Fingerprint, OnError, OnRunning, Time};
+use super::{Args, Attempts, Fingerprint, OnError, OnRunning, Time};
 use crate::errors::Errors;
+use syn::Expr;
 
 fn parse(text: &str) -> (Args, Vec<String>) {
     let mut errors = Errors::default();
@@ -15,18 +16,35 @@ fn parse(text: &str) -> (Args, Vec<String>) {
 fn every_argument_is_read() {
     let (args, errors) = parse(
         "key = a::<B, C>(d), fingerprint(e, f.g), op = \"h\", scope = (i, j), ttl = \"1h\", \
-         error_ttl = K, lease = l(m, n), on_error = o::p, on_running = wait(\"1s\"), \
-         on_duplicate = reject, engine = self.q, crate = r::s,",
+         error_ttl = K, lease = l(m, n), max_run = \"15m\", on_error = o::p, \
+         on_running = wait(\"1s\"), on_duplicate = reject, on_cancel = finish, on_panic = unknown, \
+         on_lease_lost = continue, on_outage = run, max_attempts = 3, count_errors = true, \
+         reconcile = Self::t, engine = self.q, crate = r::s,",
     );
     assert_eq!(errors, [""; 0]);
     assert!(args.key.value.is_some() && args.scope.value.is_some());
     assert!(matches!(args.fingerprint.value, Some(Fingerprint::List(list)) if list.len() == 2));
     assert!(matches!(args.error_ttl.value, Some(Time::Expr(_))));
+    assert!(matches!(args.max_run.value, Some(Time::Text(_))));
     assert!(matches!(args.on_error.value, Some(OnError::By(_))));
     assert!(matches!(
         args.on_running.value,
         Some(OnRunning::Wait(Time::Text(_)))
     ));
+    let words = [
+        args.on_duplicate,
+        args.on_cancel,
+        args.on_panic,
+        args.on_lease_lost,
+        args.on_outage,
+    ];
+    assert_eq!(
+        words.map(|word| word.value.expect("a word").text),
+        ["reject", "finish", "unknown", "continue", "run"]
+    );
+    assert!(matches!(args.max_attempts.value, Some(Attempts::Most(3))));
+    assert!(args.count_errors.value.expect("a bool").value);
+    assert!(matches!(args.reconcile.value, Some(Expr::Path(_))));
     assert!(args.engine.value.is_some() && args.krate.value.is_some());
 }
 
@@ -46,4 +64,46 @@ fn after_a_mistake_reading_goes_on_at_the_next_comma() {
         assert!(error.starts_with(begin), "{error}");
     }
     assert!(args.scope.value.is_some());
+}
+
+#[test]
+fn the_number_of_attempts_fits_a_record() {
+    let most = |text| match parse(&format!("max_attempts = {text}")) {
+        (args, errors) if errors.is_empty() => args.max_attempts.value,
+        (_, errors) => {
+            assert!(errors[0].contains("1 to 65535") || errors[0].contains("no attempt"));
+            None
+        }
+    };
+    assert!(matches!(most("1"), Some(Attempts::Most(1))));
+    assert!(matches!(most("65_535"), Some(Attempts::Most(65_535))));
+    assert!(matches!(most("unlimited"), Some(Attempts::Unlimited)));
+    for text in ["0", "65536", "-1", "1.5", "5u8", "5s", "\"5\"", "many", "N"] {
+        assert!(most(text).is_none(), "{text}");
+    }
+}
+
+#[test]
+fn a_word_is_guessed_or_all_are_listed() {
+    let message = |text| parse(text).1.concat();
+    assert_eq!(
+        message("on_cancel = relase"),
+        "`on_cancel` has no value `relase`; did you mean `release`?"
+    );
+    assert_eq!(
+        message("on_cancel = stop"),
+        "`on_cancel` takes `hold`, `finish`, `release` or `unknown`"
+    );
+    assert_eq!(
+        message("on_lease_lost = \"continue\""),
+        "a word stands without quotes; write `on_lease_lost = continue`"
+    );
+    assert_eq!(
+        message("on_panic = \"abort\""),
+        "`on_panic` takes `release` or `unknown`"
+    );
+    assert_eq!(
+        message("on_outage = 1"),
+        "`on_outage` takes `fail` or `run`"
+    );
 }

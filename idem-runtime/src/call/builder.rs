@@ -4,10 +4,11 @@ use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{Call, begin, finish, run};
+use super::{Call, begin, describe, finish, run};
 use crate::begin::{Begun, Start};
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::entry::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
 use crate::inputs::Inputs;
@@ -291,6 +292,25 @@ impl<P> CallBuilder<P> {
             codec: Codec::new(self.on_error),
             overrides: self.overrides,
         }
+    }
+
+    /// What the store holds for this call: to see how it stands, and to settle what nobody knows. The
+    /// fingerprint is not compared.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) if the store cannot be
+    /// asked, [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) if something else than a
+    /// record stands there, [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey) and
+    /// [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy) as in a call.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn entry(self) -> Result<Option<Entry>, Error> {
+        let (engine, ask) = describe(self.inputs, Ok(self.engine), self.overrides)?;
+        let (operation, digest) = (ask.operation, ask.digest);
+        engine.core.entry(operation, digest, ask.policy).await
     }
 
     /// Asks for the claim and leaves body and completion to the caller.

@@ -270,7 +270,7 @@ async fn winner(engine: &Engine, key: &RecordKey, patience: Duration) -> Settled
     loop {
         let now = clock.now();
         let moment = now + core.limits.claim_deadline;
-        let found = deadline(clock, moment, core.store.read(key)).await;
+        let found = deadline(clock, moment, core.read(key)).await;
         let mut running = None;
         if let Ok(Ok(ReadReply::Found { record, left })) = found {
             if let State::Done { .. } = record.header.state {

@@ -107,6 +107,7 @@ mod attempts;
 mod bodies;
 mod claims;
 mod completions;
+mod faulty;
 mod fences;
 mod fingerprints;
 mod keys;
@@ -133,6 +134,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::faulty::{Fault, Faulty, Operation, Sent};
 use crate::store::{RecordKey, Store};
 
 /// A boxed future that can change threads.

@@ -115,6 +115,8 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     }
 
     /// Reads a record without changing anything, with the time that it will still be kept.
+    ///
+    /// Called on the engine's own thread.
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
 
     /// What an operator should know about this store, a sentence each. Told to the observer when an

@@ -1,6 +1,6 @@
 use idem_runtime::{Error, idempotent};
 
-#[idempotent(key = order, max_attempts = 1)]
+#[idempotent(key = order, prefix = "shop")]
 async fn pay(order: u64) -> Result<u64, Error> {
     Ok(order)
 }

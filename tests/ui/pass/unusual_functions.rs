@@ -1,8 +1,9 @@
 //! Qualifiers that are nobody's business but rustc's.
 
-use idem_runtime::{Error, idempotent};
+use idem_runtime::{Context, Error, Reconciled, idempotent};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 #[idempotent(key = order, on_error = release)]
 pub async unsafe fn not_safe(order: u64) -> Result<u64, Error> {
@@ -21,4 +22,28 @@ pub fn boxed<'a>(order: &'a str) -> Pin<Box<dyn Future<Output = Result<usize, Er
     Box::pin(async move { Ok(order.len()) })
 }
 
-fn main() {}
+// Its future borrows nothing, so it may run in a task of its own.
+#[idempotent(key = order, on_error = release, on_cancel = finish, reconcile = find)]
+pub fn finished(order: String) -> Pin<Box<dyn Future<Output = Result<usize, Error>> + Send>> {
+    Box::pin(async move { Ok(order.len()) })
+}
+
+async fn find(order: &str, _: &Context) -> Reconciled<usize> {
+    Reconciled::Landed(order.len())
+}
+
+#[async_trait::async_trait]
+trait Shared: Send + Sync + 'static {
+    #[idempotent(op = "shared", key = order, on_error = release, on_cancel = finish)]
+    async fn by_default(self: Arc<Self>, order: u64) -> Result<u64, Error> {
+        Ok(order)
+    }
+}
+
+struct Bank;
+
+impl Shared for Bank {}
+
+fn main() {
+    drop(Arc::new(Bank).by_default(1));
+}

@@ -85,13 +85,13 @@ impl RedisStoreBuilder {
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let client = link::client(&self.url)?;
         let link = |client| Link::new(client, self.connect_timeout, self.response_timeout);
-        let (link, renewals) = (link(client.clone()), link(client));
+        let (link, own) = (link(client.clone()), link(client));
         let server = Server::ask(&link).await?;
         server.refuse(self.allow_eviction)?;
         Ok(RedisStore(Arc::new(Inner {
             scripts: Scripts::new(&server),
             link,
-            renewals,
+            own,
             server,
             max_record_bytes: self.max_record_bytes,
         })))

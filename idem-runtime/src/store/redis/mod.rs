@@ -24,7 +24,7 @@ use super::{
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
 ///
 /// Clones share one connection, which is made again when it breaks or falls silent. Leases are
-/// renewed on a second connection of their own.
+/// renewed, and waiting calls look, on a second connection of the engine's own thread.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,8 +52,8 @@ pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     link: Link,
-    /// Made by the first renewal, on the engine's own thread.
-    renewals: Link,
+    /// For renewals and reads: made by the first of them, on the engine's own thread.
+    own: Link,
     scripts: Scripts,
     server: Server,
     max_record_bytes: usize,

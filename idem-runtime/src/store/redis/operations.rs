@@ -218,7 +218,7 @@ impl Inner {
         let retain = decimal(claim.retain.as_millis());
         let arguments: [&[u8]; 2] = [&claim.encode(), retain.as_bytes()];
         let answer = Self::run(
-            &self.renewals,
+            &self.own,
             "a renewal",
             &self.scripts.renew,
             &key.name(),
@@ -271,9 +271,9 @@ impl Inner {
     }
 
     pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let answer = self
-            .script("a read", &self.scripts.read, &key.name(), &[])
-            .await?;
+        // Whoever waits is told on the engine's thread, and reads there.
+        let script = &self.scripts.read;
+        let answer = Self::run(&self.own, "a read", script, &key.name(), &[]).await?;
         if let Some(error) = answer.unreadable() {
             return Ok(ReadReply::Unreadable(error));
         }

@@ -1,0 +1,42 @@
+// A boxed future in a task of its own, with a hook that gets the receiver, what is compared, and the context.
+fn pay<'async_trait>(
+    self: Arc<Self>,
+    id: u64,
+    note: &'static str
+) -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>> {
+    ::std::boxed::Box::pin(async move {
+        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+        inputs.fingerprint(2usize);
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<&'static str>(&mut inputs, "note", &(note));
+        let call = ::idem_runtime::__private::Call::new(
+            inputs,
+            ::idem_runtime::__private::engine(),
+            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                ::idem_runtime::__private::Classified
+            )
+        )
+        .unlimited_attempts()
+        .reconciles();
+        ::idem_runtime::__private::finish(call, async move {
+            if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<u64, PayError>> {
+                #[allow(unreachable_code)]
+                return out;
+            }
+            if ::idem_runtime::__private::unsettled() {
+                let cx = ::idem_runtime::__private::context();
+                let hook = async { ::idem_runtime::__private::Verdict::verdict(Self::find(&(self), &(id), &*note, &cx).await) };
+                if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
+                    return ::core::result::Result::Ok(landed);
+                }
+            }
+            // The future itself must not borrow either.
+            let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'static>> =
+                (move || { Box::pin(async move { Ok(id) }) })();
+            body.await
+        })
+        .await
+    })
+}

@@ -1,0 +1,277 @@
+//! The values of the arguments, as they are written.
+
+use crate::nearest::nearest;
+use proc_macro2::Span;
+use syn::ext::IdentExt;
+use syn::parse::ParseStream;
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, Ident, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp};
+
+pub(crate) enum Fingerprint {
+    /// `fingerprint = none`, and where it says so.
+    None(Span),
+    List(Punctuated<Expr, Token![,]>),
+}
+
+pub(crate) enum Time {
+    Text(LitStr),
+    Expr(Expr),
+    Forever(Ident),
+}
+
+pub(crate) enum OnError {
+    Classify,
+    Release,
+    Keep,
+    Unknown,
+    By(Path),
+}
+
+pub(crate) enum OnRunning {
+    Wait(Time),
+    Reject,
+}
+
+/// One of a few words, each of which is a variant of an enum of the runtime.
+#[derive(Clone, Copy)]
+pub(crate) struct Word {
+    pub(crate) text: &'static str,
+    pub(crate) span: Span,
+}
+
+/// `max_attempts`
+#[derive(Clone, Copy)]
+pub(crate) enum Attempts {
+    Most(u16),
+    Unlimited,
+}
+
+impl Fingerprint {
+    /// `(a, b.c)` or `= none`: what follows the name.
+    pub(super) fn parse(name: &Ident, input: ParseStream<'_>) -> Result<Self> {
+        let usage =
+            "`fingerprint` takes the arguments to compare, `fingerprint(a, b.c)`, or `= none`";
+        if input.peek(syn::token::Paren) {
+            let content;
+            let paren = syn::parenthesized!(content in input);
+            let list = content.call(Punctuated::parse_terminated)?;
+            if list.is_empty() {
+                let message = "`fingerprint()` compares nothing; say so with `fingerprint = none`";
+                return Err(Error::new(paren.span.join(), message));
+            }
+            return Ok(Self::List(list));
+        }
+        input
+            .parse::<Token![=]>()
+            .map_err(|_| Error::new(name.span(), usage))?;
+        let word = input
+            .parse::<Ident>()
+            .map_err(|error| Error::new(error.span(), usage))?;
+        if word != "none" {
+            return Err(Error::new(word.span(), usage));
+        }
+        Ok(Self::None(word.span()))
+    }
+}
+
+impl Time {
+    pub(super) fn parse(input: ParseStream<'_>, name: &Ident) -> Result<Self> {
+        let mut expr = input.parse::<Expr>()?;
+        // `$ttl:literal` of a `macro_rules!` comes in invisible delimiters.
+        while let Expr::Group(group) = expr {
+            expr = *group.expr;
+        }
+        if is_number(&expr) {
+            let message = match unquoted(&expr) {
+                Some(text) => format!("a duration stands in quotes; write \"{text}\""),
+                None if name == "wait" => "a number has no unit; write `wait(\"5s\")`".to_owned(),
+                None => {
+                    format!("a number has no unit; write `{name}` as \"30s\", \"24h\" or \"7d\"")
+                }
+            };
+            return Err(Error::new(crate::key::span(&expr), message));
+        }
+        Ok(match expr {
+            Expr::Lit(syn::ExprLit {
+                lit: Lit::Str(text),
+                ..
+            }) => Self::Text(text),
+            Expr::Path(path) if path.path.is_ident("forever") => {
+                let word = path.path.get_ident().expect("`is_ident` said so");
+                Self::Forever(word.clone())
+            }
+            other => Self::Expr(other),
+        })
+    }
+}
+
+fn is_number(expr: &Expr) -> bool {
+    match expr {
+        Expr::Lit(lit) => !matches!(lit.lit, Lit::Str(_)),
+        Expr::Unary(unary) => matches!(unary.op, UnOp::Neg(_)) && is_number(&unary.expr),
+        Expr::Group(group) => is_number(&group.expr),
+        _ => false,
+    }
+}
+
+/// `24h` where `"24h"` is meant.
+fn unquoted(expr: &Expr) -> Option<String> {
+    let Expr::Lit(syn::ExprLit {
+        lit: Lit::Int(number),
+        ..
+    }) = expr
+    else {
+        return None;
+    };
+    let text = format!("{}{}", number.base10_digits(), number.suffix());
+    crate::duration::millis(&text).is_ok().then_some(text)
+}
+
+impl OnError {
+    pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let path = input.parse::<Path>().map_err(|error| {
+            let message = "`on_error` takes `classify`, `release`, `keep`, `unknown`, or the path of a \
+                           function `fn(&E) -> Class`";
+            Error::new(error.span(), message)
+        })?;
+        let word = path.get_ident().map(ToString::to_string);
+        Ok(match word.as_deref() {
+            Some("classify") => Self::Classify,
+            Some("release") => Self::Release,
+            Some("keep") => Self::Keep,
+            Some("unknown") => Self::Unknown,
+            _ => Self::By(path),
+        })
+    }
+}
+
+impl Word {
+    pub(super) fn parse(
+        input: ParseStream<'_>,
+        name: &Ident,
+        words: &[&'static str],
+    ) -> Result<Self> {
+        if let Some(text) = input.parse::<Option<LitStr>>()? {
+            return Err(Error::new(text.span(), quoted(name, &text, words)));
+        }
+        // `continue` is a keyword.
+        let word = input
+            .call(Ident::parse_any)
+            .map_err(|error| Error::new(error.span(), choice(name, words)))?;
+        let text = word.to_string();
+        match words.iter().find(|known| **known == text) {
+            Some(text) => Ok(Self {
+                text,
+                span: word.span(),
+            }),
+            None => Err(Error::new(word.span(), unknown(name, &text, words))),
+        }
+    }
+}
+
+/// "`on_panic` takes `release` or `unknown`"
+fn choice(name: &Ident, words: &[&str]) -> String {
+    match words {
+        [others @ .., last] if !others.is_empty() => {
+            format!("`{name}` takes `{}` or `{last}`", others.join("`, `"))
+        }
+        _ => format!("`{name}` takes `{}`", words.concat()),
+    }
+}
+
+fn unknown(name: &Ident, text: &str, words: &[&str]) -> String {
+    nearest(text, words).map_or_else(
+        || choice(name, words),
+        |known| format!("`{name}` has no value `{text}`; did you mean `{known}`?"),
+    )
+}
+
+fn quoted(name: &Ident, text: &LitStr, words: &[&str]) -> String {
+    let text = text.value();
+    if words.contains(&text.as_str()) {
+        return format!("a word stands without quotes; write `{name} = {text}`");
+    }
+    choice(name, words)
+}
+
+impl Attempts {
+    pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let usage = "`max_attempts` takes a whole number from 1 to 65535, or `unlimited`";
+        if let Some(word) = input.parse::<Option<Ident>>()? {
+            if word == "unlimited" {
+                return Ok(Self::Unlimited);
+            }
+            return Err(Error::new(word.span(), usage));
+        }
+        let number = input
+            .parse::<LitInt>()
+            .map_err(|error| Error::new(error.span(), usage))?;
+        let most = number.base10_parse::<u16>().ok();
+        match most.filter(|_| number.suffix().is_empty()) {
+            None => Err(Error::new(number.span(), usage)),
+            Some(0) => {
+                let message = "no attempt would ever be made; with `max_attempts = 1` the body starts at most once, and \
+                               `unlimited` sets no limit";
+                Err(Error::new(number.span(), message))
+            }
+            Some(most) => Ok(Self::Most(most)),
+        }
+    }
+}
+
+impl OnRunning {
+    pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let usage = "`on_running` takes `wait(\"5s\")` or `reject`";
+        let word = input
+            .parse::<Ident>()
+            .map_err(|error| Error::new(error.span(), usage))?;
+        match word.to_string().as_str() {
+            "reject" => Ok(Self::Reject),
+            "wait" => {
+                let how_long = || Error::new(word.span(), "say how long to wait: `wait(\"5s\")`");
+                if !input.peek(syn::token::Paren) {
+                    return Err(how_long());
+                }
+                let content;
+                syn::parenthesized!(content in input);
+                if content.is_empty() {
+                    return Err(how_long());
+                }
+                let time = Time::parse(&content, &word)?;
+                if content.is_empty() {
+                    return Ok(Self::Wait(time));
+                }
+                Err(content.error("`wait` takes one duration"))
+            }
+            _ => Err(Error::new(word.span(), usage)),
+        }
+    }
+}
+
+pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
+    let text = input.parse::<LitStr>().map_err(|error| {
+        let message = format!("`{name}` takes a string literal, such as \"payments.pay\"");
+        Error::new(error.span(), message)
+    })?;
+    if text.value().trim().is_empty() {
+        let message =
+            format!("`{name}` is empty; name what the function does, such as \"payments.pay\"");
+        return Err(Error::new(text.span(), message));
+    }
+    Ok(text)
+}
+
+pub(super) fn yes_or_no(input: ParseStream<'_>) -> Result<LitBool> {
+    input
+        .parse()
+        .map_err(|error: Error| Error::new(error.span(), "`count_errors` takes `true` or `false`"))
+}
+
+pub(super) fn krate(input: ParseStream<'_>) -> Result<Path> {
+    Path::parse_mod_style(input).map_err(|error| {
+        Error::new(
+            error.span(),
+            "`crate` takes a path without quotes, such as `crate = ::facade::idem`",
+        )
+    })
+}

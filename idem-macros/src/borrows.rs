@@ -1,0 +1,97 @@
+//! What a type borrows.
+
+use proc_macro2::Span;
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    Ident, Lifetime, ParenthesizedGenericArguments, TraitBound, Type, TypeFnPtr, TypeReference,
+};
+
+/// The first reference or lifetime in the type that is not `'static`.
+pub(crate) fn borrowed(ty: &Type) -> Option<Span> {
+    let mut borrows = Borrows(None);
+    // `visit-mut` is the one visitor feature that is on, so even reading goes through a clone.
+    borrows.visit_type_mut(&mut ty.clone());
+    borrows.0
+}
+
+/// The type with `'static` for each lifetime.
+pub(crate) fn owned(mut ty: Type) -> Type {
+    Owned.visit_type_mut(&mut ty);
+    ty
+}
+
+struct Owned;
+
+impl VisitMut for Owned {
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        lifetime.ident = Ident::new("static", lifetime.ident.span());
+    }
+}
+
+struct Borrows(Option<Span>);
+
+impl VisitMut for Borrows {
+    fn visit_type_reference_mut(&mut self, reference: &mut TypeReference) {
+        let is_static = |lifetime: &Lifetime| lifetime.ident == "static";
+        if !reference.lifetime.as_ref().is_some_and(is_static) {
+            self.0.get_or_insert(reference.and_token.span);
+        }
+        visit_mut::visit_type_reference_mut(self, reference);
+    }
+
+    fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+        if lifetime.ident != "static" {
+            self.0.get_or_insert(lifetime.span());
+        }
+    }
+
+    // `fn(&str)`, `Fn(&str)` and `for<'a> Trait<'a>` hold nothing that is borrowed.
+    fn visit_type_fn_ptr_mut(&mut self, _: &mut TypeFnPtr) {}
+
+    fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {
+    }
+
+    fn visit_trait_bound_mut(&mut self, bound: &mut TraitBound) {
+        if bound.lifetimes.is_none() {
+            visit_mut::visit_trait_bound_mut(self, bound);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::borrowed;
+    use syn::parse_str;
+
+    #[test]
+    fn a_borrow_is_found_wherever_it_stands() {
+        for text in [
+            "&str",
+            "&'static [&'a str]",
+            "Cow<'_, str>",
+            "Option<(u8, &mut T)>",
+            "impl Trait + '_",
+            "Box<dyn Trait + 'a>",
+            "[&'a u8; 4]",
+        ] {
+            let ty = parse_str(text).expect("a type");
+            assert!(borrowed(&ty).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_lent_later_is_no_borrow() {
+        for text in [
+            "String",
+            "&'static str",
+            "Cow<'static, str>",
+            "impl Trait + 'static",
+            "fn(&str) -> &str",
+            "Box<dyn Fn(&str) -> bool + Send>",
+            "Box<dyn for<'a> Visitor<'a>>",
+        ] {
+            let ty = parse_str(text).expect("a type");
+            assert!(borrowed(&ty).is_none(), "{text}");
+        }
+    }
+}

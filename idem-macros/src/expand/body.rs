@@ -1,0 +1,113 @@
+//! The future that stands for the body.
+
+use super::{at, here, located};
+use crate::key;
+use crate::output::Shape;
+use crate::plan::{Hook, Lent, Plan};
+use crate::target::Target;
+use proc_macro2::{Span, TokenStream};
+use quote::quote_spanned;
+use syn::spanned::Spanned;
+
+/// The body as a block whose type is written down, so that rustc reports a wrong tail or `return`
+/// at the user's expression.
+///
+/// Input:
+/// ```text
+/// { BODY }
+/// ```
+/// Output:
+/// ```text
+/// async move {
+///     if let Some(out) = None::<T> { return out; }
+///     <the hook, if there is one>
+///     let out: T = { BODY };
+///     out
+/// }
+/// ```
+pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStream {
+    let ty = &plan.output;
+    let body = &target.body;
+    let reconciled = plan.reconcile.as_ref().map(|hook| reconciled(hook, rt));
+    let early = quote_spanned!(at(ty.span())=> return out);
+    let typed = quote_spanned! {here()=>
+        if let ::core::option::Option::Some(out) = ::core::option::Option::None::<#ty> {
+            #[allow(unreachable_code)]
+            #early;
+        }
+    };
+    match &plan.shape {
+        // On the user's `async`: elsewhere rustc speaks of a moved value without naming it.
+        Shape::Async(asyncness) => {
+            let answer = quote_spanned! {here()=>
+                #typed
+                #reconciled
+                #[allow(clippy::diverging_sub_expression)]
+                let out: #ty = #body;
+                #[allow(unreachable_code)]
+                out
+            };
+            quote_spanned!(asyncness.span=> async move { #answer })
+        }
+        // A closure keeps a body that returns its own future whole. It is called in here, since
+        // what stands before that future is body as well.
+        Shape::Boxed(whole) => {
+            let typed = reconciled.as_ref().map(|_| typed);
+            quote_spanned! {here()=>
+                async move {
+                    #typed
+                    #reconciled
+                    let body: #whole = (move || #body)();
+                    body.await
+                }
+            }
+        }
+    }
+}
+
+/// Whether an earlier attempt had its effect is found out inside the body's future: there the
+/// arguments still are, and the runtime can end it as it ends a body.
+///
+/// Output:
+/// ```text
+/// if unsettled() {
+///     let cx = context();
+///     let hook = async { verdict(HOOK(&req, &cx).await) };
+///     if let Some(landed) = reconciled(hook).await { return Ok(landed); }
+/// }
+/// ```
+fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
+    let (span, cx, hook) = match hook {
+        Hook::Path(path, lent) => {
+            let span = path.path.segments.last().map_or_else(here, Spanned::span);
+            let cx = quote_spanned!(here()=> let cx = #rt::context(););
+            let lent = lent.iter().map(|lent| reference(lent, span));
+            let called = quote_spanned!(at(span)=> #path(#(#lent,)* &cx));
+            (span, Some(cx), called)
+        }
+        Hook::Call(call) => (key::span(call), None, quote_spanned!(here()=> #call)),
+    };
+    // The hook carries the blame for what it takes and gives. In a block of its own it is blamed
+    // once, and what it does before its first await counts as the hook's.
+    let said = located(rt, span);
+    let said = quote_spanned!(at(span)=> #said::Verdict::verdict(#hook.await));
+    let landed = quote_spanned!(at(span)=> landed);
+    quote_spanned! {here()=>
+        if #rt::unsettled() {
+            #cx
+            let hook = async { #said };
+            if let ::core::option::Option::Some(landed) = #rt::reconciled(hook).await {
+                return ::core::result::Result::Ok(#landed);
+            }
+        }
+    }
+}
+
+fn reference(lent: &Lent, span: Span) -> TokenStream {
+    let value = &lent.value;
+    if lent.reference {
+        quote_spanned!(at(span)=> &*#value)
+    } else {
+        quote_spanned!(at(span)=> &(#value))
+    }
+}

@@ -1,0 +1,62 @@
+//! The setters of the arguments that were given: the rest is the engine's to decide.
+
+use super::here;
+use crate::args::Attempts;
+use crate::plan::{Length, Plan, Running};
+use proc_macro2::{Ident, TokenStream};
+use quote::{quote, quote_spanned};
+
+pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
+    let here = here();
+    let settings = &plan.settings;
+    let lengths = settings.lengths.iter().map(|(name, value)| {
+        let setter = Ident::new(name, here);
+        let value = length(value, rt);
+        quote_spanned!(here=> .#setter(#value))
+    });
+    // `.on_panic(OnPanic::Release)` of `on_panic = release`
+    let words = settings.words.iter().map(|(name, word)| {
+        let setter = Ident::new(name, here);
+        let ty = Ident::new(&pascal(name), here);
+        let variant = Ident::new(&pascal(word.text), here);
+        quote_spanned!(here=> .#setter(#rt::#ty::#variant))
+    });
+    let on_running = settings.on_running.as_ref().map(|what| {
+        let what = match what {
+            Running::Wait(time) => {
+                let time = length(time, rt);
+                quote_spanned!(here=> Wait(#time))
+            }
+            Running::Reject => quote_spanned!(here=> Reject),
+        };
+        quote_spanned!(here=> .on_running(#rt::OnRunning::#what))
+    });
+    let attempts = settings.max_attempts.map(|attempts| match attempts {
+        Attempts::Most(most) => quote_spanned!(here=> .max_attempts(#most)),
+        Attempts::Unlimited => quote_spanned!(here=> .unlimited_attempts()),
+    });
+    let count = settings
+        .count_errors
+        .map(|count| quote_spanned!(here=> .count_errors(#count)));
+    let reconciles = plan
+        .reconcile
+        .as_ref()
+        .map(|_| quote_spanned!(here=> .reconciles()));
+    quote_spanned!(here=> #(#lengths)* #(#words)* #on_running #attempts #count #reconciles)
+}
+
+fn length(length: &Length, rt: &TokenStream) -> TokenStream {
+    match length {
+        Length::Millis(millis) => quote_spanned!(here()=> #rt::Duration::from_millis(#millis)),
+        Length::Expr(expr) => quote!(#expr),
+    }
+}
+
+/// `OnLeaseLost` of `on_lease_lost`
+fn pascal(name: &str) -> String {
+    let words = name.split('_').map(|word| {
+        let (first, rest) = word.split_at(1);
+        first.to_uppercase() + rest
+    });
+    words.collect()
+}

@@ -1,0 +1,69 @@
+use super::attribute;
+use proc_macro2::TokenStream;
+
+/// Compares tokens, so that a golden file may be laid out and commented for its reader.
+#[track_caller]
+fn expands(args: &str, item: &str, golden: &str) {
+    let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
+    let spaceless = |tokens: &TokenStream| tokens.to_string().replace([' ', '\n'], "");
+    let expanded = attribute(tokens(args), tokens(item));
+    assert!(
+        spaceless(&expanded) == spaceless(&tokens(golden)),
+        "the expansion changed; it is now\n{expanded}"
+    );
+}
+
+#[test]
+fn an_async_fn_expands_as_documented() {
+    expands(
+        r#"op = "payments.pay", key = (req.merchant, order), scope = "tenant-{tenant}", ttl = "24h",
+           on_error = judge, on_duplicate = reject, on_running = wait("5s"), engine = engine"#,
+        "pub async fn pay(order: u64, req: Pay, #[idem(skip)] tenant: &str, #[cfg(eu)] vat: u8,
+           #[idem(skip)] engine: &Engine) -> Result<Receipt, PayError> { #![allow(unused)] go(req).await }",
+        include_str!("../../golden/async_fn.rs"),
+    );
+}
+
+#[test]
+fn a_boxed_future_expands_as_documented() {
+    expands(
+        "",
+        "fn pay<'life0, 'async_trait>(&'life0 self, id: u64)
+           -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>>
+           where 'life0: 'async_trait { Box::pin(async move { Ok(id) }) }",
+        include_str!("../../golden/boxed_future.rs"),
+    );
+}
+
+#[test]
+fn every_setting_is_handed_on() {
+    expands(
+        r#"op = "payments.pay", ttl = "7d", error_ttl = HOUR, lease = "10s", max_run = "15m",
+           on_duplicate = replay, on_running = reject, on_cancel = unknown, on_panic = release,
+           on_lease_lost = continue, on_outage = fail, max_attempts = 7, count_errors = true,
+           reconcile = bank.find(order)"#,
+        "async fn pay(order: u64) -> Result<u64, PayError> { Ok(order) }",
+        include_str!("../../golden/every_setting.rs"),
+    );
+}
+
+#[test]
+fn a_hook_is_lent_what_is_compared() {
+    expands(
+        r#"op = "payments.pay", on_cancel = finish, max_attempts = unlimited, reconcile = Self::find"#,
+        "fn pay<'async_trait>(self: Arc<Self>, id: u64, note: &'static str)
+           -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>>
+           { Box::pin(async move { Ok(id) }) }",
+        include_str!("../../golden/finished_and_reconciled.rs"),
+    );
+}
+
+#[test]
+fn a_mistake_leaves_the_function_as_it_was() {
+    expands(
+        "lease",
+        "async fn pay(#[idem(skip)] id: u64) -> Result<u64, E> { #![allow(unused)] Ok(id) }",
+        "::core::compile_error! { \"`lease` needs a value: `lease = ..`\" }
+         async fn pay(id: u64) -> Result<u64, E> { #![allow(unused)] Ok(id) }",
+    );
+}

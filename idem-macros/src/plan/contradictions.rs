@@ -1,0 +1,103 @@
+//! Arguments that make sense alone, and not together.
+
+use crate::args::{Args, Attempts, OnError, Time};
+use crate::borrows;
+use crate::duration;
+use crate::errors::Errors;
+use proc_macro2::Span;
+use syn::{FnArg, Receiver, ReceiverKind, Signature};
+
+pub(super) fn check(args: &Args, errors: &mut Errors) {
+    unprotected_once(args, errors);
+    counted_in_vain(args, errors);
+    short_run(args, errors);
+}
+
+/// At most once, and whenever the store is away.
+fn unprotected_once(args: &Args, errors: &mut Errors) {
+    let (Some(Attempts::Most(1)), Some(outage)) = (args.max_attempts.value, args.on_outage.value)
+    else {
+        return;
+    };
+    if outage.text == "run" {
+        errors.at(
+            outage.span,
+            "`run` starts the body without asking whether it was started before, which `max_attempts = 1` \
+             forbids; remove one",
+        );
+    }
+}
+
+/// Errors are counted, or not, and it makes no difference.
+fn counted_in_vain(args: &Args, errors: &mut Errors) {
+    let Some(count) = &args.count_errors.value else {
+        return;
+    };
+    let because = match (count.value, &args.on_error.value, args.max_attempts.value) {
+        (true, Some(OnError::Keep), _) => {
+            "`on_error = keep` gives no key back, so that no error would count"
+        }
+        (true, Some(OnError::Unknown), _) => {
+            "`on_error = unknown` gives no key back, so that no error would count"
+        }
+        (true, _, Some(Attempts::Unlimited)) => {
+            "errors count towards `max_attempts`, which is `unlimited`"
+        }
+        (false, _, Some(Attempts::Most(1))) => {
+            "with `max_attempts = 1` the body starts at most once, however it ends"
+        }
+        _ => return,
+    };
+    errors.at(count.span, format!("{because}; remove one"));
+}
+
+/// Whoever writes this takes `max_run` for a timeout of the body.
+fn short_run(args: &Args, errors: &mut Errors) {
+    let (Some(Time::Text(lease)), Some(Time::Text(run))) = (&args.lease.value, &args.max_run.value)
+    else {
+        return;
+    };
+    if let (Ok(lease), Ok(most)) = (
+        duration::millis(&lease.value()),
+        duration::millis(&run.value()),
+    ) && most < lease
+    {
+        errors.at(
+            run.span(),
+            format!(
+                "`max_run` ends the renewal of the lease, not the body; it is at least the `lease`, {}",
+                duration::words(lease)
+            ),
+        );
+    }
+}
+
+/// A body that outlives its caller owns all that it uses.
+pub(super) fn borrowed(sig: &Signature, errors: &mut Errors) {
+    for input in &sig.inputs {
+        let (span, instead) = match input {
+            FnArg::Receiver(receiver) => (lent(receiver), "`self: Arc<Self>` or `self`"),
+            FnArg::Typed(typed) => (
+                borrows::borrowed(&typed.ty),
+                "an owned value, such as a `String` for a `&str`, or an `Arc`",
+            ),
+        };
+        if let Some(span) = span {
+            errors.at(
+                span,
+                format!(
+                    "with `on_cancel = finish` the body runs in a task of its own, which may outlive what is \
+                     borrowed here; take {instead}"
+                ),
+            );
+        }
+    }
+}
+
+fn lent(receiver: &Receiver) -> Option<Span> {
+    match &receiver.kind {
+        ReceiverKind::Reference(and, ..) => Some(and.span),
+        ReceiverKind::Typed(_, ty) => borrows::borrowed(ty),
+        _ => None,
+    }
+}

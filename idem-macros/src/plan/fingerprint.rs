@@ -1,0 +1,162 @@
+//! What "the same request" means: the compared arguments.
+
+use super::{bare, hidden, names};
+use crate::args::{Fingerprint, Slot};
+use crate::errors::Errors;
+use crate::key;
+use crate::target::Parameter;
+use proc_macro2::Span;
+use syn::{Attribute, Expr, Ident, Member, Signature, Type};
+
+/// One value of the fingerprint.
+pub(crate) struct Compared {
+    pub(crate) cfgs: Vec<Attribute>,
+    pub(crate) name: String,
+    pub(crate) value: Expr,
+    /// Whether the value is written to be a reference.
+    pub(crate) reference: bool,
+    pub(crate) ty: Option<Type>,
+    pub(crate) span: Span,
+}
+
+/// In the order in which they are written; `None`: nothing is compared.
+pub(super) fn plan(
+    given: Slot<Fingerprint>,
+    parameters: &[Parameter],
+    has_key: bool,
+    sig: &Signature,
+    errors: &mut Errors,
+) -> Option<Vec<Compared>> {
+    let compared = match given.value {
+        Some(Fingerprint::None(span)) => {
+            if !has_key {
+                errors.at(
+                    span,
+                    "without `key` the fingerprint is the key; give `key`, or remove this",
+                );
+            }
+            return None;
+        }
+        Some(Fingerprint::List(list)) => {
+            let mut compared = Vec::new();
+            for expr in list {
+                if let Some(entry) = listed(expr, parameters, sig, errors) {
+                    let twice = compared
+                        .iter()
+                        .any(|earlier: &Compared| earlier.name == entry.name);
+                    if twice {
+                        errors.at(entry.span, format!("`{}` is listed twice", entry.name));
+                    }
+                    compared.push(entry);
+                }
+            }
+            compared
+        }
+        // Named, but not understood.
+        None if given.named => return None,
+        None => every(parameters, errors),
+    };
+    if compared.is_empty() && !has_key && errors.is_empty() {
+        let message = format!(
+            "no argument of `{}` tells two calls apart; give `key`",
+            sig.ident
+        );
+        errors.at(sig.ident.span(), message);
+    }
+    Some(compared)
+}
+
+/// Every parameter that is not skipped.
+fn every(parameters: &[Parameter], errors: &mut Errors) -> Vec<Compared> {
+    let mut compared = Vec::new();
+    for parameter in parameters
+        .iter()
+        .filter(|parameter| parameter.skip.is_none())
+    {
+        if parameter.names.is_empty() {
+            errors.at(
+                parameter.span,
+                "this argument has no name to take part in the fingerprint; name it, or mark it `#[idem(skip)]`",
+            );
+        }
+        for name in &parameter.names {
+            compared.push(Compared {
+                cfgs: parameter.cfgs.clone(),
+                name: bare(name),
+                value: syn::parse_quote!(#name),
+                reference: parameter.reference,
+                ty: parameter.ty.clone(),
+                span: name.span(),
+            });
+        }
+    }
+    compared
+}
+
+/// One of `fingerprint(a, b.c)`.
+fn listed(
+    expr: Expr,
+    parameters: &[Parameter],
+    sig: &Signature,
+    errors: &mut Errors,
+) -> Option<Compared> {
+    let span = key::span(&expr);
+    let Some((first, name)) = path_text(&expr) else {
+        errors.at(
+            span,
+            "`fingerprint` lists arguments and their fields, such as `req` or `req.amount`",
+        );
+        return None;
+    };
+    let Some(parameter) = parameters
+        .iter()
+        .find(|parameter| parameter.names.contains(&first))
+    else {
+        if first == "self" && sig.receiver().is_some() {
+            errors.at(
+                span,
+                "`self` never takes part in the fingerprint; put its field into `key` or `scope`",
+            );
+            return None;
+        }
+        let hint = hidden(&names(parameters)).map_or_else(String::new, |hint| format!("; {hint}"));
+        let message = format!("`{first}` is not an argument of `{}`{hint}", sig.ident);
+        errors.at(first.span(), message);
+        return None;
+    };
+    if let Some(skip) = parameter.skip {
+        errors.at(
+            skip,
+            format!("`{first}` is listed in `fingerprint(..)`; remove it there, or this"),
+        );
+    }
+    let whole = matches!(expr, Expr::Path(_));
+    let ty = parameter.ty.clone().filter(|_| whole);
+    Some(Compared {
+        cfgs: parameter.cfgs.clone(),
+        name,
+        value: expr,
+        reference: parameter.reference && whole,
+        ty,
+        span,
+    })
+}
+
+/// `b` and `"b.c"` of `b.c`.
+fn path_text(expr: &Expr) -> Option<(Ident, String)> {
+    match expr {
+        Expr::Path(path) => {
+            let name = path.path.get_ident()?;
+            Some((name.clone(), bare(name)))
+        }
+        Expr::Field(field) => {
+            let (first, before) = path_text(&field.base)?;
+            let member = match &field.member {
+                Member::Named(name) => bare(name),
+                Member::Unnamed(index) => index.index.to_string(),
+            };
+            Some((first, format!("{before}.{member}")))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,99 @@
+//! Who is asked whether an earlier attempt had its effect.
+
+use super::fingerprint::Compared;
+use crate::errors::Errors;
+use crate::key;
+use crate::target::is_reference;
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Expr, ExprPath, ReceiverKind, Signature};
+
+const USAGE: &str = "`reconcile` takes the path of an async function, or a call of one, such as `find_charge` or \
+                     `self.find_charge(&order_no)`";
+
+pub(crate) enum Hook {
+    /// Called with these, and the context after them.
+    Path(ExprPath, Vec<Lent>),
+    /// Called as it is written.
+    Call(Expr),
+}
+
+/// What the hook gets to see.
+pub(crate) struct Lent {
+    pub(crate) value: Expr,
+    /// Whether the value is written to be a reference, which is then passed on itself.
+    pub(crate) reference: bool,
+}
+
+pub(super) fn plan(
+    hook: Expr,
+    compared: &[Compared],
+    sig: &Signature,
+    errors: &mut Errors,
+) -> Option<Hook> {
+    match hook {
+        Expr::Group(group) => plan(*group.expr, compared, sig, errors),
+        Expr::Paren(paren) => plan(*paren.expr, compared, sig, errors),
+        Expr::Path(path) => {
+            if let Some(argument) = compared.iter().find(|argument| !argument.cfgs.is_empty()) {
+                let hook = path.path.segments.last().map(|segment| &segment.ident);
+                let message = format!(
+                    "`{}` stands under `#[cfg]` and cannot be passed on; write the call of the hook, \
+                     `reconcile = {}(..)`",
+                    argument.name,
+                    hook.to_token_stream()
+                );
+                errors.at(argument.span, message);
+                return None;
+            }
+            Some(Hook::Path(path, lent(compared, sig)))
+        }
+        Expr::Call(_) | Expr::MethodCall(_) => {
+            if let Some(span) = question_mark(hook.to_token_stream()) {
+                errors.at(
+                    span,
+                    "a `?` cannot stand here; put it into the hook, whose error means that nobody knows",
+                );
+                return None;
+            }
+            Some(Hook::Call(hook))
+        }
+        Expr::Await(hook) => {
+            let message = "the hook is awaited where it is needed; remove this `.await`";
+            errors.at(hook.await_token.span, message);
+            None
+        }
+        other => {
+            errors.at(key::span(&other), USAGE);
+            None
+        }
+    }
+}
+
+/// The receiver, and what is compared.
+fn lent(compared: &[Compared], sig: &Signature) -> Vec<Lent> {
+    let receiver = sig.receiver().map(|receiver| {
+        let token = receiver.self_token;
+        Lent {
+            value: syn::parse_quote!(#token),
+            reference: match &receiver.kind {
+                ReceiverKind::Reference(..) => true,
+                ReceiverKind::Typed(_, ty) => is_reference(ty),
+                _ => false,
+            },
+        }
+    });
+    let compared = compared.iter().map(|argument| Lent {
+        value: argument.value.clone(),
+        reference: argument.reference,
+    });
+    receiver.into_iter().chain(compared).collect()
+}
+
+fn question_mark(tokens: TokenStream) -> Option<Span> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Punct(punct) if punct.as_char() == '?' => Some(punct.span()),
+        TokenTree::Group(group) => question_mark(group.stream()),
+        _ => None,
+    })
+}

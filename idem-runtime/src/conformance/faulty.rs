@@ -1,0 +1,350 @@
+//! A store that fails where a test tells it to.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
+    RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
+};
+
+/// What goes wrong with one operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// It never arrives, and an error comes back.
+    Lost,
+    /// It happens, and an error comes back.
+    ReplyLost,
+    /// It never arrives, and nothing comes back.
+    Hangs,
+    /// It happens, and nothing comes back.
+    ReplyHangs,
+    /// It happens, and its reply arrives when [`Faulty::deliver`] says so.
+    ReplyHeld,
+    /// It happens when [`Faulty::deliver`] says so, and not before, even if nobody waits for it any
+    /// more: as a command does that is on its way when its sender gives up.
+    Held,
+    /// It happens twice, as when a client library sends it again, and the second reply comes back.
+    Twice,
+    /// It is refused for good.
+    Refused,
+    /// Another answer is there, and this store does not read it.
+    TooLarge,
+}
+
+impl Fault {
+    /// Every fault after which the same operation may be sent again and the answer must be right.
+    pub const TRANSIENT: [Self; 5] = [
+        Self::Lost,
+        Self::ReplyLost,
+        Self::Hangs,
+        Self::ReplyHangs,
+        Self::Twice,
+    ];
+}
+
+/// Which operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`Store::claim`]
+    Claim,
+    /// [`Store::complete`]
+    Complete,
+    /// [`Store::release`]
+    Release,
+    /// [`Store::renew`]
+    Renew,
+    /// [`Store::resolve`]
+    Resolve,
+    /// [`Store::read`]
+    Read,
+    /// [`Store::watch`]
+    Watch,
+}
+
+/// An operation that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sent {
+    /// Which operation.
+    pub operation: Operation,
+    /// On whose behalf, where it has an owner.
+    pub owner: Option<Owner>,
+    /// The name of the thread that sent it.
+    pub thread: String,
+}
+
+/// A store in front of another one that injects faults: into the next operations of a kind
+/// ([`fail`](Self::fail)), or into the n-th operation of all ([`fail_at`](Self::fail_at)), so that a
+/// test can go through every step of a call. Clones share their faults.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use idem_runtime::conformance::{Fault, Faulty, Operation};
+/// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
+///
+/// let store = Faulty::new(MemoryStore::new());
+/// let engine = Engine::new(store.clone());
+/// let pay = || engine.operation("pay").key(&7).run(|_| async { Ok::<_, Error>(1) });
+///
+/// // The answer is stored, but the reply that says so is lost.
+/// store.fail(Operation::Complete, [Fault::ReplyLost]);
+/// assert_eq!(pay().await, Ok(1));
+/// assert_eq!(pay().await, Ok(1));
+/// assert_eq!(store.count(Operation::Complete), 2, "it was sent again");
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Faulty(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    plan: Mutex<Plan>,
+    held: Semaphore,
+}
+
+#[derive(Default)]
+struct Plan {
+    next: Vec<(Operation, VecDeque<Fault>)>,
+    at: Vec<(usize, Fault)>,
+    sent: Vec<Sent>,
+}
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faulty")
+            .field("store", &self.0.store)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Faulty {
+    /// A store without faults yet.
+    #[must_use]
+    pub fn new(store: impl Store) -> Self {
+        Self::over(Arc::new(store))
+    }
+
+    /// The same, in front of a store that others hold as well.
+    #[must_use]
+    pub fn over(store: Arc<dyn Store>) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            plan: Mutex::default(),
+            held: Semaphore::new(0),
+        }))
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        // Nothing panics while it is held.
+        self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next operations of this kind fail like this, one after the other.
+    pub fn fail(&self, operation: Operation, faults: impl IntoIterator<Item = Fault>) {
+        let faults = faults.into_iter().collect();
+        self.plan().next.push((operation, faults));
+    }
+
+    /// The operation that is sent as number `step`, counted from 0 over all kinds, fails like this.
+    pub fn fail_at(&self, step: usize, fault: Fault) {
+        self.plan().at.push((step, fault));
+    }
+
+    /// Lets one reply, or one operation, that is held arrive.
+    pub fn deliver(&self) {
+        self.0.held.add_permits(1);
+    }
+
+    /// The operations so far.
+    #[must_use]
+    pub fn log(&self) -> Vec<Sent> {
+        self.plan().sent.clone()
+    }
+
+    /// The owners of the operations of this kind so far.
+    #[must_use]
+    pub fn sent(&self, operation: Operation) -> Vec<Option<Owner>> {
+        let plan = self.plan();
+        let of_kind = plan.sent.iter().filter(|sent| sent.operation == operation);
+        of_kind.map(|sent| sent.owner).collect()
+    }
+
+    /// How many operations of this kind were sent so far.
+    #[must_use]
+    pub fn count(&self, operation: Operation) -> usize {
+        self.sent(operation).len()
+    }
+
+    /// How many handles of this store there are.
+    #[must_use]
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    fn fault(&self, operation: Operation, owner: Option<Owner>) -> Fault {
+        let mut plan = self.plan();
+        let step = plan.sent.len();
+        plan.sent.push(Sent {
+            operation,
+            owner,
+            thread: std::thread::current().name().unwrap_or("").to_owned(),
+        });
+        if let Some(&(_, fault)) = plan.at.iter().find(|&&(at, _)| at == step) {
+            return fault;
+        }
+        let mut plans = plan.next.iter_mut().filter(|(kind, _)| *kind == operation);
+        plans
+            .find_map(|(_, faults)| faults.pop_front())
+            .unwrap_or(Fault::None)
+    }
+
+    fn run<'a, T: Send + Unpin + 'static>(
+        &'a self,
+        operation: Operation,
+        owner: Option<Owner>,
+        send: impl Fn(Arc<dyn Store>) -> StoreFuture<'static, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        let failed = |kind| Err(StoreError::new(kind, "an injected fault"));
+        let fault = self.fault(operation, owner);
+        let store = Arc::clone(&self.0.store);
+        match fault {
+            Fault::None => send(store),
+            Fault::Lost => StoreFuture::ready(failed(StoreErrorKind::Unavailable)),
+            Fault::Refused => StoreFuture::ready(failed(StoreErrorKind::Refused)),
+            Fault::TooLarge => StoreFuture::ready(failed(StoreErrorKind::TooLarge)),
+            Fault::Hangs => StoreFuture::pending(std::future::pending()),
+            Fault::ReplyLost => {
+                let reply = send(store);
+                StoreFuture::pending(async move {
+                    let _ = reply.await;
+                    failed(StoreErrorKind::Unavailable)
+                })
+            }
+            Fault::ReplyHangs => {
+                let reply = send(store);
+                StoreFuture::pending(async move {
+                    let _ = reply.await;
+                    std::future::pending().await
+                })
+            }
+            Fault::ReplyHeld => {
+                let reply = send(store);
+                StoreFuture::pending(async move {
+                    let reply = reply.await;
+                    self.held().await;
+                    reply
+                })
+            }
+            Fault::Held => {
+                let (this, work) = (self.clone(), send(store));
+                // In a task of its own: it happens even if nobody waits any more.
+                let task = tokio::spawn(async move {
+                    this.held().await;
+                    work.await
+                });
+                StoreFuture::pending(async move {
+                    task.await
+                        .unwrap_or_else(|_| failed(StoreErrorKind::Unavailable))
+                })
+            }
+            Fault::Twice => {
+                let first = send(Arc::clone(&store));
+                StoreFuture::pending(async move {
+                    let _ = first.await;
+                    send(store).await
+                })
+            }
+        }
+    }
+
+    async fn held(&self) {
+        // Never closed.
+        if let Ok(permit) = self.0.held.acquire().await {
+            permit.forget();
+        }
+    }
+}
+
+impl Store for Faulty {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        self.run(Operation::Claim, Some(request.owner), move |store| {
+            let (key, request) = (key.clone(), request.clone());
+            StoreFuture::pending(async move { store.claim(&key, &request).await })
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        let owner = Header::decode(record).ok().map(|header| header.owner);
+        self.run(Operation::Complete, owner, move |store| {
+            let (key, record) = (key.clone(), record.clone());
+            StoreFuture::pending(async move { store.complete(&key, &record).await })
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        self.run(Operation::Release, Some(*owner), move |store| {
+            let (key, owner) = (key.clone(), *owner);
+            StoreFuture::pending(async move { store.release(&key, &owner, count).await })
+        })
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        self.run(Operation::Renew, Some(claim.owner), move |store| {
+            let (key, claim) = (key.clone(), *claim);
+            StoreFuture::pending(async move { store.renew(&key, &claim).await })
+        })
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        let owner = Header::decode(record).ok().map(|header| header.owner);
+        self.run(Operation::Resolve, owner, move |store| {
+            let (key, seen, record) = (key.clone(), *seen, record.clone());
+            StoreFuture::pending(async move { store.resolve(&key, &seen, &record).await })
+        })
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        self.run(Operation::Watch, None, move |store| {
+            let key = key.clone();
+            StoreFuture::pending(async move { store.watch(&key).await })
+        })
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.run(Operation::Read, None, move |store| {
+            let key = key.clone();
+            StoreFuture::pending(async move { store.read(&key).await })
+        })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.store.warnings()
+    }
+}

@@ -1,0 +1,355 @@
+//! Looking at a record, and settling it by hand.
+
+use std::fmt;
+use std::future::Future;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::answer::{Encoded, Replay};
+use crate::ask::unavailable;
+use crate::backoff::Backoff;
+use crate::clock::deadline;
+use crate::engine::{Core, Engine};
+use crate::error::{Error, ErrorKind};
+use crate::key::KeyDigest;
+use crate::observer::EventKind;
+use crate::operation::{Operation, RecordKey};
+use crate::policy::Policy;
+use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
+use crate::store::{ReadReply, StoreError};
+use crate::transition::ResolveReply;
+
+/// What the store held under a key when it was asked: see
+/// [`CallBuilder::entry`](crate::CallBuilder::entry).
+///
+/// Whoever knows what happened to an [unknown](EntryState::Unknown) or
+/// [abandoned](EntryState::Abandoned) call says so with [`resolve`](Self::resolve),
+/// [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They change the record only if
+/// it is still the one that is shown here.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use idem_runtime::{Engine, EntryState, Error, ErrorKind, store::memory::MemoryStore};
+///
+/// #[derive(Debug, PartialEq)]
+/// enum PayError {
+///     TimedOut,
+///     Idem(Error),
+/// }
+///
+/// impl From<Error> for PayError {
+///     fn from(error: Error) -> Self {
+///         Self::Idem(error)
+///     }
+/// }
+///
+/// let engine = Engine::new(MemoryStore::new());
+/// let call = || engine.operation("payments.pay").key("order-7").errors_are_unknown();
+/// // Nobody knows whether the money moved, and so nobody moves it again.
+/// let first = call().run(|_| async { Err::<u64, _>(PayError::TimedOut) }).await;
+/// assert_eq!(first, Err(PayError::TimedOut));
+///
+/// // The provider's dashboard says that it did.
+/// let entry = call().entry().await?.expect("there is a record");
+/// assert_eq!(entry.state(), EntryState::Unknown);
+/// entry.resolve(&1_250_u64).await?;
+///
+/// let again = call().run(|_| async { unreachable!("it is answered") }).await;
+/// assert_eq!(again, Ok::<u64, PayError>(1_250));
+/// # Ok::<_, Error>(()) }).unwrap();
+/// ```
+#[must_use = "an entry only shows what is there; resolve or reset it to change it"]
+pub struct Entry {
+    core: Arc<Core>,
+    key: RecordKey,
+    policy: Policy,
+    record: Record,
+    left: Duration,
+}
+
+/// Where a call is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EntryState {
+    /// Its body runs, or somebody finds out about an earlier attempt.
+    Running {
+        /// What is left of the lease.
+        lease_left: Duration,
+    },
+    /// Its body crashed or lost its lease; the next call takes over, if attempts are left.
+    Abandoned,
+    /// It gave its key back; the next call runs, if attempts are left.
+    Released,
+    /// It is answered, with a value or a business error.
+    Answered(OutcomeKind),
+    /// It is answered, but the answer could not be stored.
+    NotStored,
+    /// Nobody knows whether its effect happened.
+    Unknown,
+}
+
+impl Entry {
+    /// Where the call is in its life.
+    #[must_use]
+    pub fn state(&self) -> EntryState {
+        let header = &self.record.header;
+        let lease_left = header.lease_left(self.left);
+        match header.state {
+            _ if !lease_left.is_zero() => EntryState::Running { lease_left },
+            State::Pending { .. } => EntryState::Abandoned,
+            State::Released => EntryState::Released,
+            State::Reconciling { .. } => EntryState::Unknown,
+            State::Done { outcome, .. } => match outcome {
+                OutcomeKind::Unknown => EntryState::Unknown,
+                OutcomeKind::Tombstone => EntryState::NotStored,
+                answer => EntryState::Answered(answer),
+            },
+        }
+    }
+
+    /// The digest of operation, scope and key. Safe to log.
+    #[must_use]
+    pub fn key(&self) -> &KeyDigest {
+        self.key.digest()
+    }
+
+    /// Attempts that count.
+    #[must_use]
+    pub fn attempts(&self) -> u16 {
+        self.record.header.attempts
+    }
+
+    /// The fence of the last claim.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.record.header.fence
+    }
+
+    /// How long ago the record was written or its claim renewed.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.record.header.age(self.left)
+    }
+
+    /// How long the store would still keep it.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// The effect happened, and this is its answer: every later call gets it. It is kept for the
+    /// operation's `ttl`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Changed`] if the record is not the one that was seen any more, or holds an answer
+    /// already; [`ErrorKind::Running`] while a claim is held; [`ErrorKind::NotStored`] if the value is
+    /// too large or not serializable; [`ErrorKind::StoreUnavailable`] if it is not known whether it
+    /// was stored: look again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it may or may not have happened.
+    pub async fn resolve<T: Replay>(self, value: &T) -> Result<(), Error> {
+        let encoded = Encoded::value(value, self.core.limits.max_value_bytes);
+        self.answer(encoded).await
+    }
+
+    /// The call failed for good, and this business error is its answer. It is kept for the operation's
+    /// `error_ttl`.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn resolve_error<E: Replay>(self, error: &E) -> Result<(), Error> {
+        let class = crate::classify::Class::Business;
+        let encoded = Encoded::classed(class, error, self.core.limits.max_value_bytes);
+        self.answer(encoded).await
+    }
+
+    /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
+    /// attempt. **If the effect had happened, it happens again.**
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve), but for answers, which may be reset.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn reset(self) -> Result<(), Error> {
+        let header = self.header(State::Released, self.policy.retain());
+        let record = Bytes::copy_from_slice(&header.encode());
+        self.send(record, None).await
+    }
+
+    async fn answer(self, encoded: Encoded) -> Result<(), Error> {
+        if let EntryState::Answered(_) | EntryState::NotStored = self.state() {
+            let error = Error::new(ErrorKind::Changed, self.key.operation().clone());
+            return Err(error.detail("it is answered already; only a reset can change that"));
+        }
+        let refuse = |detail: String| {
+            Err(Error::new(ErrorKind::NotStored, self.key.operation().clone()).detail(detail))
+        };
+        let Encoded::Store {
+            outcome,
+            schema,
+            mut record,
+            lost,
+        } = encoded
+        else {
+            return refuse("an error of class system is no answer".to_owned());
+        };
+        if let Some(lost) = lost {
+            return refuse(lost.to_string());
+        }
+        let retain = match outcome {
+            OutcomeKind::Error => self.policy.error_ttl(),
+            _ => self.policy.ttl,
+        };
+        let header = self.header(State::Done { outcome, schema }, retain);
+        record[..HEADER].copy_from_slice(&header.encode());
+        self.send(record.into(), Some(outcome)).await
+    }
+
+    fn header(&self, state: State, retain: Duration) -> Header {
+        Header {
+            state,
+            // Its own, so that a repeat is known as one, and nobody's claim is taken for it.
+            owner: Owner::random(),
+            retain,
+            ..self.record.header
+        }
+    }
+
+    async fn send(self, record: Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
+        let (core, key) = (&self.core, &self.key);
+        let seen = self.record.header;
+        let reply = core
+            .patiently(key.operation(), || core.store.resolve(key, &seen, &record))
+            .await?;
+        let refuse = |kind| Err(Error::new(kind, key.operation().clone()));
+        match reply {
+            ResolveReply::Resolved => {
+                core.tell(key, EventKind::Resolved { outcome });
+                Ok(())
+            }
+            ResolveReply::Running { lease_left } => refuse(ErrorKind::Running {
+                retry_after: lease_left,
+            }),
+            ResolveReply::Changed | ResolveReply::Absent => refuse(ErrorKind::Changed),
+            ResolveReply::Unreadable(error) => {
+                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &self.key)
+            .field("state", &self.state())
+            .field("attempts", &self.attempts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// What the store holds under a digest that a log or an event named, as
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry). `key` is the text of a [`KeyDigest`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] if `key` is not the text of a digest; else as
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn entry(&self, operation: &str, key: &str) -> Result<Option<Entry>, Error> {
+        let operation = Operation::new(operation.to_owned());
+        let digest = KeyDigest::from_str(key).map_err(|error| {
+            Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
+        })?;
+        let policy = self.core.defaults.clone();
+        self.core.entry(operation, digest, policy).await
+    }
+}
+
+impl Core {
+    pub(crate) async fn entry(
+        self: &Arc<Self>,
+        operation: Operation,
+        digest: KeyDigest,
+        policy: Policy,
+    ) -> Result<Option<Entry>, Error> {
+        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
+        let reply = self.patiently(key.operation(), || self.read(&key)).await?;
+        match reply {
+            ReadReply::Absent => Ok(None),
+            ReadReply::Found { record, left } => Ok(Some(Entry {
+                core: Arc::clone(self),
+                key,
+                policy,
+                record,
+                left,
+            })),
+            ReadReply::Unreadable(error) => {
+                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
+            }
+        }
+    }
+
+    /// Reads on the engine's own thread, where a store has its second connection.
+    pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        let (tell, told) = oneshot::channel();
+        let (core, place) = (Arc::clone(self), key.clone());
+        if self.keeper.start().is_ok() {
+            self.keeper.spawn(async move {
+                // Whoever asked may be gone.
+                let _ = tell.send(core.store.read(&place).await);
+            });
+            if let Ok(reply) = told.await {
+                return reply;
+            }
+        }
+        self.store.read(key).await
+    }
+
+    /// Sends what may be sent again until it has a reply, for `claim_deadline`.
+    async fn patiently<T, F>(&self, operation: &Operation, send: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let clock = &*self.clock;
+        let until = clock.now() + self.limits.claim_deadline;
+        let mut backoff = Backoff::new(&Owner::random());
+        loop {
+            match deadline(clock, until, send()).await {
+                Ok(Ok(reply)) => return Ok(reply),
+                Ok(Err(error)) if !error.is_transient() || clock.now() >= until => {
+                    return Err(unavailable(operation, error));
+                }
+                Ok(Err(_)) => {
+                    let moment = clock.now() + backoff.retry();
+                    clock.sleep_until(moment.min(until)).await;
+                }
+                Err(_) => {
+                    let error = Error::new(ErrorKind::StoreUnavailable, operation.clone());
+                    return Err(
+                        error.detail(format!("no reply within {:?}", self.limits.claim_deadline))
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Hooks of methods, which are lent the receiver.
+
+// A hook is async also where it has nothing to await.
+#![allow(clippy::unused_async)]
+
+use super::reconcile::{Answer, Found, Lost, again};
+use super::{Runs, engine};
+use async_trait::async_trait;
+use idem_runtime::{Context, Reconciled, idempotent};
+use std::sync::Arc;
+
+struct Bank {
+    name: String,
+    runs: Runs,
+}
+
+impl Bank {
+    fn new() -> Self {
+        Self {
+            name: "bank".to_owned(),
+            runs: Runs::default(),
+        }
+    }
+
+    async fn find(&self, order: &u64, _: &Context) -> Found {
+        tokio::task::yield_now().await;
+        Reconciled::Landed(format!("{} {order}", self.name))
+    }
+
+    #[idempotent(on_error = unknown, reconcile = Self::find)]
+    async fn by_ref(&self, order: u64) -> Answer {
+        let _ = (order, self.runs.hit());
+        Err(Lost::OnTheWay)
+    }
+
+    #[idempotent(on_error = unknown, reconcile = Self::find)]
+    async fn by_mut(&mut self, order: u64) -> Answer {
+        self.name.push('!');
+        let _ = (order, self.runs.hit());
+        Err(Lost::OnTheWay)
+    }
+
+    #[idempotent(on_error = unknown, reconcile = Self::find)]
+    async fn by_value(mut self, order: u64) -> Answer {
+        self.name.push('!');
+        let _ = (order, self.runs.hit());
+        Err(Lost::OnTheWay)
+    }
+
+    #[idempotent(on_error = unknown, on_cancel = finish, reconcile = Self::find)]
+    async fn shared(self: Arc<Self>, order: u64) -> Answer {
+        let _ = (order, self.runs.hit());
+        tokio::task::yield_now().await;
+        Err(Lost::OnTheWay)
+    }
+
+    #[idempotent(key = order, on_error = unknown, reconcile = self.find(&order, &idem_runtime::context()))]
+    async fn called(&self, order: u64) -> Answer {
+        let _ = (order, self.runs.hit());
+        Err(Lost::OnTheWay)
+    }
+}
+
+#[tokio::test]
+async fn the_hook_is_lent_the_receiver() {
+    let bank = Bank::new();
+    assert_eq!(
+        again(async || bank.by_ref(1).await).await.as_deref(),
+        Ok("bank 1")
+    );
+    assert_eq!(
+        again(async || bank.called(2).await).await.as_deref(),
+        Ok("bank 2")
+    );
+    let mut bank = Bank::new();
+    assert_eq!(
+        again(async || bank.by_mut(3).await).await.as_deref(),
+        Ok("bank! 3")
+    );
+    assert_eq!(
+        again(async || Bank::new().by_value(4).await)
+            .await
+            .as_deref(),
+        Ok("bank 4")
+    );
+    let bank = Arc::new(Bank::new());
+    assert_eq!(
+        again(async || Arc::clone(&bank).shared(5).await)
+            .await
+            .as_deref(),
+        Ok("bank 5")
+    );
+    assert_eq!(bank.runs.count(), 1);
+}
+
+#[async_trait]
+trait Dynamic: Send + Sync {
+    async fn pay(&self, order: u64, note: &str) -> Answer;
+
+    async fn refund(self: Arc<Self>, order: u64) -> Answer;
+}
+
+async fn find_paid(bank: &Bank, order: &u64, note: &str, _: &Context) -> Found {
+    tokio::task::yield_now().await;
+    Reconciled::Landed(format!("{} {order} {note}", bank.name))
+}
+
+#[async_trait]
+impl Dynamic for Bank {
+    #[idempotent(op = "shapes.dynamic.pay", on_error = unknown, reconcile = find_paid)]
+    async fn pay(&self, order: u64, note: &str) -> Answer {
+        if note.is_empty() {
+            return Ok(order.to_string());
+        }
+        self.runs.hit();
+        Err(Lost::OnTheWay)
+    }
+
+    #[idempotent(op = "shapes.dynamic.refund", on_error = unknown, on_cancel = finish, reconcile = Self::find)]
+    async fn refund(self: Arc<Self>, order: u64) -> Answer {
+        let _ = (order, self.runs.hit());
+        tokio::task::yield_now().await;
+        Err(Lost::OnTheWay)
+    }
+}
+
+#[tokio::test]
+async fn async_trait_methods_reconcile() {
+    let bank: Arc<dyn Dynamic> = Arc::new(Bank::new());
+    assert_eq!(
+        again(async || bank.pay(1, "note").await).await.as_deref(),
+        Ok("bank 1 note")
+    );
+    let refunded = again(async || Arc::clone(&bank).refund(2).await).await;
+    assert_eq!(refunded.as_deref(), Ok("bank 2"));
+}
+
+trait Native {
+    async fn settle(&self, order: u64) -> Answer;
+}
+
+impl Native for Bank {
+    #[idempotent(on_error = unknown, reconcile = Self::find)]
+    async fn settle(&self, order: u64) -> Answer {
+        let _ = (order, self.runs.hit());
+        Err(Lost::OnTheWay)
+    }
+}
+
+#[tokio::test]
+async fn a_trait_is_implemented() {
+    let bank = Bank::new();
+    assert_eq!(
+        again(async || bank.settle(1).await).await.as_deref(),
+        Ok("bank 1")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_future_moves_between_threads() {
+    let bank: Arc<dyn Dynamic> = Arc::new(Bank::new());
+    let engine = engine();
+    let both = async move {
+        let first = bank.pay(1, "note").await;
+        (first, bank.pay(1, "note").await)
+    };
+    let task = tokio::spawn(async move { engine.scope(both).await });
+    let answers = (Err(Lost::OnTheWay), Ok("bank 1 note".to_owned()));
+    assert_eq!(task.await.expect("no panic"), answers);
+}

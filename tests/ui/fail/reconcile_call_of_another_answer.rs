@@ -1,0 +1,13 @@
+use idem_runtime::{Error, Reconciled, idempotent};
+
+async fn find(order: &u64) -> Reconciled<String> {
+    Reconciled::Landed(order.to_string())
+}
+
+#[idempotent(key = order, on_error = release, reconcile = find(&order))]
+async fn pay(order: u64, note: &str) -> Result<u64, Error> {
+    let _ = note;
+    Ok(order)
+}
+
+fn main() {}
