@@ -121,7 +121,7 @@ pub fn bytes(
     })
 }
 
-/// As [`bytes`], and decoded.
+/// As [`bytes()`], and decoded.
 ///
 /// # Errors
 ///

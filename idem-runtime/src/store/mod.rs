@@ -71,7 +71,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> StoreFuture<'a, ClaimReply>;
 
     /// Stores an answer: `record` is a whole record (header and body) in state done, to be kept for
-    /// its `retain`.
+    /// its `retain`. One that cannot be read is refused as [`CompleteReply::Unreadable`].
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
