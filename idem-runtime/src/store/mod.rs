@@ -26,8 +26,9 @@ pub use crate::transition::{
 /// Keeps records and decides, one key at a time, who may run.
 ///
 /// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the
-/// functions of this module: a store that can hold a lock around them calls them; a store whose server decides
-/// does the same there.
+/// functions of this module: a store that can hold a lock around them calls them; one that can compare
+/// and exchange calls them, and begins again when somebody was quicker; one whose server decides does
+/// the same there. `examples/custom_store` in the repository is a store of the second kind.
 ///
 /// # The contract
 ///
@@ -72,7 +73,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> StoreFuture<'a, ClaimReply>;
 
     /// Stores an answer: `record` is a whole record (header and body) in state done, to be kept for
-    /// its `retain`.
+    /// its `retain`. One that cannot be read is refused as [`CompleteReply::Unreadable`].
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
