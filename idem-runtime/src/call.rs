@@ -17,7 +17,9 @@ use crate::inputs::Inputs;
 use crate::observer::EventKind;
 use crate::operation::Operation;
 use crate::outcome::Codec;
-use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides};
+use crate::policy::{
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides,
+};
 use crate::record::{OutcomeKind, State};
 use crate::stored::Stored;
 
@@ -108,14 +110,14 @@ impl<O, P> Call<O, P> {
     /// How many attempts may be abandoned.
     #[must_use]
     pub fn max_attempts(mut self, max_attempts: u16) -> Self {
-        self.overrides.max_attempts = Some(NonZeroU16::new(max_attempts));
+        self.overrides.max_attempts = Some(Attempts(NonZeroU16::new(max_attempts)));
         self
     }
 
     /// Any number of attempts may be abandoned.
     #[must_use]
     pub fn unlimited_attempts(mut self) -> Self {
-        self.overrides.max_attempts = Some(None);
+        self.overrides.max_attempts = Some(Attempts(None));
         self
     }
 

@@ -32,7 +32,7 @@ use crate::transition::ResolveReply;
 /// it is still the one that is shown here.
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use idem_runtime::{Engine, EntryState, Error, ErrorKind, store::memory::MemoryStore};
 ///
 /// #[derive(Debug, PartialEq)]
@@ -58,8 +58,8 @@ use crate::transition::ResolveReply;
 /// assert_eq!(entry.state(), EntryState::Unknown);
 /// entry.resolve(&1_250_u64).await?;
 ///
-/// let again = call().run(|_| async { unreachable!("it is answered") }).await;
-/// assert_eq!(again, Ok::<u64, PayError>(1_250));
+/// let again: Result<u64, PayError> = call().run(|_| async { unreachable!("answered") }).await;
+/// assert_eq!(again, Ok(1_250));
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
 #[must_use = "an entry only shows what is there; resolve or reset it to change it"]

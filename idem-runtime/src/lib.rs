@@ -23,6 +23,7 @@ mod inputs;
 mod keeper;
 mod key;
 mod lease;
+mod meaning;
 mod observer;
 mod on_error;
 mod operation;

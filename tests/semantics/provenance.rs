@@ -99,16 +99,18 @@ async fn an_answer_that_a_hook_found_is_not_executed(world: World) {
         let first: Paid = pay().run(|_| async { Err(PayError::TimedOut) }).await;
         assert_eq!(first, Err(PayError::TimedOut));
         let hook = |_| async move {
-            match landed {
-                true => Reconciled::Landed(Receipt { run: 1 }.into()),
-                false => Reconciled::NotLanded,
+            if landed {
+                Reconciled::Landed(Receipt { run: 1 }.into())
+            } else {
+                Reconciled::NotLanded
             }
         };
         let body = |_| async { Ok::<_, PayError>(Answer::from(Receipt { run: 2 })) };
         let second = pay().run_reconciled(hook, body).await.unwrap();
-        let expected = match landed {
-            true => (1, How::Replayed, 1, 0),
-            false => (2, How::Executed, 2, 0),
+        let expected = if landed {
+            (1, How::Replayed, 1, 0)
+        } else {
+            (2, How::Executed, 2, 0)
         };
         assert_eq!(story(&second), expected);
     }
