@@ -9,7 +9,8 @@ pub enum Class {
     /// next call runs the body again.
     System,
     /// Nobody knows whether the effect happened: a time-out *after* sending. It is kept as unknown,
-    /// and nothing runs for this key until its `ttl` has passed.
+    /// and nothing runs for this key until a `reconcile` hook or an [`Entry`](crate::Entry) says what
+    /// happened, or its `ttl` has passed.
     Unknown,
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+mod answers;
 mod completion;
 mod duplicates;
 mod endings;
@@ -12,3 +13,4 @@ mod leases;
 mod mishaps;
 mod outages;
 mod outcomes;
+mod provenance;
