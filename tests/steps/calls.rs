@@ -90,8 +90,14 @@ impl Stage {
         }
         if self.deliver_last().await {
             // Boxed: it is itself.
-            Box::pin(self.later(hook)).await;
+            return Box::pin(self.later(hook)).await;
         }
+        // One that nothing strikes any more.
+        while self.strikes_on() {
+            self.call().make().ended().await;
+        }
+        Plan { hook, ..self.far() }.make();
+        self.settle().await;
     }
 }
 

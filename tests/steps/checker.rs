@@ -152,7 +152,8 @@ fn lost(events: &[Event]) -> Option<String> {
     (had && !kept).then(|| format!("an answer was given, and what is left is {left:?}"))
 }
 
-/// 5. No more starts than attempts.
+/// 5. No more attempts than allowed; and where one is allowed, no more starts. A claim may count and
+///    start nothing: it arrived when nobody waited for it any more.
 fn attempts(events: &[Event], rules: &Rules) -> Option<String> {
     let max = rules.max_attempts;
     let mut starts = 0;
@@ -161,7 +162,7 @@ fn attempts(events: &[Event], rules: &Rules) -> Option<String> {
             What::Reset => starts = 0,
             What::Start { call, attempt, .. } => {
                 starts += 1;
-                if attempt > max || attempt > starts || (max == 1 && starts > 1) {
+                if attempt > max || (max == 1 && starts > 1) {
                     return Some(format!(
                         "call {call} starts as attempt {attempt} of {max}, start {starts}"
                     ));
@@ -219,8 +220,9 @@ fn budgets(events: &[Event]) -> Option<String> {
                 open.insert(*call, Some((event.at, BEFORE_THE_BODY)));
                 continue;
             }
+            // A body may outlive its call.
             What::End { call, .. } => {
-                open.insert(*call, Some((event.at, AFTER_THE_BODY)));
+                (open.entry(*call)).and_modify(|since| *since = Some((event.at, AFTER_THE_BODY)));
                 continue;
             }
             What::Start { call, .. } => (call, open.insert(*call, None)),

@@ -263,7 +263,7 @@ pub(crate) fn a_paused_process_whose_successor_vanishes() -> Path {
 }
 
 pub(crate) fn a_paused_process_that_fails_beside_its_successor() -> Path {
-    Path::new(&["Value"], |stage| {
+    Path::new(&["Value", "Business"], |stage| {
         Box::pin(async move {
             let first = stage.call().paused().ends(Ending::Business).make();
             first.started().await;

@@ -54,6 +54,8 @@ pub(crate) struct Stage {
     passed: Arc<Mutex<Duration>>,
     echo: String,
     held: RefCell<Vec<Strike>>,
+    /// The last step that is struck.
+    last: usize,
     calls: RefCell<Vec<JoinHandle<()>>>,
     next_call: Cell<u32>,
 }
@@ -129,6 +131,7 @@ impl Stage {
                 .filter(Strike::is_held)
                 .collect::<Vec<_>>()
                 .into(),
+            last: strikes.iter().map(|strike| strike.step).max().unwrap_or(0),
             calls: RefCell::default(),
             next_call: Cell::new(1),
             world,
@@ -138,6 +141,11 @@ impl Stage {
     /// How many operations were sent.
     pub(crate) fn sent(&self) -> usize {
         self.faulty.log().len()
+    }
+
+    /// Whether some step is still to be struck.
+    pub(crate) fn strikes_on(&self) -> bool {
+        self.sent() <= self.last
     }
 
     /// The operations that were sent, in short.
