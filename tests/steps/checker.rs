@@ -1,5 +1,8 @@
 //! Whether a history of one key is one that was promised.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -241,7 +244,7 @@ fn budgets(events: &[Event]) -> Option<String> {
     Some(format!("call {open} never ended"))
 }
 
-/// 8. Nothing leaks: both engines are idle in the end.
+/// 8. Nothing leaks: both engines are idle in the end, and nothing holds them when they are let go.
 fn idle(events: &[Event]) -> Option<String> {
     for engine in [false, true] {
         let idle = What::Idle {
@@ -252,7 +255,8 @@ fn idle(events: &[Event]) -> Option<String> {
             return Some(format!("an engine (far: {engine}) is not idle"));
         }
     }
-    None
+    let gone = events.iter().any(|event| event.what == What::Gone);
+    (!gone).then(|| "something holds an engine".to_owned())
 }
 
 /// 9. The last call gets what the path says.

@@ -95,6 +95,8 @@ pub(crate) enum What {
     Left(Option<OutcomeKind>),
     /// Nobody moves, and not everything has ended.
     Stuck,
+    /// Both engines were let go, and their threads have ended.
+    Gone,
     /// An engine was shut down, and nothing was left to do.
     Idle {
         far: bool,

@@ -13,33 +13,42 @@ mod tap;
 
 use idem_tests::world::World;
 
-macro_rules! paths {
+macro_rules! sweep {
+    ($times:ident, $world:expr, $ticks:expr, [$($name:ident),+ $(,)?]) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                let path = crate::paths::$name();
+                let name = concat!(module_path!(), "::", stringify!($name));
+                crate::sweep::$times(name, &path, async || $world, $ticks).await;
+            }
+        )+
+    };
+}
+
+/// One fault, on every store.
+macro_rules! once {
     ($($name:ident),+ $(,)?) => {
         mod memory {
-            $(
-                #[tokio::test]
-                async fn $name() {
-                    let path = crate::paths::$name();
-                    let world = async || crate::World::memory();
-                    crate::sweep::once(stringify!($name), &path, world, false).await;
-                }
-            )+
+            sweep!(once, crate::World::memory(), false, [$($name),+]);
         }
 
         mod redis {
-            $(
-                #[tokio::test]
-                async fn $name() {
-                    let path = crate::paths::$name();
-                    let world = async || crate::World::redis().await;
-                    crate::sweep::once(stringify!($name), &path, world, true).await;
-                }
-            )+
+            sweep!(once, crate::World::redis().await, true, [$($name),+]);
         }
     };
 }
 
-paths![
+/// Two faults, for paths of few steps.
+macro_rules! twice {
+    ($($name:ident),+ $(,)?) => {
+        mod pairs {
+            sweep!(twice, crate::World::memory(), false, [$($name),+]);
+        }
+    };
+}
+
+once![
     a_first_call,
     a_business_error,
     a_system_error_and_a_retry,
@@ -72,4 +81,16 @@ paths![
     an_answer_that_is_too_large,
     an_unknown_call_that_is_resolved,
     an_unknown_call_that_is_reset,
+];
+
+twice![
+    a_first_call,
+    a_business_error,
+    a_system_error_and_a_retry,
+    an_unknown_error_that_landed,
+    a_dropped_caller_and_nobody_knows,
+    a_body_that_outlives_its_caller,
+    a_duplicate_that_waits_here,
+    one_attempt_that_succeeds,
+    one_attempt_that_is_paused,
 ];

@@ -9,6 +9,7 @@ use idem_runtime::conformance::{Fault, Faulty};
 use idem_runtime::store::{ReadReply, State, Store};
 use idem_runtime::{Engine, EngineBuilder, EventKind, KeyBuilder, Observer};
 use idem_tests::world::World;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::history::{History, What};
@@ -16,6 +17,9 @@ use crate::tap::{ECHO, Echo, Tap, Traffic};
 
 /// The lease of every claim.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// Letting two engines go takes milliseconds; more than this means that something holds them.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// When something that is held arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +56,21 @@ pub(crate) struct Stage {
     faulty: Faulty,
     traffic: Traffic,
     passed: Arc<Mutex<Duration>>,
+    /// Told by each engine that nobody and nothing holds any more.
+    gone: Arc<Semaphore>,
     echo: String,
     held: RefCell<Vec<Strike>>,
     /// The last step that is struck.
     last: usize,
     calls: RefCell<Vec<JoinHandle<()>>>,
     next_call: Cell<u32>,
+}
+
+/// What is known when all is over.
+pub(crate) struct End {
+    pub(crate) history: History,
+    /// The operations that were sent, in short.
+    pub(crate) operations: Vec<String>,
 }
 
 /// Writes down what an engine says of answers that are not stored.
@@ -105,13 +118,17 @@ impl Stage {
         for strike in strikes {
             faulty.fail_at(strike.step, strike.fault);
         }
+        let gone = Arc::new(Semaphore::new(0));
         let prefix = world.key().prefix().to_owned();
         let [near, far] = [false, true].map(|far| {
             let history = history.clone();
-            let builder = Engine::builder(Echo(faulty.clone()))
-                .prefix(prefix.clone())
-                .clock(world.clock.clone())
-                .observer(Ear { far, history });
+            let builder = Engine::builder(Echo {
+                store: faulty.clone(),
+                gone: Arc::clone(&gone),
+            })
+            .prefix(prefix.clone())
+            .clock(world.clock.clone())
+            .observer(Ear { far, history });
             set(builder)
                 .build()
                 .expect("the settings are within bounds")
@@ -124,6 +141,7 @@ impl Stage {
             faulty,
             traffic,
             passed,
+            gone,
             echo: echo.to_string(),
             held: strikes
                 .iter()
@@ -149,7 +167,7 @@ impl Stage {
     }
 
     /// The operations that were sent, in short.
-    pub(crate) fn operations(&self) -> Vec<String> {
+    fn operations(&self) -> Vec<String> {
         let log = self.faulty.log();
         log.iter()
             .map(|sent| format!("{:?}", sent.operation))
@@ -262,8 +280,8 @@ impl Stage {
         any
     }
 
-    /// Looks at what is left, and shuts both engines down.
-    pub(crate) async fn close(&self) {
+    /// Looks at what is left, shuts both engines down, and lets them go.
+    pub(crate) async fn close(self) -> End {
         let left = self.world.store.read(&self.world.key()).await;
         let left = match left.expect("no fault strikes a look behind the faults") {
             ReadReply::Found { record, .. } => match record.header.state {
@@ -286,5 +304,16 @@ impl Stage {
             }));
         }
         self.settle().await;
+        let (operations, history) = (self.operations(), self.history.clone());
+        let gone = Arc::clone(&self.gone);
+        drop(self);
+        let gone = tokio::time::timeout(PATIENCE, gone.acquire_many(2)).await;
+        if gone.is_ok() {
+            history.add(What::Gone);
+        }
+        End {
+            history,
+            operations,
+        }
     }
 }

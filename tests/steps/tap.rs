@@ -10,7 +10,7 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, ResolveReply, State, Store, StoreFuture, Watch,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::history::{History, What};
 
@@ -176,7 +176,17 @@ pub(crate) const ECHO: &str = "echo";
 
 /// The engine's end.
 #[derive(Debug)]
-pub(crate) struct Echo<S>(pub(crate) S);
+pub(crate) struct Echo<S> {
+    pub(crate) store: S,
+    /// Gets a permit when the engine and its thread are gone.
+    pub(crate) gone: Arc<Semaphore>,
+}
+
+impl<S> Drop for Echo<S> {
+    fn drop(&mut self) {
+        self.gone.add_permits(1);
+    }
+}
 
 impl<S: Store> Store for Echo<S> {
     fn claim<'a>(
@@ -184,7 +194,7 @@ impl<S: Store> Store for Echo<S> {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        self.0.claim(key, request)
+        self.store.claim(key, request)
     }
 
     fn complete<'a>(
@@ -192,7 +202,7 @@ impl<S: Store> Store for Echo<S> {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        self.0.complete(key, record)
+        self.store.complete(key, record)
     }
 
     fn release<'a>(
@@ -201,11 +211,11 @@ impl<S: Store> Store for Echo<S> {
         owner: &'a Owner,
         count: bool,
     ) -> StoreFuture<'a, ReleaseReply> {
-        self.0.release(key, owner, count)
+        self.store.release(key, owner, count)
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        self.0.renew(key, claim)
+        self.store.renew(key, claim)
     }
 
     fn resolve<'a>(
@@ -214,17 +224,17 @@ impl<S: Store> Store for Echo<S> {
         seen: &'a Header,
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
-        self.0.resolve(key, seen, record)
+        self.store.resolve(key, seen, record)
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        self.0.watch(key)
+        self.store.watch(key)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         if key.operation().as_str() == ECHO {
             return StoreFuture::ready(Ok(ReadReply::Absent));
         }
-        self.0.read(key)
+        self.store.read(key)
     }
 }
