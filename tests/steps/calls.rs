@@ -1,5 +1,6 @@
 //! The calls of a path.
 
+use std::future::pending;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,8 @@ pub(crate) enum Hook {
     Truth,
     NotLanded,
     Undecided,
+    /// Nothing, for as long as it is asked.
+    Silent,
 }
 
 /// A call before it is made.
@@ -203,6 +206,7 @@ impl Hook {
             }),
             Self::NotLanded => Reconciled::NotLanded,
             Self::Undecided => Reconciled::Unknown,
+            Self::Silent => pending().await,
         };
         history.add(What::Verdict {
             fence: cx.fence().await?.get(),
@@ -242,7 +246,7 @@ impl Body {
             Ending::Unknown => Err(PayError::TimedOut),
             // As a panic, without its words.
             Ending::Panic => resume_unwind(Box::new("a bug")),
-            Ending::Dropped => std::future::pending().await,
+            Ending::Dropped => pending().await,
         }
     }
 }

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use idem_runtime::store::OutcomeKind;
 
-use crate::history::{Event, Said, What};
+use crate::history::{Ending, Event, Said, What};
 
 /// What a path promises besides what every path does.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) max_attempts: u16,
     /// What the last call may get: `Value`, `Business`, or the kind of a refusal.
-    pub(crate) ends: &'static [&'static str],
+    pub(crate) ends: Vec<&'static str>,
+    /// The endings of a body after which nobody knows what happened.
+    pub(crate) unknown: &'static [Ending],
 }
 
 /// The patience of a duplicate, and twice the `claim_deadline`: a call that has found out about an
@@ -33,7 +35,7 @@ pub(crate) fn violations(events: &[Event], rules: &Rules) -> Vec<String> {
         answers(events),
         lost(events),
         attempts(events, rules),
-        unknown(events),
+        unknown(events, rules),
         budgets(events),
         idle(events),
         end(events, rules),
@@ -177,20 +179,20 @@ fn attempts(events: &[Event], rules: &Rules) -> Option<String> {
     None
 }
 
-/// 6. After an unknown outcome a claim to run is granted only to whoever found out that nothing
-///    landed, or after a reset.
-fn unknown(events: &[Event]) -> Option<String> {
+/// 6. After an unknown outcome, from the end of the body on and not only when it is stored, a claim to
+///    run is granted only to whoever found out that nothing landed, or after a reset.
+fn unknown(events: &[Event], rules: &Rules) -> Option<String> {
     let mut is_unknown = false;
     let (mut riddles, mut solved) = (HashMap::new(), Vec::new());
     for event in events {
         match event.what {
             What::Stored(outcome) => is_unknown = !is_answer(outcome),
             What::Reset => is_unknown = false,
-            What::Verdict { fence, not_landed } => {
-                if not_landed {
-                    solved.push(riddles.get(&fence).copied());
-                }
-            }
+            What::Verdict {
+                fence,
+                not_landed: true,
+            } => solved.push(riddles.get(&fence).copied()),
+            What::End { how, .. } => is_unknown |= rules.unknown.contains(&how),
             What::Granted {
                 owner,
                 fence,
@@ -234,7 +236,7 @@ fn budgets(events: &[Event]) -> Option<String> {
             _ => continue,
         };
         if let Some(Some((since, budget))) = budget {
-            let took = event.at - since;
+            let took = event.at.saturating_sub(since);
             if took > budget {
                 return Some(format!("call {call} took {took:?} of {budget:?}"));
             }

@@ -169,7 +169,10 @@ impl History {
     pub(crate) fn effect(&self) -> Option<u32> {
         let events = self.events();
         events.iter().rev().find_map(|event| match event.what {
-            What::End { how, .. } if how == Ending::System => None,
+            What::End {
+                how: Ending::System,
+                ..
+            } => None,
             What::End { call, .. } => Some(call),
             _ => None,
         })

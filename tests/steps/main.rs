@@ -57,6 +57,7 @@ once![
     an_unknown_error_that_did_not_land,
     an_unknown_error_that_stays_unknown,
     a_hook_whose_caller_vanishes,
+    a_caller_that_vanishes_while_it_finds_out,
     a_panic,
     a_panic_that_is_unknown,
     a_dropped_caller_whose_key_lapses,

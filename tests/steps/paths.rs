@@ -93,6 +93,18 @@ pub(crate) fn a_hook_whose_caller_vanishes() -> Path {
     .hook(Hook::Truth)
 }
 
+pub(crate) fn a_caller_that_vanishes_while_it_finds_out() -> Path {
+    Path::new(&["Unknown", "Value"], |stage| {
+        Box::pin(async move {
+            stage.call().ends(Ending::Unknown).make().ended().await;
+            let second = stage.far().hook(Hook::Silent).make();
+            stage.quiet().await;
+            second.go_away();
+            stage.settle().await;
+        })
+    })
+}
+
 pub(crate) fn a_panic() -> Path {
     Path::new(&["Value"], |stage| {
         Box::pin(async move {
@@ -109,6 +121,7 @@ pub(crate) fn a_panic_that_is_unknown() -> Path {
         })
     })
     .set(|engine| engine.on_panic(OnPanic::Unknown))
+    .unknown_after(&[Ending::Panic])
 }
 
 /// A body whose caller goes away, and a call that comes when the lease is over.
@@ -133,12 +146,15 @@ pub(crate) fn a_dropped_caller_whose_key_is_given_back() -> Path {
 }
 
 pub(crate) fn a_dropped_caller_and_nobody_knows() -> Path {
-    dropped(&["Unknown", "Value"]).set(|engine| engine.on_cancel(OnCancel::Unknown))
+    dropped(&["Unknown", "Value"])
+        .set(|engine| engine.on_cancel(OnCancel::Unknown))
+        .unknown_after(&[Ending::Dropped])
 }
 
 pub(crate) fn a_dropped_caller_and_somebody_finds_out() -> Path {
     dropped(&["Value"])
         .set(|engine| engine.on_cancel(OnCancel::Unknown))
+        .unknown_after(&[Ending::Dropped])
         .hook(Hook::Truth)
 }
 
@@ -303,11 +319,12 @@ fn single(path: Path) -> Path {
 
 pub(crate) fn one_attempt_that_succeeds() -> Path {
     // A claim that arrives after everybody has given up costs the only attempt.
-    single(Path::new(&["Value", "Exhausted"], |stage| {
+    single(Path::new(&["Value"], |stage| {
         Box::pin(async move {
             stage.call().make().ended().await;
         })
     }))
+    .at_worst(&["Exhausted"])
 }
 
 pub(crate) fn one_attempt_that_fails() -> Path {
@@ -324,7 +341,7 @@ pub(crate) fn one_attempt_that_vanishes() -> Path {
 }
 
 pub(crate) fn one_attempt_that_is_paused() -> Path {
-    single(Path::new(&["Value", "Exhausted"], |stage| {
+    single(Path::new(&["Value"], |stage| {
         Box::pin(async move {
             let first = stage.call().paused().make();
             first.started().await;
@@ -334,6 +351,7 @@ pub(crate) fn one_attempt_that_is_paused() -> Path {
             first.ended().await;
         })
     }))
+    .at_worst(&["Exhausted"])
 }
 
 pub(crate) fn an_answer_that_is_too_large() -> Path {

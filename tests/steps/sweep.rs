@@ -8,6 +8,7 @@ use idem_tests::world::World;
 
 use crate::calls::Hook;
 use crate::checker::{Rules, violations};
+use crate::history::Ending;
 use crate::stage::{End, Stage, Strike, When};
 
 /// What a path does.
@@ -21,6 +22,7 @@ pub(crate) struct Path {
     /// How later calls find out about earlier ones.
     hook: Option<Hook>,
     rules: Rules,
+    at_worst: &'static [&'static str],
 }
 
 impl Path {
@@ -32,9 +34,42 @@ impl Path {
             hook: None,
             rules: Rules {
                 max_attempts: 5,
-                ends,
+                ends: ends.to_vec(),
+                unknown: &[Ending::Unknown],
             },
+            at_worst: &[],
         }
+    }
+
+    /// Or one of these, where a claim that nobody waits for is granted and not given back.
+    pub(crate) fn at_worst(self, ends: &'static [&'static str]) -> Self {
+        Self {
+            at_worst: ends,
+            ..self
+        }
+    }
+
+    /// Nobody knows what happened after a body that ended like this.
+    pub(crate) fn unknown_after(self, unknown: &'static [Ending]) -> Self {
+        let rules = Rules {
+            unknown,
+            ..self.rules
+        };
+        Self { rules, ..self }
+    }
+
+    /// What holds under these blows.
+    fn rules(&self, strikes: &[Strike]) -> Rules {
+        let mut rules = self.rules.clone();
+        let has = |fault| strikes.iter().any(|strike| strike.fault == fault);
+        // A call that is told of an answer where none is gives its own up, and its key lapses.
+        if has(Fault::TooLarge) {
+            rules.unknown = &[];
+        }
+        if has(Fault::TooLarge) || has(Fault::Held) || strikes.len() > 1 {
+            rules.ends = [&rules.ends, self.at_worst].concat();
+        }
+        rules
     }
 
     /// With engines that are set like this.
@@ -108,7 +143,7 @@ impl Case {
 
     /// Panics with everything that there is to know, if something is wrong.
     fn check(&self, path: &Path, strikes: &[Strike]) {
-        let found = violations(&self.end.history.all(), &path.rules);
+        let found = violations(&self.end.history.all(), &path.rules(strikes));
         let operations = &self.end.operations;
         let strikes: Vec<_> = strikes
             .iter()

@@ -1,12 +1,13 @@
 //! The checker finds what is wrong with a history, each kind in one that is good but for it.
 
 use super::*;
-use crate::history::Ending;
-
-const RULES: Rules = Rules {
-    max_attempts: 2,
-    ends: &["Value"],
-};
+fn rules(max_attempts: u16) -> Rules {
+    Rules {
+        max_attempts,
+        ends: vec!["Value"],
+        unknown: &[Ending::Unknown],
+    }
+}
 
 /// Events at these seconds of both clocks.
 fn history(events: &[(u64, What)]) -> Vec<Event> {
@@ -131,12 +132,12 @@ fn taken_over(at: u64, fence: u32) -> Vec<Event> {
 
 #[track_caller]
 fn good(events: &[Event]) {
-    assert_eq!(violations(events, &RULES), [""; 0]);
+    assert_eq!(violations(events, &rules(2)), [""; 0]);
 }
 
 #[track_caller]
 fn bad(events: &[Event], why: &str) {
-    assert_eq!(violations(events, &RULES), [why]);
+    assert_eq!(violations(events, &rules(2)), [why]);
 }
 
 #[test]
@@ -259,12 +260,8 @@ fn too_many_attempts_are_seen() {
     // An attempt that was given back is none, but where there is only one.
     events[5].what = third(1);
     good(&events);
-    let once = Rules {
-        max_attempts: 1,
-        ..RULES
-    };
     assert_eq!(
-        violations(&events, &once),
+        violations(&events, &rules(1)),
         ["call 2 starts as attempt 1 of 1, start 2"]
     );
 }
@@ -272,7 +269,11 @@ fn too_many_attempts_are_seen() {
 #[test]
 fn a_body_after_an_unknown_outcome_is_seen() {
     let why = "fence 2 is granted, and nobody knows what happened";
-    bad(&after_an_unknown_call(second(2)), why);
+    let mut events = after_an_unknown_call(second(2));
+    bad(&events, why);
+    // Also where it was never stored.
+    events.remove(4);
+    bad(&events, why);
 
     let verdict = |fence, not_landed| (0, What::Verdict { fence, not_landed });
     let found_out = |found: Vec<(u64, What)>| {
