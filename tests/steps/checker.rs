@@ -69,37 +69,51 @@ fn overlap(events: &[Event]) -> Option<String> {
     None
 }
 
-/// 2. The fences of starts grow.
+/// 2. A body starts with the fence of a claim to run it, and the fences of starts grow.
 fn fences(events: &[Event]) -> Option<String> {
     let mut last = 0;
+    let mut granted = Vec::new();
     for event in events {
-        if let What::Start { call, fence, .. } = event.what {
-            if fence <= last {
+        match event.what {
+            What::Granted {
+                fence,
+                reconciling: false,
+                ..
+            } => granted.push(fence),
+            What::Start { call, fence, .. } if !granted.contains(&fence) => {
+                return Some(format!("call {call} starts without a claim"));
+            }
+            What::Start { call, fence, .. } if fence <= last => {
                 return Some(format!(
                     "call {call} starts with fence {fence} after {last}"
                 ));
             }
-            last = fence;
+            What::Start { fence, .. } => last = fence,
+            _ => {}
         }
     }
     None
 }
 
 /// 3. All answers are one, but for what a caller's own body said whose storing was reported to have
-///    failed; and every answer is that of a body that ran.
+///    failed; every answer is that of a body that ran; and nobody whose body succeeded is told of an
+///    error of another.
 fn answers(events: &[Event]) -> Option<String> {
     let mut first: Option<(u32, &Said)> = None;
     let mut far = HashMap::new();
     let mut unsaved = HashMap::new();
-    let mut started = Vec::new();
+    let (mut started, mut succeeded) = (Vec::new(), Vec::new());
     for event in events {
         match &event.what {
             What::Called { call, far: is_far } => {
                 far.insert(*call, *is_far);
             }
             What::Start { call, .. } => started.push(*call),
-            What::End { call, .. } => {
+            What::End { call, how } => {
                 unsaved.insert(*call, false);
+                if *how == Ending::Value {
+                    succeeded.push(*call);
+                }
             }
             What::Unsaved { far: is_far } => {
                 for (call, unsaved) in &mut unsaved {
@@ -113,6 +127,9 @@ fn answers(events: &[Event]) -> Option<String> {
                 };
                 if !started.contains(run) {
                     return Some(format!("call {call} got {said:?}, and no such body ran"));
+                }
+                if matches!(said, Said::Business(_)) && succeeded.contains(call) {
+                    return Some(format!("call {call} succeeded, and got {said:?}"));
                 }
                 if run == call && own == Some(true) {
                     continue;

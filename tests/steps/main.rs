@@ -74,6 +74,7 @@ once![
     a_paused_process_whose_successor_fails,
     a_paused_process_whose_successor_vanishes,
     a_paused_process_that_fails_beside_its_successor,
+    a_paused_process_that_fails_beside_a_paused_successor,
     a_paused_process_that_is_cancelled,
     one_attempt_that_succeeds,
     one_attempt_that_fails,

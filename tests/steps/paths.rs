@@ -1,10 +1,13 @@
 //! The paths through the library.
 
+mod paused;
+
 use std::num::NonZeroU16;
 
-use idem_runtime::{OnCancel, OnLeaseLost, OnPanic};
+use idem_runtime::{OnCancel, OnPanic};
 use idem_tests::pay::Receipt;
 
+pub(crate) use self::paused::*;
 use crate::calls::Hook;
 use crate::history::Ending;
 use crate::stage::LEASE;
@@ -219,96 +222,6 @@ pub(crate) fn a_duplicate_of_a_call_that_fails() -> Path {
             third.ended().await;
         })
     })
-}
-
-pub(crate) fn a_paused_process_that_ends_after_its_successor() -> Path {
-    Path::new(&["Value"], |stage| {
-        Box::pin(async move {
-            let first = stage.call().paused().make();
-            first.started().await;
-            stage.pause(LEASE);
-            stage.far().make().ended().await;
-            first.open();
-            first.ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_paused_process_that_ends_before_its_successor() -> Path {
-    Path::new(&["Value"], |stage| {
-        Box::pin(async move {
-            let first = stage.call().paused().make();
-            first.started().await;
-            stage.pause(LEASE);
-            let second = stage.far().paused().make();
-            second.started().await;
-            first.open();
-            stage.quiet().await;
-            second.open();
-            first.ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_paused_process_whose_successor_fails() -> Path {
-    Path::new(&["Value"], |stage| {
-        Box::pin(async move {
-            let first = stage.call().paused().make();
-            first.started().await;
-            stage.pause(LEASE);
-            let second = stage.far().paused().ends(Ending::System).make();
-            second.started().await;
-            first.open();
-            stage.quiet().await;
-            second.open();
-            first.ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_paused_process_whose_successor_vanishes() -> Path {
-    Path::new(&["Value"], |stage| {
-        Box::pin(async move {
-            let first = stage.call().paused().make();
-            first.started().await;
-            stage.pause(LEASE);
-            let second = stage.far().paused().make();
-            second.started().await;
-            second.go_away();
-            first.open();
-            first.ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_paused_process_that_fails_beside_its_successor() -> Path {
-    Path::new(&["Value", "Business"], |stage| {
-        Box::pin(async move {
-            let first = stage.call().paused().ends(Ending::Business).make();
-            first.started().await;
-            stage.pause(LEASE);
-            let second = stage.far().paused().make();
-            second.started().await;
-            first.open();
-            stage.quiet().await;
-            second.open();
-            first.ended().await;
-        })
-    })
-}
-
-pub(crate) fn a_paused_process_that_is_cancelled() -> Path {
-    Path::new(&["Value"], |stage| {
-        Box::pin(async move {
-            let first = stage.call().paused().make();
-            first.started().await;
-            stage.pause(LEASE);
-            stage.far().make().ended().await;
-            // The next renewal tells it.
-            first.ended().await;
-        })
-    })
-    .set(|engine| engine.on_lease_lost(OnLeaseLost::Cancel))
 }
 
 /// Of one attempt.

@@ -174,6 +174,32 @@ fn a_fence_that_does_not_grow_is_seen() {
 }
 
 #[test]
+fn a_body_without_a_claim_is_seen() {
+    let mut events = taken_over(30, 2);
+    events[4].what = riddle(2);
+    let found_out = Event {
+        what: What::Verdict {
+            fence: 2,
+            not_landed: true,
+        },
+        ..events[4].clone()
+    };
+    events.insert(5, found_out);
+    bad(&events, "call 2 starts without a claim");
+}
+
+#[test]
+fn a_success_that_is_told_of_an_error_is_seen() {
+    let mut events = taken_over(30, 2);
+    events[6].what = end(2, Ending::Business);
+    events[8].what = returned(2, Said::Business(2));
+    events[10].what = returned(1, Said::Business(2));
+    let mut lost = violations(&events, &rules(2));
+    lost.retain(|why| !why.starts_with("the last call"));
+    assert_eq!(lost, ["call 1 succeeded, and got Business(2)"]);
+}
+
+#[test]
 fn two_answers_are_seen() {
     let mut events = taken_over(30, 2);
     let own = Event {
