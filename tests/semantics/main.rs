@@ -12,3 +12,5 @@ mod leases;
 mod mishaps;
 mod outages;
 mod outcomes;
+mod stage;
+mod waiting;
