@@ -279,7 +279,13 @@ impl Begin<'_> {
             Ok(Some(Landing::Refused {
                 error,
                 max_attempts,
-            })) => (max_attempts == self.policy.max_attempts).then_some(Err(error)),
+            })) => {
+                // As with an unknown outcome, below.
+                let can_find_out =
+                    self.policy.reconciles && matches!(error.kind(), ErrorKind::Exhausted { .. });
+                let same = max_attempts == self.policy.max_attempts && !can_find_out;
+                same.then_some(Err(error))
+            }
             Ok(Some(Landing::Done { record, left, at })) => {
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can find out what the other could not.

@@ -3,14 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+mod cancellation;
 mod completion;
 mod duplicates;
 mod endings;
 mod engines;
 mod extremes;
+mod leaders;
 mod leases;
 mod mishaps;
 mod outages;
 mod outcomes;
 mod stage;
 mod waiting;
+mod waiting_far;

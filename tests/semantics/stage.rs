@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::{CallBuilder, EntryState, Error, ErrorKind, OnRunning, Unfinished};
+use idem_runtime::{CallBuilder, EntryState, Error, ErrorKind, OnRunning};
+use idem_tests::faulty::Operation;
 use idem_tests::pay::{PayError, Receipt, Runs};
 use idem_tests::world::{Classified, World};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// What a payment answers.
 pub(crate) type Answer = Result<Receipt, PayError>;
@@ -72,7 +73,7 @@ pub(crate) fn assert_unknown(error: &Error) {
 
 /// How the key of [`World::pay`] stands, as another process sees it, and how many attempts count.
 pub(crate) async fn stands(world: &World) -> (EntryState, u16) {
-    let entry = world.pay_far().entry().await.unwrap();
+    let entry = until(world, world.pay_far().entry()).await.unwrap();
     let entry = entry.expect("there is a record");
     (entry.state(), entry.attempts())
 }
@@ -195,6 +196,21 @@ pub(crate) async fn until<T>(world: &World, work: impl Future<Output = T>) -> T 
 
 /// The engine comes to an end: nothing runs, nothing is renewed, nothing is being stored.
 pub(crate) async fn comes_to_rest(world: &World) {
-    let rest: Result<(), Unfinished> = world.engine.shutdown(Duration::from_hours(1)).await;
-    assert_eq!(rest, Ok(()));
+    let rest = world.engine.shutdown(Duration::from_hours(1));
+    assert_eq!(until(world, rest).await, Ok(()));
+}
+
+/// Calls that wait, each in a task of its own.
+pub(crate) fn duplicates(number: usize, call: impl Fn() -> Pay, runs: &Runs) -> JoinSet<Answer> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..number {
+        let (call, runs) = (call(), runs.clone());
+        tasks.spawn(async move { paid(call, &runs).await });
+    }
+    tasks
+}
+
+/// How many claims were sent so far.
+pub(crate) fn claims(world: &World) -> usize {
+    world.store.count(Operation::Claim)
 }

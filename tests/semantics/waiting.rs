@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use idem_runtime::{ErrorKind, OnCancel, OnDuplicate, OnRunning};
+use idem_runtime::{ErrorKind, OnDuplicate, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Runs};
 use idem_tests::world::World;
-use tokio::task::JoinSet;
 
 use crate::stage::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, caught, comes_to_rest,
-    others, paid, panicked, poll_once, receipt, refusal, until,
+    Answer, Body, LEASE_OVER, answered, assert_running, assert_unknown, claims, duplicates, others,
+    paid, panicked, poll_once, receipt, refusal, until,
 };
 
 on_every_store![
@@ -22,14 +21,6 @@ on_every_store![
     a_tombstone_reaches_all_who_wait,
     a_refusal_reaches_all_who_wait,
     an_exhausted_key_is_refused_to_all_who_wait,
-    after_a_system_error_exactly_one_of_them_runs,
-    after_a_panic_exactly_one_of_them_runs,
-    a_leader_that_is_dropped_while_it_asks_makes_another_one_ask,
-    a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run,
-    a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease,
-    a_leader_whose_body_is_dropped_and_released_makes_another_one_run,
-    a_waiter_that_is_dropped_takes_nobody_along,
-    a_leader_that_nobody_polls_holds_nobody_up_for_ever,
     another_request_is_refused_while_the_first_one_runs,
     a_call_that_does_not_compare_waits_for_one_that_does,
     a_call_that_compares_waits_for_one_that_does_not,
@@ -41,23 +32,9 @@ on_every_store![
     two_keys_do_not_wait_for_each_other,
 ];
 
-/// Calls that wait, each in a task of its own.
-fn waiting(number: usize, call: impl Fn() -> Pay, runs: &Runs) -> JoinSet<Answer> {
-    let mut tasks = JoinSet::new();
-    for _ in 0..number {
-        let (call, runs) = (call(), runs.clone());
-        tasks.spawn(async move { paid(call, &runs).await });
-    }
-    tasks
-}
-
-fn claims(world: &World) -> usize {
-    world.store.count(Operation::Claim)
-}
-
 async fn duplicates_of_one_process_share_one_claim(world: World) {
     let (runs, first) = (Runs::default(), Body::start(world.pay(), receipt(7)).await);
-    let tasks = waiting(50, || world.pay(), &runs);
+    let tasks = duplicates(50, || world.pay(), &runs);
     others().await;
     assert_eq!(first.end().await, receipt(7));
     assert!(
@@ -73,7 +50,7 @@ async fn duplicates_of_one_process_share_one_claim(world: World) {
 
 async fn the_answer_reaches_all_who_wait_without_asking_the_store(world: World) {
     let (runs, first) = (Runs::default(), Body::start(world.pay(), receipt(7)).await);
-    let tasks = waiting(10, || world.pay(), &runs);
+    let tasks = duplicates(10, || world.pay(), &runs);
     others().await;
     world.store.fail(Operation::Claim, [Fault::Refused; 100]);
     world.store.fail(Operation::Read, [Fault::Refused; 100]);
@@ -91,7 +68,7 @@ async fn a_business_error_reaches_all_who_wait(world: World) {
     let declined: Answer = Err(PayError::Declined { run: 1 });
     let first = Body::start(world.pay(), declined.clone()).await;
     let runs = Runs::default();
-    let tasks = waiting(5, || world.pay(), &runs);
+    let tasks = duplicates(5, || world.pay(), &runs);
     others().await;
     assert_eq!(first.end().await, declined);
     assert!(
@@ -107,7 +84,7 @@ async fn a_business_error_reaches_all_who_wait(world: World) {
 async fn an_unknown_outcome_reaches_all_who_wait(world: World) {
     let first = Body::start(world.pay(), Err(PayError::TimedOut)).await;
     let runs = Runs::default();
-    let tasks = waiting(5, || world.pay(), &runs);
+    let tasks = duplicates(5, || world.pay(), &runs);
     others().await;
     assert_eq!(first.end().await, Err(PayError::TimedOut));
     for answer in tasks.join_all().await {
@@ -120,7 +97,7 @@ async fn a_tombstone_reaches_all_who_wait(world: World) {
     let world = world.with(|engine| engine.max_value_bytes(1));
     let first = Body::start(world.pay(), receipt(7)).await;
     let runs = Runs::default();
-    let tasks = waiting(5, || world.pay(), &runs);
+    let tasks = duplicates(5, || world.pay(), &runs);
     others().await;
     assert_eq!(first.end().await, receipt(7), "its own caller gets it");
     for answer in tasks.join_all().await {
@@ -132,7 +109,7 @@ async fn a_tombstone_reaches_all_who_wait(world: World) {
 async fn a_refusal_reaches_all_who_wait(world: World) {
     world.store.fail(Operation::Claim, [Fault::Hangs]);
     let runs = Runs::default();
-    let tasks = waiting(10, || world.pay(), &runs);
+    let tasks = duplicates(10, || world.pay(), &runs);
     others().await;
     world.clock.advance(Duration::from_secs(2));
     for answer in tasks.join_all().await {
@@ -147,7 +124,7 @@ async fn an_exhausted_key_is_refused_to_all_who_wait(world: World) {
     }
     world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
     let runs = Runs::default();
-    let tasks = waiting(10, || world.pay(), &runs);
+    let tasks = duplicates(10, || world.pay(), &runs);
     others().await;
     world.store.deliver();
     for answer in tasks.join_all().await {
@@ -157,157 +134,6 @@ async fn an_exhausted_key_is_refused_to_all_who_wait(world: World) {
         );
     }
     assert_eq!((claims(&world), runs.count()), (6, 0));
-}
-
-async fn after_a_system_error_exactly_one_of_them_runs(world: World) {
-    let first = Body::start(world.pay(), Err(PayError::Down)).await;
-    let runs = Runs::default();
-    let tasks = waiting(20, || world.pay(), &runs);
-    others().await;
-    assert_eq!(first.end().await, Err(PayError::Down));
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
-    assert_eq!((claims(&world), runs.count()), (2, 1));
-}
-
-async fn after_a_panic_exactly_one_of_them_runs(world: World) {
-    let (begun, end) = (Runs::default(), tokio::sync::Notify::new());
-    let mut first = Box::pin(world.pay().run(|_| async {
-        let _ = begun.start();
-        end.notified().await;
-        std::panic::panic_any("out of paper") as Answer
-    }));
-    while begun.count() == 0 {
-        assert!(poll_once(first.as_mut()).await.is_none());
-        tokio::task::yield_now().await;
-    }
-    let runs = Runs::default();
-    let tasks = waiting(20, || world.pay(), &runs);
-    others().await;
-    end.notify_one();
-    caught(first).await.unwrap_err();
-    assert!(
-        tasks
-            .join_all()
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
-    assert_eq!((claims(&world), runs.count()), (2, 1));
-}
-
-async fn a_leader_that_is_dropped_while_it_asks_makes_another_one_ask(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Hangs]);
-    let runs = Runs::default();
-    let mut leader = Box::pin(answered(world.pay()));
-    assert!(poll_once(leader.as_mut()).await.is_none());
-    let tasks = waiting(10, || world.pay(), &runs);
-    others().await;
-    assert_eq!(claims(&world), 1);
-    drop(leader);
-    assert!(
-        until(&world, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
-    assert_eq!((claims(&world), runs.count()), (2, 1));
-}
-
-async fn a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run(world: World) {
-    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
-    let runs = Runs::default();
-    let mut leader = Box::pin(answered(world.pay()));
-    while world.pay_far().entry().await.unwrap().is_none() {
-        assert!(poll_once(leader.as_mut()).await.is_none());
-    }
-    let tasks = waiting(10, || world.pay(), &runs);
-    others().await;
-    drop(leader);
-    assert!(
-        until(&world, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
-    assert_eq!(runs.count(), 1);
-    assert!(claims(&world) <= 3, "{} claims", claims(&world));
-}
-
-async fn a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease(world: World) {
-    let runs = Runs::default();
-    let patient = || {
-        world
-            .pay()
-            .on_running(OnRunning::Wait(Duration::from_mins(5)))
-    };
-    let first = Body::start(world.pay(), receipt(7)).await;
-    let mut tasks = waiting(10, patient, &runs);
-    others().await;
-    first.drop_caller().await;
-    // Somebody has asked, and was told to wait.
-    while claims(&world) < 2 {
-        tokio::task::yield_now().await;
-    }
-    assert!(tasks.try_join_next().is_none());
-    assert_eq!(runs.count(), 0);
-    world.pass_in_store(LEASE_OVER);
-    assert!(
-        until(&world, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
-    assert_eq!(runs.count(), 1);
-}
-
-async fn a_leader_whose_body_is_dropped_and_released_makes_another_one_run(world: World) {
-    let runs = Runs::default();
-    let first = Body::start(world.pay().on_cancel(OnCancel::Release), receipt(7)).await;
-    let tasks = waiting(10, || world.pay(), &runs);
-    others().await;
-    first.drop_caller().await;
-    assert!(
-        until(&world, tasks.join_all())
-            .await
-            .iter()
-            .all(|answer| *answer == receipt(1))
-    );
-    assert_eq!(runs.count(), 1);
-}
-
-async fn a_waiter_that_is_dropped_takes_nobody_along(world: World) {
-    let first = Body::start(world.pay(), receipt(7)).await;
-    let runs = Runs::default();
-    let mut tasks = waiting(3, || world.pay(), &runs);
-    let mut stays = Box::pin(answered(world.pay()));
-    assert!(poll_once(stays.as_mut()).await.is_none());
-    others().await;
-    tasks.shutdown().await;
-    assert_eq!(first.end().await, receipt(7));
-    assert_eq!(stays.await, receipt(7));
-    comes_to_rest(&world).await;
-}
-
-async fn a_leader_that_nobody_polls_holds_nobody_up_for_ever(world: World) {
-    // It has sent its claim, and whoever holds it awaits something else.
-    world.store.fail(Operation::Claim, [Fault::Hangs]);
-    let mut leader = Box::pin(answered(world.pay()));
-    assert!(poll_once(leader.as_mut()).await.is_none());
-    let runs = Runs::default();
-    let tasks = waiting(3, || world.pay(), &runs);
-    others().await;
-    world.clock.advance(Duration::from_secs(5));
-    for answer in tasks.join_all().await {
-        assert_running(&refusal(answer));
-    }
-    drop(leader);
-    assert_eq!(until(&world, paid(world.pay(), &runs)).await, receipt(1));
 }
 
 async fn another_request_is_refused_while_the_first_one_runs(world: World) {
