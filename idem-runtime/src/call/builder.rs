@@ -275,10 +275,12 @@ impl<P> CallBuilder<P> {
     {
         let body = async move {
             let cx = crate::context::context();
-            if unsettled()
-                && let Some(landed) = reconciled(hook(cx.clone())).await
-            {
-                return Ok(landed);
+            if unsettled() {
+                // Called in there, where its panics are heard.
+                let hook = async { hook(cx.clone()).await };
+                if let Some(landed) = reconciled(hook).await {
+                    return Ok(landed);
+                }
             }
             body(cx).await
         };
