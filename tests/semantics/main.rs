@@ -14,6 +14,8 @@ mod leases;
 mod mishaps;
 mod outages;
 mod outcomes;
+mod reconciling;
+mod reconciling_faults;
 mod stage;
 mod waiting;
 mod waiting_far;
