@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use crate::backoff::Backoff;
+use crate::busy::{Entered, Unprotected};
 use crate::cause::Cause;
 use crate::claim::{Claim, Stored, granted};
 use crate::clock::deadline;
@@ -47,7 +48,7 @@ pub(crate) enum Start {
     /// It finds out about an earlier attempt first.
     Reconcile(Claim, Riddle),
     /// It runs the body without protection.
-    Unprotected(u64, RecordKey),
+    Unprotected(Unprotected),
     /// It has its answer.
     Done(Stored),
 }
@@ -78,6 +79,8 @@ impl Core {
     pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
         let key = RecordKey::new(Arc::clone(&self.prefix), ask.operation, ask.digest);
         let on_outage = ask.policy.on_outage;
+        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+        let _entered = Entered::new(self);
         let begun = self.admit(&key, ask.fingerprint, ask.policy).await;
         match begun {
             Err(error)
@@ -89,7 +92,7 @@ impl Core {
                         reason: &error.to_string(),
                     },
                 );
-                Ok(Start::Unprotected(self.id, key))
+                Ok(Start::Unprotected(Unprotected::new(self, key)))
             }
             Err(error) => {
                 self.tell(&key, EventKind::Refused { error: &error });
@@ -109,8 +112,6 @@ impl Core {
         if is_held(self.id, key) {
             return Err(Error::new(ErrorKind::Reentered, operation.clone()));
         }
-        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-        let _entered = Entered::new(self);
         // What runs already may finish, with all that it calls.
         if self.closing.load(Ordering::SeqCst) && !is_inside() {
             return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
@@ -119,7 +120,8 @@ impl Core {
             Protection::On => {}
             Protection::Off(reason) => {
                 self.tell(key, EventKind::Unprotected { reason });
-                return Ok(Start::Unprotected(self.id, key.clone()));
+                let key = key.clone();
+                return Ok(Start::Unprotected(Unprotected::new(self, key)));
             }
             Protection::Refused => {
                 return Err(Error::new(ErrorKind::NoEngine, operation.clone())
@@ -399,25 +401,6 @@ impl Begin<'_> {
                 core.clock.sleep_until(moment).await;
                 None
             }
-        }
-    }
-}
-
-/// A call that is on its way to its claim or its answer.
-struct Entered<'a>(&'a Core);
-
-impl<'a> Entered<'a> {
-    fn new(core: &'a Core) -> Self {
-        core.entering.fetch_add(1, Ordering::SeqCst);
-        Self(core)
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.entering.fetch_sub(1, Ordering::SeqCst);
-        if self.0.closing.load(Ordering::SeqCst) {
-            self.0.keeper.idle().notify_waiters();
         }
     }
 }

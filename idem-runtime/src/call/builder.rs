@@ -333,8 +333,8 @@ impl<P> CallBuilder<P> {
             Start::Run(claim) => Ok(Begun::Claimed(claim)),
             Start::Done(stored) => Ok(Begun::Done(stored)),
             Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),
-            Start::Unprotected(_, key) => {
-                let error = Error::new(ErrorKind::NoEngine, key.operation().clone());
+            Start::Unprotected(call) => {
+                let error = Error::new(ErrorKind::NoEngine, call.key.operation().clone());
                 Err(error.detail("a disabled engine grants no claims; use `run`"))
             }
         }

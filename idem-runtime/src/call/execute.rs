@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::{Call, begin, replay};
 use crate::backoff::Backoff;
 use crate::begin::Start;
+use crate::busy::Unprotected;
 use crate::cause::Cause;
 use crate::claim::{Claim, Stored};
 use crate::clock::deadline;
@@ -96,6 +97,8 @@ struct Turn {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Claim>,
+    /// Counts a body without a claim as one that runs.
+    unprotected: Option<Unprotected>,
 }
 
 impl Turn {
@@ -105,14 +108,16 @@ impl Turn {
             Self {
                 context,
                 claim: Some(claim),
+                unprotected: None,
             }
         };
         match start {
             Start::Run(claim) => of(claim, None),
             Start::Reconcile(claim, riddle) => of(claim, Some(riddle)),
-            Start::Unprotected(engine, key) => Self {
-                context: Context::new(engine, key, None, None),
+            Start::Unprotected(call) => Self {
+                context: call.context(),
                 claim: None,
+                unprotected: Some(call),
             },
             Start::Done(_) => unreachable!("an answer is replayed"),
         }
@@ -175,7 +180,11 @@ async fn execute<O, P, F>(
 where
     F: Future<Output = O>,
 {
-    let Turn { context, claim } = turn;
+    let Turn {
+        context,
+        claim,
+        unprotected: _unprotected,
+    } = turn;
     let mut running = Running { body, claim };
     let end = context.clone().scope(running.end(&context)).await;
     // Everything that the body held goes before its key does.
