@@ -1,3 +1,4 @@
 //! Parts that the examples share.
 
+pub mod custom_store;
 pub mod payments;

@@ -31,7 +31,7 @@ impl Redis {
     async fn start_with(server: RedisServerBuilder, restricted: bool) -> Self {
         // No spaces here: these are words of `ACL SETUSER`.
         let secret = PASSWORD.replace(' ', "-");
-        let rules = format!("on >{secret} ~{PREFIX}* +@all -@dangerous -@admin");
+        let rules = format!("on >{secret} ~{PREFIX}* &{PREFIX}* +@all -@dangerous -@admin");
         let server = server.acl_user(USER, &rules).start();
         let url = if restricted {
             server.url_as(USER, &secret)

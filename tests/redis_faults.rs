@@ -17,3 +17,5 @@ mod refusals;
 mod restarts;
 #[path = "redis_faults/silence.rs"]
 mod silence;
+#[path = "redis_faults/told.rs"]
+mod told;

@@ -11,6 +11,7 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::{CallBuilder, Engine, EngineBuilder, KeyBuilder, Operation};
+use tokio::task::JoinHandle;
 
 use crate::events::Events;
 use crate::faulty::Faulty;
@@ -116,6 +117,23 @@ impl World {
     pub fn key(&self) -> RecordKey {
         let digest = KeyBuilder::new("pay", 1024).key(&7).expect("a good key");
         RecordKey::new(self.prefix.clone().into(), Operation::new("pay"), digest)
+    }
+
+    /// Waits for a task, and moves the engines' time on whenever somebody sleeps for it.
+    ///
+    /// # Panics
+    ///
+    /// With the task.
+    pub async fn finished<T>(&self, mut task: JoinHandle<T>) -> T {
+        // Shorter than any deadline of a command that is on its way.
+        let pause = Duration::from_secs(1);
+        loop {
+            tokio::select! {
+                biased;
+                output = &mut task => return output.expect("the task ends well"),
+                () = self.clock.sleeper_within(pause) => self.clock.advance(pause / 10),
+            }
+        }
     }
 
     /// Lets time pass in the store alone, as when a process is paused or cut off.

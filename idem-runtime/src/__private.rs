@@ -2,7 +2,7 @@
 
 pub use core::time::Duration;
 
-pub use crate::answer::{Encoded, Sink, Undecodable, Unencodable};
+pub use crate::answer::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
 pub use crate::call::{Call, finish, run};
 pub use crate::context::context;
 pub use crate::inputs::{Inputs, arg};

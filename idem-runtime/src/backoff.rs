@@ -32,6 +32,14 @@ impl Backoff {
         self.jittered(step)
     }
 
+    /// Before connecting again: 10 ms, doubling to 1 s.
+    #[cfg(feature = "redis")]
+    pub(crate) fn reconnect(&mut self) -> Duration {
+        let step = Duration::from_millis(10 << self.retries.min(7)).min(Duration::from_secs(1));
+        self.retries += 1;
+        self.jittered(step)
+    }
+
     /// Before asking again whether a running call has finished: 10 ms, growing by half to 500 ms.
     pub(crate) fn poll(&mut self) -> Duration {
         let step = Duration::from_millis(10)

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::busy::{Entered, Unprotected};
-use crate::cause::Cause;
-use crate::claim::{Claim, Stored, granted};
+use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::context::{is_held, is_inside};
 use crate::engine::{Core, Protection};
@@ -15,12 +14,14 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
 use crate::key::KeyDigest;
+use crate::meaning::refusal;
 use crate::observer::{Event, EventKind};
 use crate::operation::{Operation, RecordKey};
 use crate::orphan::Orphan;
-use crate::policy::{OnDuplicate, OnOutage, Policy};
+use crate::policy::{OnOutage, Policy};
 use crate::reconcile::Riddle;
-use crate::record::{OutcomeKind, Owner, Record, State};
+use crate::record::{Owner, Record, State};
+use crate::stored::Stored;
 use crate::transition::{ClaimReply, ClaimRequest};
 
 /// One call, ready to ask for its claim.
@@ -144,105 +145,6 @@ impl Core {
         };
         begin.run().await
     }
-
-    /// What a finished record means for a duplicate.
-    pub(crate) fn answer(
-        &self,
-        key: &RecordKey,
-        record: Record,
-        left: Duration,
-        on_duplicate: OnDuplicate,
-        waited: bool,
-    ) -> Result<Stored, Error> {
-        let operation = key.operation();
-        let refuse = |kind| Err(Error::new(kind, operation.clone()));
-        let age = record.header.age(left);
-        if record.header.is_unknown(left) {
-            return Err(self.unanswered(operation, &record, left));
-        }
-        let State::Done { outcome, .. } = record.header.state else {
-            return refuse(ErrorKind::UnknownRecord);
-        };
-        match outcome {
-            _ if on_duplicate == OnDuplicate::Reject => {
-                refuse(ErrorKind::Duplicate { retry_after: left })
-            }
-            OutcomeKind::Value | OutcomeKind::Error => {
-                self.tell(
-                    key,
-                    EventKind::Replayed {
-                        outcome,
-                        age,
-                        waited,
-                    },
-                );
-                Ok(Stored {
-                    operation: operation.clone(),
-                    record,
-                    left,
-                    waited,
-                })
-            }
-            // Unknown is no more among them.
-            OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),
-        }
-    }
-
-    /// The error of a record that is finished and holds no answer.
-    pub(crate) fn unanswered(
-        &self,
-        operation: &Operation,
-        record: &Record,
-        left: Duration,
-    ) -> Error {
-        let header = &record.header;
-        if !header.is_unknown(left) {
-            return Error::new(ErrorKind::NotStored, operation.clone());
-        }
-        let cause = match header.state {
-            State::Done { schema, .. } => Cause::of(schema),
-            _ => Some(Cause::Undecided),
-        };
-        self.unknown(operation, header.attempts, cause, header.age(left))
-    }
-
-    /// Nobody knows the outcome, for so long.
-    pub(crate) fn unknown(
-        &self,
-        operation: &Operation,
-        attempt: u16,
-        cause: Option<Cause>,
-        age: Duration,
-    ) -> Error {
-        let since = (self.clock.calendar().checked_sub(age))
-            // A clock before 1970 is wrong, and such a time could not be serialized.
-            .map_or(SystemTime::UNIX_EPOCH, |since| {
-                since.max(SystemTime::UNIX_EPOCH)
-            });
-        let detail = match cause {
-            Some(cause) => format!("attempt {attempt} {cause}"),
-            None => format!("attempt {attempt}"),
-        };
-        Error::new(ErrorKind::Unknown { since }, operation.clone()).detail(detail)
-    }
-
-    /// The error of a reply that grants nothing and answers nothing.
-    pub(crate) fn refusal(&self, operation: &Operation, reply: ClaimReply) -> Error {
-        let kind = match reply {
-            ClaimReply::Mismatch => ErrorKind::Mismatch,
-            ClaimReply::Exhausted { attempts } => ErrorKind::Exhausted {
-                attempts: attempts.into(),
-            },
-            ClaimReply::Running { lease_left } => ErrorKind::Running {
-                retry_after: lease_left,
-            },
-            ClaimReply::Unreadable(error) => {
-                return Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error);
-            }
-            _ => ErrorKind::UnknownRecord,
-        };
-        Error::new(kind, operation.clone())
-    }
 }
 
 impl Begin<'_> {
@@ -260,9 +162,8 @@ impl Begin<'_> {
                 // Nobody to wait with, or no time to: the store says what it has to say.
                 Join::Follow(..) | Join::Alone => None,
             };
-            match self.lead(ticket).await {
-                Some(start) => return start,
-                None => continue,
+            if let Some(start) = self.lead(ticket).await {
+                return start;
             }
         }
     }
@@ -362,7 +263,7 @@ impl Begin<'_> {
                 }
                 self.done(record, left)
             }
-            reply => Err(self.refused(ticket, core.refusal(operation, reply))),
+            reply => Err(self.refused(ticket, refusal(operation, &reply))),
         })
     }
 
@@ -384,23 +285,19 @@ impl Begin<'_> {
         lease_left: Duration,
     ) -> Option<Result<Start, Error>> {
         let core = self.core;
-        match ticket {
-            Some(ticket) => {
-                let follower = core.watch_over(self.key, self.fingerprint, lease_left, ticket)?;
-                self.follow(follower, None).await
-            }
-            // Another request has the key in this process, and this one is its like: the fingerprints
-            // differ but match, because one of them compares nothing. Rare, so it just asks again.
-            None => {
-                self.waited = true;
-                let backoff = self
-                    .backoff
-                    .get_or_insert_with(|| Backoff::new(&Owner::random()));
-                let pause = lease_left.min(backoff.poll());
-                let moment = (core.clock.now() + pause).min(self.patience);
-                core.clock.sleep_until(moment).await;
-                None
-            }
+        if let Some(ticket) = ticket {
+            let follower = core.watch_over(self.key, self.fingerprint, lease_left, ticket)?;
+            return self.follow(follower, None).await;
         }
+        // Another request has the key in this process, and this one is its like: the fingerprints
+        // differ but match, because one of them compares nothing. Rare, so it just asks again.
+        self.waited = true;
+        let backoff = self
+            .backoff
+            .get_or_insert_with(|| Backoff::new(&Owner::random()));
+        let pause = lease_left.min(backoff.poll());
+        let moment = (core.clock.now() + pause).min(self.patience);
+        core.clock.sleep_until(moment).await;
+        None
     }
 }

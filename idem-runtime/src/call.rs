@@ -4,7 +4,6 @@ mod builder;
 mod execute;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
@@ -12,15 +11,17 @@ pub use self::builder::CallBuilder;
 pub use self::execute::{finish, run};
 use crate::answer::Undecodable;
 use crate::begin::{Ask, Start};
-use crate::claim::Stored;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::inputs::Inputs;
 use crate::observer::EventKind;
 use crate::operation::Operation;
 use crate::outcome::Codec;
-use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides};
+use crate::policy::{
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides,
+};
 use crate::record::{OutcomeKind, State};
+use crate::stored::Stored;
 
 /// A call that is ready to run.
 #[derive(Debug)]
@@ -109,14 +110,14 @@ impl<O, P> Call<O, P> {
     /// How many attempts may be abandoned.
     #[must_use]
     pub fn max_attempts(mut self, max_attempts: u16) -> Self {
-        self.overrides.max_attempts = Some(NonZeroU16::new(max_attempts));
+        self.overrides.max_attempts = Some(Attempts(NonZeroU16::new(max_attempts)));
         self
     }
 
     /// Any number of attempts may be abandoned.
     #[must_use]
     pub fn unlimited_attempts(mut self) -> Self {
-        self.overrides.max_attempts = Some(None);
+        self.overrides.max_attempts = Some(Attempts(None));
         self
     }
 
@@ -190,7 +191,7 @@ async fn begin(
 }
 
 fn replay<O, P>(engine: &Engine, codec: &Codec<O, P>, stored: &Stored) -> O {
-    codec.decode(&stored.record).unwrap_or_else(|undecodable| {
+    codec.decode(stored).unwrap_or_else(|undecodable| {
         let error = undecodable_error(codec, stored, undecodable);
         engine.core.refused(&error);
         codec.refuse(error)
@@ -201,6 +202,10 @@ fn undecodable_error<O, P>(codec: &Codec<O, P>, stored: &Stored, error: Undecoda
     let State::Done { outcome, schema } = stored.record.header.state else {
         return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
     };
+    if !matches!(error, Undecodable::Mistyped { .. }) {
+        let kind = ErrorKind::Undecodable;
+        return Error::new(kind, stored.operation.clone()).detail(error.to_string());
+    }
     let [value, failure] = codec.schemas();
     let expected = if outcome == OutcomeKind::Error {
         failure
@@ -213,8 +218,7 @@ fn undecodable_error<O, P>(codec: &Codec<O, P>, stored: &Stored, error: Undecoda
         "it was written for a type of another name"
     };
     Error::new(ErrorKind::Undecodable, stored.operation.clone()).detail(format!(
-        "{which}; stored {:?} of schema {schema:08x}, expected {expected:08x}, failed at byte {}",
-        outcome, error.at
+        "{which}; stored {outcome:?} of schema {schema:08x}, expected {expected:08x}, {error}"
     ))
 }
 
@@ -233,11 +237,5 @@ impl crate::engine::Core {
             key: None,
             kind: EventKind::Refused { error },
         });
-    }
-}
-
-impl fmt::Display for Undecodable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the answer cannot be read at byte {}", self.at)
     }
 }

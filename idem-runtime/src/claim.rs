@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::answer::{Encoded, Replay, Unencodable};
+use crate::answer::{Encoded, How, Replay, Unencodable};
 use crate::cause::Cause;
 use crate::clock::{Elapsed, deadline};
 use crate::context::Context;
@@ -17,8 +17,9 @@ use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::policy::Policy;
 use crate::reconcile::Riddle;
-use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
+use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 use crate::settle::{Ending, Held, REPLY, Settled};
+use crate::stored::Stored;
 use crate::transition::RenewReply;
 
 /// The right to run a body, and the duty to say how it ended.
@@ -34,52 +35,16 @@ pub struct Claim {
 
 /// How [`Claim::complete`] ended.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
 #[non_exhaustive]
 pub enum Completion {
     /// The answer is stored, or is being stored in the background; it is the one to return.
     Own,
     /// Another attempt stored its answer first, and that is the one to return.
     Adopted(Stored),
-}
-
-/// A stored answer.
-#[derive(Clone, Debug)]
-pub struct Stored {
-    pub(crate) operation: crate::Operation,
-    pub(crate) record: Record,
-    pub(crate) left: Duration,
-    /// Whether the caller waited for it.
-    pub(crate) waited: bool,
-}
-
-impl Stored {
-    /// What is stored: a value, or a business error.
-    #[must_use]
-    pub fn outcome(&self) -> OutcomeKind {
-        match self.record.header.state {
-            State::Done { outcome, .. } => outcome,
-            // Only done records become `Stored`.
-            _ => OutcomeKind::Unknown,
-        }
-    }
-
-    /// How long ago it was stored.
-    #[must_use]
-    pub fn age(&self) -> Duration {
-        self.record.header.age(self.left)
-    }
-
-    /// Reads the answer.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Undecodable`] if it is not a `T`.
-    pub fn decode<T: Replay>(&self) -> Result<T, Error> {
-        T::read(self.record.body()).map_err(|undecodable| {
-            Error::new(ErrorKind::Undecodable, self.operation.clone())
-                .detail(format!("at byte {}", undecodable.at))
-        })
-    }
 }
 
 impl Claim {
@@ -131,6 +96,15 @@ impl Claim {
 
     pub(crate) fn policy(&self) -> &Policy {
         &self.held().policy
+    }
+
+    /// How an answer that its body gives came about. While an earlier attempt is still asked about,
+    /// it is the answer of that one, which the reconcile hook found.
+    pub(crate) fn how(&self) -> How {
+        match self.lease().claim().state {
+            State::Reconciling { .. } => How::Replayed,
+            _ => How::Executed,
+        }
     }
 
     pub(crate) fn operation(&self) -> &crate::Operation {
@@ -222,18 +196,19 @@ impl Claim {
     ///
     /// A completion that has begun goes on in the background when this is dropped.
     pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
-        let operation = self.operation().clone();
-        let encoded = Encoded::value(value, self.held().core.limits.max_value_bytes);
+        let core = Arc::clone(&self.held().core);
+        let key = self.lease().key.clone();
+        let operation = key.operation();
+        let encoded = Encoded::value(value, &self.held().core.format);
         match self.settle(encoded).await {
             Settled::Own => Ok(Completion::Own),
-            Settled::Adopted { record, left } => Ok(Completion::Adopted(Stored {
-                operation,
-                record,
-                left,
-                waited: true,
-            })),
+            Settled::Adopted { record, left } => {
+                let stored = Stored::new(&core, operation, key.digest(), record, left, true);
+                Ok(Completion::Adopted(stored))
+            }
             Settled::Overtaken(retry_after) => {
-                Err(Error::new(ErrorKind::Running { retry_after }, operation))
+                let kind = ErrorKind::Running { retry_after };
+                Err(Error::new(kind, operation.clone()))
             }
             Settled::Unread(error) => Err(error),
         }
@@ -293,7 +268,8 @@ impl Claim {
         let Some(held) = self.held.take() else {
             return Settled::Own;
         };
-        let ending = match encoded {
+        let core = &held.core;
+        let ending = match core.format.seal(held.lease().key.digest(), encoded) {
             Encoded::Release => held.release(),
             Encoded::Store {
                 outcome,

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub use self::builder::EngineBuilder;
 pub(crate) use self::disabled::Protection;
 pub use self::shutdown::Unfinished;
+use crate::answer::Format;
 use crate::call::CallBuilder;
 use crate::clock::Clock;
 use crate::flight::Flights;
@@ -57,6 +58,7 @@ pub(crate) struct Core {
     pub(crate) prefix: Arc<str>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
+    pub(crate) format: Arc<Format>,
     pub(crate) flights: Arc<Flights>,
     /// Nothing new is to be started.
     pub(crate) closing: AtomicBool,
@@ -69,11 +71,14 @@ pub(crate) struct Core {
 
 /// Bounds of the whole engine.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "they are named as the settings are"
+)]
 pub(crate) struct Limits {
     pub(crate) claim_deadline: Duration,
     pub(crate) complete_deadline: Duration,
     pub(crate) reconcile_deadline: Duration,
-    pub(crate) max_value_bytes: usize,
 }
 
 /// Gives an engine away: what `engine = …` takes.

@@ -32,7 +32,7 @@ use crate::transition::ResolveReply;
 /// it is still the one that is shown here.
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use idem_runtime::{Engine, EntryState, Error, ErrorKind, store::memory::MemoryStore};
 ///
 /// #[derive(Debug, PartialEq)]
@@ -58,8 +58,8 @@ use crate::transition::ResolveReply;
 /// assert_eq!(entry.state(), EntryState::Unknown);
 /// entry.resolve(&1_250_u64).await?;
 ///
-/// let again = call().run(|_| async { unreachable!("it is answered") }).await;
-/// assert_eq!(again, Ok::<u64, PayError>(1_250));
+/// let again: Result<u64, PayError> = call().run(|_| async { unreachable!("answered") }).await;
+/// assert_eq!(again, Ok(1_250));
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
 #[must_use = "an entry only shows what is there; resolve or reset it to change it"]
@@ -155,7 +155,7 @@ impl Entry {
     ///
     /// Dropped, it may or may not have happened.
     pub async fn resolve<T: Replay>(self, value: &T) -> Result<(), Error> {
-        let encoded = Encoded::value(value, self.core.limits.max_value_bytes);
+        let encoded = Encoded::value(value, &self.core.format);
         self.answer(encoded).await
     }
 
@@ -171,7 +171,7 @@ impl Entry {
     /// As [`resolve`](Self::resolve).
     pub async fn resolve_error<E: Replay>(self, error: &E) -> Result<(), Error> {
         let class = crate::classify::Class::Business;
-        let encoded = Encoded::classed(class, error, self.core.limits.max_value_bytes);
+        let encoded = Encoded::classed(class, error, &self.core.format);
         self.answer(encoded).await
     }
 
@@ -204,7 +204,7 @@ impl Entry {
             schema,
             mut record,
             lost,
-        } = encoded
+        } = self.core.format.seal(self.key.digest(), encoded)
         else {
             return refuse("an error of class system is no answer".to_owned());
         };

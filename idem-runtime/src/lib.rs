@@ -24,6 +24,7 @@ mod inputs;
 mod keeper;
 mod key;
 mod lease;
+mod meaning;
 mod observer;
 mod on_error;
 mod operation;
@@ -34,6 +35,7 @@ mod reconcile;
 mod record;
 mod settle;
 pub mod store;
+mod stored;
 mod transition;
 mod unwind;
 mod vigil;
@@ -41,11 +43,13 @@ mod vigil;
 #[doc(hidden)]
 pub mod __private;
 
-pub use answer::Replay;
+#[cfg(feature = "encryption")]
+pub use answer::EncryptionKeys;
+pub use answer::{Answer, AnswerFormat, How, Replay};
 pub use begin::Begun;
 pub use call::CallBuilder;
 pub use canonical::CanonicalError;
-pub use claim::{Claim, Completion, Stored};
+pub use claim::{Claim, Completion};
 pub use classify::{Class, Classify};
 pub use context::{Context, context, try_context};
 pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine, Unfinished};
@@ -60,6 +64,7 @@ pub use outcome::{FromError, Outcome};
 pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
 pub use reconcile::{Reconciled, Verdict};
 pub use record::{Fence, OutcomeKind};
+pub use stored::Stored;
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
 ///

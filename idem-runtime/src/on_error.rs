@@ -1,6 +1,6 @@
 //! What becomes of a body's error: the values of `on_error`.
 
-use crate::answer::{Encoded, Replay, Undecodable};
+use crate::answer::{Body, Encoded, Format, Replay, Undecodable};
 use crate::classify::{Class, Classify};
 use crate::record::OutcomeKind;
 
@@ -32,60 +32,60 @@ pub struct By<F>(pub F);
 )]
 pub trait OnError<E> {
     #[doc(hidden)]
-    fn encode(&self, error: &E, max_bytes: usize) -> Encoded;
+    fn encode(&self, error: &E, format: &Format) -> Encoded;
     #[doc(hidden)]
-    fn decode(bytes: &[u8]) -> Result<E, Undecodable>;
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable>;
 }
 
 impl<E: Classify + Replay> OnError<E> for Classified {
-    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
-        Encoded::classed(error.class(), error, max_bytes)
+    fn encode(&self, error: &E, format: &Format) -> Encoded {
+        Encoded::classed(error.class(), error, format)
     }
 
-    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
-        E::read(bytes)
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        E::read(body)
     }
 }
 
 impl<E> OnError<E> for Release {
-    fn encode(&self, _: &E, _: usize) -> Encoded {
+    fn encode(&self, _: &E, _: &Format) -> Encoded {
         Encoded::Release
     }
 
-    fn decode(_: &[u8]) -> Result<E, Undecodable> {
+    fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
         Err(NOT_KEPT)
     }
 }
 
 impl<E: Replay> OnError<E> for Keep {
-    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
-        Encoded::classed(Class::Business, error, max_bytes)
+    fn encode(&self, error: &E, format: &Format) -> Encoded {
+        Encoded::classed(Class::Business, error, format)
     }
 
-    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
-        E::read(bytes)
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        E::read(body)
     }
 }
 
 impl<E> OnError<E> for Unknown {
-    fn encode(&self, _: &E, _: usize) -> Encoded {
+    fn encode(&self, _: &E, _: &Format) -> Encoded {
         Encoded::empty(OutcomeKind::Unknown, None)
     }
 
-    fn decode(_: &[u8]) -> Result<E, Undecodable> {
+    fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
         Err(NOT_KEPT)
     }
 }
 
 impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
-    fn encode(&self, error: &E, max_bytes: usize) -> Encoded {
-        Encoded::classed(self.0(error), error, max_bytes)
+    fn encode(&self, error: &E, format: &Format) -> Encoded {
+        Encoded::classed(self.0(error), error, format)
     }
 
-    fn decode(bytes: &[u8]) -> Result<E, Undecodable> {
-        E::read(bytes)
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        E::read(body)
     }
 }
 
 /// An error that an earlier version of the function kept, met by one that keeps none.
-const NOT_KEPT: Undecodable = Undecodable { at: 0 };
+const NOT_KEPT: Undecodable = Undecodable::Mistyped { at: 0 };

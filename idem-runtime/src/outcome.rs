@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
-use crate::answer::{Encoded, Replay, Undecodable, Unencodable};
+use crate::answer::{Body, Encoded, Format, How, Replay, Undecodable, Unencodable, schema_of};
 use crate::error::Error;
 use crate::on_error::OnError;
-use crate::record::{OutcomeKind, Record, State};
+use crate::record::OutcomeKind;
+use crate::stored::Stored;
 
 /// Takes idem's own refusals. Implemented for every `E: From<idem_runtime::Error>`.
 #[diagnostic::on_unimplemented(
@@ -35,60 +37,55 @@ impl<E: From<Error>> FromError for E {
 )]
 pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
-    fn encode(&self, on_error: &P, max_bytes: usize) -> Encoded;
+    fn encode(&self, on_error: &P, format: &Format) -> Encoded;
     #[doc(hidden)]
-    fn decode(record: &Record) -> Result<Self, Undecodable>;
+    fn decode(outcome: OutcomeKind, body: &Body<'_>) -> Result<Self, Undecodable>;
+    #[doc(hidden)]
+    fn come_about(&mut self, how: How, attempt: u16, age: Duration);
     #[doc(hidden)]
     fn refuse(error: Error) -> Self;
     #[doc(hidden)]
     #[must_use]
-    fn schemas() -> [u32; 2] {
-        Self::type_tags()
-    }
+    fn schemas() -> [u32; 2];
 }
 
 pub use sealed::Sealed;
 
 mod sealed {
     /// Keeps [`Outcome`](super::Outcome) to `Result`.
-    pub trait Sealed {
-        /// The schema tags of value and error.
-        #[must_use]
-        fn type_tags() -> [u32; 2];
-    }
+    pub trait Sealed {}
 
-    impl<T, E> Sealed for Result<T, E> {
-        fn type_tags() -> [u32; 2] {
-            use std::any::type_name;
-            [type_name::<T>(), type_name::<E>()].map(crate::answer::schema_of)
-        }
-    }
+    impl<T, E> Sealed for Result<T, E> {}
 }
 
 impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
-    fn encode(&self, on_error: &P, max_bytes: usize) -> Encoded {
+    fn encode(&self, on_error: &P, format: &Format) -> Encoded {
         match self {
-            Ok(value) => Encoded::value(value, max_bytes),
-            Err(error) => on_error.encode(error, max_bytes),
+            Ok(value) => Encoded::value(value, format),
+            Err(error) => on_error.encode(error, format),
         }
     }
 
-    fn decode(record: &Record) -> Result<Self, Undecodable> {
-        match record.header.state {
-            State::Done {
-                outcome: OutcomeKind::Value,
-                ..
-            } => T::read(record.body()).map(Ok),
-            State::Done {
-                outcome: OutcomeKind::Error,
-                ..
-            } => P::decode(record.body()).map(Err),
-            _ => Err(Undecodable { at: 0 }),
+    fn decode(outcome: OutcomeKind, body: &Body<'_>) -> Result<Self, Undecodable> {
+        match outcome {
+            OutcomeKind::Value => T::read(body).map(Ok),
+            OutcomeKind::Error => P::decode(body).map(Err),
+            _ => Err(Undecodable::Mistyped { at: 0 }),
+        }
+    }
+
+    fn come_about(&mut self, how: How, attempt: u16, age: Duration) {
+        if let Ok(value) = self {
+            value.come_about(how, attempt, age);
         }
     }
 
     fn refuse(error: Error) -> Self {
         Err(E::from_error(error))
+    }
+
+    fn schemas() -> [u32; 2] {
+        [T::schema(), schema_of(std::any::type_name::<E>())]
     }
 }
 
@@ -96,8 +93,9 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
 /// asked for once, where the codec is made.
 pub struct Codec<O, P> {
     on_error: P,
-    encode: fn(&O, &P, usize) -> Encoded,
-    decode: fn(&Record) -> Result<O, Undecodable>,
+    encode: fn(&O, &P, &Format) -> Encoded,
+    decode: fn(OutcomeKind, &Body<'_>) -> Result<O, Undecodable>,
+    come_about: fn(&mut O, How, u16, Duration),
     refuse: fn(Error) -> O,
     schema: fn() -> [u32; 2],
 }
@@ -108,6 +106,7 @@ impl<O: Outcome<P>, P> Codec<O, P> {
             on_error,
             encode: O::encode,
             decode: O::decode,
+            come_about: O::come_about,
             refuse: O::refuse,
             schema: O::schemas,
         }
@@ -115,16 +114,24 @@ impl<O: Outcome<P>, P> Codec<O, P> {
 }
 
 impl<O, P> Codec<O, P> {
-    pub(crate) fn encode(&self, output: &O, max_bytes: usize) -> Encoded {
-        let encode = || (self.encode)(output, &self.on_error, max_bytes);
+    pub(crate) fn encode(&self, output: &O, format: &Format) -> Encoded {
+        let encode = || (self.encode)(output, &self.on_error, format);
         // As in `Encoded::store`; here only a classification can have panicked.
         catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| {
             Encoded::empty(OutcomeKind::Unknown, Some(Unencodable::Unclassified))
         })
     }
 
-    pub(crate) fn decode(&self, record: &Record) -> Result<O, Undecodable> {
-        (self.decode)(record)
+    pub(crate) fn decode(&self, stored: &Stored) -> Result<O, Undecodable> {
+        let mut output = (self.decode)(stored.outcome(), &stored.open()?)?;
+        let attempt = stored.record.header.attempts;
+        self.annotate(&mut output, stored.how(), attempt, stored.age());
+        Ok(output)
+    }
+
+    /// Tells a result how it came about, if its type wants to know: see [`Answer`](crate::Answer).
+    pub(crate) fn annotate(&self, output: &mut O, how: How, attempt: u16, age: Duration) {
+        (self.come_about)(output, how, attempt, age);
     }
 
     pub(crate) fn refuse(&self, error: Error) -> O {

@@ -174,6 +174,10 @@ fn within(
     Ok(Duration::from_millis(whole))
 }
 
+/// How many attempts may be abandoned; `None` for any number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempts(pub(crate) Option<NonZeroU16>);
+
 /// What one operation sets differently from its engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Overrides {
@@ -186,7 +190,7 @@ pub(crate) struct Overrides {
     pub(crate) on_panic: Option<OnPanic>,
     pub(crate) on_lease_lost: Option<OnLeaseLost>,
     pub(crate) on_outage: Option<OnOutage>,
-    pub(crate) max_attempts: Option<Option<NonZeroU16>>,
+    pub(crate) max_attempts: Option<Attempts>,
     pub(crate) count_errors: Option<bool>,
     pub(crate) max_run: Option<Duration>,
     pub(crate) reconciles: bool,
@@ -209,7 +213,10 @@ impl Overrides {
             on_panic: self.on_panic.unwrap_or(defaults.on_panic),
             on_lease_lost: self.on_lease_lost.unwrap_or(defaults.on_lease_lost),
             on_outage: self.on_outage.unwrap_or(defaults.on_outage),
-            max_attempts: self.max_attempts.unwrap_or(defaults.max_attempts),
+            max_attempts: match self.max_attempts {
+                Some(Attempts(most)) => most,
+                None => defaults.max_attempts,
+            },
             count_errors: self.count_errors.unwrap_or(defaults.count_errors),
             max_run: self.max_run.unwrap_or(defaults.max_run),
             reconciles: self.reconciles,

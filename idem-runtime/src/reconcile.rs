@@ -9,6 +9,7 @@ use crate::clock::deadline;
 use crate::context::{context, try_context};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
+use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::orphan::Orphan;
 use crate::record::{Header, State};
@@ -40,7 +41,7 @@ pub trait Verdict<T> {
 }
 
 impl<T> Verdict<T> for Reconciled<T> {
-    fn verdict(self) -> Reconciled<T> {
+    fn verdict(self) -> Self {
         self
     }
 }
@@ -69,11 +70,9 @@ pub(crate) enum Stop {
 }
 
 impl Riddle {
-    pub(crate) fn new(core: &Arc<Core>, request: ClaimRequest) -> Self {
-        let request = ClaimRequest {
-            reconciles: false,
-            ..request
-        };
+    /// `request` is the claim that was granted in order to find out.
+    pub(crate) fn new(core: &Arc<Core>, mut request: ClaimRequest) -> Self {
+        request.reconciles = false;
         Self {
             core: Arc::clone(core),
             request,
@@ -170,7 +169,7 @@ async fn start(riddle: &Riddle, lease: &crate::lease::Lease) -> Result<(), Error
         ClaimReply::Done { .. } | ClaimReply::Reconcile { .. } => {
             Err(overtaken(std::time::Duration::ZERO))
         }
-        reply => Err(core.refusal(operation, reply)),
+        reply => Err(refusal(operation, &reply)),
     }
 }
 

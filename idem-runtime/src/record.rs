@@ -180,16 +180,11 @@ impl Header {
     /// ```
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER] {
+        let word = |lease| u32::try_from(millis(lease)).unwrap_or(u32::MAX);
         let (state, word) = match self.state {
-            State::Pending { lease } => {
-                let lease = u32::try_from(millis(lease)).unwrap_or(u32::MAX);
-                (b'P', lease)
-            }
+            State::Pending { lease } => (b'P', word(lease)),
+            State::Reconciling { lease } => (b'Q', word(lease)),
             State::Done { outcome, schema } => (outcome.byte(), schema),
-            State::Reconciling { lease } => {
-                let lease = u32::try_from(millis(lease)).unwrap_or(u32::MAX);
-                (b'Q', lease)
-            }
             State::Released => (b'R', 0),
         };
         let mut out = [0; HEADER];

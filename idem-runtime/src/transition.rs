@@ -16,10 +16,12 @@
 //!     RECONCILING ──complete(owner)──▶ DONE (landed, or unknown again)
 //!     RECONCILING ──claim(same owner, not reconciles)──▶ PENDING (attempts+1: it did not land)
 //!     RECONCILING, given back or lapsed = UNKNOWN
+//!     UNKNOWN ──complete(a success of anybody)──▶ DONE
 //! ```
 //!
 //! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
-//! may still renew and complete it.
+//! may still renew and complete it. An owner that gave its claim back, or left it unknown, is granted
+//! nothing any more: what it sent before may still be on its way.
 
 mod reply;
 #[cfg(test)]

@@ -70,12 +70,11 @@ impl Vigil {
                     None => backoff.poll(),
                 };
                 let moment = clock.now() + pause.min(lease_left);
-                told = match &mut watch {
-                    Some(watch) => deadline(clock, moment, watch.changed()).await.is_ok(),
-                    None => {
-                        clock.sleep_until(moment).await;
-                        false
-                    }
+                told = if let Some(watch) = &mut watch {
+                    deadline(clock, moment, watch.changed()).await.is_ok()
+                } else {
+                    clock.sleep_until(moment).await;
+                    false
                 };
             }
             if !self.ticket.is_watched() {

@@ -138,15 +138,7 @@ impl RedisServerBuilder {
                 None => PathBuf::from("redis-server"),
             },
         };
-        let found = if wanted.components().count() > 1 {
-            Some(wanted.clone()).filter(|path| is_program(path))
-        } else {
-            let path = env::var_os("PATH").unwrap_or_default();
-            env::split_paths(&path)
-                .map(|dir| dir.join(&wanted))
-                .find(|path| is_program(path))
-        };
-        found.ok_or_else(|| {
+        find_program(&wanted).ok_or_else(|| {
             StartError::new(format!(
                 "no program `{}`; install Redis (Debian, Ubuntu: `apt-get install redis-server`, \
                  macOS: `brew install redis`) or set {BINARY} to the path of a redis-server or \
@@ -155,6 +147,17 @@ impl RedisServerBuilder {
             ))
         })
     }
+}
+
+/// A program by its path, or by a name that is looked up in `PATH`.
+pub(crate) fn find_program(wanted: &Path) -> Option<PathBuf> {
+    if wanted.components().count() > 1 {
+        return Some(wanted.to_owned()).filter(|path| is_program(path));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .map(|dir| dir.join(wanted))
+        .find(|path| is_program(path))
 }
 
 fn is_program(path: &Path) -> bool {

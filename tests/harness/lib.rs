@@ -1,4 +1,5 @@
-//! Real servers for tests: a [`RedisServer`] that lives as long as its value.
+//! Real servers for tests: a [`RedisServer`] or a [`ZooKeeperServer`] that lives as long as its
+//! value.
 //!
 //! The harness panics when something is wrong, with a message that says what to do: a test has
 //! nothing better to do with an error. A missing server binary is such a panic, never a skip.
@@ -21,6 +22,7 @@ mod resp;
 mod server;
 mod url;
 mod worker;
+mod zookeeper;
 
 pub use builder::{RedisServerBuilder, StartError};
 pub use monitor::{Command, Monitor};
@@ -28,3 +30,4 @@ pub use proxy::{ProxyStats, TcpProxy};
 pub use resp::{Reply, RespConn};
 pub use server::RedisServer;
 pub use worker::{Worker, WorkerBuilder};
+pub use zookeeper::ZooKeeperServer;

@@ -131,6 +131,10 @@ impl<S: Subject> Run<'_, S> {
     }
 
     /// Does one thing to both. `None` for what has no reply.
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one arm for each operation; they read best side by side"
+    )]
     async fn step(&mut self, operation: &Operation) -> Option<(Reply, Reply)> {
         let (store, now) = (self.subject.store(), self.now);
         Some(match *operation {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreFuture,
+    RenewReply, ResolveReply, Store, StoreFuture, Watch, Watchers,
 };
 
 use crate::flaw::Flaw;
@@ -77,6 +77,12 @@ impl Store for Flawed {
         StoreFuture::ready(self.0.resolve(key, seen, record))
     }
 
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        let tells_nobody = self.0.is(Flaw::TellsNobody);
+        let watch = tells_nobody.then(|| Watchers::default().watch(key));
+        StoreFuture::ready(Ok(watch))
+    }
+
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         let _turn = self.turn();
         StoreFuture::ready(Ok(self.0.read(key)))
@@ -108,6 +114,11 @@ impl Fixture for Flawed {
     fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         let bytes = self.0.bytes(key);
         Box::pin(async { bytes.map(|(bytes, _)| bytes.into()) })
+    }
+
+    fn patience(&self) -> Duration {
+        // It tells at once or never.
+        Duration::from_millis(10)
     }
 
     fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {

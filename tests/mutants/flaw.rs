@@ -92,10 +92,11 @@ pub(crate) enum Flaw {
     AsksNobodyAboutLapsedClaims,
     ReleasesReconciliations,
     WritesLostReconciliationsAsClaims,
+    TellsNobody,
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 86] = [
+pub(crate) const FLAWS: [(u8, Flaw); 87] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -182,4 +183,5 @@ pub(crate) const FLAWS: [(u8, Flaw); 86] = [
     (13, Flaw::AsksNobodyAboutLapsedClaims),
     (13, Flaw::ReleasesReconciliations),
     (13, Flaw::WritesLostReconciliationsAsClaims),
+    (14, Flaw::TellsNobody),
 ];

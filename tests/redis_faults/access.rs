@@ -35,7 +35,7 @@ async fn everything_works(url: &str) -> Shop {
     shop
 }
 
-fn with_user(rules: &str) -> (RedisServer, String) {
+pub(crate) fn with_user(rules: &str) -> (RedisServer, String) {
     let rules = format!("on >{PASSWORD} {rules}");
     let server = RedisServer::builder().acl_user("app", &rules).start();
     let url = server.url_as("app", PASSWORD);
@@ -43,8 +43,9 @@ fn with_user(rules: &str) -> (RedisServer, String) {
 }
 
 /// The rights that the documentation of `RedisStore` lists.
-const DOCUMENTED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire \
-                          +strlen +exists +hello +info";
+pub(crate) const DOCUMENTED: &str = "~idem:* +eval +evalsha +get +getrange +set +time +pttl \
+                          +pexpire +strlen +exists +hello +info &idem:* +publish +subscribe \
+                          +unsubscribe";
 
 #[tokio::test]
 async fn a_wrong_password_is_refused_without_repeating_it() {
@@ -180,10 +181,19 @@ async fn each_documented_right_is_needed() {
         .collect();
     let server = RedisServer::start();
     for right in rights {
-        // Calls that no step of a plain life needs: large and empty values, and what is only asked
-        // for when connecting.
+        // Calls that no step of a plain life needs: large and empty values, what is only asked for
+        // when connecting, and what only makes waiting shorter.
         if [
-            "+strlen", "+get", "+exists", "+info", "+hello", "+pexpire", "+eval",
+            "+strlen",
+            "+get",
+            "+exists",
+            "+info",
+            "+hello",
+            "+pexpire",
+            "+eval",
+            "+publish",
+            "+subscribe",
+            "+unsubscribe",
         ]
         .contains(&right)
         {

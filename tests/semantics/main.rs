@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
+mod answers;
 mod cancellation;
 mod completion;
 mod duplicates;
@@ -15,6 +16,7 @@ mod leases;
 mod mishaps;
 mod outages;
 mod outcomes;
+mod provenance;
 mod reconciling;
 mod reconciling_faults;
 mod shutdown;

@@ -16,7 +16,9 @@ use crate::key::ToKey;
 use crate::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::operation::Operation;
 use crate::outcome::{Codec, Outcome};
-use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides};
+use crate::policy::{
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides,
+};
 
 use crate::reconcile::{Verdict, reconciled, unsettled};
 
@@ -119,7 +121,7 @@ impl<P> CallBuilder<P> {
     /// How many attempts may be abandoned; `None` for no limit, 1: the body starts at most once. See
     /// [`EngineBuilder::max_attempts`](crate::EngineBuilder::max_attempts).
     pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
-        self.overrides.max_attempts = Some(max_attempts);
+        self.overrides.max_attempts = Some(Attempts(max_attempts));
         self
     }
 
@@ -246,8 +248,9 @@ impl<P> CallBuilder<P> {
     /// assert_eq!(first, Err(PayError::TimedOut));
     /// // The next call asks the provider, and has the answer without a second charge.
     /// let ask = |_| async { Reconciled::Landed(1_250) };
-    /// let second = pay().run_reconciled(ask, |_| async { unreachable!("it landed") }).await;
-    /// assert_eq!(second, Ok::<u64, PayError>(1_250));
+    /// let second: Result<u64, PayError> =
+    ///     pay().run_reconciled(ask, |_| async { unreachable!("it landed") }).await;
+    /// assert_eq!(second, Ok(1_250));
     /// # });
     /// ```
     ///

@@ -7,11 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::{Call, begin, replay};
+use crate::answer::How;
 use crate::backoff::Backoff;
 use crate::begin::Start;
 use crate::busy::Unprotected;
 use crate::cause::Cause;
-use crate::claim::{Claim, Stored};
+use crate::claim::Claim;
 use crate::clock::deadline;
 use crate::context::Context;
 use crate::engine::Engine;
@@ -23,6 +24,7 @@ use crate::reconcile::{Riddle, Stop};
 use crate::record::{OutcomeKind, State};
 use crate::settle::Settled;
 use crate::store::ReadReply;
+use crate::stored::Stored;
 use crate::unwind::{self, Panic};
 
 /// Answers the call from its record, or runs `body` under a claim and stores its result.
@@ -192,14 +194,23 @@ where
     let claim = running.claim.take();
     drop(running);
     let settled = match (end, claim) {
-        (End::Output(output), Some(claim)) => {
-            let encoded = codec.encode(&output, engine.core.limits.max_value_bytes);
+        (End::Output(mut output), Some(claim)) => {
+            codec.annotate(&mut output, claim.how(), claim.attempt(), Duration::ZERO);
+            let encoded = codec.encode(&output, &engine.core.format);
             match Box::pin(claim.settle(encoded)).await {
                 Settled::Own => return output,
                 settled => settled,
             }
         }
-        (End::Output(output), None) => return output,
+        (End::Output(mut output), None) => {
+            codec.annotate(
+                &mut output,
+                How::Executed,
+                context.attempt(),
+                Duration::ZERO,
+            );
+            return output;
+        }
         (End::Panic(panic), claim) => {
             if let Some(claim) = claim {
                 Box::pin(claim.panicked()).await;
@@ -243,12 +254,8 @@ fn adopt<O, P>(engine: &Engine, codec: &Codec<O, P>, context: &Context, settled:
                 outcome: OutcomeKind::Value | OutcomeKind::Error,
                 ..
             } => {
-                let stored = Stored {
-                    operation: operation.clone(),
-                    record,
-                    left,
-                    waited: true,
-                };
+                let (core, digest) = (&engine.core, context.key());
+                let stored = Stored::new(core, operation, digest, record, left, true);
                 replay(engine, codec, &stored)
             }
             _ => codec.refuse(engine.core.unanswered(operation, &record, left)),

@@ -87,7 +87,7 @@ pub struct Sent {
 /// test can go through every step of a call. Clones share their faults.
 ///
 /// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use idem_runtime::conformance::{Fault, Faulty, Operation};
 /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
 ///

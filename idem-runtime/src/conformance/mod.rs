@@ -127,6 +127,7 @@ mod resolving;
 mod room;
 mod unknown;
 mod unreadable;
+mod watching;
 
 use std::fmt;
 use std::future::Future;
@@ -171,6 +172,13 @@ pub trait Fixture: Send + Sync {
     /// At most 20 seconds.
     fn drift(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// How long a [`Watch`](crate::store::Watch) may take to hear of a change, by the machine's clock,
+    /// before the store is taken for one that does not tell. 20 seconds, the default, is long enough
+    /// for a busy machine.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(20)
     }
 
     /// A fixture of a store of the same kind, empty and with room for few records: at most some
@@ -247,6 +255,7 @@ pub fn cases() -> Vec<Case> {
         resets::cases(),
         races::cases(),
         room::cases(),
+        watching::cases(),
     ]
     .concat()
 }

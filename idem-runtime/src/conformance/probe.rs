@@ -12,7 +12,7 @@ use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, UNDECIDED,
+    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, UNDECIDED, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -209,6 +209,11 @@ impl Probe {
     pub(super) async fn resolve(&self, seen: &Header, record: &Bytes) -> ResolveReply {
         let reply = self.store.resolve(&self.key, seen, record).await;
         ok("resolve", reply)
+    }
+
+    /// Watches the key. `None`: the store does not tell, which is its right.
+    pub(super) async fn watch(&self) -> Option<Watch> {
+        ok("watch", self.store.watch(&self.key).await)
     }
 
     pub(super) async fn read(&self) -> ReadReply {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::disabled::by_environment;
 use super::{Core, Engine, Limits, Protection};
+use crate::answer::{AnswerFormat, Format};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::flight::Flights;
@@ -29,6 +30,7 @@ pub struct EngineBuilder {
     prefix: String,
     defaults: Policy,
     limits: Limits,
+    format: Format,
     protection: Option<Protection>,
 }
 
@@ -44,8 +46,8 @@ impl EngineBuilder {
                 claim_deadline: Duration::from_secs(2),
                 complete_deadline: Duration::from_secs(2),
                 reconcile_deadline: Duration::from_secs(10),
-                max_value_bytes: 256 << 10,
             },
+            format: Format::default(),
             protection: None,
         }
     }
@@ -157,11 +159,70 @@ impl EngineBuilder {
         self
     }
 
-    /// The longest answer that is stored, in bytes; default 256 KiB. A longer one goes to its caller
-    /// and leaves a tombstone, so that duplicates get [`ErrorKind::NotStored`]. At most 512 MiB, and
-    /// no more than the store reads back (for Redis `max_record_bytes`, 8 MiB).
+    /// The longest answer, in bytes; default 256 KiB. It counts as it is serialized, before it is
+    /// compressed, and as it is stored: other formats than JSON add 1 byte, encryption 45. A longer
+    /// one goes to its caller and leaves a tombstone, so that duplicates get
+    /// [`ErrorKind::NotStored`]. At most 512 MiB, and no more than the store reads back (for Redis
+    /// `max_record_bytes`, 8 MiB).
     pub fn max_value_bytes(mut self, max_value_bytes: usize) -> Self {
-        self.limits.max_value_bytes = max_value_bytes;
+        self.format.max_value_bytes = max_value_bytes;
+        self
+    }
+
+    /// How answers are serialized; default [`AnswerFormat::Json`]. What was written in another format
+    /// is still read. Turn another one on once every process has a build with its feature: one
+    /// without refuses such an answer as [`ErrorKind::Undecodable`], and runs nothing.
+    pub fn answer_format(mut self, format: AnswerFormat) -> Self {
+        self.format.write = format;
+        self
+    }
+
+    /// Compresses answers that are longer than this, in bytes as they are serialized, where that
+    /// makes them smaller; default never. A few hundred bytes is where it begins to pay.
+    ///
+    /// Compressed answers are read whatever is set here, if they decompress to no more than 8 MiB or
+    /// `max_value_bytes`, whichever is more. Turn it on once every process has a build with the
+    /// feature `zstd`: one without refuses such an answer as [`ErrorKind::Undecodable`], and runs
+    /// nothing.
+    ///
+    /// How long a compressed answer is tells something about what is in it, even where it is
+    /// encrypted as well. Leave it off where an attacker chooses a part of an answer that also holds
+    /// a secret, and can see how long records are.
+    #[cfg(feature = "zstd")]
+    pub fn compress_above(mut self, bytes: usize) -> Self {
+        self.format.compression.above = Some(bytes);
+        self
+    }
+
+    /// Encrypts stored answers, values and kept errors, with XChaCha20-Poly1305; default not. See
+    /// [`EncryptionKeys`](crate::EncryptionKeys) for how keys are changed.
+    ///
+    /// Whoever reads the store, or a copy of it, then learns nothing of an answer but its length. An
+    /// answer that was changed, or moved to another key, or made an error of a value, is refused as
+    /// [`ErrorKind::Undecodable`], and nothing runs. Not covered is what a record says besides its
+    /// answer: operation, fingerprint, counters, and whether it is done. Whoever *writes* the store
+    /// can still delete a record, so that the body runs again, put an older answer of the same call
+    /// back, or leave a record without an answer.
+    ///
+    /// Answers that are not encrypted are still read, so that this can be turned on while processes
+    /// without it run; those refuse encrypted answers as [`ErrorKind::Undecodable`], so deploy a build
+    /// with the feature `encryption` first, then the keys. Whoever writes the store can forge plain
+    /// answers as long as [`require_encrypted`](Self::require_encrypted) is not set.
+    #[cfg(feature = "encryption")]
+    pub fn encrypt(mut self, keys: crate::EncryptionKeys) -> Self {
+        self.format.encryption.keys = Some(keys);
+        self
+    }
+
+    /// Refuses answers that are not encrypted as [`ErrorKind::Undecodable`]; nothing runs. Without
+    /// this, whoever can write to the store can put a plain answer of their making under a key, and
+    /// it is replayed.
+    ///
+    /// Set it once every process has encrypted its answers for the longest `ttl`: plain answers from
+    /// before are refused too. `build` fails without [`encrypt`](Self::encrypt).
+    #[cfg(feature = "encryption")]
+    pub fn require_encrypted(mut self) -> Self {
+        self.format.encryption.required = true;
         self
     }
 
@@ -195,11 +256,7 @@ impl EngineBuilder {
                 "`prefix` must be 1 to 64 letters, digits and `.:_-`".to_owned(),
             ));
         }
-        if self.limits.max_value_bytes > 512 << 20 {
-            return Err(refuse(
-                "`max_value_bytes` must be at most 512 MiB".to_owned(),
-            ));
-        }
+        self.format.check().map_err(refuse)?;
         let mut limits = self.limits;
         limits.claim_deadline = limits.claim_deadline.min(LONG);
         limits.complete_deadline = limits.complete_deadline.min(LONG);
@@ -221,6 +278,7 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
+            format: Arc::new(self.format),
             flights: Flights::new(),
             closing: AtomicBool::new(false),
             entering: AtomicUsize::new(0),

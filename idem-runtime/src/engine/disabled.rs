@@ -76,6 +76,10 @@ impl Engine {
     /// # }
     /// # Ok::<_, Error>(()) }).unwrap();
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// Never: the defaults are within their bounds.
     #[must_use]
     pub fn disabled() -> Self {
         let protection = match by_environment().0 {

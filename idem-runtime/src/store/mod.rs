@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-pub use self::watch::{Watch, Watchers};
+pub use self::watch::{Feed, Watch, Watchers};
 pub use crate::operation::RecordKey;
 pub use crate::record::{
     Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
@@ -26,8 +26,9 @@ pub use crate::transition::{
 /// Keeps records and decides, one key at a time, who may run.
 ///
 /// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the
-/// functions of this module: a store that can hold a lock around them calls them; a store whose server decides
-/// does the same there.
+/// functions of this module: a store that can hold a lock around them calls them; one that can compare
+/// and exchange calls them, and begins again when somebody was quicker; one whose server decides does
+/// the same there. `examples/custom_store` in the repository is a store of the second kind.
 ///
 /// # The contract
 ///
@@ -38,24 +39,26 @@ pub use crate::transition::{
 ///    change nothing, except that an answer that exists is stored where nobody can be running: the
 ///    record is gone or released, or (a success only) the later claim has lapsed.
 /// 3. **Repeatable.** The same operation sent again, by us or by a client library behind our back,
-///    has the effect and the reply of one.
+///    has the effect and the reply of one. A claim that comes after its own end is granted nothing.
 /// 4. **Done is final.** A done record is not changed until its life is over, except by a
 ///    resolution of somebody who saw it. An unknown outcome is no answer: a success that comes late
 ///    takes its place.
-/// 5. **Leases by the store's clock.** A claim is not granted to another before its lease is over,
-///    and is granted after. No clock of a client counts.
+/// 5. **Leases by the store's clock.** What is claimed is not granted to another before the lease is
+///    over, and is after, as far as rules 8 and 13 let it. No clock of a client counts.
 /// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact
 ///    to the millisecond.
 /// 7. **Fences grow** with every claim of a key as long as its record is kept.
-/// 8. **Attempts count** every claim, less those released with `count = false`; at `max_attempts`
-///    no claim is granted.
-/// 9. **Fingerprints are kept** through every state, and compared while pending, done and released.
+/// 8. **Attempts count** every start of a body since the last reset, less those released with
+///    `count = false`; at `max_attempts` no body is granted. Finding out is no attempt.
+/// 9. **Fingerprints are kept** through every state, and compared in every state.
 /// 10. **What cannot be read is not replaced.**
 /// 11. **Keys are separate**: prefix, operation and digest each.
 /// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never
 ///     drops a record that is alive.
 /// 13. **Unknown stays unknown** until a caller that can find out claims it, or a resolution says
 ///     so. Nobody else runs the body, also not after whoever was to find out has vanished.
+/// 14. **Who watches is told** of every completion, release and resolution, whoever it comes from,
+///     as well as the store can: a store that cannot says so, and a message may get lost.
 ///
 /// # Cancel safety
 ///
@@ -70,7 +73,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ) -> StoreFuture<'a, ClaimReply>;
 
     /// Stores an answer: `record` is a whole record (header and body) in state done, to be kept for
-    /// its `retain`.
+    /// its `retain`. One that cannot be read is refused as [`CompleteReply::Unreadable`].
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,

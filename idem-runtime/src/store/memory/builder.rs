@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Inner, MemoryStore, SHARDS};
 use crate::clock::{Clock, SystemClock};
+use crate::store::Watchers;
 
 /// Sets the bounds of a [`MemoryStore`].
 #[derive(Debug)]
@@ -55,6 +56,7 @@ impl MemoryStoreBuilder {
             max_bytes: self.max_bytes,
             entries: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            watchers: Watchers::default(),
         }))
     }
 }

@@ -3,6 +3,8 @@
 //! What it promises holds within one process and until that process ends.
 
 mod builder;
+#[cfg(any(test, feature = "testing"))]
+mod plant;
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -18,7 +20,7 @@ pub use self::builder::MemoryStoreBuilder;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture,
-    Unreadable,
+    Unreadable, Watch, Watchers,
 };
 use crate::clock::Clock;
 use crate::record::HEADER;
@@ -53,6 +55,7 @@ struct Inner {
     max_bytes: usize,
     entries: AtomicUsize,
     bytes: AtomicUsize,
+    watchers: Watchers,
 }
 
 #[derive(Default)]
@@ -119,24 +122,6 @@ impl MemoryStore {
     pub fn bytes(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }
-
-    /// Puts bytes under a key as they are, for tests of records that cannot be read.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn plant(&self, key: &RecordKey, bytes: Bytes, life: Duration) {
-        let now = self.0.clock.now();
-        let mut shard = self.0.shard(key);
-        self.0.put(&mut shard, key, bytes, now + life);
-    }
-
-    /// The bytes that stand under a key as they are, readable or not.
-    #[cfg(any(test, feature = "testing"))]
-    #[must_use]
-    pub fn peek(&self, key: &RecordKey) -> Option<Bytes> {
-        let now = self.0.clock.now();
-        let shard = self.0.shard(key);
-        let slot = shard.records.get(key).filter(|slot| slot.expires > now);
-        slot.map(|slot| slot.bytes.clone())
-    }
 }
 
 impl Inner {
@@ -186,6 +171,26 @@ impl Inner {
             shard.expiry.remove(&(old.expires, old.id));
         }
         self.forget(old.as_ref());
+    }
+
+    /// An operation that ends the wait of whoever waits for the key, if it writes.
+    fn settle<T>(
+        &self,
+        key: &RecordKey,
+        decide: impl FnOnce(Option<Current<'_>>) -> (T, Option<(Bytes, Option<Duration>)>),
+        unreadable: impl FnOnce(Unreadable) -> T,
+    ) -> Result<T, StoreError> {
+        let mut written = false;
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = decide(current);
+            written = write.is_some();
+            (reply, write)
+        };
+        let reply = self.operate(key, decide, unreadable, false);
+        if written {
+            self.watchers.wake(key);
+        }
+        reply
     }
 
     /// One operation: reads, lets `decide` say what to write, writes; all under the shard's lock.
@@ -307,16 +312,15 @@ impl Store for MemoryStore {
             Ok(done) => done,
             Err(error) => return StoreFuture::ready(Ok(CompleteReply::Unreadable(error))),
         };
-        StoreFuture::ready(self.0.operate(
+        StoreFuture::ready(self.0.settle(
             key,
-            |current, _| {
+            |current| {
                 let (reply, write) = transition::complete(current, &done);
                 let write =
                     write.map(|header| (rewritten(record, &done, &header), Some(header.retain)));
                 (reply, write)
             },
             CompleteReply::Unreadable,
-            false,
         ))
     }
 
@@ -326,14 +330,13 @@ impl Store for MemoryStore {
         owner: &'a Owner,
         count: bool,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::ready(self.0.operate(
+        StoreFuture::ready(self.0.settle(
             key,
-            |current, _| {
+            |current| {
                 let (reply, write) = transition::release(current, *owner, count);
                 (reply, write.map(|header| (encoded(&header), None)))
             },
             ReleaseReply::Unreadable,
-            false,
         ))
     }
 
@@ -359,17 +362,20 @@ impl Store for MemoryStore {
             Ok(new) => new,
             Err(error) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(error))),
         };
-        StoreFuture::ready(self.0.operate(
+        StoreFuture::ready(self.0.settle(
             key,
-            |current, _| {
+            |current| {
                 let (reply, write) = transition::resolve(current, seen, &new);
                 let write =
                     write.map(|header| (rewritten(record, &new, &header), Some(header.retain)));
                 (reply, write)
             },
             ResolveReply::Unreadable,
-            false,
         ))
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        StoreFuture::ready(Ok(Some(self.0.watchers.watch(key))))
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::check::Server;
 use super::link::{self, Link};
 use super::script::Scripts;
+use super::subscriber::Subscriber;
 use super::{Inner, RedisStore};
 use crate::store::StoreError;
 
@@ -85,13 +86,17 @@ impl RedisStoreBuilder {
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let client = link::client(&self.url)?;
         let link = |client| Link::new(client, self.connect_timeout, self.response_timeout);
-        let (link, own) = (link(client.clone()), link(client));
+        let (link, own) = (link(client.clone()), link(client.clone()));
         let server = Server::ask(&link).await?;
         server.refuse(self.allow_eviction)?;
+        let sharded = server.publish() == "SPUBLISH";
+        let subscriber =
+            Subscriber::new(client, sharded, self.connect_timeout, self.response_timeout);
         Ok(RedisStore(Arc::new(Inner {
             scripts: Scripts::new(&server),
             link,
             own,
+            subscriber,
             server,
             max_record_bytes: self.max_record_bytes,
         })))

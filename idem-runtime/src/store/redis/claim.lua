@@ -12,7 +12,7 @@
 --         {'M'}                   another request has this key
 --         {'X', attempts}         no attempts left
 local asked, max = ARGV[1], tonumber(ARGV[3])
-local reconciles, owner, print = string.sub(asked, 2, 2) == 'Q', string.sub(asked, 3, 18), string.sub(asked, 37, 52)
+local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
 local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
@@ -23,7 +23,8 @@ if seen then
   if mine and seen.state == 'R' or not mine and seen.left > 0 then return {'B', seen.left} end
   local unknown = not mine and (seen.state == 'U' or seen.state == 'Q')
   if (seen.done or unknown) and not (unknown and reconciles) then return answer(seen) end
-  fence, attempts, print = num(seen.fence), num(seen.attempts), known(seen.print, print)
+  fence, attempts = num(sub(seen.bytes, 19, 25)), num(sub(seen.bytes, 26, 27))
+  print = known(seen.print, print)
   -- Our own claim, sent again after its reply was lost. One that found out, and now asks for the
   -- body, is a new one.
   again = mine and (seen.state == 'P' or reconciles)
@@ -38,7 +39,7 @@ if not again then
   fence = math.max(fence + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]))
   if state == 'P' then attempts = math.min(attempts + 1, 65535) end
 end
-local w = '1' .. state .. owner .. be(fence, 7) .. be(attempts, 2) .. string.sub(asked, 28, 36) .. print
+local w = '1' .. state .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print
 if seen then
   redis.call('SET', KEYS[1], w, 'PX', ARGV[2])
 elseif not redis.call('SET', KEYS[1], w, 'PX', ARGV[2], 'NX') then

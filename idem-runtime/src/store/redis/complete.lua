@@ -16,9 +16,9 @@ if not seen then
   tell()
   return {'C', 1}
 end
-local outcome, mine = string.sub(ARGV[1], 2, 2), seen.owner == string.sub(ARGV[1], 3, 18)
+local outcome, mine = sub(ARGV[1], 2, 2), seen.owner == sub(ARGV[1], 3, 18)
 local success = outcome == 'D' or outcome == 'T'
-if not same(seen.print, string.sub(ARGV[1], 37, 52)) then return {'M'} end
+if not same(seen.print, sub(ARGV[1], 37, 52)) then return {'M'} end
 -- A success that exists is what everybody wanted to know where the outcome is unknown.
 if seen.done and not (seen.state == 'U' and success) then
   if mine then return {'C', 0} end -- our own completion, sent again
@@ -27,5 +27,5 @@ end
 if seen.claimed and not mine and (seen.left > 0 or not success) then return {'S', seen.left} end
 -- Ours; or given back by a later attempt; or a success whose successor's lease has lapsed: better
 -- than another run. An error is not: the successor may be alive and succeed.
-settle(seen, ARGV[1], seen.attempts, ARGV[2])
+settle(seen, ARGV[1], sub(seen.bytes, 26, 27), ARGV[2])
 return {'C', mine and 0 or 1}

@@ -6,6 +6,7 @@ mod failure;
 mod link;
 mod operations;
 mod script;
+mod subscriber;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +17,17 @@ pub use self::builder::RedisStoreBuilder;
 pub use self::check::Server;
 use self::link::Link;
 use self::script::Scripts;
+use self::subscriber::Subscriber;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreError, StoreFuture,
+    RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
 };
 
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
 ///
 /// Clones share one connection, which is made again when it breaks or falls silent. Leases are
-/// renewed, and waiting calls look, on a second connection of the engine's own thread.
+/// renewed, and waiting calls look, on a second connection of the engine's own thread. As soon as a
+/// call waits for another to finish, a third one is made there, on which it is told.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,9 +45,14 @@ use super::{
 ///   evicts is refused; see [`RedisStoreBuilder::allow_eviction`].
 /// - These rights, for a user of its own (with the default prefix):
 ///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
-///   and `+select` where the URL names a database.
+///   and `+select` where the URL names a database. So that waiting calls are told when a call has
+///   finished, and need not ask again and again: `&idem:* +publish +subscribe +unsubscribe`, and on
+///   a cluster `+spublish +ssubscribe +sunsubscribe` as well.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
+/// - Also `+publish &idem:*`, in a cluster `+spublish &idem:*`, so that calls which wait for a key are
+///   told when it changes. Without it they ask now and then, and nothing is lost; Redis keeps an
+///   entry in its `ACL LOG`.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
 ///   claim or an answer that was acknowledged.
 #[derive(Clone)]
@@ -54,6 +62,8 @@ struct Inner {
     link: Link,
     /// For renewals and reads: made by the first of them, on the engine's own thread.
     own: Link,
+    /// Connects when a key is first watched, on the engine's own thread as well.
+    subscriber: Subscriber,
     scripts: Scripts,
     server: Server,
     max_record_bytes: usize,
@@ -138,7 +148,13 @@ impl Store for RedisStore {
         StoreFuture::pending(self.0.read(key))
     }
 
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        StoreFuture::pending(self.0.subscriber.watch(key))
+    }
+
     fn warnings(&self) -> Vec<String> {
-        self.0.server.warnings()
+        let mut warnings = self.0.server.warnings();
+        warnings.extend(self.0.subscriber.warning());
+        warnings
     }
 }

@@ -10,17 +10,16 @@
 -- or cause, 32-36 retain, 37-52 fingerprint. Numbers are big-endian; a double holds them exactly.
 -- Lease left = lease - age, age = retain - life: no clock of a client enters.
 
+local sub, byte = string.sub, string.byte
 -- A record of at most so many bytes passes through a script; a larger one would block the server
 -- longer than a GET of it takes.
 local MOST = 8243
 local HEADER = 52
-local NO_PRINT = string.rep('\0', 16)
--- The cause of an unknown outcome that somebody was to find out about and did not.
-local UNDECIDED = '\0\0\0\4'
+local NO_PRINT = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 
 local function num(s)
   local n = 0
-  for i = 1, #s do n = n * 256 + string.byte(s, i) end
+  for i = 1, #s do n = n * 256 + byte(s, i) end
   return n
 end
 
@@ -39,25 +38,18 @@ end
 local function look(most)
   local r = redis.call('GETRANGE', KEYS[1], 0, most - 1)
   if r == '' then return nil end
-  local state = string.sub(r, 2, 2)
-  if string.sub(r, 1, 1) ~= '1' or #r < HEADER or not string.find('PQRDEUT', state, 1, true) then
-    return nil, {'V', string.sub(r, 1, HEADER)}
+  local state = sub(r, 2, 2)
+  if sub(r, 1, 1) ~= '1' or #r < HEADER or not string.find('PQRDEUT', state, 1, true) then
+    return nil, {'V', sub(r, 1, HEADER)}
   end
   local life = redis.call('PTTL', KEYS[1])
   if life < 0 then return nil, {'I'} end
-  local claimed, word, retain = state == 'P' or state == 'Q', string.sub(r, 28, 31), string.sub(r, 32, 36)
+  local claimed, left = state == 'P' or state == 'Q', 0
+  if claimed then left = math.max(num(sub(r, 28, 31)) - math.max(num(sub(r, 32, 36)) - life, 0), 0) end
   return {
-    bytes = r, life = life, state = state, owner = string.sub(r, 3, 18),
-    fence = string.sub(r, 19, 25), attempts = string.sub(r, 26, 27), word = word, retain = retain,
-    print = string.sub(r, 37, 52), claimed = claimed, done = not claimed and state ~= 'R',
-    left = claimed and math.max(num(word) - math.max(num(retain) - life, 0), 0) or 0,
+    bytes = r, life = life, state = state, owner = sub(r, 3, 18), print = sub(r, 37, 52),
+    claimed = claimed, left = left, done = not claimed and state ~= 'R',
   }
-end
-
--- Where `look` saw nothing and the script writes nothing.
-local function nothing()
-  if redis.call('EXISTS', KEYS[1]) == 1 then return {'V', ''} end
-  return {'N'}
 end
 
 local function same(print, asked)
@@ -76,22 +68,4 @@ end
 local function answer(seen)
   if #seen.bytes > MOST then return {'G', seen.life, redis.call('STRLEN', KEYS[1])} end
   return {'D', seen.life, seen.bytes}
-end
-
--- Tells who waits for the key. The record is written by then, and stays where the user has no right
--- to the channel.
-local function tell()
-  redis.pcall(PUBLISH, KEYS[1], '')
-end
-
--- Puts `record` in the place of what was seen: the higher fence and the known fingerprint stay.
-local function settle(seen, record, attempts, life)
-  local fence = string.sub(record, 19, 25)
-  if num(fence) < num(seen.fence) then fence = seen.fence end
-  local kept = fence .. attempts .. string.sub(record, 28, 36) .. known(seen.print, string.sub(record, 37, 52))
-  if kept ~= string.sub(record, 19, HEADER) then
-    record = string.sub(record, 1, 18) .. kept .. string.sub(record, HEADER + 1)
-  end
-  redis.call('SET', KEYS[1], record, 'PX', life)
-  tell()
 end

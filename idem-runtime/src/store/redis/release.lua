@@ -5,20 +5,24 @@
 --
 -- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} another's, nothing
 --         changed; {'N'} no record
+
+-- The cause of an unknown outcome that somebody was to find out about and did not.
+local UNDECIDED = '\0\0\0\4'
+
 local seen, refusal = look(HEADER)
 if refusal then return refusal end
 if not seen then return nothing() end
 if seen.owner ~= ARGV[1] then return {'S'} end
-if seen.state == 'R' or seen.state == 'U' and seen.word == UNDECIDED then return {'C'} end
+if seen.state == 'R' or seen.state == 'U' and sub(seen.bytes, 28, 31) == UNDECIDED then return {'C'} end
 if seen.done then return {'S'} end
-local state, word, attempts = 'R', '\0\0\0\0', num(seen.attempts)
+local state, word, attempts = 'R', '\0\0\0\0', num(sub(seen.bytes, 26, 27))
 if seen.state == 'Q' then
   -- Whoever was to find out did not: nobody knows, as before.
   state, word = 'U', UNDECIDED
 elseif ARGV[2] == '0' then
   attempts = math.max(attempts - 1, 0)
 end
-local w = '1' .. state .. seen.owner .. seen.fence .. be(attempts, 2) .. word .. seen.retain .. seen.print
+local w = '1' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. sub(seen.bytes, 32, 52)
 redis.call('SET', KEYS[1], w, 'KEEPTTL')
 tell()
 return {'C'}

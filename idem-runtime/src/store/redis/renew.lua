@@ -11,6 +11,6 @@ if not seen then
   if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then return {'L'} end
   return {'V', ''}
 end
-if not seen.claimed or seen.owner ~= string.sub(ARGV[1], 3, 18) then return {'S'} end
-redis.call('PEXPIRE', KEYS[1], string.format('%.0f', num(seen.retain)))
+if not seen.claimed or seen.owner ~= sub(ARGV[1], 3, 18) then return {'S'} end
+redis.call('PEXPIRE', KEYS[1], string.format('%.0f', num(sub(seen.bytes, 32, 36))))
 return {'C'}

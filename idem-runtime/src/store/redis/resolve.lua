@@ -10,10 +10,10 @@ local seen, refusal = look(HEADER)
 if refusal then return refusal end
 if not seen then return nothing() end
 -- The owner of a resolution is its own.
-if seen.owner == string.sub(ARGV[2], 3, 18) then return {'C'} end
+if seen.owner == sub(ARGV[2], 3, 18) then return {'C'} end
 if seen.bytes ~= ARGV[1] then return {'S'} end
 if seen.left > 0 then return {'B', seen.left} end
-local attempts = seen.attempts
-if string.sub(ARGV[2], 2, 2) == 'R' then attempts = '\0\0' end -- the key begins anew
+local attempts = sub(seen.bytes, 26, 27)
+if sub(ARGV[2], 2, 2) == 'R' then attempts = '\0\0' end -- the key begins anew
 settle(seen, ARGV[2], attempts, ARGV[3])
 return {'C'}

@@ -71,18 +71,20 @@ impl Scripts {
     /// Where the server reads declarations, it lets a finished answer and a release in when its
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
     pub(super) fn new(server: &Server) -> Self {
-        let (publish, prelude) = (server.publish(), include_str!("prelude.lua"));
-        let script = |flags, body| {
-            let source = format!("local PUBLISH = '{publish}'\n{prelude}\n{body}");
-            Script::new(server, flags, &source)
+        let prelude = include_str!("prelude.lua");
+        let script = |body| Script::new(server, None, &[prelude, body].concat());
+        // These find room in a full memory, and tell who waits.
+        let publish = format!("local PUBLISH = '{}'\n", server.publish());
+        let ending = |body| {
+            let source = [&publish, prelude, include_str!("ending.lua"), body].concat();
+            Script::new(server, Some("allow-oom"), &source)
         };
-        let room = Some("allow-oom");
         Self {
-            claim: script(None, include_str!("claim.lua")),
-            complete: script(room, include_str!("complete.lua")),
-            release: script(room, include_str!("release.lua")),
-            renew: script(None, include_str!("renew.lua")),
-            resolve: script(room, include_str!("resolve.lua")),
+            claim: script(include_str!("claim.lua")),
+            complete: ending(include_str!("complete.lua")),
+            release: ending(include_str!("release.lua")),
+            renew: script(include_str!("renew.lua")),
+            resolve: ending(include_str!("resolve.lua")),
             read: Script::new(server, Some("no-writes"), include_str!("read.lua")),
         }
     }

@@ -1,0 +1,126 @@
+//! `cargo run --example custom_store -- HOST:PORT`: see [`idem_examples::custom_store`].
+
+use std::collections::hash_map::RandomState;
+use std::error::Error as _;
+use std::hash::BuildHasher as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use idem_examples::custom_store::store::ZooKeeperStore;
+use idem_examples::custom_store::suite;
+use idem_runtime::{Engine, Error, idempotent};
+use zookeeper_client::Client;
+
+const HELP: &str = "\
+custom_store HOST:PORT
+
+Runs the conformance suite of idem against a store in ZooKeeper, and an annotated function on it.
+What it writes there stands under a root of its own, and is deleted at the end.
+
+Start a server with `bin/zkServer.sh start-foreground` of Apache ZooKeeper, or, on Debian and Ubuntu:
+
+  apt-get install default-jre-headless libzookeeper-java
+  java -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.ZooKeeperServerMain 2181 /tmp/zoo
+
+It then listens at 127.0.0.1:2181.
+";
+
+const ROOM: &str = "
+      Rule 12 is about full stores as well, and no server of ZooKeeper is full before its disk is:
+      those cases pass without a question.
+";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (Some(servers), None) = (args.next(), args.next()) else {
+        return fail(&format!("one argument is needed\n\n{HELP}"));
+    };
+    if ["--help", "-h"].contains(&&*servers) {
+        say(HELP);
+        return ExitCode::SUCCESS;
+    }
+    match custom_store(&servers).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(message) => fail(&message),
+    }
+}
+
+/// Whether the store is well.
+async fn custom_store(servers: &str) -> Result<bool, String> {
+    let store = ZooKeeperStore::connect(servers).await.map_err(|error| {
+        let cause = error.source().map_or(String::new(), |c| format!(" ({c})"));
+        format!("{error}{cause}\n\n{HELP}")
+    })?;
+    // The way past the store, which a test has and an application does not.
+    let client = Client::connect(servers).await;
+    let client = client.map_err(|error| error.to_string())?;
+    // Different in every process, which is all that is asked here.
+    let root = format!("/idem-example-{:016x}", RandomState::new().hash_one(0));
+
+    say(&format!("The store in ZooKeeper at {servers}\n\n"));
+    let findings = suite::run(&store, &client, &root).await;
+    say(&format!("{findings}{ROOM}\n"));
+    let once = charge_often(&store.under(&format!("{root}/shop"))).await?;
+    let removed = suite::remove(&client, &root).await;
+    removed.map_err(|error| format!("cannot delete {root}: {error}"))?;
+    let well = findings.is_well() && once;
+    say(if well { "\nok\n" } else { "\nWRONG\n" });
+    Ok(well)
+}
+
+// The order is the key. Every error of this body gives the key back, so that a retry runs.
+#[idempotent(op = "custom_store.charge", key = order, ttl = "24h", on_error = release)]
+async fn charge(
+    order: &str,
+    cents: u64,
+    #[idem(skip)] bodies: &AtomicU32,
+) -> Result<String, Error> {
+    let body = bodies.fetch_add(1, Ordering::Relaxed) + 1;
+    Ok(format!("receipt {body} for {cents} cents"))
+}
+
+/// Calls the function in every way; whether its body has run once.
+async fn charge_often(store: &ZooKeeperStore) -> Result<bool, String> {
+    let bodies = AtomicU32::new(0);
+    let first = engine(store)?;
+    let second = engine(store)?;
+    // Two engines know nothing of each other: what they agree on is in the store.
+    let (one, two) = tokio::join!(
+        first.scope(charge("order-7", 1_250, &bodies)),
+        second.scope(charge("order-7", 1_250, &bodies)),
+    );
+    let again = second.scope(charge("order-7", 1_250, &bodies)).await;
+    let other = second.scope(charge("order-7", 9_999, &bodies)).await;
+    let answers = [
+        ("one engine", one),
+        ("another", two),
+        ("again", again),
+        ("other amount", other),
+    ];
+    for (call, answer) in answers {
+        let answer = answer.unwrap_or_else(|refusal| refusal.to_string());
+        say(&format!("{call:>12}  {answer}\n"));
+    }
+    let bodies = bodies.into_inner();
+    say(&format!("      bodies  {bodies}\n"));
+    Ok(bodies == 1)
+}
+
+fn engine(store: &ZooKeeperStore) -> Result<Engine, String> {
+    Engine::builder(store.clone())
+        .build()
+        .map_err(|error| error.to_string())
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("custom_store: {message}");
+    ExitCode::from(2)
+}
+
+/// Prints. Whoever closed standard output does not want the rest.
+fn say(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,189 @@
+//! Where a record stands, and in which bytes.
+//!
+//! ```text
+//! /idem/clock                        written by every operation, for its time
+//! /idem/records/2a/shop:pay:2a…      a record; 2a is the first byte of its digest
+//! ```
+//!
+//! `ZooKeeper` answers a list of children in one packet of at most 1 MiB, so records do not stand in
+//! one folder: 256 shards hold some two million names that can still be listed.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::store::{MAX_RETAIN, Record, RecordKey, Unreadable};
+
+/// The largest record, in bytes. A server reads packets of 1 MiB less one unless it is told
+/// otherwise (`jute.maxbuffer`), and closes the connection of whoever sends more; the rest is for
+/// the path and the other parts of the packet.
+pub const LARGEST: usize = (1 << 20) - (8 << 10);
+
+/// What the data of a record begins with: three bytes that say so, and its life.
+const FRAME: usize = 8;
+const MARK: &[u8; 3] = b"idm";
+
+/// The nodes of one key.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The folder. The version of its data is the generation of its records: it grows before one is
+    /// deleted.
+    pub shard: String,
+    /// The record.
+    pub node: String,
+}
+
+impl Place {
+    /// The nodes of `key` under `root`.
+    #[must_use]
+    pub fn of(root: &str, key: &RecordKey) -> Self {
+        let digest = hex(key.digest().as_bytes());
+        let shard = format!("{}/{}", records(root), &digest[..2]);
+        let mut node = format!("{shard}/");
+        escape(&mut node, key.prefix());
+        node.push(':');
+        escape(&mut node, key.operation().as_str());
+        node.push(':');
+        node.push_str(&digest);
+        Self { shard, node }
+    }
+}
+
+/// The node that is written to be told the time.
+#[must_use]
+pub fn clock(root: &str) -> String {
+    format!("{root}/clock")
+}
+
+/// The folder of the shards.
+#[must_use]
+pub fn records(root: &str) -> String {
+    format!("{root}/records")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// Adds text of any kind as a part of a node's name. Different texts stay different.
+fn escape(name: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => {
+                name.push(char::from(byte));
+            }
+            _ => {
+                let _ = write!(name, "%{byte:02X}");
+            }
+        }
+    }
+}
+
+/// The data of a node: a record that lives so long from the moment at which it is written. That
+/// moment is the server's own, `mtime`, so no clock of a client comes in.
+#[must_use]
+pub fn data(record: &[u8], life: Duration) -> Vec<u8> {
+    let millis = u64::try_from(life.min(MAX_RETAIN).as_millis()).unwrap_or(u64::MAX);
+    // Bounded to 40 bits, as every life of a record is.
+    [MARK, &millis.to_be_bytes()[3..], record].concat()
+}
+
+/// What the data of a node that was written at `written_ms` says at `now_ms`, both by the server's
+/// clock: the bytes of a record and how long they will still live, or `None` when they have expired.
+///
+/// # Errors
+///
+/// [`Unreadable::Type`] if somebody else's data stands there.
+pub fn bytes(
+    data: Vec<u8>,
+    written_ms: i64,
+    now_ms: i64,
+) -> Result<Option<(Bytes, Duration)>, Unreadable> {
+    let life = match data.first_chunk::<FRAME>() {
+        Some([b'i', b'd', b'm', life @ ..]) => life.iter().fold(0, |n, b| n << 8 | i64::from(*b)),
+        _ => return Err(Unreadable::Type),
+    };
+    let left = written_ms.saturating_add(life).saturating_sub(now_ms);
+    Ok(match u64::try_from(left) {
+        Ok(0) | Err(_) => None,
+        // Never more than it had: after a failover the clock is that of another server.
+        Ok(left) => {
+            let left = left.min(life.unsigned_abs());
+            Some((
+                Bytes::from(data).slice(FRAME..),
+                Duration::from_millis(left),
+            ))
+        }
+    })
+}
+
+/// As [`bytes()`], and decoded.
+///
+/// # Errors
+///
+/// [`Unreadable`] if what stands there is alive and not a record of this version.
+pub fn record(
+    data: Vec<u8>,
+    written_ms: i64,
+    now_ms: i64,
+) -> Result<Option<(Record, Duration)>, Unreadable> {
+    let Some((bytes, left)) = bytes(data, written_ms, now_ms)? else {
+        return Ok(None);
+    };
+    Ok(Some((Record::decode(bytes)?, left)))
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_runtime::{KeyDigest, Operation};
+
+    use super::*;
+
+    fn place(prefix: &str, operation: &'static str) -> Place {
+        let digest = KeyDigest::from_bytes([0x2a; 32]);
+        Place::of(
+            "/idem",
+            &RecordKey::new(prefix.into(), Operation::new(operation), digest),
+        )
+    }
+
+    #[test]
+    fn a_name_needs_no_quoting() {
+        let place = place("a/b", "pay: «x»");
+        let name = place.node.strip_prefix("/idem/records/2a/").unwrap();
+        assert!(name.starts_with("a%2Fb:pay%3A%20%C2%ABx%C2%BB:2a2a"));
+        assert!(!name.contains('/'));
+    }
+
+    #[test]
+    fn a_record_lives_from_the_moment_at_which_the_server_wrote_it() {
+        let life = Duration::from_millis(500);
+        let left = |now_ms| {
+            let found = bytes(data(b"a record", life), 1_000, now_ms).unwrap();
+            found.map(|(_, left)| left.as_millis())
+        };
+        assert_eq!(left(1_000), Some(500));
+        assert_eq!(left(1_499), Some(1));
+        assert_eq!(left(1_500), None);
+        // Another server's clock is behind.
+        assert_eq!(left(700), Some(500));
+
+        let stranger = bytes(b"somebody else's".to_vec(), 1_000, 9_000);
+        assert_eq!(stranger, Err(Unreadable::Type));
+        assert_eq!(
+            record(data(b"2", life), 1_000, 1_000),
+            Err(Unreadable::Layout { byte: b'2' })
+        );
+        assert_eq!(record(data(b"2", life), 1_000, 1_500), Ok(None));
+    }
+
+    #[test]
+    fn parts_do_not_run_into_each_other() {
+        assert_ne!(place("a:b", "c").node, place("a", "b:c").node);
+        assert_ne!(place("a%3A", "c").node, place("a:", "c").node);
+    }
+}

@@ -1,0 +1,244 @@
+//! The store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture,
+    Unreadable, Watch, claim, complete, release, renew, resolve,
+};
+use zookeeper_client::Client;
+
+use super::exchange::{self, NEW, Write, look, replace};
+use super::link::Link;
+use super::news::News;
+use super::place::{self, Place};
+
+/// Records in `ZooKeeper`.
+///
+/// A record is the data of a node. An operation reads the node, decides, and writes it if its
+/// version is still the one that was read; whoever was slower begins again. That, and the order of
+/// requests within a session, makes it atomic on one server and on an ensemble.
+///
+/// # Time
+///
+/// `ZooKeeper` has no question for the time, but every write is stamped with it. So each operation
+/// writes an empty node, in the same round trip in which it reads the record. It costs a write of
+/// the leader, also for a [`read`](Store::read); there is no cheaper clock. In an ensemble the clock
+/// is that of the leader: after a failover a lease is longer or shorter by the difference.
+///
+/// # Room
+///
+/// Nothing is dropped while it is alive, and what has expired stands there until
+/// [`sweep`](Self::sweep) or until its key is claimed again. A quota must not be enforced: it would
+/// refuse finished answers.
+///
+/// # Waiting calls
+///
+/// are told (see [`Store::watch`]) by a watch on the whole tree, which every process has that ever
+/// waited. It is told about all records, which suits some thousand changes a second.
+#[derive(Clone, Debug)]
+pub struct ZooKeeperStore {
+    root: Arc<str>,
+    /// For the calls of the application.
+    calls: Arc<Link>,
+    /// For what the engine does on its own thread, made there: no busy application starves it.
+    background: Arc<Link>,
+    news: Arc<News>,
+}
+
+impl ZooKeeperStore {
+    /// Connects to `host:port,host:port/chroot`. The records stand under `/idem`.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if there is no server, or one that refuses.
+    pub async fn connect(servers: &str) -> Result<Self, StoreError> {
+        let root: Arc<str> = "/idem".into();
+        let store = Self {
+            root: root.clone(),
+            calls: Arc::new(Link::new(servers)),
+            background: Arc::new(Link::new(servers)),
+            news: News::of(root.clone()),
+        };
+        let made = |client: Client| async move { client.mkdir(&place::records(&root), &NEW).await };
+        store.calls.run("connecting", made).await?;
+        Ok(store)
+    }
+
+    /// A store with the same connections whose records stand under another path.
+    #[must_use]
+    pub fn under(&self, root: &str) -> Self {
+        let root: Arc<str> = root.into();
+        Self {
+            root: root.clone(),
+            news: News::of(root),
+            ..self.clone()
+        }
+    }
+
+    /// Deletes what has expired, and says how many records that were. To be called now and then, by
+    /// one process.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; what is deleted by then is deleted.
+    ///
+    /// # Cancel safety
+    ///
+    /// It may be dropped at any time.
+    pub async fn sweep(&self) -> Result<usize, StoreError> {
+        let records = &place::records(&self.root);
+        let list = |client: Client| async move { client.list_children(records).await };
+        let mut swept = 0;
+        for shard in self.calls.run("a sweep", list).await? {
+            let shard = &format!("{records}/{shard}");
+            let sweep =
+                |client: Client| async move { exchange::sweep(&client, &self.root, shard).await };
+            swept += self.calls.run("a sweep", sweep).await?;
+        }
+        Ok(swept)
+    }
+
+    /// One operation: reads, lets `decide` say what to write, writes; again if somebody has
+    /// written in between.
+    fn operate<'a, T: Send + 'a>(
+        &'a self,
+        link: &'a Link,
+        what: &'static str,
+        key: &'a RecordKey,
+        decide: impl Fn(Option<Current<'_>>, u64) -> (T, Option<Write>) + Send + Sync + 'a,
+        unreadable: fn(Unreadable) -> T,
+    ) -> StoreFuture<'a, T> {
+        let attempt = move |client: Client| async move {
+            let place = Place::of(&self.root, key);
+            loop {
+                let found = look(&client, &self.root, &place).await?;
+                let record = match &found.record {
+                    Ok(record) => record.as_ref(),
+                    Err(why) => return Ok(unreadable(*why)),
+                };
+                let current = record.map(|(record, left)| Current {
+                    record,
+                    left: *left,
+                });
+                let (reply, write) = decide(current, found.now_us);
+                let Some(write) = write else {
+                    return Ok(reply);
+                };
+                if replace(&client, &place, &found, &write).await? {
+                    return Ok(reply);
+                }
+            }
+        };
+        StoreFuture::pending(link.run(what, attempt))
+    }
+}
+
+/// The header of a whole record, if the server takes a record of this size.
+fn header(record: &Bytes) -> Result<Result<Header, Unreadable>, StoreError> {
+    if record.len() > place::LARGEST {
+        let (bytes, most) = (record.len(), place::LARGEST);
+        return Err(StoreError::new(
+            StoreErrorKind::TooLarge,
+            format!("{bytes} bytes are too many for a node of ZooKeeper, which takes {most}"),
+        ));
+    }
+    Ok(Header::decode(record))
+}
+
+impl Store for ZooKeeperStore {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        let decide = |current: Option<Current<'_>>, now_us| {
+            let (reply, write) = claim(current, request, now_us);
+            (reply, write.map(|new| Write::header(&new, new.retain)))
+        };
+        self.operate(&self.calls, "a claim", key, decide, ClaimReply::Unreadable)
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        let finished = match header(record) {
+            Ok(Ok(header)) => header,
+            Ok(Err(why)) => return StoreFuture::ready(Ok(CompleteReply::Unreadable(why))),
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        let decide = move |current: Option<Current<'_>>, _| {
+            let (reply, write) = complete(current, &finished);
+            (reply, write.map(|new| Write::answer(&new, record)))
+        };
+        let what = "a completion";
+        self.operate(&self.calls, what, key, decide, CompleteReply::Unreadable)
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        let decide = move |current: Option<Current<'_>>, _| {
+            let left = current.map_or(Duration::ZERO, |current| current.left);
+            let (reply, write) = release(current, *owner, count);
+            (reply, write.map(|new| Write::header(&new, left)))
+        };
+        let what = "a release";
+        self.operate(&self.calls, what, key, decide, ReleaseReply::Unreadable)
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = renew(current, claim);
+            (reply, write.map(|new| Write::header(&new, claim.retain)))
+        };
+        let what = "a renewal";
+        self.operate(&self.background, what, key, decide, RenewReply::Unreadable)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        let known = match header(record) {
+            Ok(Ok(header)) => header,
+            Ok(Err(why)) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(why))),
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        let decide = move |current: Option<Current<'_>>, _| {
+            let (reply, write) = resolve(current, seen, &known);
+            (reply, write.map(|new| Write::answer(&new, record)))
+        };
+        let what = "a resolution";
+        self.operate(&self.calls, what, key, decide, ResolveReply::Unreadable)
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        StoreFuture::pending(async move { self.news.watch(key, &self.background).await.map(Some) })
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        let decide = |current: Option<Current<'_>>, _| match current {
+            None => (ReadReply::Absent, None),
+            Some(Current { record, left }) => {
+                let record = record.clone();
+                (ReadReply::Found { record, left }, None)
+            }
+        };
+        self.operate(&self.calls, "a read", key, decide, ReadReply::Unreadable)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        vec!["ZooKeeper keeps expired records until `ZooKeeperStore::sweep` is called".to_owned()]
+    }
+}

@@ -1,0 +1,301 @@
+//! The store of the example where the conformance suite does not look: errors, restarts, waiting
+//! calls, and the program.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+use std::num::NonZeroU16;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_examples::custom_store::place::{self, LARGEST, Place};
+use idem_examples::custom_store::store::ZooKeeperStore;
+use idem_harness::{TcpProxy, ZooKeeperServer};
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
+    RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
+};
+use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+use zookeeper_client::{Acls, Client, CreateMode};
+
+const ROOT: &str = "/idem";
+const OWNER: Owner = Owner::from_bytes([1; 16]);
+/// For what happens at once, or never.
+const PATIENCE: Duration = Duration::from_secs(20);
+const HOUR: Duration = Duration::from_hours(1);
+
+async fn start() -> (ZooKeeperServer, ZooKeeperStore) {
+    let server = ZooKeeperServer::start();
+    let store = connect(&server).await;
+    (server, store)
+}
+
+async fn connect(server: &ZooKeeperServer) -> ZooKeeperStore {
+    let servers = server.addr().to_string();
+    ZooKeeperStore::connect(&servers).await.unwrap()
+}
+
+fn key(number: u8) -> RecordKey {
+    let digest = KeyDigest::from_bytes([number; 32]);
+    RecordKey::new("shop".into(), Operation::new("pay"), digest)
+}
+
+fn ask() -> ClaimRequest {
+    ClaimRequest {
+        owner: OWNER,
+        fingerprint: Fingerprint::NONE,
+        lease: Duration::from_mins(1),
+        retain: HOUR,
+        max_attempts: NonZeroU16::new(5),
+        reconciles: false,
+    }
+}
+
+fn answer(bytes: usize) -> Bytes {
+    let header = Header {
+        state: State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 0,
+        },
+        owner: OWNER,
+        fence: Fence::new(1),
+        attempts: 1,
+        retain: HOUR,
+        fingerprint: Fingerprint::NONE,
+    };
+    [&header.encode()[..], &vec![b'x'; bytes - HEADER]]
+        .concat()
+        .into()
+}
+
+#[tokio::test]
+async fn the_largest_record_is_taken_and_a_larger_one_refused() {
+    let (_server, store) = start().await;
+    let stored = store.complete(&key(1), &answer(LARGEST)).await.unwrap();
+    assert_eq!(stored, CompleteReply::Stored { late: true });
+    let ReadReply::Found { record, .. } = store.read(&key(1)).await.unwrap() else {
+        panic!("it is there")
+    };
+    assert_eq!(record.as_bytes(), answer(LARGEST));
+
+    let error = store.complete(&key(2), &answer(LARGEST + 1)).await;
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::TooLarge);
+    assert_eq!(store.read(&key(2)).await.unwrap(), ReadReply::Absent);
+}
+
+#[tokio::test]
+async fn a_node_that_may_not_be_written_is_a_refusal() {
+    let (server, store) = start().await;
+    let client = Client::connect(&server.addr().to_string()).await.unwrap();
+    let place = Place::of(ROOT, &key(1));
+    let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let closed = CreateMode::Persistent.with_acls(Acls::anyone_read());
+    client.mkdir(&place.shard, &open).await.unwrap();
+    let expired = place::data(&answer(HEADER), Duration::ZERO);
+    client.create(&place.node, &expired, &closed).await.unwrap();
+
+    let error = store.claim(&key(1), &ask()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(error.to_string().starts_with("a claim: the ACL"), "{error}");
+    // The session is as good as before.
+    let claimed = store.claim(&key(2), &ask()).await.unwrap();
+    assert!(matches!(claimed, ClaimReply::Granted { attempt: 1, .. }));
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_is_unavailable_and_found_again() {
+    let (server, store) = start().await;
+    let claimed = store.claim(&key(1), &ask()).await.unwrap();
+    server.kill();
+    let error = store.claim(&key(2), &ask()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(!error.to_string().contains("in time"), "{error:?}");
+    server.restart();
+    assert_eq!(store.claim(&key(1), &ask()).await.unwrap(), claimed);
+}
+
+#[tokio::test]
+async fn a_sweep_goes_through_all_shards_and_leaves_what_is_alive() {
+    let (server, store) = start().await;
+    assert_eq!(store.sweep().await.unwrap(), 0);
+    for number in 0..6 {
+        store.complete(&key(number), &answer(100)).await.unwrap();
+    }
+    let client = Client::connect(&server.addr().to_string()).await.unwrap();
+    for number in 0..3 {
+        let expired = place::data(&answer(100), Duration::ZERO);
+        let node = Place::of(ROOT, &key(number)).node;
+        client.set_data(&node, &expired, None).await.unwrap();
+    }
+    assert_eq!(store.sweep().await.unwrap(), 3);
+    assert_eq!(store.sweep().await.unwrap(), 0);
+    let found = store.read(&key(3)).await.unwrap();
+    assert!(matches!(found, ReadReply::Found { .. }));
+}
+
+#[tokio::test]
+async fn who_watches_is_told_what_another_client_did() {
+    let (server, store) = start().await;
+    let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
+    let mut late = store.watch(&key(2)).await.unwrap().unwrap();
+    let other = connect(&server).await;
+    other.complete(&key(1), &answer(100)).await.unwrap();
+    told(&mut watch).await;
+    other.complete(&key(2), &answer(100)).await.unwrap();
+    told(&mut late).await;
+}
+
+#[tokio::test]
+async fn who_watches_on_a_connection_that_breaks_is_told_to_look() {
+    let server = ZooKeeperServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let store = ZooKeeperStore::connect(&proxy.addr().to_string())
+        .await
+        .unwrap();
+    let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
+    proxy.cut();
+    told(&mut watch).await;
+    let other = connect(&server).await;
+    other.complete(&key(1), &answer(100)).await.unwrap();
+    told(&mut watch).await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_reply_was_lost_is_one_attempt() {
+    let server = ZooKeeperServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let store = ZooKeeperStore::connect(&proxy.addr().to_string())
+        .await
+        .unwrap();
+    let mark = place::data(&[], HOUR);
+    proxy.drop_next_reply_to(&mark);
+    let error = store.claim(&key(1), &ask()).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    let claimed = store.claim(&key(1), &ask()).await.unwrap();
+    assert!(matches!(claimed, ClaimReply::Granted { attempt: 1, .. }));
+}
+
+/// Fails where nobody tells, rather than waiting for ever.
+async fn told(watch: &mut Watch) {
+    let told = timeout(PATIENCE, watch.changed()).await;
+    told.expect("somebody tells");
+}
+
+/// Runs `work` in a runtime that ends with it.
+fn in_a_runtime<T>(work: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.unwrap().block_on(work)
+}
+
+#[test]
+fn a_store_outlives_the_runtime_in_which_it_connected() {
+    let (server, store) = in_a_runtime(start());
+    let other = in_a_runtime(async {
+        // The session has ended with its runtime, which the first call finds out.
+        let error = store.read(&key(1)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert_eq!(store.read(&key(1)).await.unwrap(), ReadReply::Absent);
+        let mut watch = store.watch(&key(1)).await.unwrap().unwrap();
+        let other = connect(&server).await;
+        other.complete(&key(1), &answer(100)).await.unwrap();
+        told(&mut watch).await;
+        other
+    });
+    in_a_runtime(async {
+        store.watch(&key(2)).await.unwrap_err();
+        let mut watch = store.watch(&key(2)).await.unwrap().unwrap();
+        other.complete(&key(2), &answer(100)).await.unwrap_err();
+        other.complete(&key(2), &answer(100)).await.unwrap();
+        told(&mut watch).await;
+    });
+}
+
+#[tokio::test]
+async fn renewals_do_not_wait_for_the_calls() {
+    let (_server, store) = start().await;
+    let ClaimReply::Granted { fence, attempt } = store.claim(&key(1), &ask()).await.unwrap() else {
+        panic!("nothing stands there")
+    };
+    let request = ask();
+    let claim = Header {
+        state: State::Pending {
+            lease: request.lease,
+        },
+        owner: OWNER,
+        fence,
+        attempts: attempt,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+    };
+    let (sent, done) = std::sync::mpsc::channel();
+    let renewing = std::thread::spawn({
+        let store = store.clone();
+        move || sent.send(in_a_runtime(store.renew(&key(1), &claim)))
+    });
+    // This thread, and with it the runtime that connected, is busy until the renewal is through.
+    assert_eq!(
+        done.recv_timeout(PATIENCE).unwrap().unwrap(),
+        RenewReply::Renewed
+    );
+    renewing.join().unwrap().unwrap();
+}
+
+/// Runs the example, which cargo builds before it runs the tests of its package.
+fn custom_store(args: &[&str]) -> Output {
+    let test = std::env::current_exe().expect("a test has a path");
+    let built = test.ancestors().nth(2).expect("tests are built in `deps`");
+    let program = built.join("examples/custom_store");
+    assert!(
+        program.is_file(),
+        "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
+    );
+    let mut command = Command::new(program);
+    command.args(args).output().expect("the example starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the example prints UTF-8")
+}
+
+#[test]
+fn the_program_runs_the_suite_and_a_function() {
+    let server = ZooKeeperServer::start();
+    let run = custom_store(&[&server.addr().to_string()]);
+    let printed = text(&run.stdout);
+    assert_eq!(run.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("   1  atomic "), "{printed}");
+    assert!(
+        printed.contains("       again  receipt 1 for 1250 cents"),
+        "{printed}"
+    );
+    assert!(printed.ends_with("      bodies  1\n\nok\n"), "{printed}");
+}
+
+#[test]
+fn the_program_says_what_it_needs() {
+    // Port 1 is reserved, and nothing listens there.
+    for (args, reason) in [
+        (&[][..], "one argument is needed"),
+        (&["127.0.0.1:1"], "no server answers at the address"),
+        (&["not an address:x"], "is no address"),
+    ] {
+        let run = custom_store(args);
+        let printed = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{printed}");
+        assert!(printed.contains(reason), "{printed}");
+        assert!(
+            printed.contains("zkServer.sh start-foreground"),
+            "{printed}"
+        );
+    }
+    let help = custom_store(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(text(&help.stdout).contains("HOST:PORT"));
+}

@@ -1,0 +1,106 @@
+//! What is to be done with a result.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{Format, Replay, Sink, Unencodable};
+use crate::classify::Class;
+use crate::record::{HEADER, OutcomeKind};
+
+/// What is to be done with a result.
+pub enum Encoded {
+    /// Store this: room for a header, then the answer.
+    Store {
+        /// What it is.
+        outcome: OutcomeKind,
+        /// Which type it is.
+        schema: u32,
+        /// [`HEADER`] zeros and the body.
+        record: Vec<u8>,
+        /// Why it is a tombstone, if it is one.
+        lost: Option<Unencodable>,
+    },
+    /// Give the key back.
+    Release,
+}
+
+impl Encoded {
+    pub(crate) fn empty(outcome: OutcomeKind, lost: Option<Unencodable>) -> Self {
+        Self::Store {
+            outcome,
+            schema: 0,
+            record: vec![0; HEADER],
+            lost,
+        }
+    }
+
+    fn store<T: Replay>(outcome: OutcomeKind, value: &T, format: &Format) -> Self {
+        let mut sink = Sink::new(format);
+        // The effect has happened. A panic that went on from here would give the claim up, and the
+        // next call would run the body again.
+        let written = catch_unwind(AssertUnwindSafe(|| value.write(&mut sink)));
+        match written.unwrap_or(Err(Unencodable::Panicked)) {
+            Ok(()) => Self::Store {
+                outcome,
+                schema: T::schema(),
+                record: sink.into_record(),
+                lost: None,
+            },
+            Err(error) => Self::empty(OutcomeKind::Tombstone, Some(error)),
+        }
+    }
+
+    /// The record of a success.
+    pub(crate) fn value<T: Replay>(value: &T, format: &Format) -> Self {
+        Self::store(OutcomeKind::Value, value, format)
+    }
+
+    pub(crate) fn classed<E: Replay>(class: Class, error: &E, format: &Format) -> Self {
+        match class {
+            Class::Business => Self::store(OutcomeKind::Error, error, format),
+            Class::System => Self::Release,
+            Class::Unknown => Self::empty(OutcomeKind::Unknown, None),
+        }
+    }
+}
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The record holds the answer, which is nobody's business.
+            Self::Store { outcome, lost, .. } => f
+                .debug_struct("Store")
+                .field("outcome", outcome)
+                .field("lost", lost)
+                .finish_non_exhaustive(),
+            Self::Release => f.write_str("Release"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_over_the_limit_becomes_a_tombstone() {
+        let at_limit = "x".repeat(98);
+        let format = |max_value_bytes| Format {
+            max_value_bytes,
+            ..Format::default()
+        };
+        assert!(matches!(
+            Encoded::value(&at_limit, &format(100)),
+            Encoded::Store { outcome: OutcomeKind::Value, record, .. } if record.len() == HEADER + 100
+        ));
+        assert!(matches!(
+            Encoded::value(&at_limit, &format(99)),
+            Encoded::Store {
+                outcome: OutcomeKind::Tombstone,
+                lost: Some(Unencodable::TooLarge { max_bytes: 99 }),
+                record,
+                ..
+            } if record.len() == HEADER
+        ));
+    }
+}

@@ -1,0 +1,198 @@
+//! Encrypted answers.
+
+use std::fmt;
+
+use chacha20poly1305::aead::{AeadInOut, KeyInit};
+use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
+
+use super::format::Bound;
+use super::{Undecodable, Unencodable};
+use crate::record::{HEADER, OutcomeKind};
+
+const ID: usize = 4;
+const NONCE: usize = 24;
+const TAG: usize = 16;
+
+/// The keys that answers are encrypted with: the first writes, all read. See
+/// [`EngineBuilder::encrypt`](crate::EngineBuilder::encrypt).
+///
+/// A key is 32 random bytes from your secret store, the same in every process, and its id a number
+/// that you give it: it stands in each record in the clear, and in errors.
+///
+/// To change the key without a moment at which an answer cannot be read, deploy everywhere
+///
+/// 1. `EncryptionKeys::new(1, old).also(2, new)`: all can read the new key before anybody writes it;
+/// 2. `EncryptionKeys::new(2, new).also(1, old)`: all write it;
+/// 3. `EncryptionKeys::new(2, new)`, once the longest `ttl` has passed since then.
+///
+/// Never give two keys one id, and never reuse the id of a key that is gone.
+///
+/// The keys are wiped from memory with the last clone; the arrays that they were made of are yours
+/// to wipe.
+///
+/// ```
+/// use idem_runtime::{EncryptionKeys, Engine, store::memory::MemoryStore};
+///
+/// let key = [7; 32]; // from your secret store
+/// let engine = Engine::builder(MemoryStore::new())
+///     .encrypt(EncryptionKeys::new(1, key))
+///     .build()?;
+/// # Ok::<_, idem_runtime::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct EncryptionKeys {
+    first: (u32, XChaCha20Poly1305),
+    others: Vec<(u32, XChaCha20Poly1305)>,
+}
+
+impl EncryptionKeys {
+    /// The key that writes, under this id.
+    #[must_use]
+    pub fn new(id: u32, key: [u8; 32]) -> Self {
+        Self {
+            first: (id, XChaCha20Poly1305::new(&key.into())),
+            others: Vec::new(),
+        }
+    }
+
+    /// A key that only reads. `build` refuses an id that is there already.
+    #[must_use]
+    pub fn also(mut self, id: u32, key: [u8; 32]) -> Self {
+        self.others.push((id, XChaCha20Poly1305::new(&key.into())));
+        self
+    }
+
+    fn ids(&self) -> impl Iterator<Item = u32> {
+        self.all().map(|(id, _)| *id)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &(u32, XChaCha20Poly1305)> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// An id that stands for two keys.
+    fn ambiguous(&self) -> Option<u32> {
+        self.ids()
+            .enumerate()
+            .find_map(|(n, id)| self.ids().take(n).any(|other| other == id).then_some(id))
+    }
+
+    /// A record of this content: room for a header, the tag, key id, nonce, and what is sealed.
+    fn seal(&self, bound: &Bound<'_>, content: &[u8]) -> Result<Vec<u8>, Unencodable> {
+        let mut nonce = [0; NONCE];
+        // 192 random bits do not repeat: no counter has to be kept anywhere.
+        getrandom::fill(&mut nonce).map_err(|_| Unencodable::NotEncrypted)?;
+        self.seal_with(nonce, bound, content)
+    }
+
+    pub(super) fn seal_with(
+        &self,
+        nonce: [u8; NONCE],
+        bound: &Bound<'_>,
+        content: &[u8],
+    ) -> Result<Vec<u8>, Unencodable> {
+        let (id, cipher) = &self.first;
+        let mut record = Vec::with_capacity(HEADER + 1 + ID + NONCE + content.len() + TAG);
+        record.resize(HEADER, 0);
+        record.push(bound.tag);
+        record.extend(id.to_be_bytes());
+        record.extend(nonce);
+        let start = record.len();
+        record.extend_from_slice(content);
+        let text = (&mut record[start..]).into();
+        let tag = cipher
+            .encrypt_inout_detached(&XNonce::from(nonce), &bound_data(bound, *id), text)
+            .map_err(|_| Unencodable::NotEncrypted)?;
+        record.extend_from_slice(&tag);
+        Ok(record)
+    }
+
+    /// The content of what `seal` wrote behind the key's id.
+    fn open(&self, id: u32, bound: &Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, Undecodable> {
+        let (nonce, rest) = sealed.split_first_chunk().ok_or(Undecodable::Short)?;
+        let (text, tag) = rest.split_last_chunk().ok_or(Undecodable::Short)?;
+        let missing = Undecodable::KeyMissing { id };
+        let (_, cipher) = self.all().find(|key| key.0 == id).ok_or(missing)?;
+        let (nonce, tag): (&[u8; NONCE], &[u8; TAG]) = (nonce, tag);
+        let mut content = text.to_vec();
+        cipher
+            .decrypt_inout_detached(
+                &XNonce::from(*nonce),
+                &bound_data(bound, id),
+                content.as_mut_slice().into(),
+                &Tag::from(*tag),
+            )
+            .map_err(|_| Undecodable::Forged { id })?;
+        Ok(content)
+    }
+}
+
+impl fmt::Debug for EncryptionKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EncryptionKeys")
+            .field("ids", &self.ids().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether answers are encrypted, and whether they must be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Encryption {
+    pub(crate) keys: Option<EncryptionKeys>,
+    pub(crate) required: bool,
+}
+
+impl Encryption {
+    /// What is wrong with these settings.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match &self.keys {
+            Some(keys) => keys.ambiguous().map_or(Ok(()), |id| {
+                Err(format!("`encrypt`: two keys have the id {id}"))
+            }),
+            None if self.required => {
+                Err("`require_encrypted` needs the keys of `encrypt`".to_owned())
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    pub(super) fn seal(&self, bound: &Bound<'_>, content: &[u8]) -> Result<Vec<u8>, Unencodable> {
+        let keys = self.keys.as_ref().ok_or(Unencodable::NotEncrypted)?;
+        keys.seal(bound, content)
+    }
+
+    pub(super) fn open(&self, bound: &Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, Undecodable> {
+        let (id, sealed) = sealed.split_first_chunk().ok_or(Undecodable::Short)?;
+        let id = u32::from_be_bytes(*id);
+        let missing = Undecodable::KeyMissing { id };
+        let keys = self.keys.as_ref().ok_or(missing)?;
+        keys.open(id, bound, sealed)
+    }
+
+    pub(super) fn accept_plain(&self) -> Result<(), Undecodable> {
+        if self.required {
+            return Err(Undecodable::Plain);
+        }
+        Ok(())
+    }
+}
+
+/// What an answer is bound to: digest, state byte of its record, tag, key id.
+///
+/// Not the rest of the header: a store keeps the counter, the fence and the fingerprint of the
+/// record that an answer takes the place of, see `transition::settled`.
+fn bound_data(bound: &Bound<'_>, id: u32) -> [u8; 32 + 1 + 1 + ID] {
+    let mut data = [0; 32 + 1 + 1 + ID];
+    data[..32].copy_from_slice(bound.digest.as_bytes());
+    data[32] = match bound.outcome {
+        OutcomeKind::Error => b'E',
+        _ => b'D',
+    };
+    data[33] = bound.tag;
+    data[34..].copy_from_slice(&id.to_be_bytes());
+    data
+}

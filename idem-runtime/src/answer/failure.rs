@@ -1,0 +1,123 @@
+//! Why an answer is not stored, or does not come back.
+
+use std::fmt;
+
+/// Why an answer became a tombstone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unencodable {
+    /// More bytes than the engine keeps.
+    TooLarge {
+        /// The limit.
+        max_bytes: usize,
+    },
+    /// Its `Serialize` refused.
+    NotSerializable,
+    /// Its `Serialize` panicked.
+    Panicked,
+    /// It is an error, and what should say of which class panicked.
+    Unclassified,
+    /// There was no randomness to encrypt it with.
+    NotEncrypted,
+}
+
+impl fmt::Display for Unencodable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { max_bytes } => write!(
+                f,
+                "it is larger than {max_bytes} bytes (`max_value_bytes`); duplicates get `NotStored`"
+            ),
+            Self::NotSerializable => {
+                f.write_str("its `Serialize` refused; duplicates get `NotStored`")
+            }
+            Self::Panicked => f.write_str("its `Serialize` panicked; duplicates get `NotStored`"),
+            Self::Unclassified => {
+                f.write_str("what classifies the error panicked; duplicates get `Unknown`")
+            }
+            Self::NotEncrypted => f.write_str(
+                "the operating system gave no randomness to encrypt it with; duplicates get \
+                 `NotStored`",
+            ),
+        }
+    }
+}
+
+/// Why a stored answer does not come back. The record is kept, and nothing runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undecodable {
+    /// It is no value of the type, or the function keeps no such answer.
+    Mistyped {
+        /// The byte of the serialized value at which that showed; 0 where the function keeps no
+        /// such answer.
+        at: usize,
+    },
+    /// A format that this version does not know.
+    Format {
+        /// Its first byte.
+        tag: u8,
+    },
+    /// A format that this build leaves out.
+    Feature {
+        /// The feature of the crate that reads it.
+        name: &'static str,
+    },
+    /// It ends before its format does.
+    Short,
+    /// It is encrypted, and the engine has no key of this id.
+    KeyMissing {
+        /// The key's id.
+        id: u32,
+    },
+    /// It is not what was encrypted with this key for this call.
+    Forged {
+        /// The key's id.
+        id: u32,
+    },
+    /// It is not encrypted, and the engine takes no such answers.
+    Plain,
+    /// It does not decompress.
+    Damaged,
+    /// It decompresses to more than the engine takes.
+    TooLarge {
+        /// The limit.
+        max_bytes: usize,
+    },
+}
+
+impl fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mistyped { at } => write!(f, "failed at byte {at}"),
+            Self::Format { tag } => write!(
+                f,
+                "its format byte 0x{tag:02x} is not known to this version: a newer version of idem \
+                 wrote it, or it is damaged"
+            ),
+            Self::Feature { name } => {
+                write!(
+                    f,
+                    "reading it takes the feature `{name}`, which this build leaves out"
+                )
+            }
+            Self::Short => f.write_str("it ends too early"),
+            Self::KeyMissing { id } => {
+                write!(
+                    f,
+                    "it is encrypted with key {id}, which this engine does not have"
+                )
+            }
+            Self::Forged { id } => write!(
+                f,
+                "it does not open with key {id}: it was changed, belongs to another call, or was \
+                 encrypted with another key of this id"
+            ),
+            Self::Plain => {
+                f.write_str("it is not encrypted, which this engine asks for (`require_encrypted`)")
+            }
+            Self::Damaged => f.write_str("it does not decompress"),
+            Self::TooLarge { max_bytes } => {
+                write!(f, "it decompresses to more than {max_bytes} bytes")
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! How answers are laid out in records.
+//!
+//! A record says by itself how it is to be read, so that versions and settings can meet in one store
+//! while they are deployed. After the header:
+//!
+//! ```text
+//!  0     below 0x20: a tag, the sum of
+//!            1  MessagePack, else JSON
+//!            2  compressed
+//!            4  encrypted
+//!        else: JSON as it is, from this byte on
+//!
+//!        encrypted                         not encrypted
+//!  1–4   id of the key, big-endian         1–    content
+//!  5–28  nonce
+//! 29–    content, encrypted with
+//!        XChaCha20-Poly1305, then 16
+//!        bytes that authenticate it
+//! ```
+//! The content is the serialized value; compressed, it is one zstd frame that says how long it is.
+//! No JSON starts below 0x20 unless with a tab or a line break, which serializers do not write, and
+//! which are no tags of this version. What is encrypted is bound to the digest of the record's key,
+//! to its state byte (`D` or `E`), to the tag and to the key's id.
+
+use std::borrow::Cow;
+
+use super::compression::{Compression, expand};
+use super::encryption::Encryption;
+use super::sink::Body;
+use super::{Encoded, Undecodable, Unencodable};
+use crate::key::KeyDigest;
+use crate::record::{HEADER, OutcomeKind, Record, State};
+
+const TAGS: u8 = 0x20;
+const MESSAGE_PACK: u8 = 1;
+const COMPRESSED: u8 = 2;
+const ENCRYPTED: u8 = 4;
+const KNOWN: u8 = MESSAGE_PACK | COMPRESSED | ENCRYPTED;
+
+/// How answers are serialized. Each record says which it is, and all are read, whatever is set here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AnswerFormat {
+    /// JSON: text that an operator can read in the store. It does not hold everything: `f64::NAN` is
+    /// written as `null` and does not come back, and keys of maps are strings or numbers.
+    #[default]
+    Json,
+    /// `MessagePack`, a binary format, with the names of fields as in JSON, so that fields may be added
+    /// with `#[serde(default)]`. Smaller than JSON, most of all where there are numbers; holds
+    /// `NAN`, and maps with any keys. Needs the feature `msgpack`.
+    #[cfg(feature = "msgpack")]
+    MessagePack,
+}
+
+impl AnswerFormat {
+    pub(super) fn tag(self) -> Option<u8> {
+        match self {
+            Self::Json => None,
+            #[cfg(feature = "msgpack")]
+            Self::MessagePack => Some(MESSAGE_PACK),
+        }
+    }
+
+    #[cfg_attr(
+        feature = "msgpack",
+        allow(clippy::unnecessary_wraps, reason = "without the feature it fails")
+    )]
+    fn tagged(tag: u8) -> Result<Self, Undecodable> {
+        if tag & MESSAGE_PACK == 0 {
+            return Ok(Self::Json);
+        }
+        #[cfg(feature = "msgpack")]
+        return Ok(Self::MessagePack);
+        #[cfg(not(feature = "msgpack"))]
+        return Err(Undecodable::Feature { name: "msgpack" });
+    }
+}
+
+/// How an engine writes answers, and which it reads.
+#[derive(Clone, Debug)]
+pub struct Format {
+    pub(crate) write: AnswerFormat,
+    /// The longest answer, both as it is serialized and as it is stored.
+    pub(crate) max_value_bytes: usize,
+    pub(crate) compression: Compression,
+    pub(crate) encryption: Encryption,
+}
+
+impl Default for Format {
+    fn default() -> Self {
+        Self {
+            write: AnswerFormat::Json,
+            max_value_bytes: 256 << 10,
+            compression: Compression::default(),
+            encryption: Encryption::default(),
+        }
+    }
+}
+
+/// What an encrypted answer is bound to: it opens for nothing else.
+#[cfg_attr(
+    not(feature = "encryption"),
+    allow(dead_code, reason = "nothing reads it")
+)]
+pub(super) struct Bound<'a> {
+    pub(super) digest: &'a KeyDigest,
+    pub(super) outcome: OutcomeKind,
+    pub(super) tag: u8,
+}
+
+impl Format {
+    /// What is wrong with these settings.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.max_value_bytes > 512 << 20 {
+            return Err("`max_value_bytes` must be at most 512 MiB".to_owned());
+        }
+        self.encryption.check()
+    }
+
+    /// The last step before an answer is stored under this key: compressed and encrypted, as the
+    /// engine is set. What does not fit any more becomes a tombstone.
+    pub(crate) fn seal(&self, key: &KeyDigest, encoded: Encoded) -> Encoded {
+        match encoded {
+            Encoded::Store {
+                outcome: outcome @ (OutcomeKind::Value | OutcomeKind::Error),
+                schema,
+                record,
+                lost,
+            } => match self.sealed(key, outcome, record) {
+                Ok(record) => Encoded::Store {
+                    outcome,
+                    schema,
+                    record,
+                    lost,
+                },
+                Err(error) => Encoded::empty(OutcomeKind::Tombstone, Some(error)),
+            },
+            without_answer => without_answer,
+        }
+    }
+
+    fn sealed(
+        &self,
+        digest: &KeyDigest,
+        outcome: OutcomeKind,
+        mut record: Vec<u8>,
+    ) -> Result<Vec<u8>, Unencodable> {
+        let (tag, content) = split(&record[HEADER..]);
+        if let Some(frame) = self.compression.compress(content)
+            && HEADER + 1 + frame.len() < record.len()
+        {
+            let tag = tag.unwrap_or(0) | COMPRESSED;
+            record.truncate(HEADER);
+            record.push(tag);
+            record.extend(frame);
+        }
+        if self.encryption.is_on() {
+            let (tag, content) = split(&record[HEADER..]);
+            let tag = tag.unwrap_or(0) | ENCRYPTED;
+            let bound = Bound {
+                digest,
+                outcome,
+                tag,
+            };
+            record = self.encryption.seal(&bound, content)?;
+        }
+        let max_bytes = self.max_value_bytes;
+        if record.len() > HEADER + max_bytes {
+            return Err(Unencodable::TooLarge { max_bytes });
+        }
+        Ok(record)
+    }
+
+    /// The serialized value of a record that stands under this key.
+    pub(crate) fn open<'a>(
+        &self,
+        digest: &KeyDigest,
+        record: &'a Record,
+    ) -> Result<Body<'a>, Undecodable> {
+        let State::Done { outcome, .. } = record.header.state else {
+            return Err(Undecodable::Mistyped { at: 0 });
+        };
+        let (tag, content) = split(record.body());
+        let tag = match tag {
+            None => 0,
+            Some(tag) if tag == 0 || tag & !KNOWN != 0 => return Err(Undecodable::Format { tag }),
+            Some(tag) => tag,
+        };
+        let format = AnswerFormat::tagged(tag)?;
+        let mut bytes = Cow::Borrowed(content);
+        if tag & ENCRYPTED == 0 {
+            self.encryption.accept_plain()?;
+        } else {
+            let bound = Bound {
+                digest,
+                outcome,
+                tag,
+            };
+            bytes = self.encryption.open(&bound, &bytes)?.into();
+        }
+        if tag & COMPRESSED != 0 {
+            bytes = expand(&bytes, self.max_value_bytes)?.into();
+        }
+        Ok(Body { format, bytes })
+    }
+}
+
+/// The tag of a body, if it has one, and what follows.
+fn split(body: &[u8]) -> (Option<u8>, &[u8]) {
+    match body.split_first() {
+        Some((tag, content)) if *tag < TAGS => (Some(*tag), content),
+        _ => (None, body),
+    }
+}

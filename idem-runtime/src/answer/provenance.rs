@@ -1,0 +1,120 @@
+//! An answer that tells how it came about.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use super::{Body, Replay, Sink, Undecodable, Unencodable};
+
+/// What an idempotent function answers, and how that came about: the `T` of its `Result<T, E>`,
+/// where the caller is to know whether the body ran.
+///
+/// It is stored exactly as a `T` is: a function that returned `T` may return `Answer<T>` from now on,
+/// and back again, and reads what it stored before.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use idem_runtime::{Answer, Engine, Error, How, store::memory::MemoryStore};
+///
+/// let engine = Engine::new(MemoryStore::new());
+/// let pay = || engine.operation("payments.pay").key(&7).run(|_| async { Ok::<_, Error>(Answer::from(1_250)) });
+///
+/// let first = pay().await?;
+/// assert!(first.was_executed());
+///
+/// let again = pay().await?;
+/// assert_eq!((*again, again.how(), again.attempt()), (1_250, How::Replayed, 1));
+/// # Ok::<_, Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Answer<T> {
+    value: T,
+    how: How,
+    attempt: u16,
+    age: Duration,
+}
+
+/// How an answer came about, for the caller that has it. More ways may come; match with a `_` arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum How {
+    /// This call ran the body.
+    Executed,
+    /// An earlier call had run the body. Its answer was stored, or a reconcile hook found it out.
+    Replayed,
+    /// Another call ran the body while this one was under way. Either this one waited for it, or it
+    /// ran the body too, lost its lease over that, and the other's answer is the one that counts.
+    Waited,
+}
+
+impl<T> Answer<T> {
+    /// What the body returned.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// What the body returned.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+
+    /// How it came about.
+    pub fn how(&self) -> How {
+        self.how
+    }
+
+    /// The attempt that produced it, starting at 1; 0 if it ran without protection.
+    pub fn attempt(&self) -> u16 {
+        self.attempt
+    }
+
+    /// How long ago it was stored, in milliseconds as the store counts; zero if it was executed.
+    pub fn age(&self) -> Duration {
+        self.age
+    }
+
+    /// Whether this call ran the body and its answer counts.
+    pub fn was_executed(&self) -> bool {
+        self.how == How::Executed
+    }
+}
+
+/// The answer of a body that has just run, which is what a body returns. The attempt is filled in by
+/// the call.
+impl<T> From<T> for Answer<T> {
+    fn from(value: T) -> Self {
+        Self {
+            value,
+            how: How::Executed,
+            attempt: 1,
+            age: Duration::ZERO,
+        }
+    }
+}
+
+impl<T> Deref for Answer<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Replay> Replay for Answer<T> {
+    fn write(&self, out: &mut Sink) -> Result<(), Unencodable> {
+        self.value.write(out)
+    }
+
+    fn read(body: &Body<'_>) -> Result<Self, Undecodable> {
+        T::read(body).map(Self::from)
+    }
+
+    fn schema() -> u32 {
+        T::schema()
+    }
+
+    fn come_about(&mut self, how: How, attempt: u16, age: Duration) {
+        self.value.come_about(how, attempt, age);
+        (self.how, self.attempt, self.age) = (how, attempt, age);
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a value is written to, and what it is read from.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{AnswerFormat, Format, Undecodable, Unencodable};
+use crate::record::HEADER;
+
+/// The bytes of a record while they are written: stops at its limit.
+pub struct Sink {
+    record: Vec<u8>,
+    format: AnswerFormat,
+    max: usize,
+    full: bool,
+}
+
+impl Sink {
+    pub(super) fn new(format: &Format) -> Self {
+        let mut record = Vec::with_capacity(HEADER + 256);
+        record.resize(HEADER, 0);
+        record.extend(format.write.tag());
+        Self {
+            record,
+            format: format.write,
+            max: format.max_value_bytes,
+            full: false,
+        }
+    }
+
+    pub(super) fn put<T: Serialize>(&mut self, value: &T) -> Result<(), Unencodable> {
+        let written = match self.format {
+            AnswerFormat::Json => serde_json::to_writer(&mut *self, value).is_ok(),
+            #[cfg(feature = "msgpack")]
+            AnswerFormat::MessagePack => rmp_serde::encode::write_named(&mut *self, value).is_ok(),
+        };
+        // The message of a `Serialize` impl may quote the value, so it goes no further.
+        match written {
+            true => Ok(()),
+            false if self.full => Err(Unencodable::TooLarge {
+                max_bytes: self.max,
+            }),
+            false => Err(Unencodable::NotSerializable),
+        }
+    }
+
+    pub(super) fn into_record(self) -> Vec<u8> {
+        self.record
+    }
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink")
+            .field("bytes", &self.record.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl io::Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.record.len() + bytes.len() > HEADER + self.max {
+            self.full = true;
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.record.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The serialized value of a record, opened.
+pub struct Body<'a> {
+    pub(super) format: AnswerFormat,
+    pub(super) bytes: Cow<'a, [u8]>,
+}
+
+impl Body<'_> {
+    pub(super) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {
+        // Where, but not what: serde's message may quote the stored value.
+        match self.format {
+            AnswerFormat::Json => serde_json::from_slice(&self.bytes)
+                .map_err(|error| Undecodable::Mistyped { at: error.column() }),
+            #[cfg(feature = "msgpack")]
+            AnswerFormat::MessagePack => {
+                let mut rest = &*self.bytes;
+                let value = T::deserialize(&mut rmp_serde::Deserializer::new(&mut rest));
+                let at = self.bytes.len() - rest.len();
+                match value {
+                    // What follows a value was not written with it.
+                    Ok(value) if rest.is_empty() => Ok(value),
+                    _ => Err(Undecodable::Mistyped { at }),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Body<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("format", &self.format)
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_serialize_impl_is_not_repeated() {
+        let map = std::collections::BTreeMap::from([((1, "secret"), 1)]);
+        let mut sink = Sink::new(&Format::default());
+        let error = serde_json::to_writer(&mut sink, &map).unwrap_err();
+        assert!(error.to_string().contains("key must be a string"));
+        assert_eq!(sink.put(&map), Err(Unencodable::NotSerializable));
+        assert_eq!(
+            Unencodable::NotSerializable.to_string(),
+            "its `Serialize` refused; duplicates get `NotStored`"
+        );
+    }
+}

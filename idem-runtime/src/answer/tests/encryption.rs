@@ -1,0 +1,182 @@
+//! Encrypted answers.
+
+use super::*;
+use crate::answer::encryption::Encryption;
+use crate::answer::format::Bound;
+
+/// Key 7 is 32 times 0x42, the nonce 24 times 0x24. Written by libsodium.
+const GOLDEN: &str = "0400000007242424242424242424242424242424242424242424242424\
+    de7ca510000676918e0d525f63e72ff01090efdb1d7e15fc4000872c0a71baac75f0e9b955fa3afd1dd4d0da98\
+    bc49ed362c4e9f4629e0bd735be8b2f07ed5998ff553067b194a2e81e0c67848eea4770f194fafb3";
+
+fn keys() -> EncryptionKeys {
+    EncryptionKeys::new(7, [0x42; 32])
+}
+
+fn with(keys: EncryptionKeys) -> Format {
+    Format {
+        encryption: Encryption {
+            keys: Some(keys),
+            required: false,
+        },
+        ..Format::default()
+    }
+}
+
+fn sealed() -> Vec<u8> {
+    write(&with(keys()), &Receipt::golden()).unwrap()
+}
+
+#[test]
+fn its_bytes_are_frozen() {
+    let bound = Bound {
+        digest: &DIGEST,
+        outcome: OutcomeKind::Value,
+        tag: 4,
+    };
+    let record = keys().seal_with([0x24; 24], &bound, JSON).unwrap();
+    assert_eq!(record[..HEADER], [0; HEADER]);
+    assert_eq!(record[HEADER..], hex(GOLDEN));
+    assert_eq!(read(&with(keys()), &hex(GOLDEN)), Ok(Receipt::golden()));
+}
+
+#[test]
+fn no_two_are_alike_and_none_is_legible() {
+    let (one, other) = (sealed(), sealed());
+    assert_eq!(one[..5], [4, 0, 0, 0, 7]);
+    assert_ne!(one[5..29], other[5..29], "nonces");
+    assert_eq!(one.len(), JSON.len() + 45);
+    for body in [one, other] {
+        assert!(!body.windows(4).any(|part| part == b"aaaa"));
+    }
+}
+
+#[test]
+fn a_changed_byte_never_opens() {
+    for format in formats()
+        .into_iter()
+        .filter(|format| format.encryption.keys.is_some())
+    {
+        let body = write(&format, &Receipt::golden()).unwrap();
+        for at in 0..body.len() {
+            for bit in 0..8 {
+                let mut changed = body.clone();
+                changed[at] ^= 1 << bit;
+                let opened = read::<Receipt>(&format, &changed);
+                assert!(opened.is_err(), "{format:?}, byte {at}, bit {bit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn it_opens_for_its_own_key_and_outcome_alone() {
+    let (format, body) = (with(keys()), sealed());
+    let forged = Some(Undecodable::Forged { id: 7 });
+    let value = record(OutcomeKind::Value, &body);
+    assert!(format.open(&DIGEST, &value).is_ok());
+    let other = KeyDigest::from_bytes([0xd2; 32]);
+    assert_eq!(format.open(&other, &value).err(), forged);
+    let error = record(OutcomeKind::Error, &body);
+    assert_eq!(format.open(&DIGEST, &error).err(), forged);
+
+    let Encoded::Store { record: bytes, .. } = format.seal(
+        &DIGEST,
+        Encoded::classed(crate::Class::Business, &Receipt::golden(), &format),
+    ) else {
+        unreachable!("a business error is stored")
+    };
+    let error = record(OutcomeKind::Error, &bytes[HEADER..]);
+    assert!(format.open(&DIGEST, &error).is_ok());
+    let value = record(OutcomeKind::Value, &bytes[HEADER..]);
+    assert_eq!(format.open(&DIGEST, &value).err(), forged);
+}
+
+#[test]
+fn keys_change_in_three_deploys() {
+    let old = || EncryptionKeys::new(1, [1; 32]);
+    let deploys = [
+        old(),
+        old().also(2, [2; 32]),
+        EncryptionKeys::new(2, [2; 32]).also(1, [1; 32]),
+        EncryptionKeys::new(2, [2; 32]),
+    ];
+    for pair in deploys.windows(2) {
+        for (writer, reader) in [(0, 1), (1, 0)] {
+            let body = write(&with(pair[writer].clone()), &Receipt::golden()).unwrap();
+            assert!(read::<Receipt>(&with(pair[reader].clone()), &body).is_ok());
+        }
+    }
+    let body = write(&with(old()), &Receipt::golden()).unwrap();
+    assert_eq!(
+        read::<Receipt>(&with(deploys[3].clone()), &body),
+        Err(Undecodable::KeyMissing { id: 1 })
+    );
+}
+
+#[test]
+fn another_key_or_none_does_not_open_it() {
+    let body = sealed();
+    for (format, error) in [
+        (
+            with(EncryptionKeys::new(7, [0x43; 32])),
+            Undecodable::Forged { id: 7 },
+        ),
+        (
+            with(EncryptionKeys::new(8, [0x42; 32])),
+            Undecodable::KeyMissing { id: 7 },
+        ),
+        (Format::default(), Undecodable::KeyMissing { id: 7 }),
+    ] {
+        assert_eq!(read::<Receipt>(&format, &body), Err(error));
+    }
+    for format in [with(keys()), Format::default()] {
+        assert_eq!(
+            read::<Receipt>(&format, &body[..4]),
+            Err(Undecodable::Short)
+        );
+    }
+    assert_eq!(
+        read::<Receipt>(&with(keys()), &body[..44]),
+        Err(Undecodable::Short)
+    );
+}
+
+#[test]
+fn plain_answers_are_refused_where_encryption_is_required() {
+    let strict = Format {
+        encryption: Encryption {
+            keys: Some(keys()),
+            required: true,
+        },
+        ..Format::default()
+    };
+    assert!(read::<Receipt>(&strict, &sealed()).is_ok());
+    let plain = formats()
+        .into_iter()
+        .filter(|format| format.encryption.keys.is_none());
+    for format in plain {
+        let body = write(&format, &Receipt::golden()).unwrap();
+        assert!(read::<Receipt>(&with(keys()), &body).is_ok(), "{format:?}");
+        assert_eq!(read::<Receipt>(&strict, &body), Err(Undecodable::Plain));
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    let strict = Format {
+        encryption: Encryption {
+            keys: None,
+            required: true,
+        },
+        ..Format::default()
+    };
+    assert!(strict.check().unwrap_err().contains("`require_encrypted`"));
+    assert_eq!(with(keys().also(8, [1; 32])).check(), Ok(()));
+    for twice in [
+        keys().also(7, [1; 32]),
+        keys().also(8, [1; 32]).also(8, [1; 32]),
+    ] {
+        assert!(with(twice).check().unwrap_err().contains("two keys"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Who watches a key is told, by a store that tells.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::task::Poll;
+
+use super::probe::{A, B, Probe, TTL, answer, ask, done, header, owner, pending, record};
+use crate::store::{
+    ClaimReply, CompleteReply, Header, OutcomeKind, Owner, ReleaseReply, ResolveReply, State, Watch,
+};
+
+cases! {
+    14 a_watch_is_told_of_a_completion,
+    14 a_watch_is_told_of_a_release,
+    14 a_watch_is_told_of_a_resolution,
+    14 every_watch_of_a_key_is_told,
+    14 a_key_is_watched_again_after_the_last_has_left,
+    14 a_watch_is_told_of_what_happened_before_it_asked,
+    14 many_keys_are_watched_at_once,
+}
+
+/// Waits for a message. The time is that of the machine: messages take some, and the fixture's
+/// clock may stand still.
+async fn told(p: &Probe, watch: &mut Watch, of: &str) {
+    let patience = p.fixture.patience();
+    let (heard, waits) = channel::<()>();
+    let (rings, mut bell) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        if waits.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            let _ = rings.send(());
+        }
+    });
+    let mut changed = pin!(watch.changed());
+    let told = poll_fn(|cx| {
+        if changed.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(true);
+        }
+        match pin!(&mut bell).poll(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(false),
+            _ => Poll::Pending,
+        }
+    });
+    let told = told.await;
+    drop(heard);
+    assert!(told, "nobody told of {of} within {patience:?}");
+}
+
+async fn a_watch_is_told_of_a_completion(p: Probe) {
+    let claim = p.take(&ask(A)).await;
+    let Some(mut watch) = p.watch().await else {
+        return;
+    };
+    expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+    let stored = p.complete(&answer(&claim, b"done")).await;
+    assert_eq!(stored, CompleteReply::Stored { late: false });
+    told(&p, &mut watch, "a completion").await;
+    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+}
+
+async fn a_watch_is_told_of_a_release(p: Probe) {
+    for (n, count) in [true, false].into_iter().enumerate() {
+        let p = p.at(n);
+        p.take(&ask(A)).await;
+        let Some(mut watch) = p.watch().await else {
+            return;
+        };
+        assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+        told(&p, &mut watch, "a release").await;
+        expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
+    }
+}
+
+async fn a_watch_is_told_of_a_resolution(p: Probe) {
+    for (n, seen) in [done(OutcomeKind::Unknown), pending()]
+        .into_iter()
+        .enumerate()
+    {
+        let p = p.at(n);
+        let seen = header(seen);
+        // Long ago, so that a claim has lapsed.
+        p.plant(&seen, b"", seen.retain / 2).await;
+        let Some(mut watch) = p.watch().await else {
+            return;
+        };
+        let found = Header {
+            state: done(OutcomeKind::Value),
+            owner: Owner::from_bytes(*b"who found it out"),
+            retain: TTL,
+            ..seen
+        };
+        let resolved = p.resolve(&seen, &record(&found, b"it landed")).await;
+        assert_eq!(resolved, ResolveReply::Resolved);
+        told(&p, &mut watch, "a resolution").await;
+    }
+}
+
+async fn every_watch_of_a_key_is_told(p: Probe) {
+    p.take(&ask(A)).await;
+    let mut watches = Vec::new();
+    for _ in 0..50 {
+        let Some(watch) = p.watch().await else {
+            return;
+        };
+        watches.push(watch);
+    }
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    for watch in &mut watches {
+        told(&p, watch, "a release").await;
+    }
+}
+
+async fn a_key_is_watched_again_after_the_last_has_left(p: Probe) {
+    for n in 0..20 {
+        p.take(&ask(owner(n))).await;
+        let Some(left) = p.watch().await else {
+            return;
+        };
+        drop(left);
+        let Some(mut watch) = p.watch().await else {
+            panic!("the store told, and then did not");
+        };
+        assert_eq!(p.release(owner(n), false).await, ReleaseReply::Released);
+        told(&p, &mut watch, "a release").await;
+    }
+}
+
+async fn a_watch_is_told_of_what_happened_before_it_asked(p: Probe) {
+    p.take(&ask(A)).await;
+    let (Some(mut first), Some(mut second)) = (p.watch().await, p.watch().await) else {
+        return;
+    };
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    told(&p, &mut first, "a release").await;
+    // It was on its way before anybody waited for it here.
+    told(&p, &mut second, "a release").await;
+    assert_eq!(p.header().await.state, State::Released);
+}
+
+async fn many_keys_are_watched_at_once(p: Probe) {
+    let mut watches = Vec::new();
+    for n in 0..200 {
+        let p = p.at(n);
+        p.take(&ask(A)).await;
+        let Some(watch) = p.watch().await else {
+            return;
+        };
+        watches.push((p, watch));
+    }
+    for (p, watch) in watches.iter_mut().rev() {
+        assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+        told(p, watch, "a release").await;
+    }
+}

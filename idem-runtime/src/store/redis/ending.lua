@@ -1,0 +1,25 @@
+-- What the scripts share that end a claim; it stands behind prelude.lua and in front of each of them.
+
+-- Where `look` saw nothing and the script writes nothing.
+local function nothing()
+  if redis.call('EXISTS', KEYS[1]) == 1 then return {'V', ''} end
+  return {'N'}
+end
+
+-- Tells who waits for the key. The record is written by then, and stays where the user has no right
+-- to the channel.
+local function tell()
+  redis.pcall(PUBLISH, KEYS[1], '')
+end
+
+-- Puts `record` in the place of what was seen: the higher fence and the known fingerprint stay.
+local function settle(seen, record, attempts, life)
+  local fence, last = sub(record, 19, 25), sub(seen.bytes, 19, 25)
+  if num(fence) < num(last) then fence = last end
+  local kept = fence .. attempts .. sub(record, 28, 36) .. known(seen.print, sub(record, 37, 52))
+  if kept ~= sub(record, 19, HEADER) then
+    record = sub(record, 1, 18) .. kept .. sub(record, HEADER + 1)
+  end
+  redis.call('SET', KEYS[1], record, 'PX', life)
+  tell()
+end

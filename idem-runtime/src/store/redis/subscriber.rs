@@ -1,0 +1,283 @@
+//! Being told by Redis: one connection that subscribes to the keys that are watched.
+//!
+//! The scripts that finish a call publish an empty message on a channel named like its record. One
+//! task, on the thread of the engine that watched first, keeps a connection subscribed to what is
+//! watched, in this process, through this store.
+//!
+//! A connection that breaks is made again, everything is subscribed to again, and whoever watched
+//! all the while is woken, since a message may have been lost. One that falls silent looks like one
+//! on which nothing happens. Therefore, while somebody watches, the server is asked every few
+//! seconds whether it is there: a tiny command, seldom sent, that finds the silence before a waiting
+//! call suffers from it and keeps the connection alive in networks that forget idle ones. What that
+//! cannot find (the old server of a failover still answers) the waiting calls find, and say so.
+
+mod channels;
+mod session;
+mod wire;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use redis::Client;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::time::{sleep, timeout};
+
+use self::channels::{Channels, Progress};
+use self::session::{End, Session};
+use self::wire::Wire;
+use super::failure::connect_error;
+use crate::backoff::Backoff;
+use crate::operation::RecordKey;
+use crate::record::Owner;
+use crate::store::{Feed, StoreError, StoreErrorKind, Watch, Watchers};
+
+/// How long a refusal is taken for an answer before it is tried again.
+const REFUSED: Duration = Duration::from_mins(1);
+
+/// Tells who watches a key. Its task ends with it.
+pub(super) struct Subscriber(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    sharded: bool,
+    connect: Duration,
+    response: Duration,
+    watchers: Watchers,
+    state: Mutex<State>,
+    work: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    channels: Channels,
+    /// The thread on which the task was started.
+    host: Option<ThreadId>,
+    /// Another engine that watches, and takes the task over when the first one's thread ends.
+    successor: Option<Handle>,
+    /// Why there is no connection, while it is too early to try again.
+    down: Option<StoreError>,
+    /// When the server last refused a subscription.
+    refused: Option<Instant>,
+    missed: bool,
+    closed: bool,
+}
+
+impl Subscriber {
+    /// One that connects when the first key is watched. `sharded`: the server is a part of a cluster
+    /// whose scripts publish to its shard alone.
+    pub(super) fn new(
+        client: Client,
+        sharded: bool,
+        connect: Duration,
+        response: Duration,
+    ) -> Self {
+        Self(Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
+            client,
+            sharded,
+            connect,
+            response,
+            watchers: Watchers::fed_by(shared.clone()),
+            state: Mutex::default(),
+            work: Notify::new(),
+        }))
+    }
+
+    /// Watches a key, from the moment on at which the server has confirmed it. `None`: the server
+    /// does not let us.
+    ///
+    /// # Errors
+    ///
+    /// At once while there is no connection, and when the server does not answer in time.
+    pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        let Some((watch, mut progress)) = self.0.begin(key)? else {
+            return Ok(None);
+        };
+        let settled = progress.wait_for(Progress::is_settled);
+        match timeout(self.0.response, settled).await {
+            Ok(Ok(progress)) => match &*progress {
+                Progress::Refused => Ok(None),
+                Progress::Failed(error) => Err(error.clone()),
+                Progress::Heard | Progress::Asked => Ok(Some(watch)),
+            },
+            Ok(Err(_)) | Err(_) => Err(StoreError::new(
+                StoreErrorKind::Unavailable,
+                "watching a key: Redis did not confirm the subscription in time",
+            )),
+        }
+    }
+
+    /// What an operator should know.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.0.lock().refused.map(|_| UNTOLD.to_owned())
+    }
+}
+
+const UNTOLD: &str = "Redis does not let this user subscribe, so that waiting calls ask again and \
+                      again; see the rights in the documentation of `RedisStore`";
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.work.notify_one();
+    }
+}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber")
+            .field("watchers", &self.0.watchers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Feed for Shared {
+    fn left(&self, key: &RecordKey) {
+        self.lock().channels.left(key);
+        self.work.notify_one();
+    }
+
+    fn missed(&self) {
+        self.lock().missed = true;
+        self.work.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held; were it to, the maps would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        key: &RecordKey,
+    ) -> Result<Option<(Watch, watch::Receiver<Progress>)>, StoreError> {
+        {
+            let state = self.lock();
+            if state.refused.is_some_and(|at| at.elapsed() < REFUSED) {
+                return Ok(None);
+            }
+            if let Some(error) = &state.down {
+                return Err(error.clone());
+            }
+        }
+        // Counted first and looked up then, while the task looks at the count under the lock: it
+        // does not give up a channel that is believed to be heard here.
+        let watch = self.watchers.watch(key);
+        let here = Handle::current();
+        let thread = std::thread::current().id();
+        let (progress, starts) = {
+            let mut state = self.lock();
+            let starts = state.host.is_none();
+            if starts {
+                state.host = Some(thread);
+            } else if state.host != Some(thread) {
+                state.successor = Some(here.clone());
+            }
+            (state.channels.join(key), starts)
+        };
+        if starts {
+            here.spawn(run(Task(Arc::clone(self))));
+        }
+        self.work.notify_one();
+        Ok(Some((watch, progress)))
+    }
+
+    /// Waits until somebody watches. Whether the store is still there.
+    async fn somebody_watches(&self) -> bool {
+        loop {
+            {
+                let mut state = self.lock();
+                if state.closed {
+                    return false;
+                }
+                if state.channels.any(|key| self.watchers.is_watched(key)) {
+                    return true;
+                }
+            }
+            self.work.notified().await;
+        }
+    }
+
+    /// Something was heard on a channel.
+    fn tell(&self, name: &str) {
+        let key = self.lock().channels.key(name);
+        if let Some(key) = key {
+            self.watchers.wake(&key);
+        }
+    }
+
+    fn confirmed(&self, name: &str, request: u64) {
+        let mut state = self.lock();
+        state.refused = None;
+        let lapsed = state.channels.confirmed(name, request);
+        drop(state);
+        if let Some(key) = lapsed {
+            self.watchers.wake(&key);
+        }
+    }
+
+    fn refused(&self, name: &str, request: u64) {
+        let mut state = self.lock();
+        state.refused = Some(Instant::now());
+        state.channels.refused(name, request);
+    }
+
+    /// There is no connection for now.
+    fn failed(&self, error: StoreError) {
+        let mut state = self.lock();
+        state.channels.lost();
+        state.channels.failed(&error);
+        state.down = Some(error);
+    }
+}
+
+/// The task, as long as there is one. A runtime that ends drops it.
+struct Task(Arc<Shared>);
+
+async fn run(task: Task) {
+    let shared = &*task.0;
+    let mut backoff = Backoff::new(&Owner::random());
+    let mut replaced = None;
+    shared.lock().host = Some(std::thread::current().id());
+    while shared.somebody_watches().await {
+        let (connect, response) = (shared.connect, shared.response);
+        match Wire::open(&shared.client, shared.sharded, connect, response).await {
+            Ok(wire) => match Session::new(shared, wire)
+                .serve(&mut backoff, &mut replaced)
+                .await
+            {
+                End::Closed => return,
+                End::Missed => {
+                    shared.lock().channels.lost();
+                    continue;
+                }
+                End::Lost => shared.lock().channels.lost(),
+                End::Failed(error) => shared.failed(error),
+            },
+            Err(error) => shared.failed(connect_error(error, true)),
+        }
+        sleep(backoff.reconnect()).await;
+        shared.lock().down = None;
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.host = None;
+        state.down = None;
+        state.channels.lost();
+        let wanted = state.channels.any(|key| self.0.watchers.is_watched(key));
+        // Without a successor the next call that watches starts another task.
+        let successor = state.successor.take().filter(|_| wanted && !state.closed);
+        if let Some(successor) = successor {
+            state.host = Some(std::thread::current().id());
+            drop(state);
+            successor.spawn(run(Self(Arc::clone(&self.0))));
+        }
+    }
+}

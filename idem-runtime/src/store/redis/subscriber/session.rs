@@ -1,0 +1,211 @@
+//! The life of one connection that subscribes.
+
+use std::future::{Future, poll_fn, ready};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use redis::{RedisError, RedisResult};
+use tokio::task::{JoinSet, unconstrained};
+use tokio::time::error::Elapsed;
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::Shared;
+use super::channels::Order;
+use super::wire::Wire;
+use crate::backoff::Backoff;
+use crate::record::Owner;
+use crate::store::redis::failure::store_error;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// How long nothing is heard before the server is asked whether it is there.
+const QUIET: Duration = Duration::from_secs(5);
+/// How seldom a connection is replaced because waiting calls say that they were not told. If it is
+/// not the connection, replacing it does not help.
+const REPLACE: Duration = Duration::from_secs(10);
+
+/// A connection, kept subscribed to what is watched.
+pub(super) struct Session<'a> {
+    shared: &'a Shared,
+    wire: Wire,
+    answers: JoinSet<Answer>,
+    quiet: Pin<Box<Sleep>>,
+    /// The server has confirmed a subscription, so that this is more than an open door.
+    works: bool,
+}
+
+/// Why a connection is of no more use.
+pub(super) enum End {
+    /// Nobody will watch any more.
+    Closed,
+    /// Waiting calls were not told.
+    Missed,
+    Lost,
+    /// There is none for now, for this reason.
+    Failed(StoreError),
+}
+
+enum Event {
+    /// On the channel of this name.
+    Message(String),
+    Answer(Answer),
+    /// The server was silent for a while.
+    Quiet,
+    /// There is something to do.
+    Work,
+    Ended,
+}
+
+/// The server's answer to an order, or to whether it is there.
+struct Answer {
+    order: Option<Order>,
+    reply: Result<RedisResult<()>, Elapsed>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(shared: &'a Shared, wire: Wire) -> Self {
+        // What was missed was missed on another connection.
+        shared.lock().missed = false;
+        Self {
+            shared,
+            wire,
+            answers: JoinSet::new(),
+            quiet: Box::pin(sleep(QUIET)),
+            works: false,
+        }
+    }
+
+    /// Does what is asked for, and tells what is heard, until the connection is of no more use.
+    /// `replaced` is when a connection was last given up because of missed messages.
+    pub(super) async fn serve(
+        mut self,
+        backoff: &mut Backoff,
+        replaced: &mut Option<Instant>,
+    ) -> End {
+        loop {
+            {
+                let mut state = self.shared.lock();
+                if state.closed {
+                    return End::Closed;
+                }
+                if std::mem::take(&mut state.missed)
+                    && replaced.is_none_or(|at| at.elapsed() >= REPLACE)
+                {
+                    *replaced = Some(Instant::now());
+                    return End::Missed;
+                }
+            }
+            while let Some(order) = self.next_order() {
+                self.send(Some(order)).await;
+            }
+            let event = self.event().await;
+            if !matches!(event, Event::Work) {
+                let now = tokio::time::Instant::now();
+                self.quiet.as_mut().reset(now + QUIET);
+            }
+            match event {
+                Event::Message(name) => self.shared.tell(&name),
+                Event::Answer(answer) => {
+                    if let Some(end) = self.settle(answer, backoff) {
+                        return end;
+                    }
+                }
+                Event::Quiet => {
+                    if !self.shared.lock().channels.is_empty() {
+                        self.send(None).await;
+                    }
+                }
+                Event::Work => {}
+                Event::Ended => return self.lost(),
+            }
+        }
+    }
+
+    fn next_order(&self) -> Option<Order> {
+        let watched = |key: &_| self.shared.watchers.is_watched(key);
+        self.shared.lock().channels.next_order(watched)
+    }
+
+    /// Sends an order, or asks whether the server is there. The answer is awaited in a task of its
+    /// own, so that nothing waits for anything else.
+    async fn send(&mut self, order: Option<Order>) {
+        let commands = self.wire.commands.clone();
+        let response = self.shared.response;
+        let mut answer: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
+            let reply = timeout(response, async {
+                match &order {
+                    Some(Order::Subscribe { name, .. }) => commands.subscribe(name).await,
+                    Some(Order::Unsubscribe { name }) => commands.unsubscribe(name).await,
+                    None => commands.ping().await,
+                }
+            });
+            let reply = reply.await;
+            Answer { order, reply }
+        });
+        // The first poll sends: here, so that the orders for a channel leave in their order.
+        let first = unconstrained(poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx)))).await;
+        match first {
+            Poll::Ready(answer) => self.answers.spawn(ready(answer)),
+            Poll::Pending => self.answers.spawn(answer),
+        };
+    }
+
+    async fn event(&mut self) -> Event {
+        let mut work = pin!(self.shared.work.notified());
+        poll_fn(|cx| {
+            if let Poll::Ready(message) = self.wire.poll_message(cx) {
+                return Poll::Ready(message.map_or(Event::Ended, Event::Message));
+            }
+            // A task that panicked is one whose answer never comes.
+            if let Poll::Ready(Some(answer)) = self.answers.poll_join_next(cx) {
+                return Poll::Ready(answer.map_or(Event::Ended, Event::Answer));
+            }
+            if work.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Event::Work);
+            }
+            self.quiet.as_mut().poll(cx).map(|()| Event::Quiet)
+        })
+        .await
+    }
+
+    fn settle(&mut self, answer: Answer, backoff: &mut Backoff) -> Option<End> {
+        let Ok(reply) = answer.reply else {
+            return Some(self.lost());
+        };
+        match (reply, answer.order) {
+            (Err(error), _) if is_lost(&error) => Some(self.lost()),
+            (Ok(()), Some(Order::Subscribe { name, request })) => {
+                *backoff = Backoff::new(&Owner::random());
+                self.works = true;
+                self.shared.confirmed(&name, request);
+                None
+            }
+            (Err(error), Some(Order::Subscribe { name, request })) => {
+                let error = store_error("watching a key", error);
+                if error.is_transient() {
+                    return Some(End::Failed(error));
+                }
+                self.shared.refused(&name, request);
+                None
+            }
+            // A refusal is an answer as well.
+            (_, Some(Order::Unsubscribe { .. }) | None) => None,
+        }
+    }
+
+    /// How a connection ends that is broken or silent. One that never worked is like one that could
+    /// not be made: a server without room for it hangs up, and a dead one is silent.
+    fn lost(&self) -> End {
+        if self.works {
+            return End::Lost;
+        }
+        End::Failed(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "watching a key: the connection to Redis is lost",
+        ))
+    }
+}
+
+fn is_lost(error: &RedisError) -> bool {
+    error.is_connection_dropped() || error.is_io_error()
+}

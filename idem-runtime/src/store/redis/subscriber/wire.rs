@@ -1,0 +1,133 @@
+//! The connection on which Redis tells.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_core::Stream;
+use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
+use redis::{
+    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult,
+    Value,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+
+/// A connection that subscribes. Its driver runs on the runtime of whoever opened it.
+pub(super) struct Wire {
+    pub(super) commands: Commands,
+    news: News,
+}
+
+/// What is sent. A command is on its way once its future has been polled.
+#[derive(Clone)]
+pub(super) enum Commands {
+    /// RESP2, which every server and nearly every proxy speaks.
+    Plain(PubSubSink),
+    /// The channels of a cluster's shards, which the client library has in RESP3 only.
+    Sharded(MultiplexedConnection),
+}
+
+enum News {
+    Plain(PubSubStream),
+    Sharded(UnboundedReceiver<PushInfo>),
+}
+
+impl Wire {
+    /// Connects. Nothing comes back from the server for it where no password is sent, so this alone
+    /// does not say that the server is there.
+    pub(super) async fn open(
+        client: &Client,
+        sharded: bool,
+        connect: Duration,
+        response: Duration,
+    ) -> RedisResult<Self> {
+        if !sharded {
+            let opened = timeout(connect, client.get_async_pubsub()).await;
+            let (sink, stream) = opened.map_err(|_| late())??.split();
+            return Ok(Self {
+                commands: Commands::Plain(sink),
+                news: News::Plain(stream),
+            });
+        }
+        let info = client.get_connection_info().clone();
+        let redis = info.redis_settings().clone();
+        let redis = redis.set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.set_redis_settings(redis))?;
+        let (sender, receiver) = unbounded_channel();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(connect))
+            .set_response_timeout(Some(response))
+            .set_push_sender(sender);
+        let opened = client.get_multiplexed_async_connection_with_config(&config);
+        Ok(Self {
+            commands: Commands::Sharded(opened.await?),
+            news: News::Sharded(receiver),
+        })
+    }
+
+    /// The channel of the next message; `None` when the connection has ended, or cannot be trusted
+    /// any more.
+    pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
+        match &mut self.news {
+            News::Plain(stream) => {
+                let message = ready!(Pin::new(stream).poll_next(cx));
+                Poll::Ready(message.map(|message| message.get_channel_name().to_owned()))
+            }
+            News::Sharded(receiver) => loop {
+                let Some(push) = ready!(receiver.poll_recv(cx)) else {
+                    return Poll::Ready(None);
+                };
+                match push.kind {
+                    PushKind::SMessage => return Poll::Ready(channel(push)),
+                    PushKind::Disconnection => return Poll::Ready(None),
+                    _ => {}
+                }
+            },
+        }
+    }
+}
+
+/// The channel of a message: its first part.
+fn channel(push: PushInfo) -> Option<String> {
+    match push.data.into_iter().next() {
+        Some(Value::BulkString(name)) => String::from_utf8(name).ok(),
+        _ => None,
+    }
+}
+
+impl Commands {
+    pub(super) async fn subscribe(self, channel: &str) -> RedisResult<()> {
+        match self {
+            Self::Plain(mut sink) => sink.subscribe(channel).await,
+            Self::Sharded(connection) => send(connection, &["SSUBSCRIBE", channel]).await,
+        }
+    }
+
+    pub(super) async fn unsubscribe(self, channel: &str) -> RedisResult<()> {
+        match self {
+            Self::Plain(mut sink) => sink.unsubscribe(channel).await,
+            Self::Sharded(connection) => send(connection, &["SUNSUBSCRIBE", channel]).await,
+        }
+    }
+
+    /// Whether the server is there. A refusal is an answer as well.
+    pub(super) async fn ping(self) -> RedisResult<()> {
+        match self {
+            Self::Plain(mut sink) => sink.ping::<Value>().await.map(drop),
+            Self::Sharded(connection) => send(connection, &["PING"]).await,
+        }
+    }
+}
+
+async fn send(mut connection: MultiplexedConnection, words: &[&str]) -> RedisResult<()> {
+    let mut command = redis::Cmd::new();
+    command.arg(words);
+    let reply = connection.send_packed_command(&command).await?;
+    reply.extract_error().map(drop)
+}
+
+/// The client library has an error like this, and keeps it to itself.
+fn late() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}

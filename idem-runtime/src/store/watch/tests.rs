@@ -1,0 +1,268 @@
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::AtomicU32;
+use std::task::{Context, Poll, Wake, Waker};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::KeyDigest;
+use crate::operation::Operation;
+
+fn key(number: u8) -> RecordKey {
+    let digest = KeyDigest::from_bytes([number; 32]);
+    RecordKey::new("test".into(), Operation::new("watched"), digest)
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Bell(AtomicU32);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+type Waiting = Pin<Box<dyn Future<Output = Watch>>>;
+
+/// One who watches, and what is expected of them.
+struct Guest {
+    key: u8,
+    /// Changes of the key since the last answer.
+    changes: u32,
+    waits: Waits,
+}
+
+enum Waits {
+    No(Watch),
+    /// With how often the bell had rung when the future was last polled.
+    Yes(Waiting, Arc<Bell>, u32),
+    Gone,
+}
+
+impl Guest {
+    fn arrive(watchers: &Watchers, number: u8) -> Self {
+        Self {
+            key: number,
+            changes: 0,
+            waits: Waits::No(watchers.watch(&key(number))),
+        }
+    }
+
+    /// Polls, and checks that the answer is there exactly if the key has changed.
+    fn poll(&mut self) {
+        let (mut waiting, bell) = match std::mem::replace(&mut self.waits, Waits::Gone) {
+            Waits::No(mut watch) => {
+                let waiting: Waiting = Box::pin(async move {
+                    watch.changed().await;
+                    watch
+                });
+                (waiting, Arc::<Bell>::default())
+            }
+            Waits::Yes(waiting, bell, _) => (waiting, bell),
+            Waits::Gone => return,
+        };
+        let waker = Waker::from(Arc::clone(&bell));
+        match waiting.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(watch) => {
+                assert!(self.changes > 0, "told of nothing");
+                self.changes = 0;
+                self.waits = Waits::No(watch);
+            }
+            Poll::Pending => {
+                assert_eq!(self.changes, 0, "not told");
+                let rung = bell.0.load(Ordering::SeqCst);
+                self.waits = Waits::Yes(waiting, bell, rung);
+            }
+        }
+    }
+
+    fn changed(&mut self) {
+        self.changes += 1;
+        if let Waits::Yes(_, bell, rung) = &self.waits {
+            let rings = bell.0.load(Ordering::SeqCst);
+            assert!(rings > *rung, "a change that nobody is woken by");
+        }
+    }
+
+    /// Drops the future half-way and watches on.
+    fn give_up(&mut self, watchers: &Watchers) {
+        *self = Self::arrive(watchers, self.key);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(u8),
+    Poll(usize),
+    Wake(u8),
+    GiveUp(usize),
+    Leave(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (0..3u8).prop_map(Step::Arrive),
+        6 => (0..6usize).prop_map(Step::Poll),
+        4 => (0..3u8).prop_map(Step::Wake),
+        1 => (0..6usize).prop_map(Step::GiveUp),
+        2 => (0..6usize).prop_map(Step::Leave),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_change_is_told_to_everybody_who_watches(steps in vec(step(), 1..60)) {
+        let watchers = Watchers::default();
+        let mut guests: Vec<Guest> = Vec::new();
+        for step in steps {
+            let pick = |number: usize, guests: &[Guest]| number % guests.len().max(1);
+            match step {
+                Step::Arrive(key) => guests.push(Guest::arrive(&watchers, key)),
+                Step::Wake(number) => {
+                    watchers.wake(&key(number));
+                    guests.iter_mut().filter(|guest| guest.key == number).for_each(Guest::changed);
+                }
+                _ if guests.is_empty() => {}
+                Step::Poll(number) => {
+                    let guest = pick(number, &guests);
+                    guests[guest].poll();
+                }
+                Step::GiveUp(number) => {
+                    let guest = pick(number, &guests);
+                    guests[guest].give_up(&watchers);
+                }
+                Step::Leave(number) => {
+                    let guest = pick(number, &guests);
+                    guests.swap_remove(guest);
+                }
+            }
+            for number in 0..3 {
+                let expected = guests.iter().any(|guest| guest.key == number);
+                prop_assert_eq!(watchers.is_watched(&key(number)), expected);
+            }
+        }
+        guests.iter_mut().for_each(Guest::poll);
+    }
+}
+
+#[test]
+fn a_change_is_not_lost_with_the_future_that_waited_for_it() {
+    let watchers = Watchers::default();
+    let mut watch = watchers.watch(&key(1));
+    let bell = Waker::from(Arc::<Bell>::default());
+    let mut cx = Context::from_waker(&bell);
+    {
+        let mut waiting = pin!(watch.changed());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+        watchers.wake(&key(1));
+    }
+    assert!(pin!(watch.changed()).poll(&mut cx).is_ready());
+    assert!(pin!(watch.changed()).poll(&mut cx).is_pending());
+}
+
+#[test]
+fn what_happened_before_a_watch_is_not_told() {
+    let watchers = Watchers::default();
+    let _other = watchers.watch(&key(1));
+    watchers.wake(&key(1));
+    let mut watch = watchers.watch(&key(1));
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(pin!(watch.changed()).poll(&mut cx).is_pending());
+}
+
+/// Threads that race for real. A lost message would leave a task waiting for ever.
+#[test]
+fn no_message_is_lost_between_threads() {
+    const ROUNDS: u32 = 2_000;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .build()
+        .unwrap();
+    let watchers = Watchers::default();
+    let round = Arc::new(AtomicU32::new(0));
+    let tasks: Vec<_> = (0..4)
+        .map(|number| {
+            let (watchers, round) = (watchers.clone(), Arc::clone(&round));
+            runtime.spawn(async move {
+                loop {
+                    // Some keep their watch, some begin anew each time and look then.
+                    let mut watch = watchers.watch(&key(1));
+                    let mut seen = round.load(Ordering::SeqCst);
+                    while seen < ROUNDS {
+                        watch.changed().await;
+                        seen = round.load(Ordering::SeqCst);
+                        if number % 2 == 0 {
+                            break;
+                        }
+                    }
+                    if seen == ROUNDS {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..ROUNDS {
+        round.fetch_add(1, Ordering::SeqCst);
+        watchers.wake(&key(1));
+        std::thread::yield_now();
+    }
+    for task in tasks {
+        runtime.block_on(task).unwrap();
+    }
+    assert!(!watchers.is_watched(&key(1)));
+}
+
+#[test]
+fn ten_thousand_watch_one_key() {
+    let watchers = Watchers::default();
+    let mut guests: Vec<_> = (0..10_000).map(|_| Guest::arrive(&watchers, 1)).collect();
+    guests.iter_mut().for_each(Guest::poll);
+    watchers.wake(&key(1));
+    guests.iter_mut().for_each(Guest::changed);
+    guests.iter_mut().for_each(Guest::poll);
+    drop(guests);
+    assert!(!watchers.is_watched(&key(1)));
+    assert_eq!(format!("{watchers:?}"), "Watchers { keys: 0, .. }");
+}
+
+#[derive(Default)]
+struct Listener {
+    left: Mutex<Vec<RecordKey>>,
+    missed: AtomicU32,
+}
+
+impl Feed for Listener {
+    fn left(&self, key: &RecordKey) {
+        self.left.lock().unwrap().push(key.clone());
+    }
+
+    fn missed(&self) {
+        self.missed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_feed_hears_who_left_and_what_was_missed() {
+    let listener = Arc::new(Listener::default());
+    let feed: Arc<dyn Feed> = listener.clone();
+    let watchers = Watchers::fed_by(Arc::downgrade(&feed));
+    let (first, second) = (watchers.watch(&key(1)), watchers.watch(&key(1)));
+    first.missed();
+    drop(first);
+    assert!(listener.left.lock().unwrap().is_empty(), "one still does");
+    drop(second);
+    assert_eq!(*listener.left.lock().unwrap(), [key(1)]);
+    drop(watchers.watch(&key(1)));
+    assert_eq!(listener.left.lock().unwrap().len(), 2);
+    assert_eq!(listener.missed.load(Ordering::SeqCst), 1);
+    let watch = watchers.watch(&key(2));
+    drop((feed, listener));
+    // A feed that is gone hears nothing.
+    watch.missed();
+}

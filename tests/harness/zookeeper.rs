@@ -1,0 +1,241 @@
+//! A `ZooKeeper` of one's own.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use crate::StartError;
+use crate::builder::find_program;
+use crate::child::Guarded;
+use crate::dir::TestDir;
+use crate::port::Port;
+
+/// Names another class path than that of Debian's package.
+const CLASS_PATH: &str = "IDEM_ZOOKEEPER_CLASSPATH";
+/// Where Debian's package puts the server. The second is what makes it log to its output.
+const JARS: [&str; 2] = [
+    "/usr/share/java/zookeeper.jar",
+    "/usr/share/java/slf4j-simple.jar",
+];
+
+const MAIN: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
+
+/// A JVM on a busy machine takes its time; more than this means that it does not start.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Lines of the log that a failed test prints.
+const TAIL: usize = 40;
+
+/// A standalone `ZooKeeper` on a loopback port, stopped when the value is dropped.
+///
+/// What it was told is on disk, though not synced, and survives `kill` and `restart`. A server
+/// dropped by a panicking test prints the end of its log and keeps its directory.
+#[derive(Debug)]
+pub struct ZooKeeperServer {
+    // Dropped in this order: first the process, then what it lives in.
+    child: Mutex<Option<Guarded>>,
+    java: PathBuf,
+    args: Vec<OsString>,
+    port: Port,
+    dir: TestDir,
+}
+
+impl ZooKeeperServer {
+    /// Starts a server with nothing in it, and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message says why and what to do.
+    #[must_use]
+    pub fn start() -> Self {
+        match Self::try_start() {
+            Ok(server) => server,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts a server with nothing in it, and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start; the message says why and what to do.
+    pub fn try_start() -> Result<Self, StartError> {
+        let java = find_program(Path::new("java")).ok_or_else(no_server)?;
+        let class_path = class_path().ok_or_else(no_server)?;
+        // Somebody else may take a port between our look and the server's.
+        for _ in 0..9 {
+            match Self::launch(&java, &class_path) {
+                Err(error) if error.port_taken => {}
+                outcome => return outcome,
+            }
+        }
+        Self::launch(&java, &class_path)
+    }
+
+    fn launch(java: &Path, class_path: &OsString) -> Result<Self, StartError> {
+        let port = Port::take()?;
+        let dir = TestDir::new("zookeeper")?;
+        let settings = dir.path().join("zoo.cfg");
+        let data = dir.path().join("data");
+        fs::write(
+            &settings,
+            format!(
+                "dataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n\
+                 admin.enableServer=false\n4lw.commands.whitelist=conf,srvr\n",
+                data.display(),
+                port.number()
+            ),
+        )?;
+        let mut args: Vec<OsString> = [
+            // A small and short life: the simplest collector, no second compiler, no sync of a log
+            // that nobody needs after a power cut, and none of 64 MiB.
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.forceSync=no",
+            "-Dzookeeper.preAllocSize=1024",
+            "-cp",
+        ]
+        .map(OsString::from)
+        .into();
+        args.extend([class_path.clone(), MAIN.into(), settings.into()]);
+        let server = Self {
+            child: Mutex::new(None),
+            java: java.to_owned(),
+            args,
+            port,
+            dir,
+        };
+        server.run()?;
+        Ok(server)
+    }
+
+    /// The address of the server. As text it is what clients connect to.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port.number()).into()
+    }
+
+    /// What the server has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Whether the process is alive.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        match self.lock().as_mut() {
+            Some(child) => child.try_wait().is_ok_and(|status| status.is_none()),
+            None => false,
+        }
+    }
+
+    /// Kills the server with SIGKILL and waits until it is gone. Does nothing when it is down.
+    pub fn kill(&self) {
+        drop(self.lock().take());
+    }
+
+    /// Starts the server again on the same port and data; one that runs is killed first.
+    pub fn restart(&self) {
+        self.kill();
+        if let Err(error) = self.run() {
+            panic!("{error}");
+        }
+    }
+
+    /// Starts the process and waits until it answers.
+    fn run(&self) -> Result<(), StartError> {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_path())?;
+        let errors = log.try_clone()?;
+        let dir = self.dir.disposable();
+        let mut child = Guarded::spawn(&self.java, &self.args, dir, |command| {
+            command.stdout(log).stderr(errors)
+        })?;
+        let deadline = Instant::now() + PATIENCE;
+        while !self.answers() {
+            let ended = child.try_wait()?;
+            if ended.is_none() && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            let what = match ended {
+                Some(status) => format!("ended with {status}"),
+                None => format!("does not answer within {PATIENCE:?}"),
+            };
+            let tail = self.tail();
+            let mut error = StartError::new(format!("ZooKeeper {what}; its log ends:\n{tail}"));
+            error.port_taken = tail.contains("Address already in use");
+            return Err(error);
+        }
+        *self.lock() = Some(child);
+        Ok(())
+    }
+
+    /// Whether our server, not another one on this port, is up and has loaded its data: it says
+    /// where that is, and what it is itself.
+    fn answers(&self) -> bool {
+        let says = |word, what: &str| self.ask(word).is_ok_and(|answer| answer.contains(what));
+        says("conf", &self.dir.path().to_string_lossy()) && says("srvr", "Mode: ")
+    }
+
+    /// Asks the server with one of its words of four letters.
+    fn ask(&self, word: &str) -> io::Result<String> {
+        let mut connection = TcpStream::connect(self.addr())?;
+        // Asked too early, a server that starts takes the question and then forgets to answer it.
+        connection.set_read_timeout(Some(Duration::from_millis(250)))?;
+        connection.write_all(word.as_bytes())?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Guarded>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("zookeeper.log")
+    }
+
+    fn tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+}
+
+impl Drop for ZooKeeperServer {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            eprintln!("the log of ZooKeeper at {} ends:", self.addr());
+            eprintln!("{}", self.tail());
+        }
+    }
+}
+
+fn class_path() -> Option<OsString> {
+    if let Some(path) = env::var_os(CLASS_PATH) {
+        return Some(path);
+    }
+    let there = JARS.iter().all(|jar| Path::new(jar).is_file());
+    there.then(|| JARS.join(":").into())
+}
+
+fn no_server() -> StartError {
+    StartError::new(format!(
+        "no ZooKeeper; install it (Debian, Ubuntu: `apt-get install default-jre-headless \
+         libzookeeper-java`), or install a Java runtime and set {CLASS_PATH} to the jars of a \
+         ZooKeeper 3.6 or newer: `/path/to/zookeeper/lib/*`"
+    ))
+}

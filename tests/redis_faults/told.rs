@@ -1,0 +1,197 @@
+//! Who waits for a key is told: by which scripts, on which channel, and with which rights.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_harness::{RedisServer, Reply, RespConn};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, ReleaseReply,
+    RenewReply, ResolveReply, State, Store,
+};
+use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_tests::shop::until;
+
+use crate::access::{DOCUMENTED, with_user};
+
+const LEASE: Duration = Duration::from_mins(1);
+
+fn key() -> RecordKey {
+    let digest = KeyDigest::from_bytes([7; 32]);
+    RecordKey::new("idem:told".into(), Operation::new("told"), digest)
+}
+
+fn owner(number: u8) -> Owner {
+    Owner::from_bytes([number; 16])
+}
+
+/// Somebody who listens to the key, and is told the end of what a test does.
+struct Listener {
+    listening: RespConn,
+    telling: RespConn,
+    publish: &'static str,
+}
+
+impl Listener {
+    fn new(server: &RedisServer, subscribe: &str, publish: &'static str) -> Self {
+        let mut listening = server.connect();
+        let reply = listening.command(&[subscribe, &key().name()]).unwrap();
+        assert!(matches!(reply, Reply::Array(_)), "{reply}");
+        let telling = server.connect();
+        Self {
+            listening,
+            telling,
+            publish,
+        }
+    }
+
+    /// How often it was told since this was last asked.
+    fn told(&mut self) -> usize {
+        let end = [self.publish, &key().name(), "the end"];
+        self.telling.command(&end).unwrap();
+        for told in 0.. {
+            let Reply::Array(message) = self.listening.read().unwrap() else {
+                panic!("a message has parts");
+            };
+            assert_eq!(message[1].as_bytes(), Some(key().name().as_bytes()));
+            match message[2].as_bytes() {
+                Some(b"") => {}
+                Some(b"the end") => return told,
+                other => panic!("{other:?} tells more than that something changed"),
+            }
+        }
+        unreachable!("a message comes or the connection gives up")
+    }
+}
+
+async fn claim(store: &RedisStore, number: u8) -> Header {
+    let request = ClaimRequest {
+        owner: owner(number),
+        fingerprint: Fingerprint::NONE,
+        lease: LEASE,
+        retain: LEASE * 60,
+        max_attempts: None,
+        reconciles: false,
+    };
+    match store.claim(&key(), &request).await.unwrap() {
+        ClaimReply::Granted { fence, attempt } => Header {
+            state: State::Pending { lease: LEASE },
+            owner: request.owner,
+            fence,
+            attempts: attempt,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+        },
+        other => panic!("expected a claim, the store said {other:?}"),
+    }
+}
+
+fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
+    let state = State::Done { outcome, schema: 0 };
+    Bytes::copy_from_slice(&Header { state, ..*claim }.encode())
+}
+
+/// Each way to end a claim tells once; what changes nothing that anybody waits for does not.
+async fn each_end_is_told(store: &RedisStore, listener: &mut Listener, often: usize) {
+    let first = claim(store, 1).await;
+    let renewed = store.renew(&key(), &first).await.unwrap();
+    assert_eq!(renewed, RenewReply::Renewed);
+    assert_eq!(listener.told(), 0, "a claim and a renewal");
+
+    for expected in [often, 0] {
+        let released = store.release(&key(), &owner(1), true).await.unwrap();
+        assert_eq!(released, ReleaseReply::Released);
+        assert_eq!(listener.told(), expected, "a release, and once more");
+    }
+
+    let second = claim(store, 2).await;
+    let refused = done(&first, OutcomeKind::Value);
+    let refused = store.complete(&key(), &refused).await.unwrap();
+    assert!(matches!(refused, CompleteReply::Superseded { .. }));
+    assert_eq!(listener.told(), 0, "an answer that is refused");
+    let unknown = done(&second, OutcomeKind::Unknown);
+    for expected in [often, 0] {
+        let stored = store.complete(&key(), &unknown).await.unwrap();
+        assert_eq!(stored, CompleteReply::Stored { late: false });
+        assert_eq!(listener.told(), expected, "an answer, and once more");
+    }
+
+    let seen = Header::decode(&unknown).unwrap();
+    let reset = Header {
+        state: State::Released,
+        owner: owner(9),
+        ..seen
+    };
+    let reset = Bytes::copy_from_slice(&reset.encode());
+    for expected in [often, 0] {
+        let resolved = store.resolve(&key(), &seen, &reset).await.unwrap();
+        assert_eq!(resolved, ResolveReply::Resolved);
+        assert_eq!(listener.told(), expected, "a resolution, and once more");
+    }
+}
+
+/// An answer of a claim that is gone is told as well.
+async fn a_lost_claim_is_told(server: &RedisServer, store: &RedisStore, listener: &mut Listener) {
+    server.cli(&["DEL", &key().name()]);
+    let lost = claim(store, 3).await;
+    server.cli(&["DEL", &key().name()]);
+    let answer = done(&lost, OutcomeKind::Value);
+    let stored = store.complete(&key(), &answer).await.unwrap();
+    assert_eq!(stored, CompleteReply::Stored { late: true });
+    assert_eq!(listener.told(), 1);
+}
+
+#[tokio::test]
+async fn each_end_of_a_claim_is_told_once() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+    each_end_is_told(&store, &mut listener, 1).await;
+    a_lost_claim_is_told(&server, &store, &mut listener).await;
+}
+
+#[tokio::test]
+async fn in_a_cluster_each_end_is_told_in_the_shard_of_its_key() {
+    let server = RedisServer::builder()
+        .arg("--cluster-enabled", "yes")
+        .start();
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    until("the cluster is up", || {
+        server
+            .cli(&["CLUSTER", "INFO"])
+            .contains("cluster_state:ok")
+    })
+    .await;
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    assert_eq!(store.server().mode.as_deref(), Some("cluster"));
+    let mut listener = Listener::new(&server, "SSUBSCRIBE", "SPUBLISH");
+    each_end_is_told(&store, &mut listener, 1).await;
+    a_lost_claim_is_told(&server, &store, &mut listener).await;
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_tell_loses_no_write() {
+    for (rights, often) in [
+        ("", 0),
+        (" +publish", 0),
+        (" &idem:*", 0),
+        (" +publish &other:*", 0),
+        (" +publish &idem:*", 1),
+    ] {
+        let (without, _) = DOCUMENTED.split_once(" &").expect("channels come last");
+        let (server, url) = with_user(&format!("resetchannels {without}{rights}"));
+        let store = RedisStore::connect(&url).await.unwrap();
+        assert_eq!(store.warnings(), [""; 0]);
+        let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+        each_end_is_told(&store, &mut listener, often).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_the_command_loses_no_write() {
+    let hidden = ["--rename-command", "PUBLISH", "hidden"];
+    let server = RedisServer::builder().args(hidden).start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let mut listener = Listener::new(&server, "SUBSCRIBE", "hidden");
+    each_end_is_told(&store, &mut listener, 0).await;
+}

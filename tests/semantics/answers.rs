@@ -1,0 +1,292 @@
+//! How answers are written, and who reads them: what meets in one store while settings are deployed.
+
+use idem_runtime::store::{ReadReply, RecordKey, Store};
+use idem_runtime::{
+    AnswerFormat, Begun, EncryptionKeys, EngineBuilder, ErrorKind, KeyBuilder, Operation,
+};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Receipt};
+use idem_tests::world::World;
+
+on_every_store![
+    every_setting_reads_what_every_setting_wrote,
+    without_its_key_an_answer_is_kept_and_not_run_again,
+    an_answer_that_was_moved_to_another_key_is_refused,
+    an_error_that_was_made_a_value_is_refused,
+    an_answer_that_was_changed_is_refused,
+    plain_answers_are_refused_where_encryption_is_required,
+    the_limit_holds_before_compression_and_after_encryption,
+    a_claim_without_a_body_seals_its_answer,
+    an_answer_by_hand_is_sealed,
+    secrets_are_in_no_message,
+];
+
+/// What an encryption key looks like in a `Debug` of its bytes.
+const SECRET: [u8; 32] = *b"secret-marker secret-marker 1234";
+const MEMO: &str = "answer-marker";
+
+fn keys() -> EncryptionKeys {
+    EncryptionKeys::new(7, SECRET)
+}
+
+type Setting = fn(EngineBuilder) -> EngineBuilder;
+
+/// The settings of four deploys; all can read encrypted answers.
+const SETTINGS: [Setting; 5] = [
+    |engine| engine.encrypt(EncryptionKeys::new(8, [8; 32]).also(7, SECRET)),
+    |engine| engine.encrypt(keys().also(8, [8; 32])),
+    |engine| {
+        engine
+            .encrypt(keys().also(8, [8; 32]))
+            .answer_format(AnswerFormat::MessagePack)
+    },
+    |engine| {
+        engine
+            .encrypt(keys().also(8, [8; 32]))
+            .require_encrypted()
+            .compress_above(10)
+    },
+    |engine| {
+        engine
+            .encrypt(keys().also(8, [8; 32]))
+            .answer_format(AnswerFormat::MessagePack)
+            .compress_above(10)
+    },
+];
+
+/// The settings of processes without keys.
+const PLAIN: [Setting; 4] = [
+    |engine| engine,
+    |engine| engine.answer_format(AnswerFormat::MessagePack),
+    |engine| engine.compress_above(10),
+    |engine| {
+        engine
+            .answer_format(AnswerFormat::MessagePack)
+            .compress_above(10)
+    },
+];
+
+/// Every third call fails for good; the others have an answer that gets smaller when compressed.
+fn outcome(number: usize) -> Result<Vec<Receipt>, PayError> {
+    match number % 3 {
+        0 => Err(PayError::Declined { run: 42 }),
+        _ => Ok(vec![Receipt { run: 42 }; 10]),
+    }
+}
+
+async fn every_setting_reads_what_every_setting_wrote(mut world: World) {
+    let mut number = 0;
+    // Plain answers are read by all who do not refuse them; encrypted ones by all with a key.
+    let lenient = SETTINGS.into_iter().enumerate().filter(|(n, _)| *n != 3);
+    let lenient: Vec<_> = lenient.map(|(_, setting)| setting).collect();
+    let pairs = [
+        (&PLAIN[..], [&PLAIN[..], &lenient].concat()),
+        (&SETTINGS[..], SETTINGS.to_vec()),
+    ];
+    for (writers, readers) in &pairs {
+        for writer in *writers {
+            for reader in readers {
+                for _ in 0..3 {
+                    number += 1;
+                    world = world.with(writer);
+                    let call = world.engine.operation("pay").key(&number);
+                    let written = call.run(|_| async { outcome(number) }).await;
+                    assert_eq!(written, outcome(number));
+                    world = world.with(reader);
+                    let call = world.engine.operation("pay").key(&number);
+                    let read = call.run(|_| async { never() }).await;
+                    assert_eq!(read, outcome(number));
+                }
+            }
+        }
+    }
+    assert_eq!(world.events.count("replayed"), number);
+}
+
+fn never<T>() -> Result<T, PayError> {
+    unreachable!("this body must not run")
+}
+
+/// Calls, and is refused as undecodable, twice; what the message says.
+async fn refused(world: &World) -> String {
+    let mut message = String::new();
+    for _ in 0..2 {
+        let answer = world.pay().run(|_| async { never::<String>() }).await;
+        let PayError::Idem(error) = answer.unwrap_err() else {
+            unreachable!("the body does not run")
+        };
+        assert_eq!(error.kind(), &ErrorKind::Undecodable);
+        assert!(!error.is_retryable());
+        message = error.to_string();
+        for text in [&message, &format!("{error:?}")] {
+            assert!(!text.contains("marker"), "{text}");
+        }
+    }
+    message
+}
+
+async fn write(world: &World, answer: Result<String, PayError>) {
+    let written = world.pay().run(|_| async { answer.clone() }).await;
+    assert_eq!(written, answer);
+}
+
+/// The record of a key of `pay`.
+async fn record(world: &World, key: u32) -> Vec<u8> {
+    let digest = KeyBuilder::new("pay", 1024).key(&key).unwrap();
+    let place = RecordKey::new(world.key().prefix().into(), Operation::new("pay"), digest);
+    match world.store.read(&place).await {
+        Ok(ReadReply::Found { record, .. }) => record.as_bytes().to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn without_its_key_an_answer_is_kept_and_not_run_again(world: World) {
+    let world = world.with(|engine| engine.encrypt(keys()));
+    write(&world, Ok(MEMO.to_owned())).await;
+    let before = record(&world, 7).await;
+    let lacking = "it is encrypted with key 7, which this engine does not have";
+    let world = world.with(|engine| engine);
+    assert!(refused(&world).await.contains(lacking));
+    let world = world.with(|engine| engine.encrypt(EncryptionKeys::new(8, SECRET)));
+    assert!(refused(&world).await.contains(lacking));
+    let world = world.with(|engine| engine.encrypt(EncryptionKeys::new(7, [0; 32])));
+    assert!(refused(&world).await.contains("does not open with key 7"));
+    assert_eq!(record(&world, 7).await, before, "it is as it was");
+    let world =
+        world.with(|engine| engine.encrypt(EncryptionKeys::new(8, [8; 32]).also(7, SECRET)));
+    write(&world, Ok(MEMO.to_owned())).await;
+    assert_eq!(world.events.count("claimed"), 1);
+}
+
+async fn an_answer_that_was_moved_to_another_key_is_refused(world: World) {
+    let world = world.with(|engine| engine.encrypt(keys()));
+    let other = world.engine.operation("pay").key(&8);
+    let paid = other.run(|_| async { Ok::<_, PayError>(MEMO.to_owned()) });
+    paid.await.unwrap();
+    world.plant(&record(&world, 8).await);
+    assert!(refused(&world).await.contains("belongs to another call"));
+}
+
+async fn an_error_that_was_made_a_value_is_refused(world: World) {
+    let world = world.with(|engine| engine.encrypt(keys()));
+    write(&world, Err(PayError::Declined { run: 1 })).await;
+    let mut record = record(&world, 7).await;
+    assert_eq!(record[1], b'E');
+    record[1] = b'D';
+    world.plant(&record);
+    assert!(refused(&world).await.contains("it was changed"));
+}
+
+async fn an_answer_that_was_changed_is_refused(world: World) {
+    let settings: [Setting; 4] = [PLAIN[1], PLAIN[2], PLAIN[3], |engine| {
+        engine.encrypt(keys())
+    }];
+    let (mut world, memo) = (world, MEMO.repeat(10));
+    for setting in settings {
+        world = world.with(setting);
+        let runs = world.events.count("claimed");
+        let key = runs + 100;
+        let call = || world.engine.operation("pay").key(&key);
+        let paid = call().run(|_| async { Ok::<_, PayError>(memo.clone()) });
+        paid.await.unwrap();
+        let mut record = record(&world, u32::try_from(key).unwrap()).await;
+        record.pop();
+        world.plant(&record);
+        refused(&world).await;
+        assert_eq!(world.events.count("claimed"), runs + 1);
+    }
+}
+
+async fn plain_answers_are_refused_where_encryption_is_required(world: World) {
+    write(&world, Ok(MEMO.to_owned())).await;
+    let world = world.with(|engine| engine.encrypt(keys()));
+    write(&world, Ok(MEMO.to_owned())).await;
+    let world = world.with(|engine| engine.encrypt(keys()).require_encrypted());
+    assert!(refused(&world).await.contains("`require_encrypted`"));
+    assert_eq!(world.events.count("claimed"), 1);
+}
+
+async fn the_limit_holds_before_compression_and_after_encryption(mut world: World) {
+    let cases: [(Setting, usize, bool); 6] = [
+        (|engine| engine, 100, true),
+        (|engine| engine, 101, false),
+        (|engine| engine.compress_above(0), 101, false),
+        (|engine| engine.compress_above(0).encrypt(keys()), 100, true),
+        (|engine| engine.encrypt(keys()), 55, true),
+        (|engine| engine.encrypt(keys()), 56, false),
+    ];
+    for (number, (setting, bytes, fits)) in cases.into_iter().enumerate() {
+        world = world.with(|engine| setting(engine.max_value_bytes(100)));
+        let text = "x".repeat(bytes - 2);
+        let call = || world.engine.operation("pay").key(&number);
+        let first = call().run(|_| async { Ok::<_, PayError>(text.clone()) });
+        assert_eq!(first.await.as_ref(), Ok(&text), "its own caller gets it");
+        let again = call().run(|_| async { never::<String>() }).await;
+        if fits {
+            assert_eq!(again.as_ref(), Ok(&text), "case {number}");
+        } else {
+            assert_eq!(again.unwrap_err().kind(), &ErrorKind::NotStored);
+        }
+    }
+    let unsaved = "unsaved: it is larger than 100 bytes";
+    assert_eq!(world.events.count(unsaved), 3);
+}
+
+async fn a_claim_without_a_body_seals_its_answer(world: World) {
+    let world = world.with(|engine| engine.encrypt(keys()));
+    let Begun::Claimed(claim) = world.pay().begin().await.unwrap() else {
+        unreachable!("it is the first call")
+    };
+    claim.complete(&MEMO.to_owned()).await.unwrap();
+    let record = record(&world, 7).await;
+    assert!(!record.windows(6).any(|part| part == b"marker"));
+    let Begun::Done(stored) = world.pay().begin().await.unwrap() else {
+        unreachable!("it is done")
+    };
+    assert_eq!(stored.decode::<String>().unwrap(), MEMO);
+    let mistyped = stored.decode::<u32>().unwrap_err();
+    assert_eq!(mistyped.kind(), &ErrorKind::Undecodable);
+    assert!(!mistyped.to_string().contains("marker"), "{mistyped}");
+}
+
+async fn an_answer_by_hand_is_sealed(world: World) {
+    let strict: Setting = |engine| engine.encrypt(keys()).require_encrypted();
+    let world = world.with(strict);
+    let first = world
+        .pay()
+        .run(|_| async { Err::<String, _>(PayError::TimedOut) });
+    assert_eq!(first.await, Err(PayError::TimedOut));
+    let entry = world.pay().entry().await.unwrap().unwrap();
+    entry.resolve(&MEMO.to_owned()).await.unwrap();
+    let record = record(&world, 7).await;
+    assert!(!record.windows(6).any(|part| part == b"marker"));
+    let paid = world.pay().run(|_| async { never::<String>() }).await;
+    assert_eq!(paid.as_deref(), Ok(MEMO));
+}
+
+async fn secrets_are_in_no_message(world: World) {
+    let builder = idem_runtime::Engine::builder(world.store.clone()).encrypt(keys());
+    let mut told = vec![format!("{:?}", keys()), format!("{builder:?}")];
+    let world = world.with(|engine| engine.encrypt(keys().also(8, SECRET)));
+    let Begun::Claimed(claim) = world.pay().begin().await.unwrap() else {
+        unreachable!("it is the first call")
+    };
+    told.push(format!("{:?} {claim:?}", world.engine));
+    let completion = claim.complete(&MEMO.to_owned()).await.unwrap();
+    told.push(format!("{completion:?}"));
+    let done = world.pay().begin().await.unwrap();
+    told.push(format!("{done:?}"));
+    let twice = idem_runtime::Engine::builder(world.store.clone()).encrypt(keys().also(7, SECRET));
+    let error = twice.build().unwrap_err();
+    assert!(error.to_string().contains("two keys have the id 7"));
+    told.push(format!("{error} {error:?}"));
+    let needless = idem_runtime::Engine::builder(world.store.clone()).require_encrypted();
+    let error = needless.build().unwrap_err();
+    assert!(error.to_string().contains("`require_encrypted` needs"));
+    told.extend(world.events.all());
+    let bytes = format!("{SECRET:?}");
+    let bytes = bytes.trim_matches(['[', ']']);
+    for text in told {
+        assert!(!text.contains("marker") && !text.contains(bytes), "{text}");
+    }
+}

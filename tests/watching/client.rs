@@ -1,0 +1,143 @@
+//! A client of a store: claims keys, finishes them, and watches those of others.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_harness::{RedisServer, RespConn};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, ReleaseReply,
+    State, Store, StoreError, Watch,
+};
+use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_tests::shop::patiently;
+
+/// A busy machine may keep an answer waiting; no test is about that.
+const LONG: Duration = Duration::from_secs(20);
+
+pub(crate) struct Client(pub(crate) Arc<dyn Store>);
+
+pub(crate) fn key(number: u64) -> RecordKey {
+    let mut digest = [7; 32];
+    digest[24..].copy_from_slice(&number.to_be_bytes());
+    let digest = KeyDigest::from_bytes(digest);
+    RecordKey::new("idem".into(), Operation::new("watched"), digest)
+}
+
+/// A store that waits for answers for as long as it takes.
+pub(crate) async fn store(url: &str) -> RedisStore {
+    let store = RedisStore::builder(url).response_timeout(LONG);
+    store.connect().await.unwrap()
+}
+
+impl Client {
+    pub(crate) async fn of(url: &str) -> Self {
+        Self(Arc::new(store(url).await))
+    }
+
+    /// One that gives up on an answer soon.
+    pub(crate) async fn hasty(url: &str) -> Self {
+        let store = RedisStore::builder(url).response_timeout(Duration::from_millis(200));
+        Self(Arc::new(store.connect().await.unwrap()))
+    }
+
+    pub(crate) async fn take(&self, key: &RecordKey) -> Header {
+        let request = ClaimRequest {
+            owner: Owner::random(),
+            fingerprint: Fingerprint::NONE,
+            lease: Duration::from_hours(1),
+            retain: Duration::from_hours(24),
+            max_attempts: None,
+            reconciles: false,
+        };
+        let reply = self.0.claim(key, &request).await.unwrap();
+        let ClaimReply::Granted { fence, attempt } = reply else {
+            panic!("nobody holds the key, but {reply:?}");
+        };
+        Header {
+            state: State::Pending {
+                lease: request.lease,
+            },
+            owner: request.owner,
+            fence,
+            attempts: attempt,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+        }
+    }
+
+    pub(crate) async fn complete(&self, key: &RecordKey, claim: &Header) {
+        let done = Header {
+            state: State::Done {
+                outcome: OutcomeKind::Value,
+                schema: 1,
+            },
+            ..*claim
+        };
+        let record = Bytes::copy_from_slice(&done.encode());
+        let stored = self.0.complete(key, &record).await.unwrap();
+        assert_eq!(stored, CompleteReply::Stored { late: false });
+    }
+
+    pub(crate) async fn release(&self, key: &RecordKey, claim: &Header) {
+        let released = self.0.release(key, &claim.owner, false).await.unwrap();
+        assert_eq!(released, ReleaseReply::Released);
+    }
+
+    /// Claims a key and finishes it: one message for whoever watches.
+    pub(crate) async fn pass(&self, key: &RecordKey) {
+        let claim = self.take(key).await;
+        self.release(key, &claim).await;
+    }
+
+    pub(crate) async fn try_watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        self.0.watch(key).await
+    }
+
+    pub(crate) async fn watch(&self, key: &RecordKey) -> Watch {
+        let watch = self.try_watch(key).await.unwrap();
+        watch.expect("the store tells")
+    }
+
+    /// Watches a key as soon as the store can.
+    pub(crate) async fn watch_in_the_end(&self, key: &RecordKey) -> Watch {
+        let trying = async {
+            loop {
+                match self.try_watch(key).await {
+                    Ok(watch) => return watch.expect("the store tells"),
+                    Err(error) => assert!(error.is_transient(), "{error}"),
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        patiently("a watch", trying).await
+    }
+}
+
+pub(crate) async fn told(watch: &mut Watch) {
+    patiently("a message", watch.changed()).await;
+}
+
+/// Nothing has been heard so far.
+pub(crate) fn untold(watch: &mut Watch) -> bool {
+    let mut cx = Context::from_waker(Waker::noop());
+    pin!(watch.changed()).poll(&mut cx).is_pending()
+}
+
+/// The connections that subscribe.
+pub(crate) fn subscribers(server: &RedisServer) -> usize {
+    let list = server.cli(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+    list.lines().filter(|line| !line.is_empty()).count()
+}
+
+/// How many connections hear the key's channel. `NUMSUB`, or `SHARDNUMSUB` in a cluster.
+pub(crate) fn hearers(admin: &mut RespConn, how: &str, key: &RecordKey) -> i64 {
+    let reply = admin.command(&["PUBSUB", how, &key.name()]).unwrap();
+    let text = reply.to_string();
+    let count = text.lines().last().and_then(|count| count.parse().ok());
+    count.unwrap_or_else(|| panic!("no count: {text}"))
+}
