@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_runtime::{Context, EntryState, Error, ErrorKind, OnRunning, Reconciled, Verdict};
+use idem_runtime::{Context, EntryState, Error, OnRunning, Reconciled, Verdict};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
@@ -38,8 +38,6 @@ on_every_store![
     a_call_without_a_hook_waits_for_one_that_is_asking,
     a_caller_dropped_during_the_hook_leaves_it_unknown_at_once,
     a_hook_whose_process_dies_leaves_it_unknown,
-    the_last_attempt_is_healed_by_what_landed,
-    the_last_attempt_is_not_repeated_because_it_did_not_land,
     the_hook_sees_the_call_and_the_attempts_before_it,
     a_body_after_the_hook_may_fail_like_any_other,
 ];
@@ -334,33 +332,6 @@ async fn a_hook_whose_process_dies_leaves_it_unknown(world: World) {
 async fn refused_near(world: &World) -> Error {
     let call = world.pay().on_running(OnRunning::Reject);
     refusal(answered(call).await)
-}
-
-fn once(call: Pay) -> Pay {
-    call.max_attempts(std::num::NonZeroU16::new(1))
-}
-
-async fn the_last_attempt_is_healed_by_what_landed(world: World) {
-    let counts = Counts::default();
-    crashed(&world, once(world.pay())).await;
-    let plain = refusal(answered(once(world.pay())).await);
-    assert_eq!(plain.kind(), &ErrorKind::Exhausted { attempts: 1 });
-    let asks = reconciled(once(world.pay()), LANDED, &counts).await;
-    assert_eq!(asks, receipt(7));
-    assert_eq!(answered(once(world.pay())).await, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
-}
-
-async fn the_last_attempt_is_not_repeated_because_it_did_not_land(world: World) {
-    let counts = Counts::default();
-    crashed(&world, once(world.pay())).await;
-    for asked in 1..=3 {
-        let answer = reconciled(once(world.pay()), Says::NotLanded, &counts).await;
-        let error = refusal(answer);
-        assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 1 });
-        assert_eq!(counts.both(), (asked, 0), "a body starts at most once");
-    }
-    assert_eq!(stands(&world).await.1, 1);
 }
 
 async fn the_hook_sees_the_call_and_the_attempts_before_it(world: World) {

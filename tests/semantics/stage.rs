@@ -99,8 +99,18 @@ impl Body {
         Self { gate, task }
     }
 
+    /// A body that has begun and waits for this.
+    pub(crate) fn of(gate: Arc<Semaphore>, task: JoinHandle<Answer>) -> Self {
+        Self { gate, task }
+    }
+
     pub(crate) async fn end(self) -> Answer {
         self.gate.add_permits(1);
+        self.join().await
+    }
+
+    /// What its caller gets, although nobody has told the body to end.
+    pub(crate) async fn join(self) -> Answer {
         self.task.await.unwrap()
     }
 
