@@ -272,9 +272,11 @@ impl Shared {
             });
         };
         let lost = |reason: &str| {
+            // Looked at before: told of the loss, the body may end at once. In the queue no more, the
+            // lease counts as busy until then.
+            let running = self.lock().is_running(id);
             lease.lose();
-            // In the queue no more, it counts as busy until its body has ended.
-            if self.lock().is_running(id) {
+            if running {
                 tell(EventKind::LeaseLost { reason });
             }
         };
