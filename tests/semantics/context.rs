@@ -10,8 +10,8 @@ use idem_tests::world::World;
 
 use crate::reconciling::Says;
 use crate::stage::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, crashed, never, paid, panicked, poll_once,
-    receipt, refusal, timed_out,
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, crashed, never, paid, panicked,
+    poll_once, receipt, refusal, timed_out,
 };
 
 on_every_store![
@@ -39,7 +39,12 @@ async fn asked(call: Pay) -> (u16, Fence, KeyDigest, String) {
     let ask = |cx: Context| async move {
         let (fence, key) = (cx.fence().await.unwrap(), *cx.key());
         assert_eq!(cx.fence().await, Ok(fence), "the same every time");
-        Ok::<_, PayError>((cx.attempt(), fence.get(), key.to_string(), cx.derive_key("bank")))
+        Ok::<_, PayError>((
+            cx.attempt(),
+            fence.get(),
+            key.to_string(),
+            cx.derive_key("bank"),
+        ))
     };
     let (attempt, fence, key, derived) = call.run(ask).await.unwrap();
     (attempt, Fence::new(fence), key.parse().unwrap(), derived)
@@ -90,7 +95,15 @@ async fn a_fence_grows_with_every_claim_and_stays_within_one(world: World) {
 async fn a_derived_key_stays_over_attempts_processes_and_hooks(world: World) {
     let first = derived(world.pay(), "bank").await;
     assert_eq!(first.len(), 43);
-    world.pay().entry().await.unwrap().unwrap().reset().await.unwrap();
+    world
+        .pay()
+        .entry()
+        .await
+        .unwrap()
+        .unwrap()
+        .reset()
+        .await
+        .unwrap();
     panicked(world.pay()).await;
     let expected = first.clone();
     let hook = move |cx: Context| async move {
@@ -141,7 +154,10 @@ async fn a_context_outlives_its_body(world: World) {
     });
     call.await.unwrap();
     let context = kept.into_inner().unwrap().unwrap();
-    assert_eq!((context.attempt(), *context.key()), (1, *world.key().digest()));
+    assert_eq!(
+        (context.attempt(), *context.key()),
+        (1, *world.key().digest())
+    );
     assert!(context.fence().await.is_ok());
 }
 
@@ -253,7 +269,7 @@ async fn two_bodies_that_call_each_other_do_not_wait_for_ever(world: World) {
         let inner = world.engine.operation("pay").key(&other).on_running(wait);
         world.engine.operation("pay").key(&mine).run(|_| async {
             tokio::task::yield_now().await;
-            answered(inner).await
+            paid(inner, &Runs::default()).await
         })
     };
     let mut both = Box::pin(async { tokio::join!(call(1, 2), call(2, 1)) });
@@ -267,8 +283,12 @@ async fn two_bodies_that_call_each_other_do_not_wait_for_ever(world: World) {
     }
     world.clock.advance(Duration::from_secs(5));
     let (first, second) = both.await;
-    assert_running(&refusal(first));
-    assert_running(&refusal(second));
+    // Whoever gives up first gives its key back, and the other one may go on.
+    let refused = [first, second].into_iter().filter(Result::is_err);
+    let refused: Vec<_> = refused
+        .map(|answer| assert_running(&refusal(answer)))
+        .collect();
+    assert!(!refused.is_empty());
 }
 
 async fn a_body_that_was_refused_as_reentered_gives_its_key_back(world: World) {
@@ -286,6 +306,6 @@ async fn after_a_body_its_key_may_be_called_again(world: World) {
     let body = Body::start(world.engine.operation("pay").key(&8), receipt(8)).await;
     body.drop_caller().await;
     world.pass_in_store(LEASE_OVER);
-    let again = paid(world.engine.operation("pay").key(&8), &Runs::default());
-    assert_eq!(again.await, receipt(1));
+    let again = world.engine.operation("pay").key(&8);
+    assert_eq!(paid(again, &Runs::default()).await, receipt(1));
 }

@@ -40,8 +40,8 @@ fn refuse(world: &World) {
 
 async fn an_outage_runs_the_body_where_the_operation_says_so(world: World) {
     refuse(&world);
-    let answer = paid(runs_bare(world.pay()), &Runs::default());
-    assert_eq!(answer.await, receipt(1));
+    let answer = paid(runs_bare(world.pay()), &Runs::default()).await;
+    assert_eq!(answer, receipt(1));
     assert_eq!(world.events.count("unprotected: "), 1);
     assert_eq!(world.events.count("claimed"), 0);
     let told = world.events.all().concat();
@@ -88,7 +88,6 @@ async fn a_body_without_protection_stores_nothing_and_is_not_replayed(world: Wor
 async fn a_body_without_protection_knows_that_it_has_none(world: World) {
     refuse(&world);
     let key = *world.key().digest();
-    let derived = world.far.operation("pay").key(&8);
     let call = runs_bare(world.pay()).run(|cx: Context| async move {
         assert_eq!((cx.attempt(), *cx.key()), (0, key));
         let error = cx.fence().await.unwrap_err();
@@ -101,7 +100,6 @@ async fn a_body_without_protection_knows_that_it_has_none(world: World) {
         receipt(1)
     });
     assert_eq!(call.await, receipt(1));
-    drop(derived);
 }
 
 async fn a_body_without_protection_may_fail_and_panic(world: World) {
@@ -109,7 +107,9 @@ async fn a_body_without_protection_may_fail_and_panic(world: World) {
     let down = runs_bare(world.pay()).run(|_| async { Err(PayError::Down) as Answer });
     assert_eq!(down.await, Err(PayError::Down));
     let panics = |_| async { std::panic::panic_any("out of paper") as Answer };
-    caught(runs_bare(world.pay()).run(panics)).await.unwrap_err();
+    caught(runs_bare(world.pay()).run(panics))
+        .await
+        .unwrap_err();
     let dropped = Body::start(runs_bare(world.pay()), receipt(1)).await;
     dropped.drop_caller().await;
     comes_to_rest(&world).await;
@@ -198,7 +198,10 @@ async fn runs_twice(engine: &Engine) {
         };
         let seen: Result<(), PayError> = call.run(body).await;
         assert_eq!(seen, Ok(()));
-        assert_eq!(paid(engine.operation("pay").key(&7), &runs).await, receipt(run));
+        assert_eq!(
+            paid(engine.operation("pay").key(&7), &runs).await,
+            receipt(run)
+        );
     }
 }
 
