@@ -229,7 +229,7 @@ async fn a_body_that_calls_itself_two_levels_down_is_refused_at_once(world: Worl
         });
         assert_eq!(call.await, receipt(2));
     };
-    inside(&world, inner).await;
+    inside(&world, Box::pin(inner)).await;
 }
 
 async fn a_body_that_calls_itself_with_other_arguments_is_refused_at_once(world: World) {

@@ -275,7 +275,7 @@ async fn one_hook_at_a_time_and_the_others_get_its_answer(world: World) {
     let (near, far) = (Counts::default(), Counts::default());
     let second = reconciled(world.pay(), Reconciled::NotLanded, &near);
     let third = reconciled(world.pay_far(), Reconciled::NotLanded, &far);
-    let rest = async { tokio::join!(second, third) };
+    let rest = Box::pin(async { tokio::join!(second, third) });
     let (first, (second, third)) = until(&world, async { tokio::join!(asking.end(), rest) }).await;
     assert_eq!([first, second, third], [receipt(7), receipt(7), receipt(7)]);
     assert_eq!((near.both(), far.both()), ((0, 0), (0, 0)));

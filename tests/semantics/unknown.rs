@@ -138,7 +138,7 @@ async fn since_is_when_it_ended(world: World) {
         };
         // A store on another machine has a pace of its own.
         let off = distance(since, ended);
-        assert!(off < Duration::from_secs(60), "{off:?} off");
+        assert!(off < Duration::from_mins(1), "{off:?} off");
     }
 }
 
