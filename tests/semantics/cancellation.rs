@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use idem_runtime::{EntryState, OnCancel, OnPanic, OnRunning};
+use idem_tests::events::Events;
 use idem_tests::faulty::{Fault, Faulty, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Runs};
@@ -215,24 +216,27 @@ async fn a_panic_at_every_await_and_unknown(mut world: World) {
     }
 }
 
-/// What a body holds: dropped, it remembers how often the store had been told of the body's end.
+/// What a body holds: dropped, it remembers how often anybody had been told of the body's end.
 struct Holds {
+    events: Events,
     store: Faulty,
     told: Arc<Mutex<Option<usize>>>,
 }
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        let told = self.store.count(Operation::Release) + self.store.count(Operation::Complete);
+        let stored = self.store.count(Operation::Release) + self.store.count(Operation::Complete);
+        let told = stored + self.events.count("dropped") + self.events.count("panicked");
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
     }
 }
 
-/// Runs a body that holds something until it waits, or panics, and says how often the store had been
+/// Runs a body that holds something until it waits, or panics, and says how often anybody had been
 /// told of its end when what it held went.
 async fn told_before(world: &World, call: Pay, panics: bool) -> usize {
     let told = Arc::new(Mutex::new(None));
     let holds = Holds {
+        events: world.events.clone(),
         store: world.store.clone(),
         told: Arc::clone(&told),
     };
