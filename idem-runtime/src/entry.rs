@@ -1,9 +1,11 @@
 //! Looking at a record, and settling it by hand.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -311,12 +313,20 @@ impl Core {
 
     /// Reads on the engine's own thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (tell, told) = oneshot::channel();
+        let (mut tell, told) = oneshot::channel();
         let (core, place) = (Arc::clone(self), key.clone());
         if self.keeper.start().is_ok() {
             self.keeper.spawn(async move {
-                // Whoever asked may be gone.
-                let _ = tell.send(core.store.read(&place).await);
+                let mut reading = core.store.read(&place);
+                // Whoever asked may be gone. Then so is this, or a store that never replies would
+                // keep the engine for ever.
+                let reply = poll_fn(|cx| match tell.poll_closed(cx) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => Pin::new(&mut reading).poll(cx).map(Some),
+                });
+                if let Some(reply) = reply.await {
+                    let _ = tell.send(reply);
+                }
             });
             if let Ok(reply) = told.await {
                 return reply;

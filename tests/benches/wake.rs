@@ -1,10 +1,12 @@
-//! How long a waiting call waits after the other has finished, in round trips of this machine.
+//! How long a waiting call waits after the other has finished, in round trips.
 //!
-//! `cargo bench --bench wake`. Two clients of a Redis of their own: one finishes calls, the other
-//! watches their keys on a thread of its own and fetches the answer with one more claim. Measured is
-//! the time from the moment at which the finishing call has returned to the one at which the waiting
-//! one has the answer. In between, in the same run, the same number of plain `GET`s on a warm
-//! connection and of claims of a finished key, one round trip each.
+//! `cargo bench -p idem-tests --bench wake`. Two clients of a Redis of their own: one finishes calls,
+//! the other waits for them on a thread of its own. Measured is the time from the moment at which the
+//! finishing call has returned to the one at which the waiting one has the answer: at the store, by a
+//! watch and one more claim; and through two engines, where the engine's own thread is told and reads.
+//! In between, in the same run, as many plain `GET`s on a warm connection and claims of a finished key,
+//! one round trip each. Once on loopback, where a round trip costs little but processor time, and once
+//! behind a proxy that delays every reply by a millisecond, as a network does.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 #![allow(
@@ -17,16 +19,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use idem_harness::{RedisServer, RespConn};
+use idem_harness::{RedisServer, RespConn, TcpProxy};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, RecordKey, State, Store, Watch,
 };
-use idem_runtime::{Fingerprint, KeyDigest, Operation};
+use idem_runtime::{Engine, Error, Fingerprint, KeyBuilder, KeyDigest, Operation};
 use tokio::runtime::{Builder, Runtime};
 
 const ROUNDS: usize = 7;
-const CALLS: usize = 400;
 
 fn key(number: usize) -> RecordKey {
     let mut digest = [7; 32];
@@ -66,6 +67,42 @@ fn wait(url: &str, keys: &Receiver<RecordKey>, says: &Sender<Instant>) {
             assert!(matches!(after, ClaimReply::Done { .. }), "{after:?}");
         }
     });
+}
+
+/// The same through an engine.
+fn wait_in_a_call(url: &str, keys: &Receiver<usize>, says: &Sender<Instant>) {
+    runtime().block_on(async {
+        let engine = Engine::new(RedisStore::connect(url).await.unwrap());
+        for key in keys {
+            let call = engine.operation("bench.call").key(&key);
+            let answer = call.run(|_| async { Ok::<usize, Error>(usize::MAX) }).await;
+            says.send(Instant::now()).unwrap();
+            assert_eq!(answer, Ok(key));
+        }
+    });
+}
+
+/// A call that ends when another engine waits for it. When it had returned.
+async fn call(engine: &Engine, key: usize, asks: &Sender<usize>, server: &mut RespConn) -> Instant {
+    let digest = KeyBuilder::new("bench.call", 1024).key(&key).unwrap();
+    let place = RecordKey::new("idem".into(), Operation::new("bench.call"), digest);
+    let body = async |_| {
+        asks.send(key).unwrap();
+        let waits = |server: &mut RespConn| {
+            let told = server.command(&["PUBSUB", "NUMSUB", &place.name()]);
+            told.unwrap().to_string().ends_with('1')
+        };
+        while !waits(server) {
+            tokio::task::yield_now().await;
+        }
+        // It looks once more, and then it waits.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok::<_, Error>(key)
+    };
+    let answer = engine.operation("bench.call").key(&key).run(body).await;
+    let finished = Instant::now();
+    assert_eq!(answer, Ok(key));
+    finished
 }
 
 /// The one that finishes a call. When that had returned.
@@ -115,57 +152,69 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-fn main() {
-    let server = RedisServer::start();
-    let url = server.url();
+/// Measures through this address.
+fn measure(server: &RedisServer, url: &str, mut plain: RespConn, calls_of_a_round: usize) {
     let (asks, keys) = channel();
     let (says, said) = channel();
-    let waiter = thread::spawn({
-        let url = url.clone();
-        move || wait(&url, &keys, &says)
-    });
-    let mut plain = server.connect();
+    let (calls, called) = channel();
+    let (answers, answered) = channel();
+    let (watches, waits) = (url.to_owned(), url.to_owned());
+    let watcher = thread::spawn(move || wait(&watches, &keys, &says));
+    let caller = thread::spawn(move || wait_in_a_call(&waits, &called, &answers));
+    let mut direct = server.connect();
     let runtime = runtime();
-    let store = runtime.block_on(RedisStore::connect(&url)).unwrap();
-    let (mut wakes, mut gets, mut claims) = (Vec::new(), Vec::new(), Vec::new());
-    println!("medians of {CALLS} calls, in microseconds");
-    println!("round   woken with the answer      GET    claim");
+    let store = runtime.block_on(RedisStore::connect(url)).unwrap();
+    let engine = Engine::new(runtime.block_on(RedisStore::connect(url)).unwrap());
+    let mut medians: [Vec<Duration>; 4] = Default::default();
+    println!("round     store   engines       GET     claim");
     for round in 0..ROUNDS {
-        let (mut woken, mut got, mut claimed) = (Vec::new(), Vec::new(), Vec::new());
-        for call in 0..CALLS {
-            let key = key(round * CALLS + call);
+        let mut times: [Vec<Duration>; 4] = Default::default();
+        for number in 0..calls_of_a_round {
+            let number = round * calls_of_a_round + number;
+            let key = key(number);
             let claim = runtime.block_on(take(&store, &key));
             asks.send(key.clone()).unwrap();
             said.recv().unwrap();
             let finished = runtime.block_on(finish(&store, &key, &claim));
             // The message may overtake the reply of the finishing call.
-            woken.push(said.recv().unwrap().saturating_duration_since(finished));
-            got.push(get(&mut plain, &key));
+            times[0].push(said.recv().unwrap().saturating_duration_since(finished));
+            let finished = runtime.block_on(call(&engine, number, &calls, &mut direct));
+            times[1].push(answered.recv().unwrap().saturating_duration_since(finished));
+            times[2].push(get(&mut plain, &key));
             let began = Instant::now();
             runtime.block_on(store.claim(&key, &ask())).unwrap();
-            claimed.push(began.elapsed());
+            times[3].push(began.elapsed());
         }
-        let (woken, got, claimed) = (median(&mut woken), median(&mut got), median(&mut claimed));
-        println!(
-            "{round:>5} {:>23.1} {:>8.1} {:>8.1}",
-            micros(woken),
-            micros(got),
-            micros(claimed)
-        );
-        wakes.push(woken);
-        gets.push(got);
-        claims.push(claimed);
+        print!("{round:>5}");
+        for (times, medians) in times.iter_mut().zip(&mut medians) {
+            let median = median(times);
+            print!(" {:>9.1}", micros(median));
+            medians.push(median);
+        }
+        println!();
     }
-    drop(asks);
-    waiter.join().unwrap();
-    let (woken, got, claimed) = (median(&mut wakes), median(&mut gets), median(&mut claims));
+    drop((asks, calls));
+    watcher.join().unwrap();
+    caller.join().unwrap();
+    let [store, engines, got, claimed] = medians.map(|mut times| micros(median(&mut times)));
     println!(
-        "woken with the answer {:.1} µs after the call had returned: {:.2} round trips of a GET \
-         ({:.1} µs), {:.2} of a claim ({:.1} µs)",
-        micros(woken),
-        micros(woken) / micros(got),
-        micros(got),
-        micros(woken) / micros(claimed),
-        micros(claimed)
+        "store {store:.1} µs after the call had returned: {:.2} round trips of a GET, {:.2} of a claim; \
+         engines {engines:.1} µs: {:.2} and {:.2}",
+        store / got,
+        store / claimed,
+        engines / got,
+        engines / claimed,
     );
+}
+
+fn main() {
+    println!("medians in microseconds: on loopback");
+    let server = RedisServer::start();
+    measure(&server, &server.url(), server.connect(), 300);
+    println!("with a network whose replies take a millisecond");
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    proxy.delay(Duration::from_millis(1));
+    let plain = RespConn::open(proxy.addr()).unwrap();
+    measure(&server, &proxy.url(), plain, 50);
 }
