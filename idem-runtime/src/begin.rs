@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
+use crate::busy::{Entered, Unprotected};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::context::{is_held, is_inside};
@@ -48,7 +49,7 @@ pub(crate) enum Start {
     /// It finds out about an earlier attempt first.
     Reconcile(Claim, Riddle),
     /// It runs the body without protection.
-    Unprotected(u64, RecordKey),
+    Unprotected(Unprotected),
     /// It has its answer.
     Done(Stored),
 }
@@ -79,6 +80,8 @@ impl Core {
     pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
         let key = RecordKey::new(Arc::clone(&self.prefix), ask.operation, ask.digest);
         let on_outage = ask.policy.on_outage;
+        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+        let _entered = Entered::new(self);
         let begun = self.admit(&key, ask.fingerprint, ask.policy).await;
         match begun {
             Err(error)
@@ -90,7 +93,7 @@ impl Core {
                         reason: &error.to_string(),
                     },
                 );
-                Ok(Start::Unprotected(self.id, key))
+                Ok(Start::Unprotected(Unprotected::new(self, key)))
             }
             Err(error) => {
                 self.tell(&key, EventKind::Refused { error: &error });
@@ -110,8 +113,6 @@ impl Core {
         if is_held(self.id, key) {
             return Err(Error::new(ErrorKind::Reentered, operation.clone()));
         }
-        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-        let _entered = Entered::new(self);
         // What runs already may finish, with all that it calls.
         if self.closing.load(Ordering::SeqCst) && !is_inside() {
             return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
@@ -120,7 +121,8 @@ impl Core {
             Protection::On => {}
             Protection::Off(reason) => {
                 self.tell(key, EventKind::Unprotected { reason });
-                return Ok(Start::Unprotected(self.id, key.clone()));
+                let key = key.clone();
+                return Ok(Start::Unprotected(Unprotected::new(self, key)));
             }
             Protection::Refused => {
                 return Err(Error::new(ErrorKind::NoEngine, operation.clone())
@@ -180,7 +182,13 @@ impl Begin<'_> {
             Ok(Some(Landing::Refused {
                 error,
                 max_attempts,
-            })) => (max_attempts == self.policy.max_attempts).then_some(Err(error)),
+            })) => {
+                // As with an unknown outcome, below.
+                let can_find_out =
+                    self.policy.reconciles && matches!(error.kind(), ErrorKind::Exhausted { .. });
+                let same = max_attempts == self.policy.max_attempts && !can_find_out;
+                same.then_some(Err(error))
+            }
             Ok(Some(Landing::Done { record, left, at })) => {
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can find out what the other could not.
@@ -291,24 +299,5 @@ impl Begin<'_> {
         let moment = (core.clock.now() + pause).min(self.patience);
         core.clock.sleep_until(moment).await;
         None
-    }
-}
-
-/// A call that is on its way to its claim or its answer.
-struct Entered<'a>(&'a Core);
-
-impl<'a> Entered<'a> {
-    fn new(core: &'a Core) -> Self {
-        core.entering.fetch_add(1, Ordering::SeqCst);
-        Self(core)
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.entering.fetch_sub(1, Ordering::SeqCst);
-        if self.0.closing.load(Ordering::SeqCst) {
-            self.0.keeper.idle().notify_waiters();
-        }
     }
 }

@@ -40,7 +40,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     leases: HashMap<u64, Entry>,
-    /// When each lease is to be renewed; a lease that is being renewed right now is not in it.
+    /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
+    /// in it.
     queue: BTreeSet<(Duration, u64)>,
     next_id: u64,
     /// Until when the thread sleeps. Claims that end sooner than a third of their lease, nearly
@@ -271,8 +272,11 @@ impl Shared {
             });
         };
         let lost = |reason: &str| {
+            // Looked at before: told of the loss, the body may end at once. In the queue no more, the
+            // lease counts as busy until then.
+            let running = self.lock().is_running(id);
             lease.lose();
-            if self.lock().forget(id) {
+            if running {
                 tell(EventKind::LeaseLost { reason });
             }
         };
@@ -334,8 +338,8 @@ impl State {
         due
     }
 
-    /// Renews the lease no longer. Whether its body was still running.
-    fn forget(&mut self, id: u64) -> bool {
-        self.leases.remove(&id).is_some_and(|entry| !entry.settling)
+    /// Whether the body of this lease has not ended.
+    fn is_running(&self, id: u64) -> bool {
+        self.leases.get(&id).is_some_and(|entry| !entry.settling)
     }
 }

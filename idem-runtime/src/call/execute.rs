@@ -10,6 +10,7 @@ use super::{Call, begin, replay};
 use crate::answer::How;
 use crate::backoff::Backoff;
 use crate::begin::Start;
+use crate::busy::Unprotected;
 use crate::cause::Cause;
 use crate::claim::Claim;
 use crate::clock::deadline;
@@ -98,6 +99,8 @@ struct Turn {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Claim>,
+    /// Counts a body without a claim as one that runs.
+    unprotected: Option<Unprotected>,
 }
 
 impl Turn {
@@ -107,14 +110,16 @@ impl Turn {
             Self {
                 context,
                 claim: Some(claim),
+                unprotected: None,
             }
         };
         match start {
             Start::Run(claim) => of(claim, None),
             Start::Reconcile(claim, riddle) => of(claim, Some(riddle)),
-            Start::Unprotected(engine, key) => Self {
-                context: Context::new(engine, key, None, None),
+            Start::Unprotected(call) => Self {
+                context: call.context(),
                 claim: None,
+                unprotected: Some(call),
             },
             Start::Done(_) => unreachable!("an answer is replayed"),
         }
@@ -177,7 +182,11 @@ async fn execute<O, P, F>(
 where
     F: Future<Output = O>,
 {
-    let Turn { context, claim } = turn;
+    let Turn {
+        context,
+        claim,
+        unprotected: _unprotected,
+    } = turn;
     let mut running = Running { body, claim };
     let end = context.clone().scope(running.end(&context)).await;
     // Everything that the body held goes before its key does.
