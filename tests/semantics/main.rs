@@ -14,3 +14,4 @@ mod mishaps;
 mod outages;
 mod outcomes;
 mod provenance;
+mod review;
