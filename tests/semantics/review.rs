@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use idem_runtime::clock::Clock as _;
 use idem_runtime::conformance::{Fault, Operation};
-use idem_runtime::{ErrorKind, OnLeaseLost, OnRunning, Reconciled};
+use idem_runtime::{ErrorKind, OnLeaseLost, OnOutage, OnRunning, Reconciled};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
 use idem_tests::world::World;
@@ -19,10 +20,13 @@ on_every_store![
     an_unknown_outcome_of_an_overtaken_attempt_stays_unknown,
     a_call_with_a_hook_does_not_share_the_refusal_of_one_without,
     a_resolution_by_digest_keeps_the_operations_life,
+    a_body_without_protection_has_its_time,
+    asking_again_does_not_move_the_time_of_an_unknown_outcome,
 ];
 
 const LEASE: Duration = Duration::from_secs(30);
 
+#[allow(clippy::unnecessary_wraps, reason = "it is what a body returns")]
 fn receipt(run: u32) -> Result<Receipt, PayError> {
     Ok(Receipt { run })
 }
@@ -239,4 +243,45 @@ async fn a_resolution_by_digest_keeps_the_operations_life(world: World) {
     world.pass_in_store(Duration::from_hours(25));
     let again = call().run(|_| async { receipt(2) }).await;
     assert_eq!(again, receipt(1), "it is kept for the operation's `ttl`");
+}
+
+/// The documented `timeout_at(cx.deadline(), …)` must not fail at once where nothing is protected.
+async fn a_body_without_protection_has_its_time(world: World) {
+    world.store.fail(Operation::Claim, [Fault::Refused]);
+    let call = world.pay().on_outage(OnOutage::Run);
+    let deadline = call.run(|cx| async move {
+        let time = cx
+            .deadline()
+            .saturating_duration_since(std::time::Instant::now());
+        Ok::<_, PayError>(time)
+    });
+    let time = deadline.await.unwrap();
+    assert!(!time.is_zero(), "`max_run` is 15 minutes");
+}
+
+/// `since` is when the body ended, says its documentation; asking is not ending.
+async fn asking_again_does_not_move_the_time_of_an_unknown_outcome(world: World) {
+    let hour = Duration::from_hours(1);
+    let timed_out = world
+        .pay()
+        .run(|_| async { Err::<Receipt, _>(PayError::TimedOut) });
+    assert_eq!(timed_out.await, Err(PayError::TimedOut));
+    let ended = world.clock.calendar();
+    let later = || {
+        world.pass_in_store(hour);
+        world.clock.advance(hour);
+    };
+    later();
+    let unknown = |_| async { Reconciled::<Receipt>::Unknown };
+    let asked = world
+        .pay()
+        .run_reconciled(unknown, |_| async { receipt(2) });
+    let _ = asked.await.unwrap_err();
+    later();
+    let error = world.pay().run(|_| async { receipt(3) }).await.unwrap_err();
+    let ErrorKind::Unknown { since } = error.kind() else {
+        panic!("{error:?}")
+    };
+    let off = since.duration_since(ended).unwrap_or_default();
+    assert!(off < hour / 2, "it is {off:?} after the body ended");
 }
