@@ -23,6 +23,7 @@ mod outcomes;
 mod provenance;
 mod reconciling;
 mod reconciling_faults;
+mod review;
 mod shutdown;
 mod stage;
 mod unknown;
