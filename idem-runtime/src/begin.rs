@@ -79,7 +79,7 @@ impl Core {
     /// Claims the key, waits for its answer, or says why neither is to be had.
     pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
         let key = RecordKey::new(Arc::clone(&self.prefix), ask.operation, ask.digest);
-        let on_outage = ask.policy.on_outage;
+        let (on_outage, max_run) = (ask.policy.on_outage, ask.policy.max_run);
         // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
         let _entered = Entered::new(self);
         let begun = self.admit(&key, ask.fingerprint, ask.policy).await;
@@ -93,7 +93,7 @@ impl Core {
                         reason: &error.to_string(),
                     },
                 );
-                Ok(Start::Unprotected(Unprotected::new(self, key)))
+                Ok(Start::Unprotected(Unprotected::new(self, key, max_run)))
             }
             Err(error) => {
                 self.tell(&key, EventKind::Refused { error: &error });
@@ -122,7 +122,8 @@ impl Core {
             Protection::Off(reason) => {
                 self.tell(key, EventKind::Unprotected { reason });
                 let key = key.clone();
-                return Ok(Start::Unprotected(Unprotected::new(self, key)));
+                let call = Unprotected::new(self, key, policy.max_run);
+                return Ok(Start::Unprotected(call));
             }
             Protection::Refused => {
                 return Err(Error::new(ErrorKind::NoEngine, operation.clone())
@@ -150,8 +151,10 @@ impl Core {
 impl Begin<'_> {
     async fn run(mut self) -> Result<Start, Error> {
         loop {
-            let flights = &self.core.flights;
-            let ticket = match flights.join(self.key.digest(), self.fingerprint) {
+            let (flights, now) = (&self.core.flights, self.core.clock.now());
+            // A reply that came late is asked for once more.
+            let within = self.core.limits.claim_deadline * 2;
+            let ticket = match flights.join(self.key.digest(), self.fingerprint, now, within) {
                 Join::Lead(ticket) => Some(ticket),
                 Join::Follow(follower, lease_left) if self.core.clock.now() < self.patience => {
                     match self.follow(follower, lease_left).await {
@@ -189,10 +192,15 @@ impl Begin<'_> {
                 let same = max_attempts == self.policy.max_attempts && !can_find_out;
                 same.then_some(Err(error))
             }
-            Ok(Some(Landing::Done { record, left, at })) => {
+            Ok(Some(Landing::Done {
+                record,
+                left,
+                at,
+                asked,
+            })) => {
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can find out what the other could not.
-                if self.policy.reconciles && record.header.is_unknown(left) {
+                if self.policy.reconciles && !asked && record.header.is_unknown(left) {
                     return None;
                 }
                 Some(self.done(record, left))
@@ -259,7 +267,12 @@ impl Begin<'_> {
             ClaimReply::Done { record, left } => {
                 if let Some(ticket) = ticket {
                     let (record, at) = (record.clone(), core.clock.now());
-                    ticket.land(Landing::Done { record, left, at });
+                    ticket.land(Landing::Done {
+                        record,
+                        left,
+                        at,
+                        asked: false,
+                    });
                 }
                 self.done(record, left)
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::context::Context;
 use crate::engine::Core;
@@ -27,20 +28,22 @@ impl Drop for Entered<'_> {
 pub(crate) struct Unprotected {
     core: Arc<Core>,
     pub(crate) key: RecordKey,
+    max_run: Duration,
 }
 
 impl Unprotected {
-    pub(crate) fn new(core: &Arc<Core>, key: RecordKey) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, key: RecordKey, max_run: Duration) -> Self {
         core.unprotected.fetch_add(1, Ordering::SeqCst);
         Self {
             core: Arc::clone(core),
             key,
+            max_run,
         }
     }
 
     /// What the body can ask.
     pub(crate) fn context(&self) -> Context {
-        Context::new(self.core.id, self.key.clone(), None, None)
+        Context::unprotected(self.core.id, self.key.clone(), self.max_run)
     }
 }
 

@@ -180,6 +180,9 @@ impl Entry {
     /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
     /// attempt. **If the effect had happened, it happens again.**
     ///
+    /// What was asked is remembered: other arguments are a mismatch as before. Should an earlier body
+    /// turn out to be alive and succeed before the next call, its answer is stored after all.
+    ///
     /// # Errors
     ///
     /// As [`resolve`](Self::resolve), but for answers, which may be reset.
@@ -283,7 +286,14 @@ impl Engine {
             Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
         })?;
         let policy = self.core.defaults.clone();
-        self.core.entry(operation, digest, policy).await
+        let mut entry = self.core.entry(operation, digest, policy).await?;
+        if let Some(entry) = &mut entry {
+            // The operation's own `ttl` is not known here, but the record was written with it.
+            let kept = entry.record.header.retain;
+            entry.policy.ttl = entry.policy.ttl.max(kept);
+            entry.policy.error_ttl = Some(entry.policy.error_ttl().max(kept));
+        }
+        Ok(entry)
     }
 }
 

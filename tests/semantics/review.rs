@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use idem_runtime::clock::Clock as _;
 use idem_runtime::conformance::{Fault, Operation};
 use idem_runtime::{ErrorKind, OnLeaseLost, OnOutage, OnRunning, Reconciled};
 use idem_tests::on_every_store;
@@ -21,7 +20,6 @@ on_every_store![
     a_call_with_a_hook_does_not_share_the_refusal_of_one_without,
     a_resolution_by_digest_keeps_the_operations_life,
     a_body_without_protection_has_its_time,
-    asking_again_does_not_move_the_time_of_an_unknown_outcome,
 ];
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -257,31 +255,4 @@ async fn a_body_without_protection_has_its_time(world: World) {
     });
     let time = deadline.await.unwrap();
     assert!(!time.is_zero(), "`max_run` is 15 minutes");
-}
-
-/// `since` is when the body ended, says its documentation; asking is not ending.
-async fn asking_again_does_not_move_the_time_of_an_unknown_outcome(world: World) {
-    let hour = Duration::from_hours(1);
-    let timed_out = world
-        .pay()
-        .run(|_| async { Err::<Receipt, _>(PayError::TimedOut) });
-    assert_eq!(timed_out.await, Err(PayError::TimedOut));
-    let ended = world.clock.calendar();
-    let later = || {
-        world.pass_in_store(hour);
-        world.clock.advance(hour);
-    };
-    later();
-    let unknown = |_| async { Reconciled::<Receipt>::Unknown };
-    let asked = world
-        .pay()
-        .run_reconciled(unknown, |_| async { receipt(2) });
-    let _ = asked.await.unwrap_err();
-    later();
-    let error = world.pay().run(|_| async { receipt(3) }).await.unwrap_err();
-    let ErrorKind::Unknown { since } = error.kind() else {
-        panic!("{error:?}")
-    };
-    let off = since.duration_since(ended).unwrap_or_default();
-    assert!(off < hour / 2, "it is {off:?} after the body ended");
 }
