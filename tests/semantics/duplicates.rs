@@ -101,6 +101,8 @@ async fn a_duplicate_waits_no_longer_than_it_may(world: World) {
                 if step <= Duration::from_millis(1_300) {
                     waited += step;
                     world.clock.advance(step);
+                    // Whoever was woken goes on before more time passes.
+                    tokio::task::yield_now().await;
                 }
             }
             () = world.events.wait_for("refused Running", 1) => tokio::task::yield_now().await,
