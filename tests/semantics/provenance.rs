@@ -11,6 +11,8 @@ use idem_tests::world::{Classified, World};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use crate::stage::until;
+
 on_every_store![
     an_executed_answer_says_so_and_then_it_is_replayed,
     an_answer_names_the_attempt_that_made_it,
@@ -133,8 +135,7 @@ async fn an_answer_that_was_waited_for_says_so(world: World) {
     world.clock.sleeper_within(Duration::from_secs(1)).await;
     assert!(first.end().await.was_executed());
     assert_eq!(story(&near.await.unwrap()), (1, How::Waited, 1, 0));
-    world.clock.advance(Duration::from_secs(2));
-    let far = far.await.unwrap().unwrap();
+    let far = until(&world, far).await.unwrap().unwrap();
     assert_eq!(story(&far), (1, How::Waited, 1, 0));
 }
 

@@ -200,6 +200,8 @@ pub(crate) async fn until<T>(world: &World, work: impl Future<Output = T>) -> T 
             () = world.clock.sleeper_within(short) => {
                 let step = world.clock.next_wake().filter(|step| *step <= short);
                 world.clock.advance(step.unwrap_or_default());
+                // Whoever was woken goes on before more time passes.
+                others().await;
             }
         }
     }
