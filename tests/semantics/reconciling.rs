@@ -34,7 +34,7 @@ on_every_store![
     a_hook_that_takes_too_long_leaves_it_unknown,
     an_undecided_key_is_asked_about_again,
     one_hook_at_a_time_and_the_others_get_its_answer,
-    who_waits_for_an_undecided_hook_asks_for_himself,
+    who_waits_for_an_undecided_hook_shares_what_it_said,
     a_call_without_a_hook_waits_for_one_that_is_asking,
     a_caller_dropped_during_the_hook_leaves_it_unknown_at_once,
     a_hook_whose_process_dies_leaves_it_unknown,
@@ -281,15 +281,17 @@ async fn one_hook_at_a_time_and_the_others_get_its_answer(world: World) {
     assert_eq!((near.both(), far.both()), ((0, 0), (0, 0)));
 }
 
-async fn who_waits_for_an_undecided_hook_asks_for_himself(world: World) {
+async fn who_waits_for_an_undecided_hook_shares_what_it_said(world: World) {
     timed_out(world.pay()).await;
     let asking = Asking::saying(&world, world.pay(), Says::Unknown).await;
     let counts = Counts::default();
     let second = reconciled(world.pay(), LANDED, &counts);
     let (second, first) = until(&world, async { tokio::join!(second, asking.end()) }).await;
     assert_unknown(&refusal(first));
-    assert_eq!(second, receipt(7));
-    assert_eq!(counts.both(), (1, 0));
+    assert_unknown(&refusal(second));
+    assert_eq!(counts.both(), (0, 0), "the provider was asked a moment ago");
+    let third = reconciled(world.pay(), LANDED, &counts).await;
+    assert_eq!((third, counts.both()), (receipt(7), (1, 0)));
 }
 
 async fn a_call_without_a_hook_waits_for_one_that_is_asking(world: World) {
