@@ -14,6 +14,8 @@ pub(crate) enum Promise {
     OneClaim,
     /// Nobody runs the body of an unknown outcome but the owner that found out.
     UnknownWaits,
+    /// An owner that gave its claim back is granted nothing any more.
+    GoneIsGone,
     /// Each claim has a higher fence than all before.
     FencesGrow,
     /// When a body starts because nothing had landed, no other body started in the meantime.
@@ -24,12 +26,13 @@ pub(crate) enum Promise {
     OneEffect,
 }
 
-pub(crate) const PROMISES: [Promise; 9] = [
+pub(crate) const PROMISES: [Promise; 10] = [
     Promise::EqualAnswers,
     Promise::AnswersEndIt,
     Promise::DoneIsFinal,
     Promise::OneClaim,
     Promise::UnknownWaits,
+    Promise::GoneIsGone,
     Promise::FencesGrow,
     Promise::FreshVerdict,
     Promise::AttemptsEnd,

@@ -3,7 +3,7 @@
 use crate::promise::Promise;
 
 /// How often each thing may still go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Faults {
     /// A request or a reply is lost.
     pub(crate) lost: u8,
@@ -43,11 +43,25 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,
+    /// Completions, releases and renewals of anybody are taken for the owner's.
     OwnersUnchecked,
+    /// An unknown outcome is granted as if it were given back.
     UnknownIsFree,
+    /// Finding out that lapsed is.
     LapsedFindingOutIsFree,
+    /// Finding out that was given back is.
     FindingOutGivenBackIsFree,
+    /// A claim that comes after its own release is granted.
+    GivenBackIsGranted,
+    /// A late success replaces any answer, not only an unknown one.
     AnswersAreHealed,
+    /// A key that has an answer is granted.
+    AnswersAreFree,
+    /// Claims forget the fence that was reached.
+    FencesForgotten,
+    /// Claims forget the attempts that were made.
+    AttemptsForgotten,
+    /// A resolution does not look whether the record is the one that was seen.
     ResolvesBlindly,
     /// The hook says that nothing landed without knowing.
     HookLies,
@@ -70,7 +84,22 @@ pub(crate) struct Scenario {
     pub(crate) besides: &'static [Promise],
 }
 
+impl Faults {
+    pub(crate) const NONE: Self = Self {
+        lost: 0,
+        twice: 0,
+        late: 0,
+        fails: 0,
+        drops: 0,
+        crashes: 0,
+        zombies: 0,
+        renewals: 0,
+        hands: 0,
+    };
+}
+
 impl Scenario {
+    /// With callers that ask twice, do not count attempts and have no say in how a body ends.
     pub(crate) const fn new(name: &'static str, callers: &'static [u8], faults: Faults) -> Self {
         Self {
             name,

@@ -34,16 +34,11 @@ pub(crate) fn search(scenario: &Scenario) -> Found {
     while !layer.is_empty() {
         for world in layer.drain(..) {
             let from = hasher.hash_one(&world);
-            let breaks = |promise: &Promise| {
-                scenario.promises(*promise) && world.broken.has(*promise)
-            };
-            if PROMISES.iter().any(breaks) {
-                for promise in PROMISES.into_iter().filter(breaks) {
-                    if broken.iter().all(|(known, _)| *known != promise) {
-                        broken.push((promise, from));
-                    }
+            for promise in PROMISES {
+                let known = broken.iter().any(|(known, _)| *known == promise);
+                if !known && scenario.promises(promise) && world.broken.has(promise) {
+                    broken.push((promise, from));
                 }
-                continue;
             }
             world.steps(scenario, &mut steps);
             for step in steps.drain(..) {
@@ -68,6 +63,9 @@ pub(crate) fn search(scenario: &Scenario) -> Found {
     };
     Found {
         states: ways.len(),
-        broken: broken.into_iter().map(|(promise, at)| (promise, way(at))).collect(),
+        broken: broken
+            .into_iter()
+            .map(|(promise, at)| (promise, way(at)))
+            .collect(),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Kept {
     header: [u8; HEADER],
     /// The body of the record; zero for none.
     answer: u8,
-    pub(crate) lapsed: bool,
+    lapsed: bool,
 }
 
 /// What a caller or the operator sends.
@@ -52,8 +52,12 @@ pub(crate) enum Ending {
 /// What a sender learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    Granted { fence: u8 },
-    Reconcile { fence: u8 },
+    Granted {
+        fence: u8,
+    },
+    Reconcile {
+        fence: u8,
+    },
     Running,
     /// This is the answer of the key.
     Answer(u8),
@@ -93,6 +97,10 @@ impl Kept {
         self.header().is_unknown(self.left())
     }
 
+    pub(crate) fn is_released(&self) -> bool {
+        self.header().state == State::Released
+    }
+
     pub(crate) fn is_reconciling(&self) -> bool {
         matches!(self.header().state, State::Reconciling { .. })
     }
@@ -100,6 +108,11 @@ impl Kept {
     /// The answer, if the key has one.
     pub(crate) fn answer(&self) -> Option<u8> {
         (self.answer != 0).then_some(self.answer)
+    }
+
+    /// The claim is not renewed in time.
+    pub(crate) fn lapse(&mut self) {
+        self.lapsed = true;
     }
 
     fn left(&self) -> Duration {
@@ -141,7 +154,10 @@ fn number(fence: Fence) -> u8 {
 }
 
 fn answer(record: &Record) -> Reply {
-    record.body().first().map_or(Reply::Unknown, |answer| Reply::Answer(*answer))
+    record
+        .body()
+        .first()
+        .map_or(Reply::Unknown, |answer| Reply::Answer(*answer))
 }
 
 /// Carries a command out. `seen` is the record that a resolution saw. A flaw is built in by lying to
@@ -164,6 +180,9 @@ pub(crate) fn execute(
             Flaw::UnknownIsFree if claims && theirs && kept.is_unknown() => {
                 record.header.state = State::Released;
             }
+            Flaw::GivenBackIsGranted if claims && !theirs && kept.is_released() => {
+                record.header.owner = Owner::from_bytes([0; 16]);
+            }
             Flaw::LapsedFindingOutIsFree if claims && theirs && lapsed_finding => {
                 record.header.state = State::Released;
             }
@@ -172,6 +191,11 @@ pub(crate) fn execute(
                     record.header.state = done(OutcomeKind::Unknown);
                 }
             }
+            Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
+                record.header.state = State::Released;
+            }
+            Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
+            Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,
             _ => {}
         }
     }
@@ -253,18 +277,14 @@ pub(crate) fn execute(
                 ResolveReply::Resolved => Reply::Stored,
                 _ => Reply::Noted,
             };
-            (reply, write.map(|header| Kept::write(&header, answer.unwrap_or(0))))
+            (
+                reply,
+                write.map(|header| Kept::write(&header, answer.unwrap_or(0))),
+            )
         }
     };
     if write.is_some() {
         *kept = write;
     }
     reply
-}
-
-impl Kept {
-    /// The claim is not renewed in time.
-    pub(crate) fn lapse(&mut self) {
-        self.lapsed = true;
-    }
 }

@@ -93,7 +93,10 @@ pub(crate) struct World {
     truth: u8,
     /// The stored answer that somebody was told; zero for none.
     told: u8,
+    /// The highest fence of all claims.
     highest: u8,
+    /// Whether the outcome is unknown, or was when somebody began to find out.
+    unknown: bool,
     pub(crate) broken: Broken,
 }
 
@@ -116,6 +119,7 @@ impl World {
             truth: 0,
             told: 0,
             highest: 0,
+            unknown: false,
             broken: Broken::default(),
         }
     }
@@ -149,7 +153,7 @@ impl World {
         let faults = self.faults;
         let held = self.kept.as_ref().is_some_and(Kept::is_held);
         match phase {
-            // They are alike, so they may as well call in this order; with hooks they are not.
+            // Those that are alike may as well call in this order.
             Phase::Idle if self.is_next(caller, scenario) => steps.push(Step::Call(caller)),
             Phase::Waiting if !held && round + 1 < scenario.rounds => {
                 steps.push(Step::AskAgain(caller));
@@ -179,10 +183,20 @@ impl World {
             }
         }
         if matches!(phase, Phase::Before | Phase::After) && faults.fails > 0 {
-            steps.extend(scenario.on_fail.iter().map(|fate| Step::Fail(caller, *fate)));
+            steps.extend(
+                scenario
+                    .on_fail
+                    .iter()
+                    .map(|fate| Step::Fail(caller, *fate)),
+            );
         }
         if phase.holds() && faults.drops > 0 {
-            steps.extend(scenario.on_drop.iter().map(|fate| Step::Drop(caller, *fate)));
+            steps.extend(
+                scenario
+                    .on_drop
+                    .iter()
+                    .map(|fate| Step::Drop(caller, *fate)),
+            );
         }
         if (phase.holds() || phase == Phase::Asking) && faults.crashes > 0 {
             steps.push(Step::Crash(caller));
@@ -398,20 +412,28 @@ impl World {
             self.broken.note(Promise::OneClaim, stays);
         }
         if before.answer().is_some() {
-            let seen = resolved && self.seen.is_some_and(|seen| seen.answer() == before.answer());
+            let seen = resolved
+                && self
+                    .seen
+                    .is_some_and(|seen| seen.answer() == before.answer());
             let stays = after.answer() == before.answer();
             self.broken.note(Promise::DoneIsFinal, stays || seen);
         }
-        if let Reply::Granted { .. } = reply
-            && (before.is_unknown() || before.is_reconciling())
-        {
+        if let Reply::Granted { .. } = reply {
             let found_out = mine && message.command == Command::Start;
-            self.broken.note(Promise::UnknownWaits, found_out);
+            self.broken
+                .note(Promise::UnknownWaits, !self.unknown || found_out);
+            let gone = mine && before.is_released();
+            self.broken.note(Promise::GoneIsGone, !gone);
+            self.unknown = false;
         }
         if resolved {
             self.told = 0;
             self.starts = 0;
         }
+        // Until somebody knows.
+        self.unknown |= after.is_unknown() || after.is_reconciling();
+        self.unknown &= !resolved && after.answer().is_none();
         reply
     }
 
@@ -439,12 +461,15 @@ impl World {
                 caller.fence = fence;
                 self.fence(fence);
                 if let Phase::Starting(bodies) = asked {
-                    self.broken.note(Promise::FreshVerdict, bodies == self.bodies);
+                    self.broken
+                        .note(Promise::FreshVerdict, bodies == self.bodies);
                 }
                 self.bodies += 1;
                 self.starts += 1;
                 self.broken.note(Promise::AnswersEndIt, self.told == 0);
-                let allowed = scenario.max_attempts.is_none_or(|max| u16::from(self.starts) <= max);
+                let allowed = scenario
+                    .max_attempts
+                    .is_none_or(|max| u16::from(self.starts) <= max);
                 self.broken.note(Promise::AttemptsEnd, allowed);
             }
             (Phase::Asking, Reply::Running) => caller.phase = Phase::Waiting,
