@@ -6,10 +6,13 @@
 //! Each scenario is a row of the table that is printed: `holds`, `·` where nothing is promised, or the
 //! number of steps of the shortest way to break the promise, which is printed below.
 
+mod caller;
+mod kept;
 mod promise;
 mod scenario;
 mod scenarios;
 mod search;
+mod step;
 mod store;
 mod table;
 mod world;

@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use crate::promise::{PROMISES, Promise};
 use crate::scenario::Scenario;
-use crate::world::{Step, World};
+use crate::step::Step;
+use crate::world::World;
 
 /// What was found.
 pub(crate) struct Found {

@@ -1,29 +1,17 @@
-//! The store of the model: one record, and the transitions of `idem-runtime` themselves.
+//! The store of the model: the transitions of `idem-runtime` themselves.
 
 use std::num::NonZeroU16;
-use std::time::Duration;
 
-use bytes::Bytes;
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header, OutcomeKind, Owner,
-    Record, ResolveReply, State, claim, complete, release, renew, resolve,
+    ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, OutcomeKind, Owner, Record,
+    ResolveReply, State, claim, complete, release, renew, resolve,
 };
 
+use crate::kept::{Kept, LEASE, RETAIN};
 use crate::scenario::Flaw;
 
-const LEASE: Duration = Duration::from_secs(1);
-const RETAIN: Duration = Duration::from_secs(10);
 const ASKED: Fingerprint = Fingerprint::from_bytes([1; 16]);
-
-/// What stands in the store. Time is this much: the lease of a claim is over or not.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Kept {
-    header: [u8; HEADER],
-    /// The body of the record; zero for none.
-    answer: u8,
-    lapsed: bool,
-}
 
 /// What a caller or the operator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,62 +66,6 @@ pub(crate) struct Sender {
     pub(crate) max_attempts: Option<u16>,
 }
 
-impl Kept {
-    pub(crate) fn header(&self) -> Header {
-        Header::decode(&self.header).expect("only headers are written")
-    }
-
-    /// The owner byte.
-    pub(crate) fn owner(&self) -> u8 {
-        self.header().owner.as_bytes()[0]
-    }
-
-    /// Whether somebody holds the claim.
-    pub(crate) fn is_held(&self) -> bool {
-        !self.header().lapsed(self.left())
-    }
-
-    pub(crate) fn is_unknown(&self) -> bool {
-        self.header().is_unknown(self.left())
-    }
-
-    pub(crate) fn is_released(&self) -> bool {
-        self.header().state == State::Released
-    }
-
-    pub(crate) fn is_reconciling(&self) -> bool {
-        matches!(self.header().state, State::Reconciling { .. })
-    }
-
-    /// The answer, if the key has one.
-    pub(crate) fn answer(&self) -> Option<u8> {
-        (self.answer != 0).then_some(self.answer)
-    }
-
-    /// The claim is not renewed in time.
-    pub(crate) fn lapse(&mut self) {
-        self.lapsed = true;
-    }
-
-    fn left(&self) -> Duration {
-        if self.lapsed { RETAIN - LEASE } else { RETAIN }
-    }
-
-    fn record(&self) -> Record {
-        let mut bytes = self.header.to_vec();
-        bytes.extend(self.answer());
-        Record::decode(Bytes::from(bytes)).expect("only records are written")
-    }
-
-    fn write(header: &Header, answer: u8) -> Self {
-        Self {
-            header: header.encode(),
-            answer,
-            lapsed: false,
-        }
-    }
-}
-
 fn header(state: State, sender: Sender) -> Header {
     Header {
         state,
@@ -160,8 +92,7 @@ fn answer(record: &Record) -> Reply {
         .map_or(Reply::Unknown, |answer| Reply::Answer(*answer))
 }
 
-/// Carries a command out. `seen` is the record that a resolution saw. A flaw is built in by lying to
-/// the transitions about what stands there, or by changing what they write.
+/// Carries a command out. `seen` is the record that a resolution saw.
 pub(crate) fn execute(
     kept: &mut Option<Kept>,
     command: Command,
@@ -170,36 +101,11 @@ pub(crate) fn execute(
     flaw: Flaw,
 ) -> Reply {
     let mut record = kept.as_ref().map(Kept::record);
-    let mut owner = sender.owner;
-    if let (Some(record), Some(kept)) = (&mut record, &kept) {
-        let theirs = record.header.owner.as_bytes()[0] != owner;
-        let claims = matches!(command, Command::Ask | Command::Start);
-        let lapsed_finding = kept.is_reconciling() && kept.is_unknown();
-        match flaw {
-            Flaw::OwnersUnchecked if !claims => owner = record.header.owner.as_bytes()[0],
-            Flaw::UnknownIsFree if claims && theirs && kept.is_unknown() => {
-                record.header.state = State::Released;
-            }
-            Flaw::GivenBackIsGranted if claims && !theirs && kept.is_released() => {
-                record.header.owner = Owner::from_bytes([0; 16]);
-            }
-            Flaw::LapsedFindingOutIsFree if claims && theirs && lapsed_finding => {
-                record.header.state = State::Released;
-            }
-            Flaw::AnswersAreHealed if matches!(command, Command::Complete(_)) && theirs => {
-                if let State::Done { .. } = record.header.state {
-                    record.header.state = done(OutcomeKind::Unknown);
-                }
-            }
-            Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
-                record.header.state = State::Released;
-            }
-            Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
-            Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,
-            _ => {}
-        }
-    }
-    let sender = Sender { owner, ..sender };
+    let sender = match (&mut record, &kept) {
+        (Some(record), Some(kept)) => lie(record, kept, command, sender, flaw),
+        _ => sender,
+    };
+    let owner = Owner::from_bytes([sender.owner; 16]);
     let current = record.as_ref().map(|record| Current {
         record,
         left: kept.map_or(RETAIN, |kept| kept.left()),
@@ -207,7 +113,7 @@ pub(crate) fn execute(
     let (reply, write) = match command {
         Command::Ask | Command::Start => {
             let request = ClaimRequest {
-                owner: Owner::from_bytes([owner; 16]),
+                owner,
                 fingerprint: ASKED,
                 lease: LEASE,
                 retain: RETAIN,
@@ -245,19 +151,8 @@ pub(crate) fn execute(
             (reply, write.map(|header| Kept::write(&header, body)))
         }
         Command::Release { count } => {
-            let owner = Owner::from_bytes([owner; 16]);
             let (_, write) = release(current, owner, count);
-            let write = write.map(|mut header| {
-                let finding = kept.is_some_and(|kept| kept.is_reconciling());
-                if flaw == Flaw::FindingOutGivenBackIsFree && finding {
-                    header.state = State::Released;
-                }
-                Kept {
-                    lapsed: kept.is_some_and(|kept| kept.lapsed),
-                    ..Kept::write(&header, 0)
-                }
-            });
-            (Reply::Noted, write)
+            (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
         }
         Command::Renew => {
             let pending = header(State::Pending { lease: LEASE }, sender);
@@ -287,4 +182,44 @@ pub(crate) fn execute(
         *kept = write;
     }
     reply
+}
+
+/// Builds a flaw in: what the transitions are made to believe about the record, and about the sender.
+fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw: Flaw) -> Sender {
+    let theirs = kept.owner() != sender.owner;
+    let claims = matches!(command, Command::Ask | Command::Start);
+    let releases = matches!(command, Command::Release { .. });
+    let lapsed_finding = kept.is_reconciling() && kept.is_unknown();
+    match flaw {
+        Flaw::OwnersUnchecked if !claims => {
+            return Sender {
+                owner: kept.owner(),
+                ..sender
+            };
+        }
+        Flaw::UnknownIsFree if claims && theirs && kept.is_unknown() => {
+            record.header.state = State::Released;
+        }
+        Flaw::GivenBackIsGranted if claims && !theirs && kept.is_released() => {
+            record.header.owner = Owner::from_bytes([0; 16]);
+        }
+        Flaw::LapsedFindingOutIsFree if claims && theirs && lapsed_finding => {
+            record.header.state = State::Released;
+        }
+        Flaw::FindingOutGivenBackIsFree if releases && kept.is_reconciling() => {
+            record.header.state = State::Pending { lease: LEASE };
+        }
+        Flaw::AnswersAreHealed if matches!(command, Command::Complete(_)) && theirs => {
+            if let State::Done { .. } = record.header.state {
+                record.header.state = done(OutcomeKind::Unknown);
+            }
+        }
+        Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
+            record.header.state = State::Released;
+        }
+        Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
+        Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,
+        _ => {}
+    }
+    sender
 }

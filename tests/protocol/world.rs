@@ -1,94 +1,40 @@
-//! A key, its callers, what is on its way between them, and all that can happen next.
+//! A key, its callers, and what is on its way between them.
 
+use crate::caller::{Caller, Phase, owner, value};
+use crate::kept::Kept;
 use crate::promise::{Broken, Promise};
-use crate::scenario::{Fate, Faults, Flaw, Scenario};
-use crate::store::{Command, Ending, Kept, Reply, Sender, execute};
+use crate::scenario::{Fate, Faults, Scenario};
+use crate::step::Step;
+use crate::store::{Command, Ending, Reply, Sender, execute};
 
 /// The sender of what is done by hand.
 const HAND: u8 = u8::MAX;
 /// The answer that is given by hand.
-const BY_HAND: u8 = 99;
-
-/// What a caller is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
-    Idle,
-    Asking,
-    /// Somebody else holds the claim.
-    Waiting,
-    /// Its hook is asked.
-    Finding,
-    /// Nothing landed, when this many bodies had started; it claims once more.
-    Starting(u8),
-    /// The body runs and has not had its effect.
-    Before,
-    /// It has.
-    After,
-    Completing(Ending),
-    /// Somebody else took the key over; it waits for their answer by completing again.
-    Overtaken(Ending),
-    Releasing {
-        count: bool,
-    },
-    /// It returned, or is gone.
-    Over,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Caller {
-    phase: Phase,
-    /// Each claim that is not a repetition has an owner of its own.
-    round: u8,
-    fence: u8,
-}
+pub(crate) const BY_HAND: u8 = 99;
 
 /// A command on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Message {
-    from: u8,
-    round: u8,
+pub(crate) struct Message {
+    pub(crate) from: u8,
+    pub(crate) round: u8,
     fence: u8,
-    command: Command,
-}
-
-/// One thing that happens. A number is a caller, or a message on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Call(u8),
-    AskAgain(u8),
-    SendAgain(u8),
-    GiveUp(u8),
-    Deliver(u8),
-    LoseRequest(u8),
-    LoseReply(u8),
-    RunTwice(u8),
-    HookSaysLanded(u8),
-    HookSaysNotLanded(u8),
-    HookCannotSay(u8),
-    Effect(u8),
-    Return(u8),
-    Fail(u8, Fate),
-    Drop(u8, Fate),
-    Crash(u8),
-    LeaseLapses,
-    Renew(u8),
-    ByHand(Option<u8>),
+    pub(crate) command: Command,
 }
 
 /// A state. All that the promises look at is part of it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct World {
-    kept: Option<Kept>,
-    callers: Vec<Caller>,
+    pub(crate) kept: Option<Kept>,
+    pub(crate) callers: Vec<Caller>,
     /// Sorted: in which order things were sent does not matter, since any of them may come first.
-    net: Vec<Message>,
+    pub(crate) net: Vec<Message>,
     /// What was seen by whoever resolves by hand.
     seen: Option<Kept>,
-    faults: Faults,
+    pub(crate) faults: Faults,
     bodies: u8,
     /// Bodies since the key last began anew.
     starts: u8,
-    effects: u8,
+    pub(crate) effects: u8,
     /// The answer of the first effect.
     truth: u8,
     /// The stored answer that somebody was told; zero for none.
@@ -122,111 +68,6 @@ impl World {
             unknown: false,
             broken: Broken::default(),
         }
-    }
-
-    /// All that can happen next.
-    pub(crate) fn steps(&self, scenario: &Scenario, steps: &mut Vec<Step>) {
-        for caller in (0..).take(self.callers.len()) {
-            self.steps_of(caller, scenario, steps);
-        }
-        let faults = self.faults;
-        for message in (0..).take(self.net.len()) {
-            steps.push(Step::Deliver(message));
-            if faults.lost > 0 {
-                steps.extend([Step::LoseRequest(message), Step::LoseReply(message)]);
-            }
-            if faults.twice > 0 {
-                steps.push(Step::RunTwice(message));
-            }
-        }
-        let Some(kept) = &self.kept else { return };
-        if kept.is_held() && (faults.zombies > 0 || !self.is_renewed(kept)) {
-            steps.push(Step::LeaseLapses);
-        }
-        if faults.hands > 0 {
-            steps.extend([Step::ByHand(None), Step::ByHand(Some(BY_HAND))]);
-        }
-    }
-
-    fn steps_of(&self, caller: u8, scenario: &Scenario, steps: &mut Vec<Step>) {
-        let Caller { phase, round, .. } = self.callers[usize::from(caller)];
-        let faults = self.faults;
-        let held = self.kept.as_ref().is_some_and(Kept::is_held);
-        match phase {
-            // Those that are alike may as well call in this order.
-            Phase::Idle if self.is_next(caller, scenario) => steps.push(Step::Call(caller)),
-            Phase::Waiting if !held && round + 1 < scenario.rounds => {
-                steps.push(Step::AskAgain(caller));
-            }
-            Phase::Overtaken(_) if !held => steps.push(Step::SendAgain(caller)),
-            Phase::Finding => {
-                steps.push(Step::HookCannotSay(caller));
-                if self.effects > 0 {
-                    steps.push(Step::HookSaysLanded(caller));
-                }
-                // An effect that can still come makes this a lie.
-                let before = |caller: &Caller| caller.phase == Phase::Before;
-                let nothing = self.effects == 0 && !self.callers.iter().any(before);
-                if nothing || scenario.flaw == Flaw::HookLies {
-                    steps.push(Step::HookSaysNotLanded(caller));
-                }
-            }
-            Phase::Before => steps.push(Step::Effect(caller)),
-            Phase::After => steps.push(Step::Return(caller)),
-            _ => {}
-        }
-        if let Some(command) = phase.awaits() {
-            if !self.is_under_way(caller, round, command) {
-                steps.extend([Step::SendAgain(caller), Step::GiveUp(caller)]);
-            } else if faults.late > 0 {
-                steps.push(Step::GiveUp(caller));
-            }
-        }
-        if matches!(phase, Phase::Before | Phase::After) && faults.fails > 0 {
-            steps.extend(
-                scenario
-                    .on_fail
-                    .iter()
-                    .map(|fate| Step::Fail(caller, *fate)),
-            );
-        }
-        if phase.holds() && faults.drops > 0 {
-            steps.extend(
-                scenario
-                    .on_drop
-                    .iter()
-                    .map(|fate| Step::Drop(caller, *fate)),
-            );
-        }
-        if (phase.holds() || phase == Phase::Asking) && faults.crashes > 0 {
-            steps.push(Step::Crash(caller));
-        }
-        if phase.holds() && faults.renewals > 0 {
-            steps.push(Step::Renew(caller));
-        }
-    }
-
-    fn is_next(&self, caller: u8, scenario: &Scenario) -> bool {
-        let caller = usize::from(caller);
-        (0..caller).all(|earlier| {
-            scenario.callers[earlier] != scenario.callers[caller]
-                || self.callers[earlier].phase != Phase::Idle
-        })
-    }
-
-    fn is_under_way(&self, from: u8, round: u8, command: Command) -> bool {
-        let same = |message: &Message| {
-            (message.from, message.round, message.command) == (from, round, command)
-        };
-        self.net.iter().any(same)
-    }
-
-    /// Whether the claim is one of a process that is alive and knows of it.
-    fn is_renewed(&self, kept: &Kept) -> bool {
-        let owner = kept.owner();
-        (0..).zip(&self.callers).any(|(number, caller)| {
-            caller.phase.holds() && self::owner(number, caller.round) == owner
-        })
     }
 
     /// What becomes of the world when this happens.
@@ -402,8 +243,8 @@ impl World {
             self.seen,
             scenario.flaw,
         );
-        let resolves = matches!(message.command, Command::Resolve(_));
-        let resolved = resolves && self.kept != before;
+        let by_resolution = matches!(message.command, Command::Resolve(_));
+        let resolved = by_resolution && self.kept != before;
         let Some(before) = before else { return reply };
         let after = self.kept.expect("no record is taken away");
         let mine = before.owner() == sender.owner;
@@ -497,31 +338,4 @@ impl World {
         self.broken.note(Promise::EqualAnswers, equal);
         self.told = answer;
     }
-}
-
-impl Phase {
-    /// What was sent, while its reply is waited for.
-    fn awaits(self) -> Option<Command> {
-        match self {
-            Self::Asking => Some(Command::Ask),
-            Self::Starting(_) => Some(Command::Start),
-            Self::Completing(ending) => Some(Command::Complete(ending)),
-            Self::Releasing { count } => Some(Command::Release { count }),
-            _ => None,
-        }
-    }
-
-    /// Whether it believes that it has a claim.
-    fn holds(self) -> bool {
-        !matches!(self, Self::Idle | Self::Asking | Self::Waiting | Self::Over)
-    }
-}
-
-fn owner(caller: u8, round: u8) -> u8 {
-    1 + caller * 16 + round
-}
-
-/// The answer of a caller's own body.
-fn value(caller: u8) -> u8 {
-    1 + caller
 }
