@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idem_runtime::{Event, EventKind, Observer};
+use idem_runtime::{Event, EventKind, Observer, Reconciled};
 use tokio::sync::Notify;
 
 /// What happened, in words: `claimed 1`, `replayed value`, `released`, ….
@@ -66,6 +66,17 @@ impl Events {
             EventKind::LeaseLost { reason } => format!("lease lost: {reason}"),
             EventKind::RenewalFailed { reason } => format!("renewal failed: {reason}"),
             EventKind::Warning { message } => format!("warning: {message}"),
+            EventKind::Unprotected { reason } => format!("unprotected: {reason}"),
+            EventKind::Reconciling { attempts } => format!("reconciling after {attempts}"),
+            EventKind::Reconciled { verdict, why } => match (verdict, why) {
+                (Reconciled::Landed(()), _) => "landed".to_owned(),
+                (Reconciled::NotLanded, _) => "not landed".to_owned(),
+                (Reconciled::Unknown, why) => format!("undecided: {}", why.unwrap_or_default()),
+            },
+            EventKind::Resolved { outcome: None } => "reset".to_owned(),
+            EventKind::Resolved {
+                outcome: Some(outcome),
+            } => format!("resolved {outcome:?}").to_lowercase(),
             kind => format!("{kind:?}").to_lowercase(),
         }
     }

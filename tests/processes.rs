@@ -107,7 +107,6 @@ fn ten_thousand_calls_from_four_processes_cost_few_commands() {
     burst(&crew, &mut workers, 2_500);
     let commands = monitor.names();
     let count = |name: &str| commands.iter().filter(|command| *command == name).count();
-    println!("{} commands for 10,000 calls: {commands:?}", commands.len());
     assert!(
         commands.len() <= 4 * EACH,
         "{} commands: {commands:?}",

@@ -133,6 +133,8 @@ impl World {
                 output = &mut task => return output.expect("the task ends well"),
                 () = self.clock.sleeper_within(pause) => self.clock.advance(pause / 10),
             }
+            // Whoever was woken on this thread goes first.
+            tokio::task::yield_now().await;
         }
     }
 

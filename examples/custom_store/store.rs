@@ -238,6 +238,10 @@ impl Store for ZooKeeperStore {
         self.operate(&self.calls, "a read", key, decide, ReadReply::Unreadable)
     }
 
+    fn max_record_bytes(&self) -> Option<usize> {
+        Some(place::LARGEST)
+    }
+
     fn warnings(&self) -> Vec<String> {
         vec!["ZooKeeper keeps expired records until `ZooKeeperStore::sweep` is called".to_owned()]
     }

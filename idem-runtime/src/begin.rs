@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
+use crate::busy::{Entered, Unprotected};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::context::{is_held, is_inside};
@@ -48,7 +49,7 @@ pub(crate) enum Start {
     /// It finds out about an earlier attempt first.
     Reconcile(Claim, Riddle),
     /// It runs the body without protection.
-    Unprotected(u64, RecordKey),
+    Unprotected(Unprotected),
     /// It has its answer.
     Done(Stored),
 }
@@ -78,7 +79,9 @@ impl Core {
     /// Claims the key, waits for its answer, or says why neither is to be had.
     pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
         let key = RecordKey::new(Arc::clone(&self.prefix), ask.operation, ask.digest);
-        let on_outage = ask.policy.on_outage;
+        let (on_outage, max_run) = (ask.policy.on_outage, ask.policy.max_run);
+        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+        let _entered = Entered::new(self);
         let begun = self.admit(&key, ask.fingerprint, ask.policy).await;
         match begun {
             Err(error)
@@ -90,7 +93,7 @@ impl Core {
                         reason: &error.to_string(),
                     },
                 );
-                Ok(Start::Unprotected(self.id, key))
+                Ok(Start::Unprotected(Unprotected::new(self, key, max_run)))
             }
             Err(error) => {
                 self.tell(&key, EventKind::Refused { error: &error });
@@ -110,8 +113,6 @@ impl Core {
         if is_held(self.id, key) {
             return Err(Error::new(ErrorKind::Reentered, operation.clone()));
         }
-        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-        let _entered = Entered::new(self);
         // What runs already may finish, with all that it calls.
         if self.closing.load(Ordering::SeqCst) && !is_inside() {
             return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
@@ -120,7 +121,9 @@ impl Core {
             Protection::On => {}
             Protection::Off(reason) => {
                 self.tell(key, EventKind::Unprotected { reason });
-                return Ok(Start::Unprotected(self.id, key.clone()));
+                let key = key.clone();
+                let call = Unprotected::new(self, key, policy.max_run);
+                return Ok(Start::Unprotected(call));
             }
             Protection::Refused => {
                 return Err(Error::new(ErrorKind::NoEngine, operation.clone())
@@ -148,8 +151,10 @@ impl Core {
 impl Begin<'_> {
     async fn run(mut self) -> Result<Start, Error> {
         loop {
-            let flights = &self.core.flights;
-            let ticket = match flights.join(self.key.digest(), self.fingerprint) {
+            let (flights, now) = (&self.core.flights, self.core.clock.now());
+            // A reply that came late is asked for once more.
+            let within = self.core.limits.claim_deadline * 2;
+            let ticket = match flights.join(self.key.digest(), self.fingerprint, now, within) {
                 Join::Lead(ticket) => Some(ticket),
                 Join::Follow(follower, lease_left) if self.core.clock.now() < self.patience => {
                     match self.follow(follower, lease_left).await {
@@ -180,11 +185,22 @@ impl Begin<'_> {
             Ok(Some(Landing::Refused {
                 error,
                 max_attempts,
-            })) => (max_attempts == self.policy.max_attempts).then_some(Err(error)),
-            Ok(Some(Landing::Done { record, left, at })) => {
+            })) => {
+                // As with an unknown outcome, below.
+                let can_find_out =
+                    self.policy.reconciles && matches!(error.kind(), ErrorKind::Exhausted { .. });
+                let same = max_attempts == self.policy.max_attempts && !can_find_out;
+                same.then_some(Err(error))
+            }
+            Ok(Some(Landing::Done {
+                record,
+                left,
+                at,
+                asked,
+            })) => {
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can find out what the other could not.
-                if self.policy.reconciles && record.header.is_unknown(left) {
+                if self.policy.reconciles && !asked && record.header.is_unknown(left) {
                     return None;
                 }
                 Some(self.done(record, left))
@@ -251,7 +267,12 @@ impl Begin<'_> {
             ClaimReply::Done { record, left } => {
                 if let Some(ticket) = ticket {
                     let (record, at) = (record.clone(), core.clock.now());
-                    ticket.land(Landing::Done { record, left, at });
+                    ticket.land(Landing::Done {
+                        record,
+                        left,
+                        at,
+                        asked: false,
+                    });
                 }
                 self.done(record, left)
             }
@@ -291,24 +312,5 @@ impl Begin<'_> {
         let moment = (core.clock.now() + pause).min(self.patience);
         core.clock.sleep_until(moment).await;
         None
-    }
-}
-
-/// A call that is on its way to its claim or its answer.
-struct Entered<'a>(&'a Core);
-
-impl<'a> Entered<'a> {
-    fn new(core: &'a Core) -> Self {
-        core.entering.fetch_add(1, Ordering::SeqCst);
-        Self(core)
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.0.entering.fetch_sub(1, Ordering::SeqCst);
-        if self.0.closing.load(Ordering::SeqCst) {
-            self.0.keeper.idle().notify_waiters();
-        }
     }
 }

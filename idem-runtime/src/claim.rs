@@ -59,12 +59,8 @@ impl Claim {
     ) -> Self {
         let times = (policy.lease, policy.max_run);
         let clock = Arc::clone(&core.clock);
-        let lease = Arc::new_cyclic(|lease| {
-            if let Some(ticket) = &ticket {
-                ticket.here(lease.clone());
-            }
-            Lease::new(key, header, times, clock, sent, ticket)
-        });
+        let lease = Arc::new(Lease::new(key, header, times, clock, sent, ticket));
+        lease.announce();
         let renewal = core.keeper.register(lease, sent);
         let held = Held {
             core: Arc::clone(core),

@@ -29,6 +29,8 @@ struct Call {
     riddle: Option<Riddle>,
     /// The call whose body this one is called in.
     outer: Option<Context>,
+    /// When a call without protection has run for as long as its lease would be renewed.
+    bare_until: Option<Instant>,
 }
 
 /// The call whose body asks.
@@ -82,6 +84,19 @@ impl Context {
             lease,
             riddle,
             outer: try_context(),
+            bare_until: None,
+        }))
+    }
+
+    /// The context of a call without protection, which may take so long.
+    pub(crate) fn unprotected(engine: u64, key: RecordKey, max_run: Duration) -> Self {
+        Self(Arc::new(Call {
+            engine,
+            key,
+            lease: None,
+            riddle: None,
+            outer: try_context(),
+            bare_until: Some(Instant::now() + max_run),
         }))
     }
 
@@ -173,7 +188,8 @@ impl Context {
     }
 
     /// For how long from now nobody else can be granted the key, if it is not renewed again: to be
-    /// looked at before a step that cannot be taken back. Zero when the lease is lost. It catches
+    /// looked at before a step that cannot be taken back. Zero when the lease is lost, and where there is
+    /// none because the call runs [without protection](crate::OnOutage::Run). It catches
     /// most pauses of a process and guarantees nothing, since a pause may come right after.
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
@@ -194,16 +210,19 @@ impl Context {
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        let left = self
-            .0
-            .lease
-            .as_ref()
-            .map_or(Duration::ZERO, |lease| lease.run_left());
-        Instant::now() + left
+        let now = Instant::now();
+        match &self.0.lease {
+            Some(lease) => now + lease.run_left(),
+            None => self.0.bare_until.unwrap_or(now),
+        }
     }
 
     /// The idempotency key to send with a downstream call: 43 characters, the same for every attempt
     /// of this call, another for every label. With it the other side sees a repeat as a repeat.
+    ///
+    /// It follows from operation, scope and key alone, so it is the same after `ttl` and after a reset:
+    /// where a call is then meant to have its effect again, put what tells the two apart (a date, say)
+    /// into the key or the label.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,9 +1,11 @@
 //! Looking at a record, and settling it by hand.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::str::FromStr as _;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -178,6 +180,9 @@ impl Entry {
     /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
     /// attempt. **If the effect had happened, it happens again.**
     ///
+    /// What was asked is remembered: other arguments are a mismatch as before. Should an earlier body
+    /// turn out to be alive and succeed before the next call, its answer is stored after all.
+    ///
     /// # Errors
     ///
     /// As [`resolve`](Self::resolve), but for answers, which may be reset.
@@ -281,7 +286,14 @@ impl Engine {
             Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
         })?;
         let policy = self.core.defaults.clone();
-        self.core.entry(operation, digest, policy).await
+        let mut entry = self.core.entry(operation, digest, policy).await?;
+        if let Some(entry) = &mut entry {
+            // The operation's own `ttl` is not known here, but the record was written with it.
+            let kept = entry.record.header.retain;
+            entry.policy.ttl = entry.policy.ttl.max(kept);
+            entry.policy.error_ttl = Some(entry.policy.error_ttl().max(kept));
+        }
+        Ok(entry)
     }
 }
 
@@ -311,12 +323,20 @@ impl Core {
 
     /// Reads on the engine's own thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (tell, told) = oneshot::channel();
+        let (mut tell, told) = oneshot::channel();
         let (core, place) = (Arc::clone(self), key.clone());
         if self.keeper.start().is_ok() {
             self.keeper.spawn(async move {
-                // Whoever asked may be gone.
-                let _ = tell.send(core.store.read(&place).await);
+                let mut reading = core.store.read(&place);
+                // Whoever asked may be gone. Then so is this, or a store that never replies would
+                // keep the engine for ever.
+                let reply = poll_fn(|cx| match tell.poll_closed(cx) {
+                    Poll::Ready(()) => Poll::Ready(None),
+                    Poll::Pending => Pin::new(&mut reading).poll(cx).map(Some),
+                });
+                if let Some(reply) = reply.await {
+                    let _ = tell.send(reply);
+                }
             });
             if let Ok(reply) = told.await {
                 return reply;

@@ -48,7 +48,8 @@ pub enum ErrorKind {
     Mismatch,
     /// A body ended without anybody knowing whether its effect happened.
     Unknown {
-        /// When the body ended, to the accuracy of the local clock.
+        /// Since when it is known to be unknown, to the accuracy of the local clock: when the body
+        /// ended, or a reconcile hook last could not say.
         since: SystemTime,
     },
     /// Every attempt that this key is allowed was abandoned (crashed or lost its lease).

@@ -32,6 +32,8 @@ pub(crate) enum Landing {
         /// How long the store would still keep it, at this moment of the clock.
         left: Duration,
         at: Duration,
+        /// Somebody who can find out has just been asked.
+        asked: bool,
     },
     /// A refusal, and the limit under which it was asked for: under another one the store may say
     /// something else.
@@ -52,8 +54,8 @@ enum Signal {
 enum Phase {
     /// Nobody leads.
     Vacant,
-    /// A claim is under way.
-    Asking,
+    /// A claim is under way, at the latest until this moment of the clock.
+    Asking(Duration),
     /// The body runs in this process.
     Here(Weak<Lease>),
     /// The body runs elsewhere, surely until this moment of the clock.
@@ -101,7 +103,8 @@ pub(crate) struct Flights {
 pub(crate) enum Join {
     /// It claims, and tells the others.
     Lead(Ticket),
-    /// It waits to be told, and joins again when the lease that it waits for, as it is now, is over.
+    /// It waits to be told, and joins again after this time: when the lease that it waits for, as it is
+    /// now, is over, or a claim should have its reply.
     Follow(Follower, Option<Duration>),
     /// It asks for something else under the same key, and claims for itself.
     Alone,
@@ -124,7 +127,15 @@ impl Flights {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn join(self: &Arc<Self>, key: &KeyDigest, fingerprint: Fingerprint) -> Join {
+    /// A claim that begins at `now` has a reply, or is given up, `within` this time.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        key: &KeyDigest,
+        fingerprint: Fingerprint,
+        now: Duration,
+        within: Duration,
+    ) -> Join {
+        let asking = || Phase::Asking(now + within);
         let mut shard = self.shard(key);
         let flight = match shard.entry(*key) {
             Entry::Vacant(entry) => {
@@ -132,25 +143,29 @@ impl Flights {
                 entry.insert(Flight {
                     id,
                     fingerprint,
-                    phase: Phase::Asking,
+                    phase: asking(),
                     tell: None,
                 });
                 return Join::Lead(self.ticket(key, id));
             }
             Entry::Occupied(entry) => entry.into_mut(),
         };
-        // A lease that has run out here may be somebody else's: the store knows.
-        if let Phase::Here(lease) = &flight.phase
-            && lease
+        // A lease that has run out here may be somebody else's: the store knows. A claim that should
+        // have its reply by now is in the hands of a call that nobody polls.
+        let is_over = match &flight.phase {
+            Phase::Here(lease) => lease
                 .upgrade()
-                .is_none_or(|lease| lease.remaining().is_zero())
-        {
+                .is_none_or(|lease| lease.remaining().is_zero()),
+            Phase::Asking(until) => *until <= now,
+            _ => false,
+        };
+        if is_over {
             flight.tell(Signal::Ask);
             let id = self.next_id.fetch_add(1, Ordering::Relaxed);
             *flight = Flight {
                 id,
                 fingerprint,
-                phase: Phase::Asking,
+                phase: asking(),
                 tell: None,
             };
             return Join::Lead(self.ticket(key, id));
@@ -160,16 +175,17 @@ impl Flights {
             return Join::Alone;
         }
         if let Phase::Vacant = flight.phase {
-            flight.phase = Phase::Asking;
+            flight.phase = asking();
             flight.tell(Signal::Wait);
             return Join::Lead(self.ticket(key, flight.id));
         }
         let (id, told) = (flight.id, flight.follow());
-        let lease_left = match &flight.phase {
+        let again = match &flight.phase {
             Phase::Here(lease) => lease.upgrade().map(|lease| lease.remaining()),
+            Phase::Asking(until) => Some(until.saturating_sub(now)),
             _ => None,
         };
-        Join::Follow(self.follower(key, id, told), lease_left)
+        Join::Follow(self.follower(key, id, told), again)
     }
 
     fn follower(

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
@@ -40,7 +40,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     leases: HashMap<u64, Entry>,
-    /// When each lease is to be renewed; a lease that is being renewed right now is not in it.
+    /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
+    /// in it.
     queue: BTreeSet<(Duration, u64)>,
     next_id: u64,
     /// Until when the thread sleeps. Claims that end sooner than a third of their lease, nearly
@@ -94,12 +95,22 @@ impl Keeper {
         if self.shared.thread.get().is_some() {
             return Ok(());
         }
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
+        // Made on its thread: a runtime must not be dropped on another one's, should the thread fail.
+        let (tell, told) = mpsc::channel();
         let shared = Arc::clone(&self.shared);
         std::thread::Builder::new()
             .name("idem-keeper".to_owned())
-            .spawn(move || runtime.block_on(shared.keep()))?;
+            .spawn(
+                move || match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => {
+                        // Whoever started this thread waits for it.
+                        let _ = tell.send(Ok(runtime.handle().clone()));
+                        runtime.block_on(shared.keep());
+                    }
+                    Err(error) => drop(tell.send(Err(error))),
+                },
+            )?;
+        let handle = told.recv().map_err(std::io::Error::other)??;
         // Just checked to be empty, under the lock.
         let _ = self.shared.thread.set(handle);
         Ok(())
@@ -271,8 +282,11 @@ impl Shared {
             });
         };
         let lost = |reason: &str| {
+            // Looked at before: told of the loss, the body may end at once. In the queue no more, the
+            // lease counts as busy until then.
+            let running = self.lock().is_running(id);
             lease.lose();
-            if self.lock().forget(id) {
+            if running {
                 tell(EventKind::LeaseLost { reason });
             }
         };
@@ -282,7 +296,7 @@ impl Shared {
             );
         }
         let third = lease.lasts / 3;
-        let claim = lease.claim();
+        let (grant, claim) = (lease.grant(), lease.claim());
         let reply = self.store.renew(&lease.key, &claim);
         let next = match deadline(&*self.clock, sent + third, reply).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
@@ -290,6 +304,8 @@ impl Shared {
                 tell(EventKind::Renewed);
                 sent + third
             }
+            // Said of a claim that was granted anew since.
+            Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
             Ok(Ok(RenewReply::Lost)) => {
                 return lost("another attempt holds the claim or has finished");
             }
@@ -334,8 +350,8 @@ impl State {
         due
     }
 
-    /// Renews the lease no longer. Whether its body was still running.
-    fn forget(&mut self, id: u64) -> bool {
-        self.leases.remove(&id).is_some_and(|entry| !entry.settling)
+    /// Whether the body of this lease has not ended.
+    fn is_running(&self, id: u64) -> bool {
+        self.leases.get(&id).is_some_and(|entry| !entry.settling)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) struct Lease {
     /// Until when nobody else can have been granted the key, in microseconds of the clock.
     ends: AtomicU64,
     lost: AtomicBool,
+    /// Grows when the claim is granted anew: what is heard of an older one counts no more.
+    grants: AtomicU32,
     told: Notify,
     /// The calls of this process that wait for the answer.
     ticket: Mutex<Option<Ticket>>,
@@ -49,8 +51,17 @@ impl Lease {
             claim: Mutex::new(claim),
             ends: AtomicU64::new(micros(sent + lasts)),
             lost: AtomicBool::new(false),
+            grants: AtomicU32::new(0),
             told: Notify::new(),
             ticket: Mutex::new(ticket),
+        }
+    }
+
+    /// The calls of this process that wait are told where the body runs.
+    pub(crate) fn announce(self: &Arc<Self>) {
+        let ticket = self.ticket.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ticket) = &*ticket {
+            ticket.here(Arc::downgrade(self));
         }
     }
 
@@ -60,8 +71,19 @@ impl Lease {
 
     /// The claim was granted anew, with another header.
     pub(crate) fn regranted(&self, claim: Header, sent: Duration) {
+        self.grants.fetch_add(1, Ordering::SeqCst);
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = claim;
         self.renewed(sent);
+    }
+
+    /// Which grant of the claim this is.
+    pub(crate) fn grant(&self) -> u32 {
+        self.grants.load(Ordering::SeqCst)
+    }
+
+    /// Whether the claim is somebody else's, or is renewed no longer.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::SeqCst)
     }
 
     /// A renewal that was sent at `sent` was accepted.
@@ -72,7 +94,7 @@ impl Lease {
 
     /// The claim is somebody else's, or is renewed no longer.
     pub(crate) fn lose(&self) {
-        self.lost.store(true, Ordering::Release);
+        self.lost.store(true, Ordering::SeqCst);
         self.told.notify_waiters();
         // Who waits here for an answer of this process may have another's sooner.
         self.settled(None);
@@ -92,7 +114,7 @@ impl Lease {
 
     /// What is left of the lease for sure; zero when it is lost.
     pub(crate) fn remaining(&self) -> Duration {
-        if self.lost.load(Ordering::Acquire) {
+        if self.is_lost() {
             return Duration::ZERO;
         }
         Duration::from_micros(self.ends.load(Ordering::Acquire)).saturating_sub(self.clock.now())

@@ -5,6 +5,7 @@ mod answer;
 mod ask;
 mod backoff;
 mod begin;
+mod busy;
 mod call;
 mod canonical;
 mod cause;

@@ -16,7 +16,7 @@ use crate::record::{Fence, OutcomeKind};
 pub struct Event<'a> {
     /// The operation that was called; empty for what concerns the whole engine.
     pub operation: &'a str,
-    /// The digest of its key, once that is known. Safe to log.
+    /// The digest of its key, once that is known. It shows no key; whoever can guess one can check it.
     pub key: Option<&'a KeyDigest>,
     /// What happened.
     pub kind: EventKind<'a>,

@@ -4,15 +4,17 @@ use std::fmt;
 use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::clock::deadline;
 use crate::context::{context, try_context};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
+use crate::lease::Lease;
 use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::orphan::Orphan;
-use crate::record::{Header, State};
+use crate::record::{Header, Record, State};
 use crate::transition::{ClaimReply, ClaimRequest};
 use crate::unwind::unwind;
 
@@ -67,6 +69,8 @@ pub(crate) enum Stop {
     Undecided,
     /// Nothing landed, and the claim to run was refused.
     Refused(Error),
+    /// Somebody else has answered meanwhile.
+    Answered { record: Record, left: Duration },
 }
 
 impl Riddle {
@@ -125,7 +129,7 @@ pub async fn reconciled<T, R: Verdict<T>>(hook: impl Future<Output = R>) -> Opti
             tell(Reconciled::NotLanded, None);
             match start(riddle, lease).await {
                 Ok(()) => return None,
-                Err(error) => Stop::Refused(error),
+                Err(stop) => stop,
             }
         }
         Reconciled::Unknown => {
@@ -139,18 +143,22 @@ pub async fn reconciled<T, R: Verdict<T>>(hook: impl Future<Output = R>) -> Opti
 }
 
 /// Asks for the right to run the body.
-async fn start(riddle: &Riddle, lease: &crate::lease::Lease) -> Result<(), Error> {
+async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
     let (core, request) = (&riddle.core, &riddle.request);
     let operation = lease.key.operation();
-    let mut orphan = Orphan::new(core, &lease.key, request.owner);
-    let asked = core.ask(&lease.key, request, &mut orphan).await;
-    // Whoever settles the claim gives it back.
-    orphan.disarm();
-    let asked = asked?;
     let overtaken = |retry_after| {
         Error::new(ErrorKind::Running { retry_after }, operation.clone())
             .detail("another attempt took the key over while this one was reconciled")
     };
+    // Nobody renews what was lost once.
+    if lease.is_lost() {
+        return Err(Stop::Refused(overtaken(Duration::ZERO)));
+    }
+    let mut orphan = Orphan::new(core, &lease.key, request.owner);
+    let asked = core.ask(&lease.key, request, &mut orphan).await;
+    // Whoever settles the claim gives it back.
+    orphan.disarm();
+    let asked = asked.map_err(Stop::Refused)?;
     match asked.reply {
         ClaimReply::Granted { fence, attempt } => {
             let claim = Header {
@@ -162,14 +170,15 @@ async fn start(riddle: &Riddle, lease: &crate::lease::Lease) -> Result<(), Error
                 ..lease.claim()
             };
             lease.regranted(claim, asked.sent);
+            if lease.is_lost() {
+                return Err(Stop::Refused(overtaken(Duration::ZERO)));
+            }
             core.tell(&lease.key, EventKind::Claimed { attempt, fence });
             Ok(())
         }
-        ClaimReply::Running { lease_left } => Err(overtaken(lease_left)),
-        ClaimReply::Done { .. } | ClaimReply::Reconcile { .. } => {
-            Err(overtaken(std::time::Duration::ZERO))
-        }
-        reply => Err(refusal(operation, &reply)),
+        ClaimReply::Running { lease_left } => Err(Stop::Refused(overtaken(lease_left))),
+        ClaimReply::Done { record, left } => Err(Stop::Answered { record, left }),
+        reply => Err(Stop::Refused(refusal(operation, &reply))),
     }
 }
 

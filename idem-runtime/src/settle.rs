@@ -56,13 +56,11 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    fn is_success(&self) -> bool {
-        matches!(self, Self::Complete { outcome, .. } if is_success(*outcome))
+    /// Whether it still says something when another attempt has the claim. A business error does not:
+    /// the other attempt may say something else.
+    fn is_offered_on(&self) -> bool {
+        matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Error)
     }
-}
-
-fn is_success(outcome: OutcomeKind) -> bool {
-    matches!(outcome, OutcomeKind::Value | OutcomeKind::Tombstone)
 }
 
 /// Who waits while another attempt holds the claim, and for how long.
@@ -160,8 +158,9 @@ impl Held {
         };
         match &settled {
             None => {}
-            // Its successor may crash yet, and then this success saves a third run.
-            Some(Settled::Overtaken(_)) if ending.is_success() => {}
+            // Its successor may crash or give the key back yet. Then a success saves a third run, and
+            // nobody may run after what nobody knows.
+            Some(Settled::Overtaken(_)) if ending.is_offered_on() => {}
             Some(_) => handover.disarm(),
         }
         settled.unwrap_or(Settled::Own)
@@ -261,7 +260,13 @@ impl Held {
     /// The calls of this process that wait get what is stored now.
     fn land(&self, record: Option<Record>, left: Duration) {
         let at = self.core.clock.now();
-        let done = |record| Landing::Done { record, left, at };
+        let asked = matches!(self.lease().claim().state, State::Reconciling { .. });
+        let done = |record| Landing::Done {
+            record,
+            left,
+            at,
+            asked,
+        };
         self.lease().settled(record.map(done));
     }
 
@@ -334,15 +339,12 @@ impl Drop for HandOver {
             return;
         };
         let core = Arc::clone(&held.core);
+        let offered_on = ending.is_offered_on();
         core.keeper.hand_over(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
                     let silence = held.policy.lease.max(Duration::from_mins(1));
-                    let patience = if is_success(outcome) {
-                        silence
-                    } else {
-                        Duration::ZERO
-                    };
+                    let patience = if offered_on { silence } else { Duration::ZERO };
                     let waits = Waits::Nobody(patience);
                     held.complete(outcome, &record, silence, waits).await;
                 }

@@ -133,7 +133,12 @@ impl Vigil {
             Look::Running(lease_left)
         } else if matches!(header.state, State::Done { .. }) {
             let at = core.clock.now();
-            Look::Landed(Landing::Done { record, left, at })
+            Look::Landed(Landing::Done {
+                record,
+                left,
+                at,
+                asked: false,
+            })
         } else {
             Look::Ask
         }

@@ -158,9 +158,9 @@ fn measure(server: &RedisServer, url: &str, mut plain: RespConn, calls_of_a_roun
     let (says, said) = channel();
     let (calls, called) = channel();
     let (answers, answered) = channel();
-    let (watches, waits) = (url.to_owned(), url.to_owned());
-    let watcher = thread::spawn(move || wait(&watches, &keys, &says));
-    let caller = thread::spawn(move || wait_in_a_call(&waits, &called, &answers));
+    let (at_store, at_engine) = (url.to_owned(), url.to_owned());
+    let by_store = thread::spawn(move || wait(&at_store, &keys, &says));
+    let by_engine = thread::spawn(move || wait_in_a_call(&at_engine, &called, &answers));
     let mut direct = server.connect();
     let runtime = runtime();
     let store = runtime.block_on(RedisStore::connect(url)).unwrap();
@@ -194,8 +194,8 @@ fn measure(server: &RedisServer, url: &str, mut plain: RespConn, calls_of_a_roun
         println!();
     }
     drop((asks, calls));
-    watcher.join().unwrap();
-    caller.join().unwrap();
+    by_store.join().unwrap();
+    by_engine.join().unwrap();
     let [store, engines, got, claimed] = medians.map(|mut times| micros(median(&mut times)));
     println!(
         "store {store:.1} µs after the call had returned: {:.2} round trips of a GET, {:.2} of a claim; \

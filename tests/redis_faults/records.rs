@@ -182,26 +182,37 @@ async fn an_overtaken_call_adopts_a_large_answer() {
 
 #[tokio::test]
 async fn a_record_beyond_the_limit_is_refused_and_kept() {
-    let limited =
-        |store: idem_runtime::store::redis::RedisStoreBuilder| store.max_record_bytes(10_000);
-    let shop = Shop::open_with(&server().url(), limited, |engine| engine).await;
-    let pay = || shop.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
-    let first = pay().await;
-    let name = shop.record(server());
+    // Written by a process with another setting.
+    let wide = Shop::open(&server().url()).await;
+    let first = wide.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
+    let first = first.await;
+    let store = RedisStore::builder(&server().url()).max_record_bytes(10_000);
+    let store = store.connect().await.unwrap();
+    let narrow = Shop::with_prefix(wide.prefix(), store, |engine| engine);
+    let name = wide.record(server());
     let before = dump(&name);
-    let error = pay().await.unwrap_err().refused();
+    let error = narrow.pay("a").await.unwrap_err().refused();
     assert_eq!(error.kind(), &ErrorKind::TooLarge);
     assert!(
         error.to_string().contains("`max_record_bytes` is 10000"),
         "{error}"
     );
-    assert_eq!(shop.runs(), 1);
+    assert_eq!((wide.runs(), narrow.runs()), (1, 0));
     assert_eq!(dump(&name), before);
-    let wide = shop.beside_hasty(&server().url()).await;
-    let replay = wide
-        .pay_with_memo("a", 1, String::new(), async |_| Ok(()))
-        .await;
-    assert_eq!(replay, first);
+    let replay = wide.pay_with_memo("a", 1, String::new(), async |_| Ok(()));
+    assert_eq!(replay.await, first);
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_read_back_is_not_written() {
+    let limited =
+        |store: idem_runtime::store::redis::RedisStoreBuilder| store.max_record_bytes(10_000);
+    let shop = Shop::open_with(&server().url(), limited, |engine| engine).await;
+    let pay = || shop.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
+    assert_eq!(pay().await.unwrap().run, 1);
+    let error = pay().await.unwrap_err().refused();
+    assert_eq!(error.kind(), &ErrorKind::NotStored);
+    assert_eq!(shop.runs(), 1);
 }
 
 #[tokio::test]

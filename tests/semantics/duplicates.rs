@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use idem_runtime::clock::Clock;
 use idem_runtime::{ErrorKind, OnDuplicate, OnRunning};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
@@ -85,29 +86,14 @@ async fn a_duplicate_that_may_not_wait_is_refused_at_once(world: World) {
 
 async fn a_duplicate_waits_no_longer_than_it_may(world: World) {
     let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
-    let call = world
-        .pay_far()
-        .on_running(OnRunning::Wait(Duration::from_secs(2)));
+    let patience = Duration::from_secs(2);
+    let call = world.pay_far().on_running(OnRunning::Wait(patience));
+    let began = world.clock.now();
     let duplicate = tokio::spawn(call.run(|_| async { never::<Receipt>() }));
-    let mut waited = Duration::ZERO;
-    while !duplicate.is_finished() {
-        assert!(
-            waited < Duration::from_millis(3_300),
-            "waits for {waited:?} already"
-        );
-        tokio::select! {
-            () = world.clock.sleeper_within(Duration::from_millis(1_300)) => {
-                let step = world.clock.next_wake().unwrap();
-                if step <= Duration::from_millis(1_300) {
-                    waited += step;
-                    world.clock.advance(step);
-                }
-            }
-            () = world.events.wait_for("refused Running", 1) => tokio::task::yield_now().await,
-        }
-    }
-    assert!(waited >= Duration::from_secs(2), "gave up after {waited:?}");
-    let error = duplicate.await.unwrap().unwrap_err();
+    let error = world.finished(duplicate).await.unwrap_err();
+    let waited = world.clock.now().saturating_sub(began);
+    let enough = patience..patience + Duration::from_millis(500);
+    assert!(enough.contains(&waited), "gave up after {waited:?}");
     assert!(
         matches!(error.kind(), ErrorKind::Running { .. }),
         "{error:?}"

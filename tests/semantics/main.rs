@@ -4,13 +4,29 @@
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
 mod answers;
+mod attempts;
+mod cancellation;
 mod completion;
+mod context;
 mod duplicates;
 mod endings;
 mod engines;
+mod entries;
 mod extremes;
+mod finish;
+mod leaders;
+mod lease_lost;
 mod leases;
 mod mishaps;
 mod outages;
 mod outcomes;
 mod provenance;
+mod reconciling;
+mod reconciling_faults;
+mod review;
+mod shutdown;
+mod stage;
+mod unknown;
+mod unprotected;
+mod waiting;
+mod waiting_far;

@@ -278,10 +278,12 @@ impl<P> CallBuilder<P> {
     {
         let body = async move {
             let cx = crate::context::context();
-            if unsettled()
-                && let Some(landed) = reconciled(hook(cx.clone())).await
-            {
-                return Ok(landed);
+            if unsettled() {
+                // Called in there, where its panics are heard.
+                let hook = async { hook(cx.clone()).await };
+                if let Some(landed) = reconciled(hook).await {
+                    return Ok(landed);
+                }
             }
             body(cx).await
         };
@@ -334,8 +336,8 @@ impl<P> CallBuilder<P> {
             Start::Run(claim) => Ok(Begun::Claimed(claim)),
             Start::Done(stored) => Ok(Begun::Done(stored)),
             Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),
-            Start::Unprotected(_, key) => {
-                let error = Error::new(ErrorKind::NoEngine, key.operation().clone());
+            Start::Unprotected(call) => {
+                let error = Error::new(ErrorKind::NoEngine, call.key.operation().clone());
                 Err(error.detail("a disabled engine grants no claims; use `run`"))
             }
         }

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,13 +11,14 @@ use super::{Call, begin, replay};
 use crate::answer::How;
 use crate::backoff::Backoff;
 use crate::begin::Start;
+use crate::busy::Unprotected;
 use crate::cause::Cause;
 use crate::claim::Claim;
 use crate::clock::deadline;
 use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
-use crate::operation::RecordKey;
+use crate::lease::Lease;
 use crate::outcome::Codec;
 use crate::policy::OnLeaseLost;
 use crate::reconcile::{Riddle, Stop};
@@ -98,6 +100,8 @@ struct Turn {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Claim>,
+    /// Counts a body without a claim as one that runs.
+    unprotected: Option<Unprotected>,
 }
 
 impl Turn {
@@ -107,14 +111,16 @@ impl Turn {
             Self {
                 context,
                 claim: Some(claim),
+                unprotected: None,
             }
         };
         match start {
             Start::Run(claim) => of(claim, None),
             Start::Reconcile(claim, riddle) => of(claim, Some(riddle)),
-            Start::Unprotected(engine, key) => Self {
-                context: Context::new(engine, key, None, None),
+            Start::Unprotected(call) => Self {
+                context: call.context(),
                 claim: None,
+                unprotected: Some(call),
             },
             Start::Done(_) => unreachable!("an answer is replayed"),
         }
@@ -177,7 +183,11 @@ async fn execute<O, P, F>(
 where
     F: Future<Output = O>,
 {
-    let Turn { context, claim } = turn;
+    let Turn {
+        context,
+        claim,
+        unprotected: _unprotected,
+    } = turn;
     let mut running = Running { body, claim };
     let end = context.clone().scope(running.end(&context)).await;
     // Everything that the body held goes before its key does.
@@ -209,9 +219,9 @@ where
             resume_unwind(panic)
         }
         (End::LeaseLost, Some(claim)) => {
-            let (key, wait) = (claim.lease().key.clone(), claim.policy().wait());
+            let (lease, wait) = (Arc::clone(claim.lease()), claim.policy().wait());
             Box::pin(claim.cancelled()).await;
-            Box::pin(winner(&engine, &key, wait)).await
+            Box::pin(winner(&engine, &lease, wait)).await
         }
         (End::Stop(Stop::Undecided), Some(claim)) => {
             let operation = claim.operation().clone();
@@ -224,6 +234,10 @@ where
                 }
                 settled => settled,
             }
+        }
+        (End::Stop(Stop::Answered { record, left }), Some(claim)) => {
+            Box::pin(claim.give_back()).await;
+            Settled::Adopted { record, left }
         }
         (End::Stop(Stop::Refused(error)), Some(claim)) => {
             Box::pin(claim.give_back()).await;
@@ -270,16 +284,20 @@ fn adopt<O, P>(engine: &Engine, codec: &Codec<O, P>, context: &Context, settled:
 
 /// Waits for the answer of the attempt that took the key over. By reading: never by claiming, since
 /// there is no body any more.
-async fn winner(engine: &Engine, key: &RecordKey, patience: Duration) -> Settled {
+async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
     let (core, clock) = (&engine.core, &*engine.core.clock);
     let until = clock.now() + patience;
     let mut backoff = Backoff::new(&crate::record::Owner::random());
     loop {
         let now = clock.now();
         let moment = now + core.limits.claim_deadline;
-        let found = deadline(clock, moment, core.read(key)).await;
+        let found = deadline(clock, moment, core.read(&lease.key)).await;
         let mut running = None;
         if let Ok(Ok(ReadReply::Found { record, left })) = found {
+            // The record was lost, and a call with other arguments has the key: no answer of ours.
+            if !record.header.fingerprint.matches(lease.claim().fingerprint) {
+                return Settled::Own;
+            }
             if let State::Done { .. } = record.header.state {
                 return Settled::Adopted { record, left };
             }

@@ -344,6 +344,10 @@ impl Store for Faulty {
         })
     }
 
+    fn max_record_bytes(&self) -> Option<usize> {
+        self.0.store.max_record_bytes()
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.0.store.warnings()
     }

@@ -16,6 +16,7 @@ use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Policy,
 };
+use crate::record::HEADER;
 use crate::store::Store;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -256,7 +257,12 @@ impl EngineBuilder {
                 "`prefix` must be 1 to 64 letters, digits and `.:_-`".to_owned(),
             ));
         }
-        self.format.check().map_err(refuse)?;
+        let mut format = self.format;
+        format.check().map_err(refuse)?;
+        // What the store would not read back is not written: duplicates learn that it is not stored.
+        if let Some(most) = self.store.max_record_bytes() {
+            format.max_value_bytes = format.max_value_bytes.min(most.saturating_sub(HEADER));
+        }
         let mut limits = self.limits;
         limits.claim_deadline = limits.claim_deadline.min(LONG);
         limits.complete_deadline = limits.complete_deadline.min(LONG);
@@ -278,10 +284,11 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
-            format: Arc::new(self.format),
+            format: Arc::new(format),
             flights: Flights::new(),
             closing: AtomicBool::new(false),
             entering: AtomicUsize::new(0),
+            unprotected: AtomicUsize::new(0),
             protection,
         };
         let disabled = match &core.protection {

@@ -81,9 +81,10 @@ impl Engine {
     }
 
     fn unfinished(&self) -> Option<Unfinished> {
-        // In this order: a call that stops waiting has registered its claim before.
+        // In this order: a call that stops waiting is among those that run before.
         let waiting = self.core.entering.load(Ordering::SeqCst);
-        let (running, storing) = self.core.keeper.busy();
+        let (claims, storing) = self.core.keeper.busy();
+        let running = claims + self.core.unprotected.load(Ordering::SeqCst);
         let unfinished = Unfinished {
             waiting,
             running,

@@ -121,6 +121,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Called on the engine's own thread.
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
 
+    /// The longest record that this store keeps and reads back, header included, in bytes. An engine
+    /// on it stores no longer answers, whatever its `max_value_bytes`.
+    fn max_record_bytes(&self) -> Option<usize> {
+        None
+    }
+
     /// What an operator should know about this store, a sentence each. Told to the observer when an
     /// engine is built.
     fn warnings(&self) -> Vec<String> {

@@ -152,6 +152,10 @@ impl Store for RedisStore {
         StoreFuture::pending(self.0.subscriber.watch(key))
     }
 
+    fn max_record_bytes(&self) -> Option<usize> {
+        Some(self.0.max_record_bytes)
+    }
+
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.0.server.warnings();
         warnings.extend(self.0.subscriber.warning());

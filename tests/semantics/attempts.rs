@@ -1,0 +1,249 @@
+//! How often a body may be started: what counts, where it ends, and what mends it.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use idem_runtime::{EntryState, ErrorKind, OnCancel, OnRunning};
+use idem_tests::on_every_store;
+use idem_tests::pay::PayError;
+use idem_tests::world::World;
+
+use crate::reconciling::{Counts, LANDED, Says, reconciled};
+use crate::stage::{
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, comes_to_rest, crashed, panicked,
+    receipt, refusal, stands,
+};
+
+on_every_store![
+    whatever_does_not_end_well_counts,
+    a_key_given_back_takes_its_attempt_along,
+    a_system_error_counts_where_the_operation_says_so,
+    the_engine_and_the_operation_set_the_limit,
+    without_a_limit_there_is_always_another_attempt,
+    an_exhausted_key_says_how_often_it_was_tried,
+    an_exhausted_key_is_new_when_its_record_is_over,
+    the_last_attempt_is_waited_for,
+    an_answer_counts_more_than_the_limit,
+    a_higher_limit_allows_another_attempt,
+    one_attempt_is_over_after_a_system_error,
+    one_attempt_is_over_after_a_release_by_hand,
+    one_attempt_is_over_after_a_drop_that_releases,
+    one_attempt_is_over_after_a_panic,
+    one_attempt_that_never_began_is_not_over,
+    an_overtaken_attempt_counts_once,
+    a_reset_begins_anew,
+    a_late_success_of_the_only_attempt_heals_the_key,
+    the_last_attempt_is_healed_by_what_landed,
+    the_last_attempt_is_not_repeated_because_it_did_not_land,
+];
+
+fn limited(call: Pay, attempts: u16) -> Pay {
+    call.max_attempts(NonZeroU16::new(attempts))
+}
+
+fn once(call: Pay) -> Pay {
+    limited(call, 1)
+}
+
+/// The attempt that the next call would be.
+async fn attempt(call: Pay) -> Answer {
+    call.run(|cx| async move { receipt(cx.attempt().into()) })
+        .await
+}
+
+async fn down(call: Pay) {
+    let call = call.run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(call.await, Err(PayError::Down));
+}
+
+async fn exhausted(call: Pay, attempts: u32) {
+    let error = refusal(answered(call).await);
+    assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts });
+}
+
+async fn whatever_does_not_end_well_counts(world: World) {
+    crashed(&world, world.pay()).await;
+    panicked(world.pay_far()).await;
+    crashed(&world, world.pay_far()).await;
+    panicked(world.pay()).await;
+    assert_eq!(stands(&world).await, (EntryState::Released, 4));
+    assert_eq!(attempt(world.pay()).await, receipt(5));
+}
+
+async fn a_key_given_back_takes_its_attempt_along(world: World) {
+    crashed(&world, world.pay()).await;
+    for _ in 0..10 {
+        down(world.pay()).await;
+    }
+    assert_eq!(stands(&world).await, (EntryState::Released, 1));
+    assert_eq!(attempt(world.pay()).await, receipt(2));
+}
+
+async fn a_system_error_counts_where_the_operation_says_so(world: World) {
+    let call = || limited(world.pay(), 3).count_errors(true);
+    for _ in 0..3 {
+        down(call()).await;
+    }
+    exhausted(call(), 3).await;
+    let world = world.with(|engine| engine.count_errors(true));
+    let call = || limited(world.engine.operation("pay").key(&8), 2);
+    down(call()).await;
+    down(call()).await;
+    exhausted(call(), 2).await;
+}
+
+async fn the_engine_and_the_operation_set_the_limit(world: World) {
+    let world = world.with(|engine| engine.max_attempts(NonZeroU16::new(2)));
+    panicked(world.pay()).await;
+    panicked(world.pay()).await;
+    exhausted(world.pay(), 2).await;
+    panicked(limited(world.pay(), 3)).await;
+    exhausted(limited(world.pay(), 3), 3).await;
+    assert_eq!(attempt(world.pay().max_attempts(None)).await, receipt(4));
+}
+
+async fn without_a_limit_there_is_always_another_attempt(world: World) {
+    let world = world.with(|engine| engine.max_attempts(None));
+    for _ in 0..12 {
+        panicked(world.pay()).await;
+    }
+    assert_eq!(attempt(world.pay()).await, receipt(13));
+}
+
+async fn an_exhausted_key_says_how_often_it_was_tried(world: World) {
+    for _ in 0..5 {
+        crashed(&world, world.pay()).await;
+    }
+    let error = refusal(answered(world.pay_far()).await);
+    assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 5 });
+    assert!(!error.is_retryable() && error.retry_after().is_none());
+    assert!(
+        error.to_string().contains("5 attempts were abandoned"),
+        "{error}"
+    );
+    assert_eq!(stands(&world).await, (EntryState::Abandoned, 5));
+}
+
+async fn an_exhausted_key_is_new_when_its_record_is_over(world: World) {
+    panicked(once(world.pay())).await;
+    world.pass_in_store(Duration::from_hours(23));
+    exhausted(once(world.pay()), 1).await;
+    world.pass_in_store(Duration::from_hours(1));
+    assert_eq!(attempt(once(world.pay())).await, receipt(1));
+}
+
+async fn the_last_attempt_is_waited_for(world: World) {
+    let last = Body::start(once(world.pay()), receipt(7)).await;
+    let far = once(world.pay_far()).on_running(OnRunning::Reject);
+    assert_running(&refusal(answered(far).await));
+    assert_eq!(last.end().await, receipt(7));
+    assert_eq!(answered(once(world.pay_far())).await, receipt(7));
+}
+
+async fn an_answer_counts_more_than_the_limit(world: World) {
+    panicked(world.pay()).await;
+    let declined: Answer = Err(PayError::Declined { run: 2 });
+    let call = world.pay().run(|_| async { declined.clone() });
+    assert_eq!(call.await, declined);
+    assert_eq!(answered(once(world.pay())).await, declined, "two attempts");
+}
+
+async fn a_higher_limit_allows_another_attempt(world: World) {
+    panicked(once(world.pay())).await;
+    exhausted(once(world.pay()), 1).await;
+    assert_eq!(attempt(limited(world.pay(), 2)).await, receipt(2));
+}
+
+async fn one_attempt_is_over_after_a_system_error(world: World) {
+    down(once(world.pay())).await;
+    exhausted(once(world.pay()), 1).await;
+}
+
+async fn one_attempt_is_over_after_a_release_by_hand(world: World) {
+    let begun = once(world.pay()).begin().await.unwrap();
+    let idem_runtime::Begun::Claimed(claim) = begun else {
+        panic!("nothing is stored")
+    };
+    claim.release().await;
+    exhausted(once(world.pay()), 1).await;
+}
+
+async fn one_attempt_is_over_after_a_drop_that_releases(world: World) {
+    let call = once(world.pay()).on_cancel(OnCancel::Release);
+    Body::start(call, receipt(7)).await.drop_caller().await;
+    comes_to_rest(&world).await;
+    exhausted(once(world.pay_far()), 1).await;
+}
+
+async fn one_attempt_is_over_after_a_panic(world: World) {
+    panicked(once(world.pay())).await;
+    exhausted(once(world.pay()), 1).await;
+}
+
+async fn one_attempt_that_never_began_is_not_over(world: World) {
+    use idem_tests::faulty::{Fault, Operation};
+    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    let call = tokio::spawn(answered(once(world.pay())));
+    while world.pay_far().entry().await.unwrap().is_none() {}
+    world.clock.advance(Duration::from_secs(2));
+    let error = refusal(call.await.unwrap());
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    comes_to_rest(&world).await;
+    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    assert_eq!(attempt(once(world.pay_far())).await, receipt(1));
+}
+
+async fn an_overtaken_attempt_counts_once(world: World) {
+    let first = Body::start(world.pay(), Err(PayError::Down)).await;
+    world.pass_in_store(LEASE_OVER);
+    let second = Body::start(world.pay_far(), Err(PayError::Down)).await;
+    assert_eq!(first.end().await, Err(PayError::Down));
+    let (state, attempts) = stands(&world).await;
+    assert!(matches!(state, EntryState::Running { .. }), "{state:?}");
+    assert_eq!(attempts, 2);
+    assert_eq!(second.end().await, Err(PayError::Down));
+    assert_eq!(stands(&world).await, (EntryState::Released, 1));
+}
+
+async fn a_reset_begins_anew(world: World) {
+    for _ in 0..5 {
+        panicked(world.pay()).await;
+    }
+    exhausted(world.pay(), 5).await;
+    let entry = world.pay().entry().await.unwrap().unwrap();
+    entry.reset().await.unwrap();
+    assert_eq!(world.events.count("reset"), 1);
+    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    assert_eq!(attempt(world.pay()).await, receipt(1));
+}
+
+async fn a_late_success_of_the_only_attempt_heals_the_key(world: World) {
+    let only = Body::start(once(world.pay()), receipt(7)).await;
+    world.pass_in_store(LEASE_OVER);
+    exhausted(once(world.pay_far()), 1).await;
+    assert_eq!(only.end().await, receipt(7));
+    assert_eq!(world.events.count("completed value"), 1);
+    assert_eq!(answered(once(world.pay_far())).await, receipt(7));
+}
+
+async fn the_last_attempt_is_healed_by_what_landed(world: World) {
+    let counts = Counts::default();
+    crashed(&world, once(world.pay())).await;
+    exhausted(once(world.pay()), 1).await;
+    let asks = reconciled(once(world.pay()), LANDED, &counts).await;
+    assert_eq!(asks, receipt(7));
+    assert_eq!(answered(once(world.pay())).await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+async fn the_last_attempt_is_not_repeated_because_it_did_not_land(world: World) {
+    let counts = Counts::default();
+    crashed(&world, once(world.pay())).await;
+    for asked in 1..=3 {
+        let answer = reconciled(once(world.pay()), Says::NotLanded, &counts).await;
+        let error = refusal(answer);
+        assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 1 });
+        assert_eq!(counts.both(), (asked, 0), "a body starts at most once");
+    }
+    assert_eq!(stands(&world).await.1, 1);
+}

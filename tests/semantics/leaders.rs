@@ -1,0 +1,177 @@
+//! The first of the duplicates in a process asks for all of them. When it goes without an answer,
+//! another one takes its place.
+
+use std::time::Duration;
+
+use idem_runtime::{OnCancel, OnRunning};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Runs};
+use idem_tests::world::World;
+
+use crate::stage::{
+    Answer, Body, LEASE_OVER, answered, assert_running, caught, claims, comes_to_rest, duplicates,
+    others, paid, poll_once, receipt, refusal, until,
+};
+
+on_every_store![
+    a_leader_that_is_dropped_while_it_asks_makes_another_one_ask,
+    a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run,
+    a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease,
+    a_leader_whose_body_is_dropped_and_released_makes_another_one_run,
+    a_waiter_that_is_dropped_takes_nobody_along,
+    a_leader_that_nobody_polls_holds_nobody_up_for_ever,
+    after_a_system_error_exactly_one_of_them_runs,
+    after_a_panic_exactly_one_of_them_runs,
+];
+
+async fn a_leader_that_is_dropped_while_it_asks_makes_another_one_ask(world: World) {
+    world.store.fail(Operation::Claim, [Fault::Hangs]);
+    let runs = Runs::default();
+    let mut leader = Box::pin(answered(world.pay()));
+    assert!(poll_once(leader.as_mut()).await.is_none());
+    let tasks = duplicates(10, || world.pay(), &runs);
+    others().await;
+    assert_eq!(claims(&world), 1);
+    drop(leader);
+    assert!(
+        until(&world, tasks.join_all())
+            .await
+            .iter()
+            .all(|answer| *answer == receipt(1))
+    );
+    assert_eq!((claims(&world), runs.count()), (2, 1));
+}
+
+async fn a_leader_that_is_dropped_with_its_claim_granted_makes_another_one_run(world: World) {
+    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    let runs = Runs::default();
+    let mut leader = Box::pin(answered(world.pay()));
+    while world.pay_far().entry().await.unwrap().is_none() {
+        assert!(poll_once(leader.as_mut()).await.is_none());
+    }
+    let tasks = duplicates(10, || world.pay(), &runs);
+    others().await;
+    drop(leader);
+    assert!(
+        until(&world, tasks.join_all())
+            .await
+            .iter()
+            .all(|answer| *answer == receipt(1))
+    );
+    assert_eq!(runs.count(), 1);
+    assert!(claims(&world) <= 3, "{} claims", claims(&world));
+}
+
+async fn a_leader_whose_body_is_dropped_makes_another_one_wait_for_its_lease(world: World) {
+    let runs = Runs::default();
+    let patient = || {
+        world
+            .pay()
+            .on_running(OnRunning::Wait(Duration::from_mins(5)))
+    };
+    let first = Body::start(world.pay(), receipt(7)).await;
+    let mut tasks = duplicates(10, patient, &runs);
+    others().await;
+    first.drop_caller().await;
+    // Somebody has asked, and was told to wait.
+    while claims(&world) < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(tasks.try_join_next().is_none());
+    assert_eq!(runs.count(), 0);
+    world.pass_in_store(LEASE_OVER);
+    assert!(
+        until(&world, tasks.join_all())
+            .await
+            .iter()
+            .all(|answer| *answer == receipt(1))
+    );
+    assert_eq!(runs.count(), 1);
+}
+
+async fn a_leader_whose_body_is_dropped_and_released_makes_another_one_run(world: World) {
+    let runs = Runs::default();
+    let first = Body::start(world.pay().on_cancel(OnCancel::Release), receipt(7)).await;
+    let tasks = duplicates(10, || world.pay(), &runs);
+    others().await;
+    first.drop_caller().await;
+    assert!(
+        until(&world, tasks.join_all())
+            .await
+            .iter()
+            .all(|answer| *answer == receipt(1))
+    );
+    assert_eq!(runs.count(), 1);
+}
+
+async fn a_waiter_that_is_dropped_takes_nobody_along(world: World) {
+    let first = Body::start(world.pay(), receipt(7)).await;
+    let runs = Runs::default();
+    let mut tasks = duplicates(3, || world.pay(), &runs);
+    let mut stays = Box::pin(answered(world.pay()));
+    assert!(poll_once(stays.as_mut()).await.is_none());
+    others().await;
+    tasks.shutdown().await;
+    assert_eq!(first.end().await, receipt(7));
+    assert_eq!(stays.await, receipt(7));
+    comes_to_rest(&world).await;
+}
+
+async fn a_leader_that_nobody_polls_holds_nobody_up_for_ever(world: World) {
+    // It has sent its claim, and whoever holds it awaits something else.
+    world.store.fail(Operation::Claim, [Fault::Hangs]);
+    let mut leader = Box::pin(answered(world.pay()));
+    assert!(poll_once(leader.as_mut()).await.is_none());
+    let runs = Runs::default();
+    let tasks = duplicates(3, || world.pay(), &runs);
+    others().await;
+    world.clock.advance(Duration::from_secs(5));
+    for answer in tasks.join_all().await {
+        assert_running(&refusal(answer));
+    }
+    drop(leader);
+    assert_eq!(until(&world, paid(world.pay(), &runs)).await, receipt(1));
+}
+
+async fn after_a_system_error_exactly_one_of_them_runs(world: World) {
+    let first = Body::start(world.pay(), Err(PayError::Down)).await;
+    let runs = Runs::default();
+    let tasks = duplicates(20, || world.pay(), &runs);
+    others().await;
+    assert_eq!(first.end().await, Err(PayError::Down));
+    assert!(
+        tasks
+            .join_all()
+            .await
+            .iter()
+            .all(|answer| *answer == receipt(1))
+    );
+    assert_eq!((claims(&world), runs.count()), (2, 1));
+}
+
+async fn after_a_panic_exactly_one_of_them_runs(world: World) {
+    let (begun, end) = (Runs::default(), tokio::sync::Notify::new());
+    let mut first = Box::pin(world.pay().run(|_| async {
+        let _ = begun.start();
+        end.notified().await;
+        std::panic::panic_any("out of paper") as Answer
+    }));
+    while begun.count() == 0 {
+        assert!(poll_once(first.as_mut()).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    let runs = Runs::default();
+    let tasks = duplicates(20, || world.pay(), &runs);
+    others().await;
+    end.notify_one();
+    caught(first).await.unwrap_err();
+    assert!(
+        tasks
+            .join_all()
+            .await
+            .iter()
+            .all(|answer| *answer == receipt(1))
+    );
+    assert_eq!((claims(&world), runs.count()), (2, 1));
+}

@@ -1,0 +1,337 @@
+//! A lease that is lost: who is told, when, and what becomes of the body and its answer.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use idem_runtime::{Context, EntryState, OnCancel, OnLeaseLost, OnRunning};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Runs};
+use idem_tests::world::World;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::stage::{
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, others, paid,
+    poll_once, receipt, refusal, refused_far, stands, until,
+};
+
+on_every_store![
+    a_body_is_told_when_its_renewal_is_refused,
+    a_body_is_told_when_its_lease_runs_out_unrenewed,
+    a_body_is_told_when_it_runs_for_too_long,
+    a_body_is_not_told_while_its_lease_is_renewed,
+    a_body_that_asks_late_is_told_at_once,
+    everybody_who_asks_is_told,
+    what_remains_of_a_lease_is_counted_from_the_last_renewal,
+    nothing_remains_of_a_lost_lease,
+    the_deadline_is_the_end_of_renewing,
+    a_body_that_continues_gets_the_winners_answer,
+    a_body_that_continues_may_win_if_nobody_else_did,
+    a_cancelled_body_gets_the_winners_answer,
+    a_cancelled_body_is_dropped_with_what_it_holds,
+    a_cancelled_body_waits_for_the_winner,
+    a_cancelled_body_without_a_winner_is_refused,
+    a_cancelled_body_that_is_unknown_says_so,
+    a_cancelled_body_that_is_released_frees_its_key,
+    a_cancelled_body_does_not_end_the_winners_claim,
+    a_body_that_ends_before_its_lease_is_not_cancelled,
+];
+
+const THIRD: Duration = Duration::from_secs(10);
+
+/// A body that waits until its lease is lost, and says so.
+struct Watching {
+    context: Context,
+    told: JoinHandle<()>,
+    body: Body,
+}
+
+impl Watching {
+    async fn start(world: &World) -> Self {
+        let context = Arc::new(Mutex::new(None));
+        let (end, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (place, gate, start) = (Arc::clone(&context), Arc::clone(&end), Arc::clone(&begun));
+        let task = tokio::spawn(world.pay().run(move |cx| async move {
+            *place.lock().unwrap() = Some(cx);
+            start.add_permits(1);
+            gate.acquire().await.unwrap().forget();
+            receipt(7)
+        }));
+        begun.acquire().await.unwrap().forget();
+        let context = context.lock().unwrap().take().expect("the body has begun");
+        Self {
+            told: tokio::spawn(context.lease_lost()),
+            context,
+            body: Body::of(end, task),
+        }
+    }
+
+    /// The body does not know of anything.
+    async fn knows_nothing(&self) {
+        others().await;
+        assert!(!self.told.is_finished());
+        self.has_its_lease().await;
+    }
+
+    async fn has_its_lease(&self) {
+        assert!(self.context.lease_remaining() > Duration::ZERO);
+        assert!(poll_once(pin!(self.context.lease_lost())).await.is_none());
+    }
+}
+
+/// Lets a third of the lease pass here, when the renewal is due.
+async fn third(world: &World) {
+    world.clock.sleeper_within(THIRD).await;
+    world.clock.advance(THIRD);
+}
+
+/// Another process takes the key over.
+async fn taken_over(world: &World) {
+    world.pass_in_store(LEASE_OVER);
+    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+}
+
+async fn a_body_is_told_when_its_renewal_is_refused(world: World) {
+    let watching = Watching::start(&world).await;
+    taken_over(&world).await;
+    watching.knows_nothing().await;
+    third(&world).await;
+    watching.told.await.unwrap();
+    let why = "lease lost: another attempt";
+    world.events.wait_for(why, 1).await;
+    assert_eq!(watching.body.end().await, receipt(1));
+}
+
+async fn a_body_is_told_when_its_lease_runs_out_unrenewed(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let watching = Watching::start(&world).await;
+    world.clock.advance(Duration::from_millis(29_999));
+    watching.knows_nothing().await;
+    world.clock.advance(Duration::from_millis(1));
+    watching.told.await.unwrap();
+    assert_eq!(watching.context.lease_remaining(), Duration::ZERO);
+    assert_eq!(watching.body.end().await, receipt(7), "nobody else ran");
+}
+
+async fn a_body_is_told_when_it_runs_for_too_long(world: World) {
+    let world = world.with(|engine| engine.max_run(Duration::from_secs(15)));
+    let watching = Watching::start(&world).await;
+    third(&world).await;
+    world.events.wait_for("renewed", 1).await;
+    watching.knows_nothing().await;
+    third(&world).await;
+    watching.told.await.unwrap();
+    let why = "lease lost: the body ran for longer";
+    world.events.wait_for(why, 1).await;
+    assert_eq!(watching.body.end().await, receipt(7));
+}
+
+async fn a_body_is_not_told_while_its_lease_is_renewed(world: World) {
+    // Most renewals fail, and one in time is enough.
+    let lost = [Fault::Lost, Fault::ReplyLost, Fault::None];
+    world.store.fail(Operation::Renew, lost.repeat(5));
+    let watching = Watching::start(&world).await;
+    // Only renewals move time here.
+    watching.told.abort();
+    for tries in 1..=15 {
+        let pause = match tries % 3 {
+            1 => THIRD,
+            _ => THIRD / 4,
+        };
+        world.clock.sleeper_within(pause).await;
+        world.clock.advance(pause);
+        // Renewed, or a renewal that failed.
+        world.events.wait_for("renew", tries).await;
+        watching.has_its_lease().await;
+    }
+    assert_eq!(world.events.count("renewal failed"), 10);
+    assert_eq!(watching.body.end().await, receipt(7));
+}
+
+async fn a_body_that_asks_late_is_told_at_once(world: World) {
+    let watching = Watching::start(&world).await;
+    taken_over(&world).await;
+    third(&world).await;
+    watching.told.await.unwrap();
+    assert!(
+        poll_once(pin!(watching.context.lease_lost()))
+            .await
+            .is_some()
+    );
+    assert_eq!(watching.body.end().await, receipt(1));
+}
+
+async fn everybody_who_asks_is_told(world: World) {
+    let watching = Watching::start(&world).await;
+    let more = [(); 20].map(|()| tokio::spawn(watching.context.lease_lost()));
+    others().await;
+    taken_over(&world).await;
+    third(&world).await;
+    for told in more {
+        told.await.unwrap();
+    }
+    assert_eq!(watching.body.end().await, receipt(1));
+}
+
+async fn what_remains_of_a_lease_is_counted_from_the_last_renewal(world: World) {
+    let watching = Watching::start(&world).await;
+    let remains = || watching.context.lease_remaining();
+    assert_eq!(remains(), Duration::from_secs(30));
+    world.clock.advance(Duration::from_secs(4));
+    assert_eq!(remains(), Duration::from_secs(26));
+    world.clock.sleeper_within(Duration::from_secs(6)).await;
+    world.clock.advance(Duration::from_secs(6));
+    world.events.wait_for("renewed", 1).await;
+    assert_eq!(remains(), Duration::from_secs(30));
+    watching.told.abort();
+    assert_eq!(watching.body.end().await, receipt(7));
+}
+
+async fn nothing_remains_of_a_lost_lease(world: World) {
+    let watching = Watching::start(&world).await;
+    taken_over(&world).await;
+    assert_eq!(watching.context.lease_remaining(), Duration::from_secs(30));
+    third(&world).await;
+    watching.told.await.unwrap();
+    assert_eq!(watching.context.lease_remaining(), Duration::ZERO);
+    assert_eq!(watching.body.end().await, receipt(1));
+}
+
+async fn the_deadline_is_the_end_of_renewing(world: World) {
+    let world = world.with(|engine| engine.max_run(Duration::from_hours(2)));
+    let before = Instant::now();
+    let watching = Watching::start(&world).await;
+    let first = watching.context.deadline();
+    assert!(first >= before + Duration::from_hours(2));
+    world.clock.advance(Duration::from_hours(1));
+    let second = watching.context.deadline();
+    assert!(second < first, "an hour of it is over");
+    world.clock.advance(Duration::from_hours(3));
+    assert!(watching.context.deadline() < second, "it is over");
+    watching.told.await.unwrap();
+    assert_eq!(watching.body.end().await, receipt(7));
+}
+
+async fn a_body_that_continues_gets_the_winners_answer(world: World) {
+    let watching = Watching::start(&world).await;
+    taken_over(&world).await;
+    third(&world).await;
+    watching.told.await.unwrap();
+    assert_eq!(watching.body.end().await, receipt(1));
+    assert_eq!(world.events.count("adopted"), 1);
+    assert_eq!(answered(world.pay()).await, receipt(1));
+}
+
+async fn a_body_that_continues_may_win_if_nobody_else_did(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let watching = Watching::start(&world).await;
+    world.pass_in_store(LEASE_OVER);
+    world.clock.advance(LEASE_OVER);
+    watching.told.await.unwrap();
+    assert_eq!(watching.body.end().await, receipt(7));
+    assert_eq!(answered(world.pay_far()).await, receipt(7));
+}
+
+fn cancels(call: Pay) -> Pay {
+    call.on_lease_lost(OnLeaseLost::Cancel)
+}
+
+/// Another process takes the key over from a body that is then cancelled.
+async fn cancelled(world: &World, call: Pay, winner: Answer) -> (Body, Body) {
+    let first = Body::start(cancels(call), receipt(7)).await;
+    world.pass_in_store(LEASE_OVER);
+    let second = Body::start(world.pay_far(), winner).await;
+    (first, second)
+}
+
+async fn a_cancelled_body_gets_the_winners_answer(world: World) {
+    let (first, second) = cancelled(&world, world.pay(), receipt(8)).await;
+    assert_eq!(second.end().await, receipt(8));
+    third(&world).await;
+    assert_eq!(until(&world, first.join()).await, receipt(8));
+}
+
+async fn a_cancelled_body_is_dropped_with_what_it_holds(world: World) {
+    let held = Arc::new(());
+    let holds = Arc::clone(&held);
+    let call = tokio::spawn(cancels(world.pay()).run(|_| async move {
+        std::future::pending::<()>().await;
+        drop(holds);
+        receipt(7)
+    }));
+    world.events.wait_for("claimed", 1).await;
+    assert_eq!(Arc::strong_count(&held), 2);
+    taken_over(&world).await;
+    third(&world).await;
+    assert_eq!(until(&world, call).await.unwrap(), receipt(1));
+    assert_eq!(Arc::strong_count(&held), 1);
+}
+
+async fn a_cancelled_body_waits_for_the_winner(world: World) {
+    let patient = world
+        .pay()
+        .on_running(OnRunning::Wait(Duration::from_mins(5)));
+    let (first, second) = cancelled(&world, patient, receipt(8)).await;
+    third(&world).await;
+    world.events.wait_for("lease lost", 1).await;
+    let both = async { tokio::join!(first.join(), second.end()) };
+    assert_eq!(until(&world, both).await, (receipt(8), receipt(8)));
+}
+
+async fn a_cancelled_body_without_a_winner_is_refused(world: World) {
+    let (first, second) = cancelled(&world, world.pay(), receipt(8)).await;
+    third(&world).await;
+    let error = refusal(until(&world, first.join()).await);
+    let left = assert_running(&error);
+    assert!(left > Duration::from_secs(20), "of the winner: {left:?}");
+    assert_eq!(second.end().await, receipt(8));
+}
+
+async fn a_cancelled_body_that_is_unknown_says_so(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let call = cancels(world.pay()).on_cancel(OnCancel::Unknown);
+    let body = Body::start(call, receipt(7)).await;
+    world.clock.advance(LEASE_OVER);
+    assert_unknown(&refusal(until(&world, body.join()).await));
+    assert_unknown(&refused_far(&world).await);
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+}
+
+async fn a_cancelled_body_that_is_released_frees_its_key(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let call = cancels(world.pay()).on_cancel(OnCancel::Release);
+    let body = Body::start(call, receipt(7)).await;
+    world.clock.advance(LEASE_OVER);
+    assert_running(&refusal(until(&world, body.join()).await));
+    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+}
+
+async fn a_cancelled_body_does_not_end_the_winners_claim(world: World) {
+    for (number, on_cancel) in (1..).zip([OnCancel::Release, OnCancel::Unknown]) {
+        let near = world.engine.operation("pay").key(&(7, number));
+        let far = || world.far.operation("pay").key(&(7, number));
+        let first = Body::start(cancels(near).on_cancel(on_cancel), receipt(7)).await;
+        world.pass_in_store(LEASE_OVER);
+        let second = Body::start(far(), receipt(8)).await;
+        // The renewal of the second one is due at the same moment, and is granted.
+        third(&world).await;
+        world.events.wait_for("lease lost", number).await;
+        assert_running(&refusal(until(&world, first.join()).await));
+        let third = far().on_running(OnRunning::Reject);
+        assert_running(&refusal(answered(third).await));
+        assert_eq!(second.end().await, receipt(8));
+        assert_eq!(answered(far()).await, receipt(8));
+    }
+}
+
+async fn a_body_that_ends_before_its_lease_is_not_cancelled(world: World) {
+    let body = Body::start(cancels(world.pay()), Err(PayError::Declined { run: 1 })).await;
+    third(&world).await;
+    world.events.wait_for("renewed", 1).await;
+    let declined = Err(PayError::Declined { run: 1 });
+    assert_eq!(body.end().await, declined);
+    assert_eq!(answered(world.pay_far()).await, declined);
+}

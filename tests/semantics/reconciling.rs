@@ -1,0 +1,371 @@
+//! Finding out before a body runs again: when the hook is asked, and what each of its answers means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::{Context, EntryState, Error, OnRunning, Reconciled, Verdict};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Receipt, Runs};
+use idem_tests::world::World;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use crate::stage::{
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_rest,
+    crashed, paid, panicked, receipt, refusal, refused_far, stands, timed_out, until,
+};
+
+on_every_store![
+    the_hook_is_not_asked_on_a_first_call,
+    the_hook_is_not_asked_on_a_replay,
+    the_hook_is_not_asked_after_a_system_error,
+    the_hook_is_not_asked_after_a_reset,
+    the_hook_is_asked_before_a_lapsed_key_runs_again,
+    the_hook_is_asked_before_an_unknown_key_runs_again,
+    the_hook_is_asked_after_a_panic,
+    the_hook_is_asked_after_a_system_error_that_counts,
+    what_landed_is_replayed_to_everybody,
+    what_did_not_land_runs_once_and_counts,
+    a_hook_that_cannot_say_leaves_it_unknown,
+    a_hook_that_fails_leaves_it_unknown,
+    a_hook_that_panics_leaves_it_unknown,
+    a_hook_that_panics_before_it_begins_leaves_it_unknown,
+    a_hook_that_takes_too_long_leaves_it_unknown,
+    an_undecided_key_is_asked_about_again,
+    one_hook_at_a_time_and_the_others_get_its_answer,
+    who_waits_for_an_undecided_hook_asks_for_himself,
+    a_call_without_a_hook_waits_for_one_that_is_asking,
+    a_caller_dropped_during_the_hook_leaves_it_unknown_at_once,
+    a_hook_whose_process_dies_leaves_it_unknown,
+    the_hook_sees_the_call_and_the_attempts_before_it,
+    a_body_after_the_hook_may_fail_like_any_other,
+];
+
+/// How often a hook was asked and a body ran.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) asked: Runs,
+    pub(crate) runs: Runs,
+}
+
+impl Counts {
+    pub(crate) fn both(&self) -> (u32, u32) {
+        (self.asked.count(), self.runs.count())
+    }
+}
+
+/// A call whose hook says this, and whose body succeeds.
+pub(crate) async fn reconciled<R: Verdict<Receipt>>(call: Pay, says: R, counts: &Counts) -> Answer {
+    let hook = |_| async {
+        let _ = counts.asked.start();
+        says
+    };
+    let body = |_| async { receipt(counts.runs.start()) };
+    call.run_reconciled(hook, body).await
+}
+
+/// What a hook says.
+pub(crate) type Says = Reconciled<Receipt>;
+
+/// The effect happened; its receipt has number 7.
+pub(crate) const LANDED: Says = Reconciled::Landed(Receipt { run: 7 });
+
+async fn the_hook_is_not_asked_on_a_first_call(world: World) {
+    let counts = Counts::default();
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(counts.both(), (0, 1));
+}
+
+async fn the_hook_is_not_asked_on_a_replay(world: World) {
+    let counts = Counts::default();
+    assert_eq!(paid(world.pay(), &counts.runs).await, receipt(1));
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(counts.both(), (0, 1));
+}
+
+async fn the_hook_is_not_asked_after_a_system_error(world: World) {
+    let counts = Counts::default();
+    let down = world.pay().run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(down.await, Err(PayError::Down));
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(counts.both(), (0, 1));
+}
+
+async fn the_hook_is_not_asked_after_a_reset(world: World) {
+    let counts = Counts::default();
+    timed_out(world.pay()).await;
+    let entry = world.pay().entry().await.unwrap().unwrap();
+    entry.reset().await.unwrap();
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(1));
+    assert_eq!(counts.both(), (0, 1));
+}
+
+async fn the_hook_is_asked_before_a_lapsed_key_runs_again(world: World) {
+    let counts = Counts::default();
+    crashed(&world, world.pay()).await;
+    let again = reconciled(world.pay_far(), LANDED, &counts);
+    assert_eq!(again.await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+    assert_eq!(world.events.count("reconciling after 1"), 1);
+    assert_eq!(world.events.count("landed"), 1);
+}
+
+async fn the_hook_is_asked_before_an_unknown_key_runs_again(world: World) {
+    let counts = Counts::default();
+    timed_out(world.pay()).await;
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+async fn the_hook_is_asked_after_a_panic(world: World) {
+    let counts = Counts::default();
+    panicked(world.pay()).await;
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+async fn the_hook_is_asked_after_a_system_error_that_counts(world: World) {
+    let counts = Counts::default();
+    let call = world.pay().count_errors(true);
+    let down = call.run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(down.await, Err(PayError::Down));
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+async fn what_landed_is_replayed_to_everybody(world: World) {
+    let counts = Counts::default();
+    timed_out(world.pay()).await;
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(
+        answered(world.pay_far()).await,
+        receipt(7),
+        "without a hook"
+    );
+    let again = reconciled(world.pay_far(), Reconciled::NotLanded, &counts);
+    assert_eq!(again.await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+async fn what_did_not_land_runs_once_and_counts(world: World) {
+    let counts = Counts::default();
+    timed_out(world.pay()).await;
+    let hook = |_| async { Reconciled::<Receipt>::NotLanded };
+    let body = |cx: Context| async move {
+        assert_eq!(cx.attempt(), 2, "the one before counts");
+        receipt(counts.runs.start())
+    };
+    assert_eq!(world.pay().run_reconciled(hook, body).await, receipt(1));
+    assert_eq!(answered(world.pay_far()).await, receipt(1));
+    assert_eq!(stands(&world).await.1, 2);
+    let told = [
+        "reconciling after 1",
+        "not landed",
+        "claimed 2",
+        "completed value",
+    ];
+    assert_eq!(world.events.all()[2..6], told);
+}
+
+/// Nobody knows, the body does not run, and this was the reason.
+async fn stays_unknown<R: Verdict<Receipt>>(world: &World, says: R, why: &str) {
+    let counts = Counts::default();
+    timed_out(world.pay()).await;
+    let error = refusal(reconciled(world.pay(), says, &counts).await);
+    assert_unknown(&error);
+    assert_eq!(counts.both(), (1, 0));
+    assert_eq!(world.events.count(&format!("undecided: {why}")), 1);
+    assert_eq!(stands(world).await, (EntryState::Unknown, 1));
+    assert_unknown(&refused_far(world).await);
+}
+
+async fn a_hook_that_cannot_say_leaves_it_unknown(world: World) {
+    stays_unknown(&world, Says::Unknown, "the hook cannot say").await;
+}
+
+async fn a_hook_that_fails_leaves_it_unknown(world: World) {
+    let failure: Result<Says, PayError> = Err(PayError::Down);
+    stays_unknown(&world, failure, "the hook cannot say").await;
+}
+
+async fn a_hook_that_panics_leaves_it_unknown(world: World) {
+    timed_out(world.pay()).await;
+    let hook = |_| async { std::panic::panic_any("no ink") as Says };
+    let call = world
+        .pay()
+        .run_reconciled(hook, |_| async { crate::stage::never() });
+    assert_unknown(&refusal(call.await));
+    assert_eq!(world.events.count("undecided: the hook panicked"), 1);
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+}
+
+async fn a_hook_that_panics_before_it_begins_leaves_it_unknown(world: World) {
+    timed_out(world.pay()).await;
+    let hook = |_| -> std::future::Ready<Says> { std::panic::panic_any("no ink") };
+    let call = world
+        .pay()
+        .run_reconciled(hook, |_| async { crate::stage::never() });
+    assert_unknown(&refusal(call.await));
+    assert_eq!(world.events.count("undecided: the hook panicked"), 1);
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+}
+
+async fn a_hook_that_takes_too_long_leaves_it_unknown(world: World) {
+    let world = world.with(|engine| engine.reconcile_deadline(Duration::from_secs(3)));
+    timed_out(world.pay()).await;
+    let asking = Asking::start(&world, world.pay()).await;
+    world.clock.advance(Duration::from_millis(2_999));
+    crate::stage::others().await;
+    assert!(!asking.task.is_finished());
+    world.clock.advance(Duration::from_millis(1));
+    assert_unknown(&refusal(asking.task.await.unwrap()));
+    let why = "undecided: the hook took longer than `reconcile_deadline`";
+    assert_eq!(world.events.count(why), 1);
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+}
+
+async fn an_undecided_key_is_asked_about_again(world: World) {
+    let counts = Counts::default();
+    timed_out(world.pay()).await;
+    for asked in 1..=9 {
+        let error = refusal(reconciled(world.pay(), Says::Unknown, &counts).await);
+        assert_unknown(&error);
+        assert_eq!(counts.both(), (asked, 0), "asking uses no attempts up");
+    }
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+}
+
+/// A call whose hook says something when it is told to.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) gate: Arc<Semaphore>,
+    pub(crate) task: JoinHandle<Answer>,
+}
+
+impl Asking {
+    /// A hook that will say that the effect landed.
+    pub(crate) async fn start(world: &World, call: Pay) -> Self {
+        Self::saying(world, call, LANDED).await
+    }
+
+    /// Waits until the hook is asked. The body succeeds as run 8.
+    pub(crate) async fn saying(world: &World, call: Pay, says: Says) -> Self {
+        let (gate, begun) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (end, start) = (Arc::clone(&gate), Arc::clone(&begun));
+        let hook = move |_| async move {
+            start.add_permits(1);
+            end.acquire().await.unwrap().forget();
+            says
+        };
+        let task = tokio::spawn(call.run_reconciled(hook, |_| async { receipt(8) }));
+        until(world, begun.acquire()).await.unwrap().forget();
+        Self { gate, task }
+    }
+
+    pub(crate) async fn end(self) -> Answer {
+        self.gate.add_permits(1);
+        self.task.await.unwrap()
+    }
+}
+
+async fn one_hook_at_a_time_and_the_others_get_its_answer(world: World) {
+    timed_out(world.pay()).await;
+    let asking = Asking::start(&world, world.pay()).await;
+    let (near, far) = (Counts::default(), Counts::default());
+    let second = reconciled(world.pay(), Reconciled::NotLanded, &near);
+    let third = reconciled(world.pay_far(), Reconciled::NotLanded, &far);
+    let rest = Box::pin(async { tokio::join!(second, third) });
+    let (first, (second, third)) = until(&world, async { tokio::join!(asking.end(), rest) }).await;
+    assert_eq!([first, second, third], [receipt(7), receipt(7), receipt(7)]);
+    assert_eq!((near.both(), far.both()), ((0, 0), (0, 0)));
+}
+
+async fn who_waits_for_an_undecided_hook_asks_for_himself(world: World) {
+    timed_out(world.pay()).await;
+    let asking = Asking::saying(&world, world.pay(), Says::Unknown).await;
+    let counts = Counts::default();
+    let second = reconciled(world.pay(), LANDED, &counts);
+    let (second, first) = until(&world, async { tokio::join!(second, asking.end()) }).await;
+    assert_unknown(&refusal(first));
+    assert_eq!(second, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+async fn a_call_without_a_hook_waits_for_one_that_is_asking(world: World) {
+    timed_out(world.pay()).await;
+    let asking = Asking::start(&world, world.pay()).await;
+    assert_running(&refused_far(&world).await);
+    let reject = world.pay().on_running(OnRunning::Reject);
+    assert_running(&refusal(answered(reject).await));
+    let waits = answered(world.pay());
+    let (waits, first) = until(&world, async { tokio::join!(waits, asking.end()) }).await;
+    assert_eq!((waits, first), (receipt(7), receipt(7)));
+}
+
+async fn a_caller_dropped_during_the_hook_leaves_it_unknown_at_once(world: World) {
+    crashed(&world, world.pay()).await;
+    let asking = Asking::start(&world, world.pay()).await;
+    asking.task.abort();
+    asking.task.await.unwrap_err();
+    comes_to_rest(&world).await;
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    assert_unknown(&refused_far(&world).await);
+}
+
+async fn a_hook_whose_process_dies_leaves_it_unknown(world: World) {
+    crashed(&world, world.pay()).await;
+    // Nothing is heard of it again, not even what its end would say.
+    let dead = Asking::start(&world, world.pay_far()).await;
+    assert_running(&refused_near(&world).await);
+    world.store.fail(Operation::Release, [Fault::Refused]);
+    dead.task.abort();
+    dead.task.await.unwrap_err();
+    world.pass_in_store(LEASE_OVER);
+    assert_unknown(&refused_near(&world).await);
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+    let counts = Counts::default();
+    assert_eq!(reconciled(world.pay(), LANDED, &counts).await, receipt(7));
+    assert_eq!(counts.both(), (1, 0));
+}
+
+async fn refused_near(world: &World) -> Error {
+    let call = world.pay().on_running(OnRunning::Reject);
+    refusal(answered(call).await)
+}
+
+async fn the_hook_sees_the_call_and_the_attempts_before_it(world: World) {
+    crashed(&world, world.pay()).await;
+    crashed(&world, world.pay()).await;
+    let body = Body::start(world.engine.operation("pay").key(&8), receipt(1)).await;
+    body.end().await.unwrap();
+    let key = *world.key().digest();
+    let hook = move |cx: Context| async move {
+        assert_eq!((cx.operation().as_str(), *cx.key()), ("pay", key));
+        assert_eq!(cx.attempt(), 2);
+        let (before, label) = (cx.fence().await.unwrap(), cx.derive_key("bank"));
+        assert_eq!(idem_runtime::context().fence().await, Ok(before));
+        assert!(cx.lease_remaining() > Duration::from_secs(29));
+        assert_eq!(label, idem_runtime::context().derive_key("bank"));
+        Says::NotLanded
+    };
+    let answer = world
+        .pay()
+        .run_reconciled(hook, |cx| async move { receipt(cx.attempt().into()) });
+    assert_eq!(answer.await, receipt(3));
+}
+
+async fn a_body_after_the_hook_may_fail_like_any_other(world: World) {
+    timed_out(world.pay()).await;
+    let call = |answer: Answer| {
+        let hook = |_| async { Says::NotLanded };
+        world.pay().run_reconciled(hook, |_| async { answer })
+    };
+    assert_eq!(call(Err(PayError::Down)).await, Err(PayError::Down));
+    assert_eq!(stands(&world).await, (EntryState::Released, 1));
+    assert_eq!(call(Err(PayError::TimedOut)).await, Err(PayError::TimedOut));
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 2));
+    let declined: Answer = Err(PayError::Declined { run: 3 });
+    assert_eq!(call(declined.clone()).await, declined);
+    assert_eq!(answered(world.pay_far()).await, declined);
+}

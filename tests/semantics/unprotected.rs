@@ -1,0 +1,262 @@
+//! Bodies that run without protection, because somebody said so: on an outage, or switched off.
+
+use std::process::Command;
+use std::time::Duration;
+
+use idem_runtime::{Context, Engine, ErrorKind, OnOutage};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Runs};
+use idem_tests::world::World;
+
+use crate::stage::{
+    Answer, Body, Pay, answered, assert_running, caught, comes_to_rest, paid, receipt, refusal,
+};
+
+on_every_store![
+    an_outage_runs_the_body_where_the_operation_says_so,
+    an_outage_runs_the_body_where_the_engine_says_so,
+    an_outage_runs_nothing_where_nobody_says_so,
+    a_silent_store_is_an_outage_too,
+    a_body_without_protection_stores_nothing_and_is_not_replayed,
+    a_body_without_protection_knows_that_it_has_none,
+    a_body_without_protection_may_fail_and_panic,
+    a_body_without_protection_may_be_finished,
+    a_claim_that_was_granted_unseen_is_given_back,
+    a_claim_by_hand_is_never_without_protection,
+    what_the_store_says_is_no_outage,
+    an_outage_after_the_claim_is_none,
+    an_outage_while_reconciling_runs_nothing,
+    all_who_wait_for_the_store_run_without_it,
+];
+
+fn runs_bare(call: Pay) -> Pay {
+    call.on_outage(OnOutage::Run)
+}
+
+fn refuse(world: &World) {
+    world.store.fail(Operation::Claim, [Fault::Refused; 100]);
+}
+
+async fn an_outage_runs_the_body_where_the_operation_says_so(world: World) {
+    refuse(&world);
+    let answer = paid(runs_bare(world.pay()), &Runs::default()).await;
+    assert_eq!(answer, receipt(1));
+    assert_eq!(world.events.count("unprotected: "), 1);
+    assert_eq!(world.events.count("claimed"), 0);
+    let told = world.events.all().concat();
+    assert!(told.contains("an injected fault"), "the reason: {told}");
+}
+
+async fn an_outage_runs_the_body_where_the_engine_says_so(world: World) {
+    let world = world.with(|engine| engine.on_outage(OnOutage::Run));
+    refuse(&world);
+    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
+    let strict = world.pay().on_outage(OnOutage::Fail);
+    let error = refusal(answered(strict).await);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+}
+
+async fn an_outage_runs_nothing_where_nobody_says_so(world: World) {
+    refuse(&world);
+    let error = refusal(answered(world.pay()).await);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(world.events.count("unprotected"), 0);
+}
+
+async fn a_silent_store_is_an_outage_too(world: World) {
+    world.store.fail(Operation::Claim, [Fault::Hangs]);
+    let call = runs_bare(world.pay());
+    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
+    world.clock.sleeper_within(Duration::from_secs(2)).await;
+    world.clock.advance(Duration::from_secs(2));
+    assert_eq!(call.await.unwrap(), receipt(1));
+    assert_eq!(world.events.count("unprotected"), 1);
+}
+
+async fn a_body_without_protection_stores_nothing_and_is_not_replayed(world: World) {
+    refuse(&world);
+    let runs = Runs::default();
+    for run in 1..=3 {
+        assert_eq!(paid(runs_bare(world.pay()), &runs).await, receipt(run));
+    }
+    comes_to_rest(&world).await;
+    assert_eq!(world.store.count(Operation::Complete), 0);
+    assert!(world.pay_far().entry().await.unwrap().is_none());
+}
+
+async fn a_body_without_protection_knows_that_it_has_none(world: World) {
+    refuse(&world);
+    let key = *world.key().digest();
+    let call = runs_bare(world.pay()).run(|cx: Context| async move {
+        assert_eq!((cx.attempt(), *cx.key()), (0, key));
+        let error = cx.fence().await.unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+        assert_eq!(cx.lease_remaining(), Duration::ZERO);
+        assert_eq!(cx.derive_key("bank").len(), 43);
+        let lost = std::pin::pin!(cx.lease_lost());
+        assert!(crate::stage::poll_once(lost).await.is_none());
+        assert_eq!(idem_runtime::context().attempt(), 0);
+        receipt(1)
+    });
+    assert_eq!(call.await, receipt(1));
+}
+
+async fn a_body_without_protection_may_fail_and_panic(world: World) {
+    refuse(&world);
+    let down = runs_bare(world.pay()).run(|_| async { Err(PayError::Down) as Answer });
+    assert_eq!(down.await, Err(PayError::Down));
+    let panics = |_| async { std::panic::panic_any("out of paper") as Answer };
+    caught(runs_bare(world.pay()).run(panics))
+        .await
+        .unwrap_err();
+    let dropped = Body::start(runs_bare(world.pay()), receipt(1)).await;
+    dropped.drop_caller().await;
+    comes_to_rest(&world).await;
+}
+
+async fn a_body_without_protection_may_be_finished(world: World) {
+    refuse(&world);
+    let call = runs_bare(world.pay()).finish(|cx| async move { receipt(cx.attempt().into()) });
+    assert_eq!(call.await, receipt(0));
+}
+
+async fn a_claim_that_was_granted_unseen_is_given_back(world: World) {
+    world.store.fail(Operation::Claim, [Fault::ReplyHangs]);
+    let call = runs_bare(world.pay());
+    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
+    while world.pay_far().entry().await.unwrap().is_none() {}
+    world.clock.advance(Duration::from_secs(2));
+    assert_eq!(call.await.unwrap(), receipt(1));
+    comes_to_rest(&world).await;
+    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+}
+
+async fn a_claim_by_hand_is_never_without_protection(world: World) {
+    refuse(&world);
+    let begun = runs_bare(world.pay()).begin().await;
+    assert_eq!(begun.unwrap_err().kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(world.events.count("unprotected"), 0);
+}
+
+async fn what_the_store_says_is_no_outage(world: World) {
+    let call = || runs_bare(world.pay()).on_running(idem_runtime::OnRunning::Reject);
+    let body = Body::start(world.pay_far().fingerprint(&"ten"), receipt(7)).await;
+    assert_running(&refusal(answered(call()).await));
+    let other = refusal(answered(call().fingerprint(&"eleven")).await);
+    assert_eq!(other.kind(), &ErrorKind::Mismatch);
+    assert_eq!(body.end().await, receipt(7));
+    assert_eq!(answered(call()).await, receipt(7));
+    world.plant(b"no record of ours");
+    let error = refusal(answered(call()).await);
+    assert_eq!(error.kind(), &ErrorKind::UnknownRecord);
+    assert_eq!(world.events.count("unprotected"), 0);
+}
+
+async fn an_outage_after_the_claim_is_none(world: World) {
+    world.store.fail(Operation::Complete, [Fault::Refused]);
+    let call = runs_bare(world.pay()).run(|cx| async move { receipt(cx.attempt().into()) });
+    assert_eq!(call.await, receipt(1));
+    assert_eq!(world.events.count("unprotected"), 0);
+    comes_to_rest(&world).await;
+    assert_eq!(answered(world.pay_far()).await, receipt(1));
+}
+
+async fn an_outage_while_reconciling_runs_nothing(world: World) {
+    crate::stage::timed_out(world.pay()).await;
+    let faults = [Fault::None, Fault::Refused];
+    world.store.fail(Operation::Claim, faults);
+    let hook = |_| async { crate::reconciling::Says::NotLanded };
+    let call = runs_bare(world.pay()).run_reconciled(hook, |_| async { crate::stage::never() });
+    let error = refusal(call.await);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(world.events.count("unprotected"), 0);
+}
+
+async fn all_who_wait_for_the_store_run_without_it(world: World) {
+    world.store.fail(Operation::Claim, [Fault::Hangs]);
+    let runs = Runs::default();
+    let tasks = crate::stage::duplicates(5, || runs_bare(world.pay()), &runs);
+    crate::stage::others().await;
+    world.clock.advance(Duration::from_secs(2));
+    let answers = tasks.join_all().await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(runs.count(), 5);
+    assert_eq!(world.events.count("unprotected"), 5);
+    assert_eq!(crate::stage::claims(&world), 1, "they asked together");
+}
+
+/// Two calls of one key, both of which run.
+async fn runs_twice(engine: &Engine) {
+    let runs = Runs::default();
+    for run in 1..=2 {
+        let call = engine.operation("pay").key(&7);
+        let body = |cx: Context| async move {
+            assert_eq!(cx.attempt(), 0);
+            assert!(cx.fence().await.is_err());
+            Ok(())
+        };
+        let seen: Result<(), PayError> = call.run(body).await;
+        assert_eq!(seen, Ok(()));
+        assert_eq!(
+            paid(engine.operation("pay").key(&7), &runs).await,
+            receipt(run)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_disabled_engine_runs_every_body() {
+    let engine = Engine::disabled();
+    runs_twice(&engine).await;
+    let begun = engine.operation("pay").key(&7).begin().await;
+    assert_eq!(begun.unwrap_err().kind(), &ErrorKind::NoEngine);
+    let inside = engine.operation("pay").key(&7).run(|_| async {
+        let error = refusal(answered(engine.operation("pay").key(&7)).await);
+        assert_eq!(error.kind(), &ErrorKind::Reentered);
+        receipt(1)
+    });
+    assert_eq!(inside.await, receipt(1));
+    let rest = engine.shutdown(Duration::from_secs(20)).await;
+    assert_eq!(rest, Ok(()));
+    let error = refusal(answered(engine.operation("pay").key(&7)).await);
+    assert_eq!(error.kind(), &ErrorKind::ShuttingDown);
+}
+
+#[tokio::test]
+async fn the_environment_switches_every_engine_off() {
+    const NAME: &str = "unprotected::the_environment_switches_every_engine_off";
+    const VARIABLE: &str = "IDEM_DISABLED";
+    let world = World::memory();
+    match std::env::var(VARIABLE).as_deref() {
+        // This is the test, started once more by itself.
+        Ok("1" | "true" | "unprotected") => {
+            runs_twice(&world.engine).await;
+            assert_eq!(world.events.count("warning: DISABLED"), 2, "near and far");
+            assert_eq!(world.events.count("unprotected: IDEM_DISABLED="), 4);
+            assert!(world.store.log().is_empty(), "nobody asks the store");
+            let engine = Engine::current().expect("also where none is installed");
+            runs_twice(&engine).await;
+        }
+        other => {
+            let runs = Runs::default();
+            assert_eq!(paid(world.pay(), &runs).await, receipt(1));
+            assert_eq!(answered(world.pay()).await, receipt(1));
+            let ignored = world.events.count("warning: IDEM_DISABLED");
+            let no_word = matches!(other, Err(_) | Ok("" | "0" | "false"));
+            assert_eq!(ignored, if no_word { 0 } else { 2 });
+            if other.is_ok() {
+                return;
+            }
+            for value in ["1", "true", "unprotected", "0", "", "yes"] {
+                let program = std::env::current_exe().unwrap();
+                let mut child = Command::new(program);
+                let child = child.args(["--exact", NAME]).env(VARIABLE, value);
+                let output = child.output().unwrap();
+                let told = String::from_utf8_lossy(&output.stdout);
+                assert!(output.status.success(), "with {value:?}: {told}");
+                assert!(told.contains("1 passed"), "with {value:?}: {told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Duplicates of a call that runs in another process.
+
+use std::time::Duration;
+
+use idem_runtime::{Error, ErrorKind, OnRunning, Reconciled};
+use idem_tests::faulty::{Fault, Operation};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Runs};
+use idem_tests::world::World;
+use tokio::task::JoinSet;
+
+use crate::stage::{
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_rest, never,
+    others, paid, panicked, poll_once, receipt, refusal, until,
+};
+
+on_every_store![
+    who_waits_for_another_process_gets_its_answer,
+    all_who_wait_in_one_process_ask_once,
+    who_waits_for_another_process_gets_its_business_error,
+    who_waits_for_another_process_is_told_that_nobody_knows,
+    who_waits_for_another_process_runs_when_it_gives_the_key_back,
+    who_waits_for_another_process_takes_over_when_its_lease_is_over,
+    who_waits_for_another_process_is_told_what_is_left_of_its_lease,
+    who_waits_and_cannot_ask_is_told_so,
+    the_last_one_who_waits_leaves_nothing_behind,
+    ten_thousand_duplicates_claim_twice_at_most,
+    a_waiter_with_a_hook_asks_although_another_one_was_refused,
+];
+
+fn patient(call: Pay) -> Pay {
+    call.on_running(OnRunning::Wait(Duration::from_mins(5)))
+}
+
+/// A call of this process that has asked and was told to wait.
+async fn waiting(world: &World, call: Pay, runs: &Runs) -> tokio::task::JoinHandle<Answer> {
+    let runs = runs.clone();
+    let task = tokio::spawn(async move { paid(call, &runs).await });
+    // That is the first thing that is done for those who wait.
+    while world.store.count(Operation::Watch) == 0 {
+        tokio::task::yield_now().await;
+    }
+    task
+}
+
+async fn who_waits_for_another_process_gets_its_answer(world: World) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(world.pay_far(), receipt(7)).await,
+    );
+    let second = waiting(&world, patient(world.pay()), &runs).await;
+    assert_eq!(first.end().await, receipt(7));
+    assert_eq!(until(&world, second).await.unwrap(), receipt(7));
+    assert_eq!(runs.count(), 0);
+    assert_eq!(world.events.count("replayed value after a wait"), 1);
+}
+
+async fn all_who_wait_in_one_process_ask_once(world: World) {
+    let first = Body::start(world.pay_far(), receipt(7)).await;
+    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
+    for _ in 0..50 {
+        let (call, runs) = (patient(world.pay()), runs.clone());
+        tasks.spawn(async move { paid(call, &runs).await });
+    }
+    others().await;
+    assert_eq!(first.end().await, receipt(7));
+    let answers = until(&world, tasks.join_all()).await;
+    assert!(answers.iter().all(|answer| *answer == receipt(7)));
+    assert_eq!(world.store.count(Operation::Claim), 2, "one a process");
+    assert_eq!(runs.count(), 0);
+}
+
+async fn who_waits_for_another_process_gets_its_business_error(world: World) {
+    let declined: Answer = Err(PayError::Declined { run: 1 });
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(world.pay_far(), declined.clone()).await,
+    );
+    let second = waiting(&world, patient(world.pay()), &runs).await;
+    assert_eq!(first.end().await, declined);
+    assert_eq!(until(&world, second).await.unwrap(), declined);
+    assert_eq!(runs.count(), 0);
+}
+
+async fn who_waits_for_another_process_is_told_that_nobody_knows(world: World) {
+    let first = Body::start(world.pay_far(), Err(PayError::TimedOut)).await;
+    let runs = Runs::default();
+    let second = waiting(&world, patient(world.pay()), &runs).await;
+    assert_eq!(first.end().await, Err(PayError::TimedOut));
+    assert_unknown(&refusal(until(&world, second).await.unwrap()));
+    assert_eq!(runs.count(), 0);
+}
+
+async fn who_waits_for_another_process_runs_when_it_gives_the_key_back(world: World) {
+    let first = Body::start(world.pay_far(), Err(PayError::Down)).await;
+    let runs = Runs::default();
+    let second = waiting(&world, patient(world.pay()), &runs).await;
+    assert_eq!(first.end().await, Err(PayError::Down));
+    assert_eq!(until(&world, second).await.unwrap(), receipt(1));
+}
+
+async fn who_waits_for_another_process_takes_over_when_its_lease_is_over(world: World) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(world.pay_far(), receipt(7)).await,
+    );
+    let second = waiting(&world, patient(world.pay()), &runs).await;
+    first.drop_caller().await;
+    world.pass_in_store(LEASE_OVER);
+    assert_eq!(until(&world, second).await.unwrap(), receipt(1));
+}
+
+async fn who_waits_for_another_process_is_told_what_is_left_of_its_lease(world: World) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(world.pay_far(), receipt(7)).await,
+    );
+    world.pass_in_store(Duration::from_secs(10));
+    let call = world
+        .pay()
+        .on_running(OnRunning::Wait(Duration::from_secs(2)));
+    let second = waiting(&world, call, &runs).await;
+    world.clock.advance(Duration::from_secs(2));
+    let left = assert_running(&refusal(second.await.unwrap()));
+    let expected = Duration::from_secs(15)..=Duration::from_secs(20);
+    assert!(expected.contains(&left), "{left:?}");
+    assert_eq!(first.end().await, receipt(7));
+}
+
+async fn who_waits_and_cannot_ask_is_told_so(world: World) {
+    let (runs, first) = (
+        Runs::default(),
+        Body::start(world.pay_far(), receipt(7)).await,
+    );
+    world.store.fail(Operation::Watch, [Fault::Refused; 10]);
+    world.store.fail(Operation::Read, [Fault::Refused; 1_000]);
+    // The claim that says that somebody runs is the last thing that this process hears.
+    world.store.fail(Operation::Claim, [Fault::None]);
+    world.store.fail(Operation::Claim, [Fault::Refused; 10]);
+    let second = waiting(&world, patient(world.pay()), &runs).await;
+    let error = refusal(until(&world, second).await.unwrap());
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert!(!error.is_retryable(), "{error}");
+    assert_eq!((first.end().await, runs.count()), (receipt(7), 0));
+}
+
+async fn the_last_one_who_waits_leaves_nothing_behind(world: World) {
+    let first = Body::start(world.pay_far(), receipt(7)).await;
+    let second = waiting(&world, patient(world.pay()), &Runs::default()).await;
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    comes_to_rest(&world).await;
+    // Whoever asked for it does not ask again.
+    let mut look = Box::pin(until(&world, std::future::pending::<()>()));
+    for _ in 0..50 {
+        assert!(poll_once(look.as_mut()).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    drop(look);
+    assert_eq!(first.end().await, receipt(7));
+}
+
+async fn ten_thousand_duplicates_claim_twice_at_most(world: World) {
+    let first = Body::start(world.pay_far(), receipt(7)).await;
+    let (runs, mut tasks) = (Runs::default(), JoinSet::new());
+    for _ in 0..10_000 {
+        let (call, runs) = (patient(world.pay()), runs.clone());
+        tasks.spawn(async move { paid(call, &runs).await });
+    }
+    others().await;
+    assert_eq!(first.end().await, receipt(7));
+    let answers = until(&world, tasks.join_all()).await;
+    assert!(answers.iter().all(|answer| *answer == receipt(7)));
+    let claims = world.store.count(Operation::Claim);
+    assert!(claims <= 2, "{claims} claims of two processes");
+    assert_eq!(runs.count(), 0);
+}
+
+async fn a_waiter_with_a_hook_asks_although_another_one_was_refused(world: World) {
+    for _ in 0..5 {
+        panicked(world.pay()).await;
+    }
+    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let mut plain = Box::pin(answered(world.pay()));
+    assert!(poll_once(plain.as_mut()).await.is_none());
+    let hook = |_| async { Reconciled::Landed(idem_tests::pay::Receipt { run: 7 }) };
+    let call = world.pay().run_reconciled(hook, |_| async { never() });
+    let mut asks = Box::pin(call);
+    assert!(poll_once(asks.as_mut()).await.is_none());
+    world.store.deliver();
+    let error: Error = refusal(plain.await);
+    assert_eq!(error.kind(), &ErrorKind::Exhausted { attempts: 5 });
+    assert_eq!(asks.await, receipt(7), "this one can find out");
+}

@@ -1,0 +1,240 @@
+//! Two ends of the line between engine and store: the store's end, where what truly happens is
+//! written down, and the engine's end, where a test asks whether the engine's thread is through.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, State, Store, StoreFuture, Watch,
+};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::history::{History, What};
+
+/// How many operations are on their way to the real store, or back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic(Arc<(AtomicUsize, Notify)>);
+
+struct Sent(Traffic);
+
+impl Traffic {
+    fn send(&self) -> Sent {
+        self.0.0.fetch_add(1, Ordering::SeqCst);
+        Sent(self.clone())
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn over(&self) {
+        loop {
+            let changed = self.0.1.notified();
+            if self.0.0.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.0.1.notify_waiters();
+    }
+}
+
+/// The store's end.
+pub(crate) struct Tap {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) history: History,
+    pub(crate) traffic: Traffic,
+}
+
+impl Tap {
+    fn pass<'a, T: Send + Unpin + 'a>(
+        &self,
+        work: StoreFuture<'a, T>,
+        note: impl FnOnce(&T) + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        let sent = self.traffic.send();
+        StoreFuture::pending(async move {
+            let reply = work.await;
+            if let Ok(reply) = &reply {
+                note(reply);
+            }
+            drop(sent);
+            reply
+        })
+    }
+}
+
+impl Store for Tap {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        let until = self.history.store_time() + request.lease;
+        self.pass(self.store.claim(key, request), move |reply| {
+            let (fence, reconciling) = match reply {
+                ClaimReply::Granted { fence, .. } => (fence, false),
+                ClaimReply::Reconcile { fence, .. } => (fence, true),
+                _ => return,
+            };
+            self.history.add(What::Granted {
+                owner: self.history.owner(request.owner),
+                fence: fence.get(),
+                until,
+                reconciling,
+            });
+        })
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.pass(self.store.complete(key, record), move |reply| {
+            if let CompleteReply::Stored { .. } = reply {
+                self.stored(record);
+            }
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        self.pass(self.store.release(key, owner, count), |_| ())
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        let before = self.history.store_time();
+        self.pass(self.store.renew(key, claim), move |reply| {
+            let (lease, reconciling) = match claim.state {
+                State::Pending { lease } => (lease, false),
+                State::Reconciling { lease } => (lease, true),
+                _ => return,
+            };
+            if let RenewReply::Renewed | RenewReply::Reasserted = reply {
+                self.history.add(What::Granted {
+                    owner: self.history.owner(claim.owner),
+                    fence: claim.fence.get(),
+                    until: before + lease,
+                    reconciling,
+                });
+            }
+        })
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        self.pass(self.store.resolve(key, seen, record), move |reply| {
+            if *reply == ResolveReply::Resolved {
+                self.stored(record);
+            }
+        })
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        self.pass(self.store.watch(key), |_| ())
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.pass(self.store.read(key), |_| ())
+    }
+}
+
+impl Tap {
+    fn stored(&self, record: &Bytes) {
+        let record = Record::decode(record.clone()).expect("the engine sends records");
+        self.history.add(match record.header.state {
+            State::Done { outcome, .. } => What::Stored(outcome),
+            _ => What::Reset,
+        });
+    }
+}
+
+impl fmt::Debug for Tap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tap").finish_non_exhaustive()
+    }
+}
+
+/// The operation whose records are read to see that the engine's thread is through with all that it
+/// had to do. No store is asked.
+pub(crate) const ECHO: &str = "echo";
+
+/// The engine's end.
+#[derive(Debug)]
+pub(crate) struct Echo<S> {
+    pub(crate) store: S,
+    /// Gets a permit when the engine and its thread are gone.
+    pub(crate) gone: Arc<Semaphore>,
+}
+
+impl<S> Drop for Echo<S> {
+    fn drop(&mut self) {
+        self.gone.add_permits(1);
+    }
+}
+
+impl<S: Store> Store for Echo<S> {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        self.store.claim(key, request)
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.store.complete(key, record)
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        self.store.release(key, owner, count)
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        self.store.renew(key, claim)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        self.store.resolve(key, seen, record)
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        self.store.watch(key)
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        if key.operation().as_str() == ECHO {
+            return StoreFuture::ready(Ok(ReadReply::Absent));
+        }
+        self.store.read(key)
+    }
+}
