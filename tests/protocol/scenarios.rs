@@ -5,8 +5,9 @@ use crate::scenario::{Fate, Faults, Flaw, Scenario};
 
 use Fate::{Hold, Keep, Release, ReleaseCounted, Unknown};
 
-/// What has to hold as it is. A policy that gives errors back promises no single effect, nor does a
-/// caller without a hook: the body of a crashed attempt runs again.
+/// What has to hold as it is. A single effect is promised where each attempt that may have had it is
+/// asked about, or is the only one: not where errors are given back, nor where a caller without a hook
+/// runs the body of a crashed attempt again.
 pub(crate) const SOUND: &[Scenario] = &[
     Scenario::new(
         "lost, late, twice",
@@ -330,9 +331,11 @@ pub(crate) const FLAWED: &[(Scenario, &[Promise])] = &[
     ),
 ];
 
-/// What is broken today, and known. A claim that a hook's verdict allows is granted on any key that is
-/// free by then, also after another caller asked its own hook, ran its body and crashed: the verdict
-/// is stale, and the effect happens twice. When that is mended, the test says so and these lines go.
+/// What is broken today, and known. The claim that a caller sends when its hook said that nothing
+/// landed looks like that of a caller without a hook, and is granted on any key that is free by then:
+/// also when its lease had lapsed, and another caller asked its own hook, ran its body, had the effect
+/// and crashed. Once such a claim is granted only to the owner that still stands in the record, the
+/// test fails here, and these lines go.
 pub(crate) const OPEN: &[(&str, Promise)] = &[
     ("everything", Promise::FreshVerdict),
     ("hook", Promise::FreshVerdict),

@@ -10,12 +10,15 @@ use crate::world::{BY_HAND, Message, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Call(u8),
+    /// Asks once more, as a new owner, after it waited.
     AskAgain(u8),
     SendAgain(u8),
+    /// Waits no longer for a reply.
     GiveUp(u8),
     Deliver(u8),
     LoseRequest(u8),
     LoseReply(u8),
+    /// The store runs it, and it is still on its way.
     RunTwice(u8),
     HookSaysLanded(u8),
     HookSaysNotLanded(u8),
@@ -27,6 +30,7 @@ pub(crate) enum Step {
     Crash(u8),
     LeaseLapses,
     Renew(u8),
+    /// Somebody looks at the record and resolves it: to this answer, or so that the key begins anew.
     ByHand(Option<u8>),
 }
 
@@ -113,6 +117,7 @@ impl World {
         }
     }
 
+    /// Whether all before it that are like it have called.
     fn is_next(&self, caller: u8, scenario: &Scenario) -> bool {
         let caller = usize::from(caller);
         (0..caller).all(|earlier| {
