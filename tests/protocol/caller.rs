@@ -1,0 +1,63 @@
+//! A caller: what an engine does for one call.
+
+use crate::store::{Command, Ending};
+
+/// What a caller is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Idle,
+    Asking,
+    /// Somebody else holds the claim.
+    Waiting,
+    /// Its hook is asked.
+    Finding,
+    /// Nothing landed, when this many bodies had started; it claims once more.
+    Starting(u8),
+    /// The body runs and has not had its effect.
+    Before,
+    /// It has.
+    After,
+    Completing(Ending),
+    /// Somebody else took the key over; it waits for their answer by completing again.
+    Overtaken(Ending),
+    Releasing {
+        count: bool,
+    },
+    /// It returned, or is gone.
+    Over,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Caller {
+    pub(crate) phase: Phase,
+    /// Each claim that is not a repetition has an owner of its own.
+    pub(crate) round: u8,
+    pub(crate) fence: u8,
+}
+
+impl Phase {
+    /// What was sent, while its reply is waited for.
+    pub(crate) fn awaits(self) -> Option<Command> {
+        match self {
+            Self::Asking => Some(Command::Ask),
+            Self::Starting(_) => Some(Command::Start),
+            Self::Completing(ending) => Some(Command::Complete(ending)),
+            Self::Releasing { count } => Some(Command::Release { count }),
+            _ => None,
+        }
+    }
+
+    /// Whether it believes that it has a claim.
+    pub(crate) fn holds(self) -> bool {
+        !matches!(self, Self::Idle | Self::Asking | Self::Waiting | Self::Over)
+    }
+}
+
+pub(crate) fn owner(caller: u8, round: u8) -> u8 {
+    1 + caller * 16 + round
+}
+
+/// The answer of a caller's own body.
+pub(crate) fn value(caller: u8) -> u8 {
+    1 + caller
+}

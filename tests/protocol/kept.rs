@@ -1,0 +1,77 @@
+//! What stands in the store of the model.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::store::{HEADER, Header, Record, State};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// What is left of the life of a record when its lease is over.
+const LAPSED: Duration = Duration::from_secs(9);
+pub(crate) const RETAIN: Duration = Duration::from_secs(10);
+
+/// What stands in the store. Time is this much: the lease of a claim is over or not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Kept {
+    header: [u8; HEADER],
+    /// The body of the record; zero for none.
+    answer: u8,
+    lapsed: bool,
+}
+
+impl Kept {
+    pub(crate) fn header(&self) -> Header {
+        Header::decode(&self.header).expect("only headers are written")
+    }
+
+    /// The owner byte.
+    pub(crate) fn owner(&self) -> u8 {
+        self.header().owner.as_bytes()[0]
+    }
+
+    /// Whether somebody holds the claim.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.header().lapsed(self.left())
+    }
+
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.header().is_unknown(self.left())
+    }
+
+    pub(crate) fn is_released(&self) -> bool {
+        self.header().state == State::Released
+    }
+
+    pub(crate) fn is_reconciling(&self) -> bool {
+        matches!(self.header().state, State::Reconciling { .. })
+    }
+
+    /// The answer, if the key has one.
+    pub(crate) fn answer(&self) -> Option<u8> {
+        (self.answer != 0).then_some(self.answer)
+    }
+
+    /// The claim is not renewed in time.
+    pub(crate) fn lapse(&mut self) {
+        self.lapsed = true;
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        if self.lapsed { LAPSED } else { RETAIN }
+    }
+
+    pub(crate) fn record(&self) -> Record {
+        let mut bytes = self.header.to_vec();
+        bytes.extend(self.answer());
+        Record::decode(Bytes::from(bytes)).expect("only records are written")
+    }
+
+    /// A record that is written now.
+    pub(crate) fn write(header: &Header, answer: u8) -> Self {
+        Self {
+            header: header.encode(),
+            answer,
+            lapsed: false,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What the protocol promises.
+
+/// A promise; the bit of it in [`Broken`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Promise {
+    /// All callers that are told a stored answer are told the same, until somebody resolves the key.
+    EqualAnswers,
+    /// No body starts after somebody was told a stored answer.
+    AnswersEndIt,
+    /// An answer is replaced only by a resolution of somebody who saw it.
+    DoneIsFinal,
+    /// A claim that is held is ended by its owner alone.
+    OneClaim,
+    /// Nobody runs the body of an unknown outcome but the owner that found out.
+    UnknownWaits,
+    /// An owner that gave its claim back is granted nothing any more.
+    GoneIsGone,
+    /// Each claim has a higher fence than all before.
+    FencesGrow,
+    /// When a body starts because nothing had landed, no other body started in the meantime.
+    FreshVerdict,
+    /// No more bodies start than attempts are allowed.
+    AttemptsEnd,
+    /// The effect happens once at most.
+    OneEffect,
+}
+
+pub(crate) const PROMISES: [Promise; 10] = [
+    Promise::EqualAnswers,
+    Promise::AnswersEndIt,
+    Promise::DoneIsFinal,
+    Promise::OneClaim,
+    Promise::UnknownWaits,
+    Promise::GoneIsGone,
+    Promise::FencesGrow,
+    Promise::FreshVerdict,
+    Promise::AttemptsEnd,
+    Promise::OneEffect,
+];
+
+impl Promise {
+    /// Whether it holds whatever the policy of the operation.
+    pub(crate) fn always(self) -> bool {
+        !matches!(self, Self::AttemptsEnd | Self::OneEffect)
+    }
+}
+
+/// Promises that were broken on the way to a state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Broken(u16);
+
+impl Broken {
+    pub(crate) fn note(&mut self, promise: Promise, kept: bool) {
+        self.0 |= u16::from(!kept) << promise as u8;
+    }
+
+    pub(crate) fn has(self, promise: Promise) -> bool {
+        self.0 >> (promise as u8) & 1 == 1
+    }
+}

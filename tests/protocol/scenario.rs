@@ -1,0 +1,120 @@
+//! What is explored: who calls, what may go wrong, and what must hold all the same.
+
+use crate::promise::Promise;
+
+/// How often each thing may still go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Faults {
+    /// A request or a reply is lost.
+    pub(crate) lost: u8,
+    /// A command runs twice.
+    pub(crate) twice: u8,
+    /// A caller gives up while its command is still on its way.
+    pub(crate) late: u8,
+    /// A body fails, before or after its effect.
+    pub(crate) fails: u8,
+    /// A caller's future is dropped.
+    pub(crate) drops: u8,
+    /// A process dies.
+    pub(crate) crashes: u8,
+    /// A lease is over while its owner goes on.
+    pub(crate) zombies: u8,
+    /// Not a fault: a renewal, however late.
+    pub(crate) renewals: u8,
+    /// Not a fault: somebody resets or answers the key by hand.
+    pub(crate) hands: u8,
+}
+
+/// What becomes of a key whose body failed or was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The error is the answer.
+    Keep,
+    /// Given back, and the attempt does not count.
+    Release,
+    /// Given back by a panic: the attempt counts.
+    ReleaseCounted,
+    Unknown,
+    /// Nothing is sent, and the lease lapses.
+    Hold,
+}
+
+/// What the store or the hook does wrong. Every one of them has to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    None,
+    /// Completions, releases and renewals of anybody are taken for the owner's.
+    OwnersUnchecked,
+    /// An unknown outcome is granted as if it were given back.
+    UnknownIsFree,
+    /// Finding out that lapsed is.
+    LapsedFindingOutIsFree,
+    /// Finding out that was given back is.
+    FindingOutGivenBackIsFree,
+    /// A claim that comes after its own release is granted.
+    GivenBackIsGranted,
+    /// A late success replaces any answer, not only an unknown one.
+    AnswersAreHealed,
+    /// A key that has an answer is granted.
+    AnswersAreFree,
+    /// Claims forget the fence that was reached.
+    FencesForgotten,
+    /// Claims forget the attempts that were made.
+    AttemptsForgotten,
+    /// A resolution does not look whether the record is the one that was seen.
+    ResolvesBlindly,
+    /// The hook says that nothing landed without knowing.
+    HookLies,
+}
+
+/// One exploration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    /// A letter per caller: `h` has a reconcile hook, `-` has none.
+    pub(crate) callers: &'static [u8],
+    pub(crate) max_attempts: Option<u16>,
+    /// How often a call asks for a claim.
+    pub(crate) rounds: u8,
+    pub(crate) on_fail: &'static [Fate],
+    pub(crate) on_drop: &'static [Fate],
+    pub(crate) faults: Faults,
+    pub(crate) flaw: Flaw,
+    /// What holds only under the conditions of this scenario.
+    pub(crate) besides: &'static [Promise],
+}
+
+impl Faults {
+    pub(crate) const NONE: Self = Self {
+        lost: 0,
+        twice: 0,
+        late: 0,
+        fails: 0,
+        drops: 0,
+        crashes: 0,
+        zombies: 0,
+        renewals: 0,
+        hands: 0,
+    };
+}
+
+impl Scenario {
+    /// With callers that ask twice, do not count attempts and have no say in how a body ends.
+    pub(crate) const fn new(name: &'static str, callers: &'static [u8], faults: Faults) -> Self {
+        Self {
+            name,
+            callers,
+            max_attempts: None,
+            rounds: 2,
+            on_fail: &[],
+            on_drop: &[],
+            faults,
+            flaw: Flaw::None,
+            besides: &[],
+        }
+    }
+
+    pub(crate) fn promises(&self, promise: Promise) -> bool {
+        promise.always() || self.besides.contains(&promise)
+    }
+}

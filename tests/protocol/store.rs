@@ -1,0 +1,225 @@
+//! The store of the model: the transitions of `idem-runtime` themselves.
+
+use std::num::NonZeroU16;
+
+use idem_runtime::Fingerprint;
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, OutcomeKind, Owner, Record,
+    ResolveReply, State, claim, complete, release, renew, resolve,
+};
+
+use crate::kept::{Kept, LEASE, RETAIN};
+use crate::scenario::Flaw;
+
+const ASKED: Fingerprint = Fingerprint::from_bytes([1; 16]);
+
+/// What a caller or the operator sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Command {
+    /// A claim of somebody who has not found out anything.
+    Ask,
+    /// The claim of the same owner after its hook said that nothing landed.
+    Start,
+    Complete(Ending),
+    Release {
+        count: bool,
+    },
+    Renew,
+    /// By hand: the key begins anew, or has this answer.
+    Resolve(Option<u8>),
+}
+
+/// What a call ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Ending {
+    Value(u8),
+    Error(u8),
+    Unknown,
+}
+
+/// What a sender learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Granted {
+        fence: u8,
+    },
+    Reconcile {
+        fence: u8,
+    },
+    Running,
+    /// This is the answer of the key.
+    Answer(u8),
+    Unknown,
+    Refused,
+    Stored,
+    Superseded,
+    /// Of a release, a renewal or a refused resolution: nobody acts upon it.
+    Noted,
+}
+
+/// Who sends, and what a claim of it says.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender {
+    pub(crate) owner: u8,
+    pub(crate) fence: u8,
+    pub(crate) reconciles: bool,
+    pub(crate) max_attempts: Option<u16>,
+}
+
+fn header(state: State, sender: Sender) -> Header {
+    Header {
+        state,
+        owner: Owner::from_bytes([sender.owner; 16]),
+        fence: Fence::new(sender.fence.into()),
+        attempts: 1,
+        retain: RETAIN,
+        fingerprint: ASKED,
+    }
+}
+
+fn done(outcome: OutcomeKind) -> State {
+    State::Done { outcome, schema: 0 }
+}
+
+fn number(fence: Fence) -> u8 {
+    u8::try_from(fence.get()).expect("few claims are made")
+}
+
+fn answer(record: &Record) -> Reply {
+    record
+        .body()
+        .first()
+        .map_or(Reply::Unknown, |answer| Reply::Answer(*answer))
+}
+
+/// Carries a command out. `seen` is the record that a resolution saw.
+pub(crate) fn execute(
+    kept: &mut Option<Kept>,
+    command: Command,
+    sender: Sender,
+    seen: Option<Kept>,
+    flaw: Flaw,
+) -> Reply {
+    let mut record = kept.as_ref().map(Kept::record);
+    let sender = match (&mut record, &kept) {
+        (Some(record), Some(kept)) => lie(record, kept, command, sender, flaw),
+        _ => sender,
+    };
+    let owner = Owner::from_bytes([sender.owner; 16]);
+    let current = record.as_ref().map(|record| Current {
+        record,
+        left: kept.map_or(RETAIN, |kept| kept.left()),
+    });
+    let (reply, write) = match command {
+        Command::Ask | Command::Start => {
+            let request = ClaimRequest {
+                owner,
+                fingerprint: ASKED,
+                lease: LEASE,
+                retain: RETAIN,
+                max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
+                reconciles: sender.reconciles && command == Command::Ask,
+            };
+            let (reply, write) = claim(current, &request, 0);
+            let reply = match reply {
+                ClaimReply::Granted { fence, .. } => Reply::Granted {
+                    fence: number(fence),
+                },
+                ClaimReply::Reconcile { fence, .. } => Reply::Reconcile {
+                    fence: number(fence),
+                },
+                ClaimReply::Running { .. } => Reply::Running,
+                ClaimReply::Done { record, .. } => answer(&record),
+                ClaimReply::Exhausted { .. } => Reply::Refused,
+                other => panic!("{other:?} in answer to {command:?}"),
+            };
+            (reply, write.map(|header| Kept::write(&header, 0)))
+        }
+        Command::Complete(ending) => {
+            let (outcome, body) = match ending {
+                Ending::Value(value) => (OutcomeKind::Value, value),
+                Ending::Error(error) => (OutcomeKind::Error, error),
+                Ending::Unknown => (OutcomeKind::Unknown, 0),
+            };
+            let (reply, write) = complete(current, &header(done(outcome), sender));
+            let reply = match reply {
+                CompleteReply::Stored { .. } => Reply::Stored,
+                CompleteReply::Adopted { record, .. } => answer(&record),
+                CompleteReply::Superseded { .. } => Reply::Superseded,
+                other => panic!("{other:?} in answer to {command:?}"),
+            };
+            (reply, write.map(|header| Kept::write(&header, body)))
+        }
+        Command::Release { count } => {
+            let (_, write) = release(current, owner, count);
+            (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
+        }
+        Command::Renew => {
+            let pending = header(State::Pending { lease: LEASE }, sender);
+            let (_, write) = renew(current, &pending);
+            (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
+        }
+        Command::Resolve(answer) => {
+            let state = answer.map_or(State::Released, |_| done(OutcomeKind::Value));
+            let new = header(state, sender);
+            let seen = seen.expect("a resolution has seen a record").header();
+            let seen = match (flaw, current) {
+                (Flaw::ResolvesBlindly, Some(current)) => current.record.header,
+                _ => seen,
+            };
+            let (reply, write) = resolve(current, &seen, &new);
+            let reply = match reply {
+                ResolveReply::Resolved => Reply::Stored,
+                _ => Reply::Noted,
+            };
+            (
+                reply,
+                write.map(|header| Kept::write(&header, answer.unwrap_or(0))),
+            )
+        }
+    };
+    if write.is_some() {
+        *kept = write;
+    }
+    reply
+}
+
+/// Builds a flaw in: what the transitions are made to believe about the record, and about the sender.
+fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw: Flaw) -> Sender {
+    let theirs = kept.owner() != sender.owner;
+    let claims = matches!(command, Command::Ask | Command::Start);
+    let releases = matches!(command, Command::Release { .. });
+    let lapsed_finding = kept.is_reconciling() && kept.is_unknown();
+    match flaw {
+        Flaw::OwnersUnchecked if !claims => {
+            return Sender {
+                owner: kept.owner(),
+                ..sender
+            };
+        }
+        Flaw::UnknownIsFree if claims && theirs && kept.is_unknown() => {
+            record.header.state = State::Released;
+        }
+        Flaw::GivenBackIsGranted if claims && !theirs && kept.is_released() => {
+            record.header.owner = Owner::from_bytes([0; 16]);
+        }
+        Flaw::LapsedFindingOutIsFree if claims && theirs && lapsed_finding => {
+            record.header.state = State::Released;
+        }
+        Flaw::FindingOutGivenBackIsFree if releases && kept.is_reconciling() => {
+            record.header.state = State::Pending { lease: LEASE };
+        }
+        Flaw::AnswersAreHealed if matches!(command, Command::Complete(_)) && theirs => {
+            if let State::Done { .. } = record.header.state {
+                record.header.state = done(OutcomeKind::Unknown);
+            }
+        }
+        Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
+            record.header.state = State::Released;
+        }
+        Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
+        Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,
+        _ => {}
+    }
+    sender
+}
