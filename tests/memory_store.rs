@@ -37,6 +37,7 @@ async fn finish(store: &MemoryStore, number: u32) {
         retain: Duration::from_hours(24),
         max_attempts: None,
         reconciles: false,
+        starts: false,
     };
     let ClaimReply::Granted { fence, attempt } = store.claim(&key, &request).await.unwrap() else {
         panic!("the key is new")

@@ -191,6 +191,7 @@ impl Shop {
             retain: Duration::from_mins(2),
             max_attempts: None,
             reconciles: false,
+            starts: false,
         };
         let error = self.store.claim(&key, &request).await;
         let error = error.expect_err("the claim is refused");

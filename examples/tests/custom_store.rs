@@ -53,6 +53,7 @@ fn ask() -> ClaimRequest {
         retain: HOUR,
         max_attempts: NonZeroU16::new(5),
         reconciles: false,
+        starts: false,
     }
 }
 

@@ -233,6 +233,7 @@ impl Begin<'_> {
             retain: self.policy.retain(),
             max_attempts: self.policy.max_attempts,
             reconciles: self.policy.reconciles,
+            starts: false,
         };
         let mut orphan = Orphan::new(core, key, request.owner);
         let asked = match core.ask(key, &request, &mut orphan).await {

@@ -77,6 +77,7 @@ impl Riddle {
     /// `request` is the claim that was granted in order to find out.
     pub(crate) fn new(core: &Arc<Core>, mut request: ClaimRequest) -> Self {
         request.reconciles = false;
+        request.starts = true;
         Self {
             core: Arc::clone(core),
             request,

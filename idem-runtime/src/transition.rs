@@ -66,6 +66,16 @@ pub fn claim(
         }
         let mine = header.owner == request.owner;
         let lease_left = header.lease_left(left);
+        // What was found out holds as long as nobody else could have run since.
+        let outdated = request.starts
+            && !(mine
+                && matches!(
+                    header.state,
+                    State::Pending { .. } | State::Reconciling { .. }
+                ));
+        if outdated && !matches!(header.state, State::Done { .. }) {
+            return (ClaimReply::Running { lease_left }, None);
+        }
         // A claim that comes after its own release, on a path that took longer, is granted nothing:
         // whoever sent it is gone.
         let burnt = mine && header.state == State::Released;
@@ -96,6 +106,9 @@ pub fn claim(
         {
             return (ClaimReply::Exhausted { attempts }, None);
         }
+    } else if request.starts {
+        let lease_left = Duration::ZERO;
+        return (ClaimReply::Running { lease_left }, None);
     }
     if !again {
         fence = fence.next(now_us);

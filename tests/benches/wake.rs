@@ -44,6 +44,7 @@ fn ask() -> ClaimRequest {
         retain: Duration::from_mins(10),
         max_attempts: None,
         reconciles: false,
+        starts: false,
     }
 }
 

@@ -81,6 +81,7 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
         retain: Duration::from_millis(asked.retain),
         max_attempts: asked.max_attempts.and_then(NonZeroU16::new),
         reconciles: asked.reconciles,
+        starts: false,
     };
     match store.claim(key, &request).await {
         Ok(ClaimReply::Granted { fence, attempt }) => Reply::Granted {

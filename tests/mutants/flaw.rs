@@ -89,6 +89,7 @@ pub(crate) enum Flaw {
     RunsWhatIsUnknown,
     RunsWhatWasToBeFoundOut,
     AsksNobodyToFindOut,
+    StartsOnStaleVerdicts,
     AsksNobodyAboutLapsedClaims,
     ReleasesReconciliations,
     WritesLostReconciliationsAsClaims,
@@ -96,7 +97,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 87] = [
+pub(crate) const FLAWS: [(u8, Flaw); 88] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -180,6 +181,7 @@ pub(crate) const FLAWS: [(u8, Flaw); 87] = [
     (13, Flaw::RunsWhatIsUnknown),
     (13, Flaw::RunsWhatWasToBeFoundOut),
     (13, Flaw::AsksNobodyToFindOut),
+    (13, Flaw::StartsOnStaleVerdicts),
     (13, Flaw::AsksNobodyAboutLapsedClaims),
     (13, Flaw::ReleasesReconciliations),
     (13, Flaw::WritesLostReconciliationsAsClaims),

@@ -68,6 +68,7 @@ impl Inner {
                 header.state = State::Released;
             }
             Flaw::AsksNobodyToFindOut => request.reconciles = false,
+            Flaw::StartsOnStaleVerdicts => request.starts = false,
             Flaw::AsksNobodyAboutLapsedClaims if matches!(state, State::Pending { .. }) => {
                 request.reconciles = false;
             }

@@ -65,6 +65,8 @@ pub(crate) enum Flaw {
     ResolvesBlindly,
     /// The hook says that nothing landed without knowing.
     HookLies,
+    /// What a hook said starts a body, however long ago it said so and whoever ran since.
+    StaleVerdictsStart,
 }
 
 /// One exploration.

@@ -329,17 +329,24 @@ pub(crate) const FLAWED: &[(Scenario, &[Promise])] = &[
         },
         &[Promise::OneEffect],
     ),
-];
-
-/// What is broken today, and known. The claim that a caller sends when its hook said that nothing
-/// landed looks like that of a caller without a hook, and is granted on any key that is free by then:
-/// also when its lease had lapsed, and another caller asked its own hook, ran its body, had the effect
-/// and crashed. Once such a claim is granted only to the owner that still stands in the record, the
-/// test fails here, and these lines go.
-pub(crate) const OPEN: &[(&str, Promise)] = &[
-    ("everything", Promise::FreshVerdict),
-    ("hook", Promise::FreshVerdict),
-    ("hook", Promise::OneEffect),
-    ("a hook here and there", Promise::FreshVerdict),
-    ("by hand", Promise::FreshVerdict),
+    (
+        Scenario {
+            flaw: Flaw::StaleVerdictsStart,
+            on_fail: &[ReleaseCounted, Unknown],
+            on_drop: &[Hold, Unknown],
+            besides: &[Promise::OneEffect],
+            ..Scenario::new(
+                "stale verdicts start",
+                b"hhh",
+                Faults {
+                    fails: 1,
+                    drops: 1,
+                    crashes: 1,
+                    zombies: 1,
+                    ..Faults::NONE
+                },
+            )
+        },
+        &[Promise::FreshVerdict, Promise::OneEffect],
+    ),
 ];

@@ -72,6 +72,7 @@ async fn claim(store: &RedisStore, number: u8) -> Header {
         retain: LEASE * 60,
         max_attempts: None,
         reconciles: false,
+        starts: false,
     };
     match store.claim(&key(), &request).await.unwrap() {
         ClaimReply::Granted { fence, attempt } => Header {

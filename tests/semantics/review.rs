@@ -12,6 +12,7 @@ use idem_tests::world::World;
 use tokio::sync::Semaphore;
 
 on_every_store![
+    a_verdict_from_before_another_body_starts_nothing,
     a_body_that_starts_after_its_riddle_was_taken_over_holds_a_lease,
     a_cancelled_call_does_not_adopt_the_answer_of_another_request,
     a_call_that_nobody_polls_does_not_block_its_key,
@@ -68,6 +69,38 @@ async fn a_body_that_starts_after_its_riddle_was_taken_over_holds_a_lease(world:
             "the body runs under a claim that nobody renews"
         );
     }
+}
+
+/// The hook's lease lapsed while it asked, its renewals having no reply; another process took the key
+/// over, had the effect and panicked. Found by the model in `tests/protocol`.
+async fn a_verdict_from_before_another_body_starts_nothing(world: World) {
+    let world = world.with(|engine| engine.reconcile_deadline(Duration::from_mins(5)));
+    abandoned(&world).await;
+    let lost = std::iter::repeat_n(Fault::Lost, 100);
+    world.store.fail(Operation::Renew, lost);
+    let gate = Arc::new(Semaphore::new(0));
+    let end = Arc::clone(&gate);
+    let hook = |_| async move {
+        end.acquire().await.unwrap().forget();
+        Reconciled::<Receipt>::NotLanded
+    };
+    let slow = world.pay().run_reconciled(hook, |_| async { receipt(2) });
+    let slow = tokio::spawn(slow);
+    world.events.wait_for("reconciling", 1).await;
+    world.pass_in_store(LEASE);
+    let nothing = |_| async { Reconciled::<Receipt>::NotLanded };
+    let far = world.pay_far().run_reconciled(nothing, |_| async {
+        panic!("after the effect");
+        #[allow(unreachable_code, reason = "the type of the body")]
+        receipt(1)
+    });
+    tokio::spawn(far).await.unwrap_err();
+    gate.add_permits(1);
+    let refused = slow.await.unwrap().unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::Running { .. }),
+        "a second effect: {refused:?}"
+    );
 }
 
 /// The record was lost, and a call with other arguments has the key by now.

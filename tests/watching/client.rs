@@ -53,6 +53,7 @@ impl Client {
             retain: Duration::from_hours(24),
             max_attempts: None,
             reconciles: false,
+            starts: false,
         };
         let reply = self.0.claim(key, &request).await.unwrap();
         let ClaimReply::Granted { fence, attempt } = reply else {

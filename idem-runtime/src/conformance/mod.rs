@@ -125,6 +125,7 @@ mod repeats;
 mod resets;
 mod resolving;
 mod room;
+mod starting;
 mod unknown;
 mod unreadable;
 mod watching;
@@ -250,6 +251,7 @@ pub fn cases() -> Vec<Case> {
         reads::cases(),
         reconciling::cases(),
         reconciled::cases(),
+        starting::cases(),
         unknown::cases(),
         resolving::cases(),
         resets::cases(),

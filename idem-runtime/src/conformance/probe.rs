@@ -58,6 +58,7 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
         retain: RETAIN,
         max_attempts: limit(5),
         reconciles: false,
+        starts: false,
     }
 }
 
@@ -65,6 +66,7 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
 pub(super) fn ask_to_find_out(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         reconciles: true,
+        starts: false,
         ..ask(owner)
     }
 }

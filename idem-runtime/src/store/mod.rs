@@ -56,7 +56,8 @@ pub use crate::transition::{
 /// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never
 ///     drops a record that is alive.
 /// 13. **Unknown stays unknown** until a caller that can find out claims it, or a resolution says
-///     so. Nobody else runs the body, also not after whoever was to find out has vanished.
+///     so. Nobody else runs the body, also not after whoever was to find out has vanished, and
+///     not on a verdict that came after another claim.
 /// 14. **Who watches is told** of every completion, release and resolution, whoever it comes from,
 ///     as well as the store can: a store that cannot says so, and a message may get lost.
 ///

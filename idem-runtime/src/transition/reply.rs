@@ -24,6 +24,10 @@ pub struct ClaimRequest {
     /// instead of being refused, or granted the claim, where such an attempt exists. When it has
     /// found out that there was no effect, it claims once more without this.
     pub reconciles: bool,
+    /// Whether this asks for the body after it was found out that nothing landed. It is then granted
+    /// only where the same owner still holds the claim to find out, or the body already: a verdict
+    /// that came too late is worth nothing, since another body may have run meanwhile.
+    pub starts: bool,
 }
 
 /// The answer to a claim.

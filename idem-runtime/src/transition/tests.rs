@@ -79,6 +79,7 @@ fn requests() -> impl Iterator<Item = ClaimRequest> {
                         retain: RETAIN,
                         max_attempts,
                         reconciles,
+                        starts: false,
                     })
                 })
             })

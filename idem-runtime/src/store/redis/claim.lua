@@ -1,7 +1,7 @@
 -- Asks for the right to run the body, or to find out whether an earlier attempt had its effect.
 --
--- ARGV[1]  the header that the caller proposes, 52 bytes: reconciling if it can find out, else
---          pending; state, fence and attempts are set here
+-- ARGV[1]  the header that the caller proposes, 52 bytes: reconciling (Q) if it can find out, S if it
+--          found out that nothing landed, else pending; state, fence and attempts are set here
 -- ARGV[2]  how long the record lives, milliseconds
 -- ARGV[3]  attempts after which nothing is granted; 0 for no limit
 --
@@ -13,12 +13,16 @@
 --         {'X', attempts}         no attempts left
 local asked, max = ARGV[1], tonumber(ARGV[3])
 local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
+local starts = sub(asked, 2, 2) == 'S'
 local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
+if starts and not seen then return {'B', 0} end
 if seen then
   if not same(seen.print, print) then return {'M'} end
   local mine = seen.owner == owner
+  -- What was found out holds as long as nobody else could have run since.
+  if starts and not seen.done and not (mine and seen.claimed) then return {'B', seen.left} end
   -- A claim that comes after its own release is granted nothing: whoever sent it is gone.
   if mine and seen.state == 'R' or not mine and seen.left > 0 then return {'B', seen.left} end
   local unknown = not mine and (seen.state == 'U' or seen.state == 'Q')

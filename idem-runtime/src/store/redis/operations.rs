@@ -114,7 +114,12 @@ impl Inner {
         };
         let retain = decimal(request.retain.as_millis());
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
-        let arguments: [&[u8]; 3] = [&proposed.encode(), retain.as_bytes(), max.as_bytes()];
+        let mut proposed = proposed.encode();
+        if request.starts {
+            // Not a state of a record: a word of the script's.
+            proposed[1] = b'S';
+        }
+        let arguments: [&[u8]; 3] = [&proposed, retain.as_bytes(), max.as_bytes()];
         loop {
             let answer = self
                 .script("a claim", &self.scripts.claim, &name, &arguments)
