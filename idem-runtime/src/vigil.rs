@@ -80,6 +80,9 @@ impl Vigil {
             if !self.ticket.is_watched() {
                 return;
             }
+            if watch.as_ref().is_some_and(Watch::has_lapsed) {
+                watch = self.watch().await;
+            }
             match self.look().await {
                 Look::Running(left) => {
                     lease_left = left;

@@ -59,6 +59,7 @@ struct Watched {
 #[derive(Default)]
 struct KeyState {
     changes: AtomicU64,
+    lapses: AtomicU64,
     told: Notify,
 }
 
@@ -67,6 +68,8 @@ pub struct Watch {
     key: RecordKey,
     state: Arc<KeyState>,
     seen: u64,
+    /// How often all watches of the key had lapsed when this one began.
+    lapses: u64,
     watchers: Watchers,
 }
 
@@ -97,6 +100,7 @@ impl Watchers {
         Watch {
             key: key.clone(),
             seen: state.changes.load(Ordering::Acquire),
+            lapses: state.lapses.load(Ordering::Acquire),
             state,
             watchers: self.clone(),
         }
@@ -111,20 +115,59 @@ impl Watchers {
     /// Tells everybody who watches the key that its record has changed. Called when it has: who
     /// begins to watch later finds the change by looking.
     pub fn wake(&self, key: &RecordKey) {
-        if self.0.nobody_watches() {
-            return;
+        if let Some(state) = self.state(key) {
+            state.wake();
         }
-        let state = match self.0.lock().get(key) {
-            Some(watched) => Arc::clone(&watched.state),
-            None => return,
+    }
+
+    /// Tells everybody who watches the key that nothing will be heard of it here any more: where its
+    /// changes are told has moved, and whoever still cares watches it again.
+    pub fn lapse(&self, key: &RecordKey) {
+        if let Some(state) = self.state(key) {
+            state.lapse();
+        }
+    }
+
+    /// The same for all keys.
+    pub fn lapse_all(&self) {
+        let states: Vec<_> = {
+            let keys = self.0.lock();
+            keys.values().map(|key| Arc::clone(&key.state)).collect()
         };
-        // No lock is held: a waker is somebody else's code.
-        state.changes.fetch_add(1, Ordering::Release);
-        state.told.notify_waiters();
+        for state in states {
+            state.lapse();
+        }
+    }
+
+    /// The state of a key that somebody watches. It is changed without the lock: a waker is somebody
+    /// else's code.
+    fn state(&self, key: &RecordKey) -> Option<Arc<KeyState>> {
+        if self.0.nobody_watches() {
+            return None;
+        }
+        let keys = self.0.lock();
+        keys.get(key).map(|watched| Arc::clone(&watched.state))
+    }
+
+    /// Whether nobody watches anything.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.nobody_watches()
     }
 
     fn feed(&self) -> Option<Arc<dyn Feed>> {
         self.0.feed.as_ref().and_then(Weak::upgrade)
+    }
+}
+
+impl KeyState {
+    fn wake(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.told.notify_waiters();
+    }
+
+    fn lapse(&self) {
+        self.lapses.fetch_add(1, Ordering::Release);
+        self.wake();
     }
 }
 
@@ -159,6 +202,13 @@ impl Watch {
             }
             told.await;
         }
+    }
+
+    /// Whether nothing will be heard here any more, so that the key must be watched again. It seems
+    /// to have changed when that happens.
+    #[must_use]
+    pub fn has_lapsed(&self) -> bool {
+        self.state.lapses.load(Ordering::Acquire) != self.lapses
     }
 
     /// Says that the key has changed and nobody told: what tells may be broken. The store then looks

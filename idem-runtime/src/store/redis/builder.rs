@@ -1,45 +1,49 @@
 //! The settings of a Redis store.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::Client;
+
 use super::check::Server;
-use super::link::{self, Link};
+use super::cluster::Cluster;
+use super::link::{Patience, Target};
+use super::node::{Durability, Node, Plan};
+use super::route::Route;
 use super::script::Scripts;
-use super::subscriber::Subscriber;
-use super::{Inner, RedisStore};
-use crate::store::StoreError;
+use super::source::{Extras, Place};
+use super::subscribers::Subscribers;
+use super::{Inner, RedisSource, RedisStore};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Writes that may wait for replicas at once. `WAIT` keeps a connection for itself.
+const LANES: usize = 8;
+/// The same for renewals: they are few, and on a thread of their own.
+const OWN_LANES: usize = 2;
 
 /// Sets up a [`RedisStore`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
-    url: String,
+    source: RedisSource,
+    extras: Extras,
     connect_timeout: Duration,
     response_timeout: Duration,
     max_record_bytes: usize,
     allow_eviction: bool,
-}
-
-impl fmt::Debug for RedisStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The URL may hold a password.
-        f.debug_struct("RedisStoreBuilder")
-            .field("connect_timeout", &self.connect_timeout)
-            .field("response_timeout", &self.response_timeout)
-            .finish_non_exhaustive()
-    }
+    durability: Durability,
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(url: &str) -> Self {
+    pub(super) fn new(source: RedisSource) -> Self {
         Self {
-            url: url.to_owned(),
+            source,
+            extras: Extras::default(),
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
             max_record_bytes: 8 << 20,
             allow_eviction: false,
+            durability: Durability::default(),
         }
     }
 
@@ -70,6 +74,19 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// When a write counts; default [`Durability::Acknowledged`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// User and password of the sentinels, where they ask for any; those of the URL are the
+    /// server's.
+    pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
+        self.extras.sentinel = Some((user.map(str::to_owned), password.to_owned()));
+        self
+    }
+
     /// Connects, and looks at the server.
     ///
     /// # Errors
@@ -84,21 +101,76 @@ impl RedisStoreBuilder {
     ///
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let client = link::client(&self.url)?;
-        let link = |client| Link::new(client, self.connect_timeout, self.response_timeout);
-        let (link, own) = (link(client.clone()), link(client.clone()));
-        let server = Server::ask(&link).await?;
+        let plan = |lanes| Plan {
+            patience: Patience {
+                connect: self.connect_timeout,
+                response: self.response_timeout,
+            },
+            durability: self.durability,
+            lanes,
+        };
+        let (plan, own_plan) = (plan(LANES), plan(OWN_LANES));
+        let node = |target, plan| Route::Node(Box::new(Node::new(target, plan)));
+        let cluster = |seeds: &[Client], plan| {
+            let cluster = Cluster::new(seeds, plan)?;
+            Ok::<_, StoreError>(Route::Cluster(Box::new(cluster)))
+        };
+        let place = self.source.place(&self.extras)?;
+        let (target, mut seeds) = match place {
+            Place::Server(client) => (Some(Target::Server(client)), Vec::new()),
+            Place::Sentinels(sentinels) => (Some(Target::Primary(sentinels)), Vec::new()),
+            Place::Cluster(seeds) => (None, seeds),
+            #[cfg(feature = "redis-manager")]
+            Place::Manager(manager) => (Some(Target::Manager(manager)), Vec::new()),
+            #[cfg(feature = "redis-cluster")]
+            Place::Library(client) => (Some(Target::Library(client)), Vec::new()),
+        };
+        let mut server = None;
+        let mut link = None;
+        if let Some(target) = &target {
+            if !target.is_ours() && self.durability != Durability::Acknowledged {
+                return Err(needs_own_connections());
+            }
+            let route = node(target, plan);
+            let found = Server::ask(&route).await?;
+            match target {
+                // One of a cluster's nodes: it knows the others.
+                Target::Server(client) if found.is_cluster() => seeds.push(client.clone()),
+                _ => link = Some(route),
+            }
+            server = Some(found);
+        }
+        let (link, own) = match (link, &target) {
+            (Some(link), Some(target)) => (link, node(target, own_plan)),
+            _ => (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?),
+        };
+        let server = match server {
+            Some(server) => server,
+            None => Server::ask(&link).await?,
+        };
         server.refuse(self.allow_eviction)?;
         let sharded = server.publish() == "SPUBLISH";
-        let subscriber =
-            Subscriber::new(client, sharded, self.connect_timeout, self.response_timeout);
+        let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
+            Subscribers::of_server(target, sharded, plan.patience)
+        } else {
+            let cluster = Cluster::new(&seeds, own_plan)?;
+            Subscribers::of_cluster(cluster, sharded, plan.patience)
+        };
         Ok(RedisStore(Arc::new(Inner {
             scripts: Scripts::new(&server),
             link,
             own,
-            subscriber,
+            subscribers,
             server,
             max_record_bytes: self.max_record_bytes,
         })))
     }
+}
+
+fn needs_own_connections() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "`durability` other than `Acknowledged` waits for replicas on connections of the store's \
+         own; give it a URL or a `redis::Client` instead of a connection manager or a cluster client",
+    )
 }

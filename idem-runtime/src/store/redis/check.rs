@@ -5,7 +5,9 @@ use std::fmt;
 use redis::Value;
 
 use super::super::{StoreError, StoreErrorKind};
-use super::link::{Failure, Link};
+use super::address::{pairs, text};
+use super::link::Failure;
+use super::route::Route;
 
 /// The oldest server whose scripts and commands do all that is needed.
 const OLDEST: (u32, u32) = (6, 2);
@@ -28,9 +30,9 @@ pub struct Server {
 
 impl Server {
     /// Asks `HELLO`, which every user may, and `INFO`, which a restricted user may not.
-    pub(super) async fn ask(link: &Link) -> Result<Self, StoreError> {
+    pub(super) async fn ask(route: &Route) -> Result<Self, StoreError> {
         let mut server = Self::default();
-        match link.send(&redis::cmd("HELLO")).await {
+        match route.ask(&redis::cmd("HELLO")).await {
             Ok(reply) => server.hello(reply),
             // Without a connection, or the right to use it, nothing will work; without HELLO (a
             // proxy, an old server) only these facts are missing.
@@ -43,7 +45,7 @@ impl Server {
             }
         }
         for section in ["memory", "server", "replication"] {
-            match link.send(redis::cmd("INFO").arg(section)).await {
+            match route.ask(redis::cmd("INFO").arg(section)).await {
                 Ok(reply) => server.info(&reply),
                 Err(failure) => {
                     let error = failure.store_error("asking Redis about itself");
@@ -58,15 +60,7 @@ impl Server {
     }
 
     fn hello(&mut self, reply: Value) {
-        let pairs = match reply {
-            Value::Map(pairs) => pairs,
-            Value::Array(parts) => {
-                let mut parts = parts.into_iter();
-                std::iter::from_fn(|| Some((parts.next()?, parts.next()?))).collect()
-            }
-            _ => return,
-        };
-        for (name, value) in pairs {
+        for (name, value) in pairs(reply).unwrap_or_default() {
             match (text(&name).as_deref(), text(&value)) {
                 (Some("version"), Some(version)) => self.version = parse_version(&version),
                 (Some("role"), Some(role)) => self.role = Some(role),
@@ -97,6 +91,10 @@ impl Server {
                 _ => {}
             }
         }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        self.mode.as_deref() == Some("cluster")
     }
 
     /// Whether scripts may declare what they do (`#!lua flags=…`).
@@ -195,12 +193,11 @@ fn is_denied(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Refused && error.to_string().ends_with("[NOPERM]")
 }
 
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
+/// What a server says that it is in its answer to `HELLO`.
+pub(super) fn role(hello: Value) -> Option<String> {
+    let mut server = Server::default();
+    server.hello(hello);
+    server.role
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32, u32)> {

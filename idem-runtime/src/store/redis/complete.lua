@@ -21,7 +21,11 @@ local success = outcome == 'D' or outcome == 'T'
 if not same(seen.print, sub(ARGV[1], 37, 52)) then return {'M'} end
 -- A success that exists is what everybody wanted to know where the outcome is unknown.
 if seen.done and not (seen.state == 'U' and success) then
-  if mine then return {'C', 0} end -- our own completion, sent again
+  if mine then
+    -- Our own completion, sent again. Written again, too: who waits for replicas waits for a write.
+    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', seen.life))
+    return {'C', 0}
+  end
   return answer(seen)
 end
 if seen.claimed and not mine and (seen.left > 0 or not success) then return {'S', seen.left} end

@@ -23,6 +23,16 @@ pub(super) fn breaks_connection(error: &RedisError) -> bool {
     (lost && !error.is_timeout()) || has_no_room(error)
 }
 
+/// The server, or the network, said nothing.
+pub(super) fn is_silence(error: &RedisError) -> bool {
+    error.is_timeout()
+}
+
+/// The server is a replica: after a failover, another one is meant.
+pub(super) fn leads_astray(error: &RedisError) -> bool {
+    matches!(code(error), Some("READONLY" | "MASTERDOWN"))
+}
+
 /// The server's last words on a connection beyond `maxclients`. They answer whatever was sent
 /// first.
 fn has_no_room(error: &RedisError) -> bool {

@@ -1,30 +1,35 @@
-//! One connection to Redis that is made again when it breaks or falls silent.
+//! One connection to Redis that is made again when it breaks, falls silent or leads astray.
+
+mod target;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 
-use super::super::{StoreError, StoreErrorKind};
-use super::failure::{breaks_connection, connect_error, store_error};
+use self::target::Wire;
+pub(super) use self::target::{Patience, Target};
+use super::failure::{breaks_connection, is_silence, leads_astray, store_error};
+use super::script::wrote;
+use crate::store::{StoreError, StoreErrorKind};
 
-/// Commands that may be on their way at once before a sender waits.
-const PIPELINE: usize = 1_024;
 /// Time-outs in a row after which a connection is given up: the server may be gone without the
 /// network having said so, and the client library keeps such a connection for ever.
 const SILENT: u32 = 3;
 /// How long a command that its sender gives up must have waited to count among them.
 const QUIET: Duration = Duration::from_millis(100);
+/// How old a connection to a replica must be to be made again: its address may mean another server
+/// by now, and if it does not, connecting again and again does not help.
+const ASTRAY: Duration = Duration::from_secs(1);
 
-/// A multiplexed connection, made when it is first needed and made again after it broke.
+/// A connection, made when it is first needed and made again when it is of no more use.
 ///
 /// Its driver runs on the runtime of whoever made it.
 pub(super) struct Link {
-    client: Client,
-    config: AsyncConnectionConfig,
+    target: Target,
+    patience: Patience,
     live: Mutex<Option<Live>>,
     /// One task at a time connects; the others wait for what it finds.
     connecting: tokio::sync::Mutex<()>,
@@ -38,19 +43,17 @@ pub(super) struct Link {
 
 #[derive(Clone)]
 struct Live {
-    connection: MultiplexedConnection,
+    wire: Wire,
     timeouts: Arc<AtomicU32>,
+    since: Instant,
+    generation: u64,
 }
 
 impl Link {
-    pub(super) fn new(client: Client, connect: Duration, response: Duration) -> Self {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(connect))
-            .set_response_timeout(Some(response))
-            .set_pipeline_buffer_size(PIPELINE);
+    pub(super) fn new(target: Target, patience: Patience) -> Self {
         Self {
-            client,
-            config,
+            target,
+            patience,
             live: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             attempts: AtomicU32::new(0),
@@ -61,40 +64,41 @@ impl Link {
 
     /// Sends a command and waits for its reply. Whether a command without a reply was executed is
     /// not known; the scripts make that harmless.
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, Failure> {
+    pub(super) async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
+        self.exchange(async |wire| order.send(wire).await).await
+    }
+
+    async fn exchange<T>(
+        &self,
+        exchange: impl AsyncFnOnce(&mut Wire) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let mut live = self.connected().await.map_err(Failure::Connect)?;
         let mut unanswered = Unanswered {
             link: self,
             timeouts: Arc::clone(&live.timeouts),
             since: Some(Instant::now()),
         };
-        let reply = live.connection.send_packed_command(command).await;
+        let reply = exchange(&mut live.wire).await;
         unanswered.since = None;
-        match reply {
-            Ok(reply) => {
+        match &reply {
+            Err(Failure::Reply(error)) if is_silence(error) => self.silent(&live.timeouts),
+            reply => {
                 if live.timeouts.load(Ordering::Relaxed) != 0 {
                     live.timeouts.store(0, Ordering::Relaxed);
                 }
-                match reply {
-                    Value::ServerError(error) => {
-                        let error = error.into();
-                        if breaks_connection(&error) {
-                            self.drop_connection(&live.timeouts);
-                        }
-                        Err(Failure::Reply(error))
-                    }
-                    value => Ok(value),
-                }
-            }
-            Err(error) => {
-                if error.is_timeout() {
-                    self.silent(&live.timeouts);
-                } else if breaks_connection(&error) {
+                if let Err(Failure::Reply(error)) = reply
+                    && self.is_of_no_use(&live, error)
+                {
                     self.drop_connection(&live.timeouts);
                 }
-                Err(Failure::Reply(error))
             }
         }
+        reply
+    }
+
+    fn is_of_no_use(&self, live: &Live, error: &RedisError) -> bool {
+        breaks_connection(error)
+            || leads_astray(error) && (self.target.is_elected() || live.since.elapsed() >= ASTRAY)
     }
 
     /// Counts a command without a reply.
@@ -105,10 +109,9 @@ impl Link {
     }
 
     fn current(&self) -> Option<Live> {
-        self.live
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = live.as_ref()?;
+        (live.generation == self.target.generation()).then(|| live.clone())
     }
 
     async fn connected(&self) -> Result<Live, StoreError> {
@@ -126,25 +129,26 @@ impl Link {
                 return Err(error);
             }
         }
-        let connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&self.config)
-            .await;
+        // Looked at before: what changes meanwhile is noticed at the next command.
+        let generation = self.target.generation();
+        let known = self.known.load(Ordering::Relaxed);
+        let wire = self.target.connect(self.patience, known).await;
         self.attempts.fetch_add(1, Ordering::AcqRel);
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        match connection {
-            Ok(connection) => {
+        match wire {
+            Ok(wire) => {
                 *failure = None;
                 self.known.store(true, Ordering::Relaxed);
                 let live = Live {
-                    connection,
+                    wire,
                     timeouts: Arc::default(),
+                    since: Instant::now(),
+                    generation,
                 };
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
                 Ok(live)
             }
             Err(error) => {
-                let error = connect_error(error, self.known.load(Ordering::Relaxed));
                 *failure = Some(error.clone());
                 Err(error)
             }
@@ -187,12 +191,85 @@ impl Drop for Unanswered<'_> {
     }
 }
 
+/// A command, and what goes with it.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub(super) command: &'a Cmd,
+    /// What it is about, if it is about a key.
+    pub(super) key: Option<&'a str>,
+    /// The node is only about to get the key's slot, and serves it to those who say that they know.
+    pub(super) asking: bool,
+    /// What it writes is to be on so many replicas before it counts.
+    pub(super) kept: Option<&'a Kept>,
+}
+
+impl<'a> Order<'a> {
+    pub(super) fn new(command: &'a Cmd) -> Self {
+        Self {
+            command,
+            key: None,
+            asking: false,
+            kept: None,
+        }
+    }
+
+    async fn send(self, wire: &mut Wire) -> Result<Value, Failure> {
+        let reply = if self.asking {
+            wire.send_asking(self.command).await?
+        } else {
+            wire.send(self.key, self.command).await?
+        };
+        match self.kept {
+            // `WAIT` is about what this very connection wrote.
+            Some(kept) if wrote(&reply) => {
+                let replicas = wire.send(None, &kept.command).await?;
+                kept.judge(&replicas).map(|()| reply)
+            }
+            _ => Ok(reply),
+        }
+    }
+}
+
+/// On how many replicas a write is to be.
+#[derive(Debug)]
+pub(super) struct Kept {
+    wanted: u32,
+    command: Cmd,
+}
+
+impl Kept {
+    /// Waits for the replicas for a part of the time that a reply may take, so that the reply says
+    /// how many they are.
+    pub(super) fn by(wanted: u32, patience: Patience) -> Self {
+        let millis = (patience.response * 4 / 5).as_millis().max(1);
+        let mut command = redis::cmd("WAIT");
+        command.arg(wanted).arg(millis.to_string());
+        Self { wanted, command }
+    }
+
+    fn judge(&self, replicas: &Value) -> Result<(), Failure> {
+        let replicas = match replicas {
+            Value::Int(replicas) => u32::try_from(*replicas).unwrap_or_default(),
+            _ => 0,
+        };
+        if replicas >= self.wanted {
+            return Ok(());
+        }
+        Err(Failure::Unreplicated {
+            replicas,
+            wanted: self.wanted,
+        })
+    }
+}
+
 /// Why a command has no reply.
 pub(super) enum Failure {
     /// There is no connection; nothing was sent.
     Connect(StoreError),
     /// The server's error, or none in time.
     Reply(RedisError),
+    /// It was executed, and fewer replicas than asked for have it.
+    Unreplicated { replicas: u32, wanted: u32 },
 }
 
 impl Failure {
@@ -200,23 +277,14 @@ impl Failure {
         match self {
             Self::Connect(error) => error,
             Self::Reply(error) => store_error(what, error),
+            Self::Unreplicated { replicas, wanted } => StoreError::new(
+                StoreErrorKind::Unavailable,
+                format!(
+                    "{what}: {replicas} of {wanted} replicas have it, so that a failover could \
+                     forget it; look at the replicas and their links \
+                     (`durability` is `replicated({wanted})`)"
+                ),
+            ),
         }
     }
-}
-
-/// A client for this URL.
-pub(super) fn client(url: &str) -> Result<Client, StoreError> {
-    use redis::IntoConnectionInfo;
-    let refuse = |_: RedisError| {
-        // The URL may hold a password, and the error may quote the URL: neither is repeated.
-        StoreError::new(
-            StoreErrorKind::Refused,
-            "the Redis URL cannot be used; write `redis://[user:password@]host[:port][/db]`",
-        )
-    };
-    let info = url.into_connection_info().map_err(refuse)?;
-    // Without it a small command may wait for the acknowledgement of the one before.
-    let tcp = info.tcp_settings().clone().set_nodelay(true);
-    let redis = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_tcp_settings(tcp).set_redis_settings(redis)).map_err(refuse)
 }

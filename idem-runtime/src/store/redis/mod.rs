@@ -1,12 +1,19 @@
 //! Records in Redis: one string a key, one script an operation, one round trip each.
 
+mod address;
 mod builder;
 mod check;
+mod cluster;
 mod failure;
 mod link;
+mod node;
 mod operations;
+mod route;
 mod script;
+mod sentinel;
+mod source;
 mod subscriber;
+mod subscribers;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +22,11 @@ use bytes::Bytes;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::check::Server;
-use self::link::Link;
+pub use self::node::Durability;
+use self::route::Route;
 use self::script::Scripts;
-use self::subscriber::Subscriber;
+pub use self::source::RedisSource;
+use self::subscribers::Subscribers;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
     RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
@@ -59,19 +68,18 @@ use super::{
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
-    link: Link,
+    link: Route,
     /// For renewals and reads: made by the first of them, on the engine's own thread.
-    own: Link,
+    own: Route,
     /// Connects when a key is first watched, on the engine's own thread as well.
-    subscriber: Subscriber,
+    subscribers: Subscribers,
     scripts: Scripts,
     server: Server,
     max_record_bytes: usize,
 }
 
 impl RedisStore {
-    /// Connects to `redis://[user:password@]host[:port][/db]` or `unix:///path`, with the default
-    /// settings.
+    /// Connects with the default settings, to what a URL or a client leads to: see [`RedisSource`].
     ///
     /// # Errors
     ///
@@ -80,13 +88,13 @@ impl RedisStore {
     /// # Cancel safety
     ///
     /// May be dropped; the connection is closed.
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        Self::builder(url).connect().await
+    pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, StoreError> {
+        Self::builder(source).connect().await
     }
 
     /// Sets up a store.
-    pub fn builder(url: &str) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(url)
+    pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(source.into())
     }
 
     /// What the server said about itself when the store connected.
@@ -149,7 +157,7 @@ impl Store for RedisStore {
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        StoreFuture::pending(self.0.subscriber.watch(key))
+        StoreFuture::pending(self.0.subscribers.watch(key))
     }
 
     fn max_record_bytes(&self) -> Option<usize> {
@@ -158,7 +166,7 @@ impl Store for RedisStore {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.0.server.warnings();
-        warnings.extend(self.0.subscriber.warning());
+        warnings.extend(self.0.subscribers.warning());
         warnings
     }
 }

@@ -11,7 +11,8 @@ use super::super::{
 };
 use super::Inner;
 use super::failure::{is_unknown_script, is_wrong_type};
-use super::link::{Failure, Link};
+use super::link::Failure;
+use super::route::Route;
 use super::script::{Answer, Script, unexpected};
 use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
@@ -20,17 +21,19 @@ impl Inner {
     /// Runs a script: by digest, and by source where the server does not know it (after a restart,
     /// a failover or `SCRIPT FLUSH`).
     async fn run(
-        link: &Link,
+        route: &Route,
         what: &str,
         script: &Script,
         key: &str,
         arguments: &[&[u8]],
     ) -> Result<Answer, StoreError> {
-        let mut reply = link.send(&script.command(key, arguments, false)).await;
+        let command = script.command(key, arguments, false);
+        let mut reply = route.send(key, &command, script.keeps).await;
         if let Err(Failure::Reply(error)) = &reply
             && is_unknown_script(error)
         {
-            reply = link.send(&script.command(key, arguments, true)).await;
+            let command = script.command(key, arguments, true);
+            reply = route.send(key, &command, script.keeps).await;
         }
         match reply {
             Ok(value) => Answer::parse(value),
@@ -62,7 +65,7 @@ impl Inner {
         }
         let mut get = Cmd::new();
         get.arg("GET").arg(name);
-        match self.link.send(&get).await {
+        match self.link.send(name, &get, false).await {
             Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
             Ok(Value::Nil) => Ok(None),
             Ok(_) => Err(unexpected()),

@@ -10,7 +10,10 @@ local seen, refusal = look(HEADER)
 if refusal then return refusal end
 if not seen then return nothing() end
 -- The owner of a resolution is its own.
-if seen.owner == sub(ARGV[2], 3, 18) then return {'C'} end
+if seen.owner == sub(ARGV[2], 3, 18) then
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', seen.life)) -- written again, as in complete.lua
+  return {'C'}
+end
 if seen.bytes ~= ARGV[1] then return {'S'} end
 if seen.left > 0 then return {'B', seen.left} end
 local attempts = sub(seen.bytes, 26, 27)

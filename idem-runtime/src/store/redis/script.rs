@@ -14,11 +14,14 @@ use crate::record::Header;
 pub(super) struct Script {
     source: String,
     sha: String,
+    /// What it writes is to survive a failover, if anything is. A key that is given back need not be:
+    /// it is free when its lease ends.
+    pub(super) keeps: bool,
 }
 
 impl Script {
     /// `flags` is what the script declares to servers that read declarations (Redis 7).
-    fn new(server: &Server, flags: Option<&str>, source: &str) -> Self {
+    fn new(server: &Server, flags: Option<&str>, keeps: bool, source: &str) -> Self {
         let source = match flags.filter(|_| server.reads_declarations()) {
             Some(flags) => format!("#!lua flags={flags}\n{source}"),
             None => source.to_owned(),
@@ -26,6 +29,7 @@ impl Script {
         Self {
             sha: redis::Script::new(&source).get_hash().to_owned(),
             source,
+            keeps,
         }
     }
 
@@ -72,20 +76,20 @@ impl Scripts {
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
     pub(super) fn new(server: &Server) -> Self {
         let prelude = include_str!("prelude.lua");
-        let script = |body| Script::new(server, None, &[prelude, body].concat());
+        let script = |body| Script::new(server, None, true, &[prelude, body].concat());
         // These find room in a full memory, and tell who waits.
         let publish = format!("local PUBLISH = '{}'\n", server.publish());
-        let ending = |body| {
+        let ending = |keeps, body| {
             let source = [&publish, prelude, include_str!("ending.lua"), body].concat();
-            Script::new(server, Some("allow-oom"), &source)
+            Script::new(server, Some("allow-oom"), keeps, &source)
         };
         Self {
             claim: script(include_str!("claim.lua")),
-            complete: ending(include_str!("complete.lua")),
-            release: ending(include_str!("release.lua")),
+            complete: ending(true, include_str!("complete.lua")),
+            release: ending(false, include_str!("release.lua")),
             renew: script(include_str!("renew.lua")),
-            resolve: ending(include_str!("resolve.lua")),
-            read: Script::new(server, Some("no-writes"), include_str!("read.lua")),
+            resolve: ending(true, include_str!("resolve.lua")),
+            read: Script::new(server, Some("no-writes"), false, include_str!("read.lua")),
         }
     }
 }
@@ -163,6 +167,15 @@ impl Answer {
             second: None,
         }
     }
+}
+
+/// Whether a script says that it wrote: a claim that is granted (`A`), what is stored, given back,
+/// renewed or resolved (`C`), a claim that was lost and is written again (`L`).
+pub(super) fn wrote(reply: &Value) -> bool {
+    let Value::Array(parts) = reply else {
+        return false;
+    };
+    matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'L']))
 }
 
 fn bytes(value: Option<Value>) -> Result<Bytes, StoreError> {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use redis::Client;
+use redis::RedisError;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -28,7 +28,8 @@ use tokio::time::{sleep, timeout};
 use self::channels::{Channels, Progress};
 use self::session::{End, Session};
 use self::wire::Wire;
-use super::failure::connect_error;
+use super::cluster::Cluster;
+use super::link::{Patience, Target};
 use crate::backoff::Backoff;
 use crate::operation::RecordKey;
 use crate::record::Owner;
@@ -37,14 +38,24 @@ use crate::store::{Feed, StoreError, StoreErrorKind, Watch, Watchers};
 /// How long a refusal is taken for an answer before it is tried again.
 const REFUSED: Duration = Duration::from_mins(1);
 
+/// Where one is told of a key.
+pub(super) enum Told {
+    Here(Watch),
+    /// Another node has the key.
+    Elsewhere,
+    /// The server does not let us.
+    Never,
+}
+
 /// Tells who watches a key. Its task ends with it.
 pub(super) struct Subscriber(Arc<Shared>);
 
 struct Shared {
-    client: Client,
+    target: Target,
+    /// What the server is a part of, and tells only its own keys of.
+    cluster: Option<Arc<Cluster>>,
     sharded: bool,
-    connect: Duration,
-    response: Duration,
+    patience: Patience,
     watchers: Watchers,
     state: Mutex<State>,
     work: Notify,
@@ -66,47 +77,52 @@ struct State {
 }
 
 impl Subscriber {
-    /// One that connects when the first key is watched. `sharded`: the server is a part of a cluster
-    /// whose scripts publish to its shard alone.
+    /// One that connects when the first key is watched. `sharded`: the scripts publish to the shard
+    /// of the key alone.
     pub(super) fn new(
-        client: Client,
+        target: Target,
+        cluster: Option<Arc<Cluster>>,
         sharded: bool,
-        connect: Duration,
-        response: Duration,
+        patience: Patience,
     ) -> Self {
         Self(Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
-            client,
+            target,
+            cluster,
             sharded,
-            connect,
-            response,
+            patience,
             watchers: Watchers::fed_by(shared.clone()),
             state: Mutex::default(),
             work: Notify::new(),
         }))
     }
 
-    /// Watches a key, from the moment on at which the server has confirmed it. `None`: the server
-    /// does not let us.
+    /// Watches a key, from the moment on at which the server has confirmed it.
     ///
     /// # Errors
     ///
     /// At once while there is no connection, and when the server does not answer in time.
-    pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+    pub(super) async fn watch(&self, key: &RecordKey) -> Result<Told, StoreError> {
         let Some((watch, mut progress)) = self.0.begin(key)? else {
-            return Ok(None);
+            return Ok(Told::Never);
         };
         let settled = progress.wait_for(Progress::is_settled);
-        match timeout(self.0.response, settled).await {
+        match timeout(self.0.patience.response, settled).await {
             Ok(Ok(progress)) => match &*progress {
-                Progress::Refused => Ok(None),
+                Progress::Refused => Ok(Told::Never),
+                Progress::Moved => Ok(Told::Elsewhere),
                 Progress::Failed(error) => Err(error.clone()),
-                Progress::Heard | Progress::Asked => Ok(Some(watch)),
+                Progress::Heard | Progress::Asked => Ok(Told::Here(watch)),
             },
             Ok(Err(_)) | Err(_) => Err(StoreError::new(
                 StoreErrorKind::Unavailable,
                 "watching a key: Redis did not confirm the subscription in time",
             )),
         }
+    }
+
+    /// Whether nobody watches anything here.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.watchers.is_idle()
     }
 
     /// What an operator should know.
@@ -157,7 +173,7 @@ impl Shared {
     ) -> Result<Option<(Watch, watch::Receiver<Progress>)>, StoreError> {
         {
             let state = self.lock();
-            if state.refused.is_some_and(|at| at.elapsed() < REFUSED) {
+            if !self.target.is_ours() || state.refused.is_some_and(|at| at.elapsed() < REFUSED) {
                 return Ok(None);
             }
             if let Some(error) = &state.down {
@@ -226,12 +242,30 @@ impl Shared {
         state.channels.refused(name, request);
     }
 
+    /// Another node has the key of this channel.
+    fn moved(&self, name: &str, request: u64, error: &RedisError) {
+        let key = self.lock().channels.moved(name, request);
+        if let Some(cluster) = &self.cluster {
+            cluster.follow(name, error);
+        }
+        if let Some(key) = key {
+            self.watchers.lapse(&key);
+        }
+    }
+
     /// There is no connection for now.
     fn failed(&self, error: StoreError) {
-        let mut state = self.lock();
-        state.channels.lost();
-        state.channels.failed(&error);
-        state.down = Some(error);
+        {
+            let mut state = self.lock();
+            state.channels.lost();
+            state.channels.failed(&error);
+            state.down = Some(error);
+        }
+        if let Some(cluster) = &self.cluster {
+            // Another node may have its keys by now.
+            cluster.doubt();
+            self.watchers.lapse_all();
+        }
     }
 }
 
@@ -244,9 +278,9 @@ async fn run(task: Task) {
     let mut replaced = None;
     shared.lock().host = Some(std::thread::current().id());
     while shared.somebody_watches().await {
-        let (connect, response) = (shared.connect, shared.response);
-        match Wire::open(&shared.client, shared.sharded, connect, response).await {
-            Ok(wire) => match Session::new(shared, wire)
+        let generation = shared.target.generation();
+        match Wire::open(&shared.target, shared.sharded, shared.patience).await {
+            Ok(Some(wire)) => match Session::new(shared, wire, generation)
                 .serve(&mut backoff, &mut replaced)
                 .await
             {
@@ -258,7 +292,8 @@ async fn run(task: Task) {
                 End::Lost => shared.lock().channels.lost(),
                 End::Failed(error) => shared.failed(error),
             },
-            Err(error) => shared.failed(connect_error(error, true)),
+            Ok(None) => return,
+            Err(error) => shared.failed(error),
         }
         sleep(backoff.reconnect()).await;
         shared.lock().down = None;

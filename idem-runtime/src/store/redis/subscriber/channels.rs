@@ -36,6 +36,8 @@ pub(super) enum Progress {
     Asked,
     Heard,
     Refused,
+    /// Another node has the key.
+    Moved,
     Failed(StoreError),
 }
 
@@ -133,6 +135,13 @@ impl Channels {
             channel.progress.send_replace(Progress::Refused);
             self.wanted.remove(name);
         }
+    }
+
+    /// Another node has the channel. Gives its key.
+    pub(super) fn moved(&mut self, name: &str, request: u64) -> Option<RecordKey> {
+        let channel = self.asked(name, request)?;
+        channel.progress.send_replace(Progress::Moved);
+        self.wanted.remove(name).map(|channel| channel.key)
     }
 
     /// The connection is gone: everything is to be asked for again, on another.

@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::Shared;
 use super::channels::Order;
-use super::wire::Wire;
+use super::wire::{Heard, Wire};
 use crate::backoff::Backoff;
 use crate::record::Owner;
 use crate::store::redis::failure::store_error;
@@ -32,6 +32,10 @@ pub(super) struct Session<'a> {
     quiet: Pin<Box<Sleep>>,
     /// The server has confirmed a subscription, so that this is more than an open door.
     works: bool,
+    /// The channels that the server was asked not to tell of any more, and has not said so yet.
+    leaving: Vec<String>,
+    /// That of the target when this connection was made.
+    generation: u64,
 }
 
 /// Why a connection is of no more use.
@@ -46,8 +50,7 @@ pub(super) enum End {
 }
 
 enum Event {
-    /// On the channel of this name.
-    Message(String),
+    Heard(Heard),
     Answer(Answer),
     /// The server was silent for a while.
     Quiet,
@@ -63,7 +66,7 @@ struct Answer {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(shared: &'a Shared, wire: Wire) -> Self {
+    pub(super) fn new(shared: &'a Shared, wire: Wire, generation: u64) -> Self {
         // What was missed was missed on another connection.
         shared.lock().missed = false;
         Self {
@@ -72,6 +75,8 @@ impl<'a> Session<'a> {
             answers: JoinSet::new(),
             quiet: Box::pin(sleep(QUIET)),
             works: false,
+            leaving: Vec::new(),
+            generation,
         }
     }
 
@@ -104,13 +109,25 @@ impl<'a> Session<'a> {
                 self.quiet.as_mut().reset(now + QUIET);
             }
             match event {
-                Event::Message(name) => self.shared.tell(&name),
+                Event::Heard(Heard::Message(name)) => self.shared.tell(&name),
+                Event::Heard(Heard::Left(name)) => {
+                    match self.leaving.iter().position(|leaving| *leaving == name) {
+                        Some(place) => drop(self.leaving.swap_remove(place)),
+                        // The slot of its key has gone to another node. The client library takes
+                        // this for the reply to whatever was sent first: nothing that it says of
+                        // this connection can be believed any more.
+                        None => return End::Lost,
+                    }
+                }
                 Event::Answer(answer) => {
                     if let Some(end) = self.settle(answer, backoff) {
                         return end;
                     }
                 }
                 Event::Quiet => {
+                    if self.shared.target.generation() != self.generation {
+                        return End::Lost;
+                    }
                     if !self.shared.lock().channels.is_empty() {
                         self.send(None).await;
                     }
@@ -129,8 +146,11 @@ impl<'a> Session<'a> {
     /// Sends an order, or asks whether the server is there. The answer is awaited in a task of its
     /// own, so that nothing waits for anything else.
     async fn send(&mut self, order: Option<Order>) {
+        if let Some(Order::Unsubscribe { name }) = &order {
+            self.leaving.push(name.clone());
+        }
         let commands = self.wire.commands.clone();
-        let response = self.shared.response;
+        let response = self.shared.patience.response;
         let mut answer: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
             let reply = timeout(response, async {
                 match &order {
@@ -154,7 +174,7 @@ impl<'a> Session<'a> {
         let mut work = pin!(self.shared.work.notified());
         poll_fn(|cx| {
             if let Poll::Ready(message) = self.wire.poll_message(cx) {
-                return Poll::Ready(message.map_or(Event::Ended, Event::Message));
+                return Poll::Ready(message.map_or(Event::Ended, Event::Heard));
             }
             // A task that panicked is one whose answer never comes.
             if let Poll::Ready(Some(answer)) = self.answers.poll_join_next(cx) {
@@ -180,6 +200,13 @@ impl<'a> Session<'a> {
                 self.shared.confirmed(&name, request);
                 None
             }
+            (Err(error), Some(Order::Subscribe { name, request }))
+                if error.redirect_node().is_some() =>
+            {
+                self.works = true;
+                self.shared.moved(&name, request, &error);
+                None
+            }
             (Err(error), Some(Order::Subscribe { name, request })) => {
                 let error = store_error("watching a key", error);
                 if error.is_transient() {
@@ -188,7 +215,11 @@ impl<'a> Session<'a> {
                 self.shared.refused(&name, request);
                 None
             }
-            // A refusal is an answer as well.
+            (Err(_), Some(Order::Unsubscribe { name })) => {
+                // A refusal is an answer as well.
+                self.leaving.retain(|leaving| *leaving != name);
+                None
+            }
             (_, Some(Order::Unsubscribe { .. }) | None) => None,
         }
     }

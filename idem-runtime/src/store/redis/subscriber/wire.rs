@@ -2,16 +2,16 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_core::Stream;
 use redis::aio::{MultiplexedConnection, PubSubSink, PubSubStream};
-use redis::{
-    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult,
-    Value,
-};
+use redis::{Client, ProtocolVersion, PushInfo, PushKind, RedisError, RedisResult, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
+
+use crate::store::StoreError;
+use crate::store::redis::failure::connect_error;
+use crate::store::redis::link::{Patience, Target};
 
 /// A connection that subscribes. Its driver runs on the runtime of whoever opened it.
 pub(super) struct Wire {
@@ -35,30 +35,39 @@ enum News {
 
 impl Wire {
     /// Connects. Nothing comes back from the server for it where no password is sent, so this alone
-    /// does not say that the server is there.
+    /// does not say that the server is there. `None` where no connection can be made.
     pub(super) async fn open(
-        client: &Client,
+        target: &Target,
         sharded: bool,
-        connect: Duration,
-        response: Duration,
-    ) -> RedisResult<Self> {
-        if !sharded {
-            let opened = timeout(connect, client.get_async_pubsub()).await;
-            let (sink, stream) = opened.map_err(|_| late())??.split();
-            return Ok(Self {
-                commands: Commands::Plain(sink),
-                news: News::Plain(stream),
-            });
-        }
+        patience: Patience,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(client) = target.client(patience).await? else {
+            return Ok(None);
+        };
+        let opened = if sharded {
+            Self::sharded(&client, patience).await
+        } else {
+            Self::plain(&client, patience).await
+        };
+        opened.map(Some).map_err(|error| connect_error(error, true))
+    }
+
+    async fn plain(client: &Client, patience: Patience) -> RedisResult<Self> {
+        let opened = timeout(patience.connect, client.get_async_pubsub()).await;
+        let (sink, stream) = opened.map_err(|_| late())??.split();
+        Ok(Self {
+            commands: Commands::Plain(sink),
+            news: News::Plain(stream),
+        })
+    }
+
+    async fn sharded(client: &Client, patience: Patience) -> RedisResult<Self> {
         let info = client.get_connection_info().clone();
         let redis = info.redis_settings().clone();
         let redis = redis.set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(redis))?;
         let (sender, receiver) = unbounded_channel();
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(connect))
-            .set_response_timeout(Some(response))
-            .set_push_sender(sender);
+        let config = patience.config().set_push_sender(sender);
         let opened = client.get_multiplexed_async_connection_with_config(&config);
         Ok(Self {
             commands: Commands::Sharded(opened.await?),
@@ -66,26 +75,35 @@ impl Wire {
         })
     }
 
-    /// The channel of the next message; `None` when the connection has ended, or cannot be trusted
+    /// What is heard next; `None` when the connection has ended, or cannot be trusted
     /// any more.
-    pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<String>> {
+    pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
         match &mut self.news {
             News::Plain(stream) => {
                 let message = ready!(Pin::new(stream).poll_next(cx));
-                Poll::Ready(message.map(|message| message.get_channel_name().to_owned()))
+                let name = |message: redis::Msg| message.get_channel_name().to_owned();
+                Poll::Ready(message.map(name).map(Heard::Message))
             }
             News::Sharded(receiver) => loop {
                 let Some(push) = ready!(receiver.poll_recv(cx)) else {
                     return Poll::Ready(None);
                 };
                 match push.kind {
-                    PushKind::SMessage => return Poll::Ready(channel(push)),
+                    PushKind::SMessage => return Poll::Ready(channel(push).map(Heard::Message)),
+                    PushKind::SUnsubscribe => return Poll::Ready(channel(push).map(Heard::Left)),
                     PushKind::Disconnection => return Poll::Ready(None),
                     _ => {}
                 }
             },
         }
     }
+}
+
+/// Word of a channel.
+pub(super) enum Heard {
+    Message(String),
+    /// The server does not send its messages any more.
+    Left(String),
 }
 
 /// The channel of a message: its first part.

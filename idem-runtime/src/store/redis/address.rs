@@ -1,0 +1,93 @@
+//! Where a server is, as Redis says it.
+
+use std::fmt;
+
+use redis::{Client, ConnectionAddr, ConnectionInfo, Value};
+
+use crate::store::{StoreError, StoreErrorKind};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Address {
+    /// As in `MOVED 1234 host:port`. Without a host it is that of the server that says so.
+    pub(super) fn parse(text: &str, said_by: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        Some(said_by.named(host, port))
+    }
+
+    /// The address of a node, as this one names it. One that does not know its own name leaves it
+    /// out, or says so with a question mark.
+    pub(super) fn named(&self, host: &str, port: u16) -> Self {
+        let host = match host.trim_matches(['[', ']']) {
+            "" | "?" => &self.host,
+            host => host,
+        };
+        Self {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    /// Where this connection goes; `None` for a socket file.
+    pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
+        let (host, port) = match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                (host.clone(), *port)
+            }
+            _ => return None,
+        };
+        Some(Self { host, port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// A client like this one, of the server at another address.
+pub(super) fn client_at(like: &ConnectionInfo, at: &Address) -> Result<Client, StoreError> {
+    let mut address = like.addr().clone();
+    match &mut address {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            (*host, *port) = (at.host.clone(), at.port);
+        }
+        _ => address = ConnectionAddr::Tcp(at.host.clone(), at.port),
+    }
+    Client::open(like.clone().set_addr(address)).map_err(|_| {
+        StoreError::new(
+            StoreErrorKind::Protocol,
+            format!("Redis names a server at `{at}`, which is no address"),
+        )
+    })
+}
+
+pub(super) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Names with their values: a map in RESP3, a list in RESP2.
+pub(super) fn pairs(reply: Value) -> Option<Vec<(Value, Value)>> {
+    match reply {
+        Value::Map(pairs) => Some(pairs),
+        Value::Array(parts) => {
+            let mut parts = parts.into_iter();
+            Some(std::iter::from_fn(|| Some((parts.next()?, parts.next()?))).collect())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,312 @@
+//! A cluster: each key's commands go to the node that has its slot.
+//!
+//! The client library has a cluster client, which applications may hand in. It is not used for
+//! connections of our own, because it keeps a connection on which a node has fallen silent, and
+//! because all commands wait while it asks such a node for the map of slots.
+
+mod slots;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::{Client, ConnectionInfo, RedisError, ServerErrorKind, Value};
+use tokio::task::JoinSet;
+
+use self::slots::{Slots, slot};
+use super::address::{Address, client_at};
+use super::link::{Failure, Order, Target};
+use super::node::{Node, Plan};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Redirects that one command follows. More than a few mean that the nodes disagree.
+const REDIRECTS: usize = 5;
+/// How often the map is asked for at most.
+const REFRESH: Duration = Duration::from_millis(100);
+/// How many nodes are asked for it at once: one of them will not be the one that is down.
+const ASKED: usize = 4;
+
+/// The nodes of a cluster.
+pub(super) struct Cluster {
+    /// How a connection to a node is made; the address is filled in.
+    node: ConnectionInfo,
+    /// Whom to ask when no known node answers.
+    seeds: Vec<Address>,
+    plan: Plan,
+    known: Mutex<Known>,
+    /// One task at a time asks for the map; the others go on with the one that they have.
+    refreshing: tokio::sync::Mutex<Option<Instant>>,
+    outdated: AtomicBool,
+}
+
+#[derive(Default)]
+struct Known {
+    slots: Option<Arc<Slots>>,
+    nodes: HashMap<Address, Arc<Node>>,
+}
+
+impl Cluster {
+    /// A cluster of which these nodes are known.
+    pub(super) fn new(seeds: &[Client], plan: Plan) -> Result<Self, StoreError> {
+        let infos = seeds.iter().map(Client::get_connection_info);
+        let addresses: Vec<_> = infos.clone().filter_map(Address::of).collect();
+        match infos.clone().next() {
+            Some(node) if !addresses.is_empty() => Ok(Self {
+                node: node.clone(),
+                seeds: addresses,
+                plan,
+                known: Mutex::default(),
+                refreshing: tokio::sync::Mutex::default(),
+                outdated: AtomicBool::new(true),
+            }),
+            _ => Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "connecting to Redis: a cluster is reached by host and port, not by a socket file",
+            )),
+        }
+    }
+
+    /// Sends a command to the node that has its key, and follows where that is said to be.
+    pub(super) async fn send(
+        &self,
+        key: &str,
+        mut order: Order<'_>,
+        keeps: bool,
+    ) -> Result<Value, Failure> {
+        let slot = slot(key);
+        let mut at = self.owner(slot).await.map_err(Failure::Connect)?;
+        for _ in 0..=REDIRECTS {
+            let node = self.node(&at).map_err(Failure::Connect)?;
+            let error = match node.send(order, keeps).await {
+                Err(Failure::Reply(error)) => error,
+                Err(Failure::Connect(error)) => {
+                    self.doubt();
+                    return Err(Failure::Connect(error));
+                }
+                reply => return reply,
+            };
+            match redirect(&error, &at) {
+                Some(Redirect::Moved(to)) => {
+                    self.moved(slot, &to);
+                    (at, order.asking) = (to, false);
+                }
+                Some(Redirect::Ask(to)) => (at, order.asking) = (to, true),
+                None => {
+                    // Silence, a broken connection, a replica, a cluster without this slot: the map
+                    // may have changed. Whoever sends the command again finds out.
+                    if is_doubtful(&error) {
+                        self.outdated.store(true, Ordering::Release);
+                    }
+                    return Err(Failure::Reply(error));
+                }
+            }
+        }
+        self.outdated.store(true, Ordering::Release);
+        Err(Failure::Connect(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "the nodes of the Redis cluster send each other's keys around; wait until they agree \
+             (`CLUSTER SLOTS`)",
+        )))
+    }
+
+    /// Where a slot is.
+    async fn owner(&self, slot: u16) -> Result<Address, StoreError> {
+        if self.outdated.load(Ordering::Acquire) {
+            self.refresh().await?;
+        }
+        let owner = self.slots().and_then(|slots| slots.owner(slot).cloned());
+        owner.ok_or_else(|| {
+            self.outdated.store(true, Ordering::Release);
+            StoreError::new(
+                StoreErrorKind::Unavailable,
+                "no node of the Redis cluster has the slot of this key; look at `CLUSTER INFO`",
+            )
+        })
+    }
+
+    /// Where a key is.
+    pub(super) async fn owner_of(&self, key: &str) -> Result<Address, StoreError> {
+        self.owner(slot(key)).await
+    }
+
+    /// Whether a node is a primary, as far as is known.
+    pub(super) fn has(&self, at: &Address) -> bool {
+        self.slots().is_some_and(|slots| slots.nodes().contains(at))
+    }
+
+    /// A node says that another has this key.
+    pub(super) fn follow(&self, key: &str, error: &RedisError) {
+        self.doubt();
+        if let Some((to, _)) = error.redirect_node()
+            && let Some((host, port)) = to.rsplit_once(':')
+            && !host.is_empty()
+            && let Ok(port) = port.parse()
+        {
+            let host = host.to_owned();
+            self.moved(slot(key), &Address { host, port });
+        }
+    }
+
+    /// The map may have changed.
+    pub(super) fn doubt(&self) {
+        self.outdated.store(true, Ordering::Release);
+    }
+
+    /// The primaries.
+    pub(super) async fn primaries(&self) -> Result<Vec<(Address, Arc<Node>)>, StoreError> {
+        self.refresh().await?;
+        let slots = self.slots();
+        let primaries = slots.iter().flat_map(|slots| slots.nodes());
+        primaries
+            .map(|address| Ok((address.clone(), self.node(address)?)))
+            .collect()
+    }
+
+    /// A client of the node at this address.
+    pub(super) fn client(&self, at: &Address) -> Result<Client, StoreError> {
+        client_at(&self.node, at)
+    }
+
+    fn slots(&self) -> Option<Arc<Slots>> {
+        self.lock().slots.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        // Nothing panics while it is held.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn node(&self, at: &Address) -> Result<Arc<Node>, StoreError> {
+        if let Some(node) = self.lock().nodes.get(at) {
+            return Ok(Arc::clone(node));
+        }
+        let target = Target::Server(self.client(at)?);
+        let node = Arc::new(Node::new(&target, self.plan));
+        Ok(Arc::clone(
+            self.lock().nodes.entry(at.clone()).or_insert(node),
+        ))
+    }
+
+    fn moved(&self, slot: u16, to: &Address) {
+        self.outdated.store(true, Ordering::Release);
+        let mut known = self.lock();
+        if let Some(slots) = &mut known.slots {
+            Arc::make_mut(slots).moved(slot, to);
+        }
+    }
+
+    /// Asks for the map, unless somebody does or has just done so.
+    async fn refresh(&self) -> Result<(), StoreError> {
+        let known = self.slots().is_some();
+        let mut last = if known {
+            match self.refreshing.try_lock() {
+                Ok(last) => last,
+                Err(_) => return Ok(()),
+            }
+        } else {
+            self.refreshing.lock().await
+        };
+        if last.is_some_and(|last| last.elapsed() < REFRESH) && self.slots().is_some() {
+            return Ok(());
+        }
+        // What goes wrong while it is on its way is asked about again.
+        self.outdated.store(false, Ordering::Release);
+        let found = self.ask().await;
+        *last = Some(Instant::now());
+        match found {
+            Ok(slots) => {
+                let mut known = self.lock();
+                known.nodes.retain(|at, _| slots.nodes().contains(at));
+                known.slots = Some(Arc::new(slots));
+                Ok(())
+            }
+            Err(error) => {
+                self.outdated.store(true, Ordering::Release);
+                // The old map is better than none.
+                if known { Ok(()) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Several nodes at once: the first that answers.
+    async fn ask(&self) -> Result<Slots, StoreError> {
+        let known: Vec<_> = match self.slots() {
+            Some(slots) => slots.nodes().to_vec(),
+            None => Vec::new(),
+        };
+        let mut failure = None;
+        let mut left = known;
+        for seed in &self.seeds {
+            if !left.contains(seed) {
+                left.push(seed.clone());
+            }
+        }
+        let mut asked = JoinSet::new();
+        let mut next = left.into_iter();
+        for at in next.by_ref().take(ASKED) {
+            asked.spawn(map(self.node(&at)?, at));
+        }
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(slots)) => return Ok(slots),
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => {}
+            }
+            if let Some(at) = next.next() {
+                asked.spawn(map(self.node(&at)?, at));
+            }
+        }
+        Err(failure.unwrap_or_else(|| {
+            StoreError::new(
+                StoreErrorKind::Unavailable,
+                "asking the Redis cluster where its keys are: no node answered",
+            )
+        }))
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("nodes", &self.lock().nodes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+async fn map(node: Arc<Node>, at: Address) -> Result<Slots, StoreError> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let reply = node.ask(&command).await;
+    let what = "asking the Redis cluster where its keys are";
+    let reply = reply.map_err(|failure| failure.store_error(what))?;
+    Slots::read(&reply, &at).ok_or_else(|| {
+        StoreError::new(
+            StoreErrorKind::Unavailable,
+            format!("{what}: a node knows of no others yet"),
+        )
+    })
+}
+
+enum Redirect {
+    Moved(Address),
+    Ask(Address),
+}
+
+fn redirect(error: &RedisError, said_by: &Address) -> Option<Redirect> {
+    let (to, _) = error.redirect_node()?;
+    let to = Address::parse(to, said_by)?;
+    Some(match error.kind() {
+        redis::ErrorKind::Server(ServerErrorKind::Ask) => Redirect::Ask(to),
+        _ => Redirect::Moved(to),
+    })
+}
+
+fn is_doubtful(error: &RedisError) -> bool {
+    use super::failure::{breaks_connection, is_silence, leads_astray};
+    is_silence(error)
+        || breaks_connection(error)
+        || leads_astray(error)
+        || matches!(error.code(), Some("CLUSTERDOWN"))
+}

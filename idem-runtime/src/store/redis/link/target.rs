@@ -1,0 +1,234 @@
+//! Where a connection goes, and what it is made of.
+
+use std::time::Duration;
+
+#[cfg(feature = "redis-manager")]
+use redis::aio::ConnectionManager;
+use redis::aio::MultiplexedConnection;
+#[cfg(feature = "redis-cluster")]
+use redis::cluster::ClusterClient;
+#[cfg(feature = "redis-cluster")]
+use redis::cluster_async::ClusterConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
+#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
+use redis::{RedisError, RedisResult};
+
+use super::Failure;
+use crate::store::redis::failure::connect_error;
+use crate::store::redis::sentinel::Sentinels;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Commands that may be on their way at once before a sender waits.
+const PIPELINE: usize = 1_024;
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store::redis) struct Patience {
+    pub(in crate::store::redis) connect: Duration,
+    pub(in crate::store::redis) response: Duration,
+}
+
+impl Patience {
+    pub(in crate::store::redis) fn config(self) -> AsyncConnectionConfig {
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect))
+            .set_response_timeout(Some(self.response))
+            .set_pipeline_buffer_size(PIPELINE)
+    }
+}
+
+/// Where a connection goes. It is looked up anew for each one.
+#[derive(Clone)]
+pub(in crate::store::redis) enum Target {
+    /// To one server.
+    Server(Client),
+    /// To whichever server the sentinels call the primary.
+    Primary(Sentinels),
+    /// Through what the application has.
+    #[cfg(feature = "redis-manager")]
+    Manager(ConnectionManager),
+    /// To all nodes of a cluster, by the client library's own routing.
+    #[cfg(feature = "redis-cluster")]
+    Library(Box<ClusterClient>),
+}
+
+impl Target {
+    /// A client of the server that is to be talked to now, for connections of another kind. `None`
+    /// where the application gave no such thing.
+    pub(in crate::store::redis) async fn client(
+        &self,
+        patience: Patience,
+    ) -> Result<Option<Client>, StoreError> {
+        match self {
+            Self::Server(client) => Ok(Some(client.clone())),
+            Self::Primary(sentinels) => sentinels.primary(patience).await.map(Some),
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(_) => Ok(None),
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(_) => Ok(None),
+        }
+    }
+
+    /// Connects. `known` says that a connection was made before.
+    pub(super) async fn connect(
+        &self,
+        patience: Patience,
+        known: bool,
+    ) -> Result<Wire, StoreError> {
+        match self {
+            Self::Server(client) => one(client, patience, known).await.map(Wire::One),
+            Self::Primary(sentinels) => {
+                let client = sentinels.primary(patience).await?;
+                let connection = one(&client, patience, known).await?;
+                is_primary(connection).await.map(Wire::One)
+            }
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(manager) => Ok(Wire::Manager(manager.clone(), patience.response)),
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(client) => {
+                let config = redis::cluster::ClusterConfig::new()
+                    .set_connection_timeout(patience.connect)
+                    .set_response_timeout(patience.response);
+                let connecting = client.get_async_connection_with_config(config);
+                let connection = within(patience.connect, connecting).await;
+                let connection = connection.map_err(|error| connect_error(error, known))?;
+                Ok(Wire::Library(connection, patience.response))
+            }
+        }
+    }
+
+    /// Whether connections are the store's own, and lead to one server.
+    pub(in crate::store::redis) fn is_ours(&self) -> bool {
+        matches!(self, Self::Server(_) | Self::Primary(_))
+    }
+
+    /// Changes when a connection that was made earlier may lead to the wrong server.
+    pub(in crate::store::redis) fn generation(&self) -> u64 {
+        match self {
+            Self::Primary(sentinels) => sentinels.generation(),
+            _ => 0,
+        }
+    }
+
+    /// Whether a server that refuses to write is the wrong one for certain.
+    pub(super) fn is_elected(&self) -> bool {
+        matches!(self, Self::Primary(_))
+    }
+}
+
+async fn one(
+    client: &Client,
+    patience: Patience,
+    known: bool,
+) -> Result<MultiplexedConnection, StoreError> {
+    let config = patience.config();
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    connected.await.map_err(|error| connect_error(error, known))
+}
+
+/// The server's own word for it: sentinels may be late, and a server that is just being promoted
+/// refuses to write.
+async fn is_primary(
+    mut connection: MultiplexedConnection,
+) -> Result<MultiplexedConnection, StoreError> {
+    let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
+    let hello = hello.map_err(|error| connect_error(error, true))?;
+    if crate::store::redis::check::role(hello).as_deref() == Some("replica") {
+        return Err(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "connecting to Redis: the server that the sentinels call the primary is a replica; \
+             wait for the failover to finish",
+        ));
+    }
+    Ok(connection)
+}
+
+/// A connection of any kind.
+#[derive(Clone)]
+pub(super) enum Wire {
+    One(MultiplexedConnection),
+    #[cfg(feature = "redis-manager")]
+    Manager(ConnectionManager, Duration),
+    #[cfg(feature = "redis-cluster")]
+    Library(ClusterConnection, Duration),
+}
+
+impl Wire {
+    /// `key` is the one that the command is about.
+    #[cfg_attr(
+        not(feature = "redis-cluster"),
+        expect(unused_variables, reason = "one server has all keys")
+    )]
+    pub(super) async fn send(
+        &mut self,
+        key: Option<&str>,
+        command: &Cmd,
+    ) -> Result<Value, Failure> {
+        let reply = match self {
+            Self::One(connection) => connection.send_packed_command(command).await,
+            // What the application set up may wait for ever.
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(manager, patience) => {
+                within(*patience, manager.send_packed_command(command)).await
+            }
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(connection, patience) => {
+                let sent = connection.route_command(command.clone(), routing(key));
+                within(*patience, sent).await
+            }
+        };
+        match reply {
+            Ok(Value::ServerError(error)) => Err(Failure::Reply(error.into())),
+            Ok(value) => Ok(value),
+            Err(error) => Err(Failure::Reply(error)),
+        }
+    }
+
+    /// Sends a command to a node that is only about to get its slot.
+    pub(super) async fn send_asking(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        #[cfg_attr(
+            not(any(feature = "redis-cluster", feature = "redis-manager")),
+            expect(
+                irrefutable_let_patterns,
+                reason = "there are others with these features"
+            )
+        )]
+        let Self::One(connection) = self else {
+            return self.send(None, command).await;
+        };
+        let mut both = Pipeline::with_capacity(2);
+        both.cmd("ASKING").ignore().add_command(command.clone());
+        let replies = connection.send_packed_commands(&both, 0, 2).await;
+        match replies.map_err(Failure::Reply)?.pop() {
+            Some(Value::ServerError(error)) => Err(Failure::Reply(error.into())),
+            Some(value) => Ok(value),
+            None => Err(Failure::Reply(
+                std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into(),
+            )),
+        }
+    }
+}
+
+/// The primary of the key's slot: the application's client may prefer replicas for reads, and an
+/// answer that is not there yet looks like none.
+#[cfg(feature = "redis-cluster")]
+fn routing(key: Option<&str>) -> redis::cluster_routing::RoutingInfo {
+    use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
+    RoutingInfo::SingleNode(match key {
+        Some(key) => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master)),
+        None => SingleNodeRoutingInfo::Random,
+    })
+}
+
+#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
+async fn within<T>(
+    patience: Duration,
+    reply: impl Future<Output = RedisResult<T>>,
+) -> RedisResult<T> {
+    match tokio::time::timeout(patience, reply).await {
+        Ok(reply) => reply,
+        Err(_) => Err(RedisError::from(std::io::Error::from(
+            std::io::ErrorKind::TimedOut,
+        ))),
+    }
+}

@@ -1,0 +1,117 @@
+//! One server: the connection that everything goes through, and those that wait for its replicas.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redis::{Cmd, Value};
+use tokio::sync::Semaphore;
+
+use super::link::{Failure, Kept, Link, Order, Patience, Target};
+
+/// When a write counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// When the server has it. A failover can forget what has not reached its replicas yet: a claim,
+    /// so that its body runs again, or an answer.
+    #[default]
+    Acknowledged,
+    /// When so many replicas have it as well: claims, renewals and answers are each followed by
+    /// `WAIT` (<https://redis.io/docs/latest/commands/wait/>). With too few replicas nothing is
+    /// granted, and what was claimed is given back; finished answers are still replayed.
+    ///
+    /// Ask for most of the replicas, so that the one which is promoted is among them. A write then
+    /// takes one more round trip, and the time in which the replicas confirm it.
+    Replicated(u32),
+}
+
+/// How connections are made and used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) patience: Patience,
+    pub(super) durability: Durability,
+    /// How many writes may wait for replicas at once.
+    pub(super) lanes: usize,
+}
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Node {
+    link: Link,
+    lanes: Option<Lanes>,
+}
+
+impl Node {
+    pub(super) fn new(target: &Target, plan: Plan) -> Self {
+        let Plan { patience, .. } = plan;
+        let lanes = match plan.durability {
+            Durability::Acknowledged | Durability::Replicated(0) => None,
+            Durability::Replicated(replicas) => Some(Lanes {
+                target: target.clone(),
+                patience,
+                kept: Kept::by(replicas, patience),
+                free: Semaphore::new(plan.lanes),
+                idle: Mutex::default(),
+            }),
+        };
+        Self {
+            link: Link::new(target.clone(), patience),
+            lanes,
+        }
+    }
+
+    /// Sends a command that is about no key.
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+        self.link.send(Order::new(command)).await
+    }
+
+    /// Sends a command. What `keeps` is to survive a failover, if anything is.
+    pub(super) async fn send(&self, order: Order<'_>, keeps: bool) -> Result<Value, Failure> {
+        match &self.lanes {
+            Some(lanes) if keeps => lanes.send(order).await,
+            _ => self.link.send(order).await,
+        }
+    }
+}
+
+/// Connections that wait: `WAIT` blocks its connection, and counts what that connection wrote.
+struct Lanes {
+    target: Target,
+    patience: Patience,
+    kept: Kept,
+    free: Semaphore,
+    idle: Mutex<Vec<Link>>,
+}
+
+impl Lanes {
+    async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
+        // Nobody closes it.
+        let _permit = self.free.acquire().await.ok();
+        let link = self.take();
+        let kept = Some(&self.kept);
+        let reply = link.send(Order { kept, ..order }).await;
+        // One whose sender gives up may go on waiting for replicas. It is not put back, so that the
+        // next one does not queue behind that.
+        self.idle().push(link);
+        reply
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Link {
+        // Last in, first out: a few warm connections rather than many that fall asleep.
+        let idle = self.idle().pop();
+        idle.unwrap_or_else(|| Link::new(self.target.clone(), self.patience))
+    }
+}
+
+impl fmt::Debug for Lanes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes")
+            .field("kept", &self.kept)
+            .field("idle", &self.idle().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,76 @@
+//! Being told by the sentinels of a failover.
+//!
+//! A server that is cut off from the others does not know that another has taken its place, and goes
+//! on granting claims to whoever is connected to it. Its sentinels know, and say so at once.
+
+use std::pin::Pin;
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures_core::Stream;
+use redis::Client;
+use redis::aio::PubSub;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::Inner;
+use crate::store::redis::link::Patience;
+
+/// How long a sentinel that does not answer is left alone.
+const PAUSE: Duration = Duration::from_secs(1);
+const CHANNEL: &str = "+switch-master";
+
+/// A connection to each sentinel, on the runtime of whoever connected first.
+#[derive(Default)]
+pub(super) struct Listeners(Vec<AbortHandle>);
+
+impl Listeners {
+    /// Listens, unless it does: the runtime that it was started on may be gone.
+    pub(super) fn start(&mut self, inner: &Weak<Inner>, sentinels: &[Client], patience: Patience) {
+        if !self.0.is_empty() && self.0.iter().all(|task| !task.is_finished()) {
+            return;
+        }
+        self.stop();
+        for client in sentinels {
+            let listener = listen(inner.clone(), client.clone(), patience);
+            self.0.push(tokio::spawn(listener).abort_handle());
+        }
+    }
+
+    fn stop(&mut self) {
+        for task in self.0.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn listen(inner: Weak<Inner>, client: Client, patience: Patience) {
+    loop {
+        if let Ok(Some(mut pubsub)) = timeout(patience.connect, subscribe(&client)).await {
+            let mut messages = pubsub.on_message();
+            while let Some(message) =
+                std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx)).await
+            {
+                let Some(inner) = inner.upgrade() else { return };
+                inner.switched(message.get_payload_bytes());
+            }
+        }
+        // What it said meanwhile is asked for when a connection is made.
+        sleep(PAUSE).await;
+        if inner.strong_count() == 0 {
+            return;
+        }
+    }
+}
+
+async fn subscribe(client: &Client) -> Option<PubSub> {
+    let mut pubsub = client.get_async_pubsub().await.ok()?;
+    pubsub.subscribe(CHANNEL).await.ok()?;
+    Some(pubsub)
+}

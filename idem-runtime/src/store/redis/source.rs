@@ -1,0 +1,260 @@
+//! Where the Redis is.
+
+use std::fmt;
+
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisError};
+
+use super::sentinel::Sentinels;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Where the Redis is: a URL, or a client that the application already has.
+///
+/// | URL | |
+/// | --- | --- |
+/// | `redis://[user:password@]host[:port][/db]` | a server, or any node of a cluster |
+/// | `rediss://…` | the same over TLS; feature `redis-tls` |
+/// | `unix:///path[?db=…&user=…&pass=…]` | a server's socket file |
+/// | `redis+sentinel://[user:password@]host[:port][,host…]/service[/db]` | whichever server these sentinels call the primary of `service`; port 26379; user and password are the server's |
+/// | `redis+cluster://[user:password@]host[:port][,host…]` | a cluster, of which these nodes are known |
+/// | `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS |
+///
+/// A URL of the first two kinds may end with `?protocol=resp3`; without it RESP2 is spoken, which
+/// every server and proxy knows.
+///
+/// Of a `redis::Client` its address and settings are taken, and connections are made with the time
+/// limits of the store. Two others are used as they are, and with what they are set up for:
+///
+/// - A `redis::aio::ConnectionManager` (feature `redis-manager`): leases are renewed through it as
+///   well, so that they depend on the runtime that it was made on; waiting calls ask again and again;
+///   it keeps a connection that falls silent for as long as its own settings say.
+/// - A `redis::cluster::ClusterClient` (feature `redis-cluster`): waiting calls ask again and again.
+///   A URL, or a `Client` of any node, is the better way to a cluster.
+///
+/// ```
+/// use idem_runtime::store::redis::RedisSource;
+///
+/// let url = RedisSource::from("redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/payments");
+/// let client = RedisSource::from(redis::Client::open("redis://localhost").unwrap());
+/// ```
+#[derive(Clone)]
+pub struct RedisSource(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Url(String),
+    Client(Client),
+    #[cfg(feature = "redis-manager")]
+    Manager(redis::aio::ConnectionManager),
+    #[cfg(feature = "redis-cluster")]
+    Cluster(Box<redis::cluster::ClusterClient>),
+}
+
+impl fmt::Debug for RedisSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A URL may hold a password.
+        f.write_str(match self.0 {
+            Kind::Url(_) => "RedisSource(a URL)",
+            Kind::Client(_) => "RedisSource(a Client)",
+            #[cfg(feature = "redis-manager")]
+            Kind::Manager(_) => "RedisSource(a ConnectionManager)",
+            #[cfg(feature = "redis-cluster")]
+            Kind::Cluster(_) => "RedisSource(a ClusterClient)",
+        })
+    }
+}
+
+impl From<&str> for RedisSource {
+    fn from(url: &str) -> Self {
+        Self(Kind::Url(url.to_owned()))
+    }
+}
+
+impl From<String> for RedisSource {
+    fn from(url: String) -> Self {
+        Self(Kind::Url(url))
+    }
+}
+
+impl From<&String> for RedisSource {
+    fn from(url: &String) -> Self {
+        Self(Kind::Url(url.clone()))
+    }
+}
+
+impl From<Client> for RedisSource {
+    fn from(client: Client) -> Self {
+        Self(Kind::Client(client))
+    }
+}
+
+#[cfg(feature = "redis-manager")]
+impl From<redis::aio::ConnectionManager> for RedisSource {
+    fn from(manager: redis::aio::ConnectionManager) -> Self {
+        Self(Kind::Manager(manager))
+    }
+}
+
+#[cfg(feature = "redis-cluster")]
+impl From<redis::cluster::ClusterClient> for RedisSource {
+    fn from(client: redis::cluster::ClusterClient) -> Self {
+        Self(Kind::Cluster(Box::new(client)))
+    }
+}
+
+/// What is behind a source.
+pub(super) enum Place {
+    /// A server, or a node of a cluster.
+    Server(Client),
+    Sentinels(Sentinels),
+    /// Some nodes of a cluster.
+    Cluster(Vec<Client>),
+    #[cfg(feature = "redis-manager")]
+    Manager(redis::aio::ConnectionManager),
+    #[cfg(feature = "redis-cluster")]
+    Library(Box<redis::cluster::ClusterClient>),
+}
+
+/// What a URL does not say.
+#[derive(Clone, Default)]
+pub(super) struct Extras {
+    /// User and password of the sentinels.
+    pub(super) sentinel: Option<(Option<String>, String)>,
+}
+
+impl fmt::Debug for Extras {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extras").finish_non_exhaustive()
+    }
+}
+
+impl RedisSource {
+    pub(super) fn place(self, extras: &Extras) -> Result<Place, StoreError> {
+        Ok(match self.0 {
+            Kind::Url(url) => place(&url, extras)?,
+            Kind::Client(client) => Place::Server(extras.client(client.get_connection_info())?),
+            #[cfg(feature = "redis-manager")]
+            Kind::Manager(manager) => Place::Manager(manager),
+            #[cfg(feature = "redis-cluster")]
+            Kind::Cluster(client) => Place::Library(client),
+        })
+    }
+}
+
+fn place(url: &str, extras: &Extras) -> Result<Place, StoreError> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err(unusable());
+    };
+    let (scheme, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+    let many = Many {
+        scheme,
+        rest,
+        extras,
+    };
+    match (scheme, kind) {
+        ("redis" | "rediss", "sentinel") => many.sentinels(),
+        ("redis" | "rediss", "cluster") => many.cluster(),
+        _ => Ok(Place::Server(extras.client(&info(url)?)?)),
+    }
+}
+
+/// A URL with several hosts.
+struct Many<'a> {
+    scheme: &'a str,
+    /// What follows the scheme.
+    rest: &'a str,
+    extras: &'a Extras,
+}
+
+impl<'a> Many<'a> {
+    /// User and password with their `@`, the hosts, the path, and the query with its `?`.
+    fn parts(&self) -> (&'a str, impl Iterator<Item = &'a str>, &'a str, &'a str) {
+        let end = self.rest.find('?').unwrap_or(self.rest.len());
+        let (rest, query) = self.rest.split_at(end);
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let start = authority.rfind('@').map_or(0, |at| at + 1);
+        let (user, hosts) = authority.split_at(start);
+        (user, hosts.split(','), path, query)
+    }
+
+    fn sentinels(&self) -> Result<Place, StoreError> {
+        let (user, hosts, path, query) = self.parts();
+        let (service, db) = path.split_once('/').unwrap_or((path, ""));
+        if service.is_empty() {
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "the Redis URL does not name the service that the sentinels watch; write \
+                 `redis+sentinel://host:26379,host:26379/service`",
+            ));
+        }
+        let scheme = self.scheme;
+        let mut sentinels = Vec::new();
+        for host in hosts {
+            let info = info(&format!("{scheme}://{}{query}", with_port(host, 26_379)))?;
+            let mut settings = info.redis_settings().clone();
+            if let Some((user, password)) = &self.extras.sentinel {
+                settings = settings.set_password(password);
+                if let Some(user) = user {
+                    settings = settings.set_username(user);
+                }
+            }
+            let info = info.set_redis_settings(settings);
+            sentinels.push(self.extras.client(&info)?);
+        }
+        // Its address is filled in later.
+        let server = info(&format!("{scheme}://{user}localhost/{db}{query}"))?;
+        let server = self.extras.client(&server)?;
+        let server = server.get_connection_info().clone();
+        Ok(Place::Sentinels(Sentinels::new(
+            sentinels,
+            service.to_owned(),
+            server,
+        )))
+    }
+
+    fn cluster(&self) -> Result<Place, StoreError> {
+        let (user, hosts, db, query) = self.parts();
+        let scheme = self.scheme;
+        let node = |host| {
+            let host = with_port(host, 6_379);
+            let info = info(&format!("{scheme}://{user}{host}/{db}{query}"))?;
+            self.extras.client(&info)
+        };
+        Ok(Place::Cluster(hosts.map(node).collect::<Result<_, _>>()?))
+    }
+}
+
+/// A host with its port: `[::1]` has colons of its own.
+fn with_port(host: &str, port: u16) -> String {
+    let name_ends = host.rfind(']').unwrap_or(0);
+    if host[name_ends..].contains(':') {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
+    url.into_connection_info().map_err(|_| unusable())
+}
+
+impl Extras {
+    /// A client for connections of our own.
+    fn client(&self, info: &ConnectionInfo) -> Result<Client, StoreError> {
+        // Without it a small command may wait for the acknowledgement of the one before.
+        let tcp = info.tcp_settings().clone().set_nodelay(true);
+        let redis = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
+        Client::open(info).map_err(|_: RedisError| unusable())
+    }
+}
+
+/// The URL may hold a password, and the error of the client library may quote it: neither is
+/// repeated.
+fn unusable() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "the Redis URL cannot be used; write `redis://[user:password@]host[:port][/db]`, or see \
+         the other forms in the documentation of `RedisSource` (`rediss://` takes the feature \
+         `redis-tls`)",
+    )
+}

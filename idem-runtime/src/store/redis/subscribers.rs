@@ -1,0 +1,105 @@
+//! Whom to ask to be told of a key.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::address::Address;
+use super::cluster::Cluster;
+use super::link::{Patience, Target};
+use super::subscriber::{Subscriber, Told};
+use crate::operation::RecordKey;
+use crate::store::{StoreError, StoreErrorKind, Watch};
+
+/// How often a key is followed to another node before it is asked for again and again instead.
+const MOVES: usize = 3;
+
+/// A server tells of all its keys, the nodes of a cluster each of their own: so that one that is down
+/// is nobody else's trouble.
+#[derive(Debug)]
+pub(super) enum Subscribers {
+    Server(Subscriber),
+    Cluster(Nodes),
+}
+
+#[derive(Debug)]
+pub(super) struct Nodes {
+    cluster: Arc<Cluster>,
+    sharded: bool,
+    patience: Patience,
+    subscribers: Mutex<HashMap<Address, Arc<Subscriber>>>,
+}
+
+impl Subscribers {
+    pub(super) fn of_server(target: Target, sharded: bool, patience: Patience) -> Self {
+        Self::Server(Subscriber::new(target, None, sharded, patience))
+    }
+
+    pub(super) fn of_cluster(cluster: Cluster, sharded: bool, patience: Patience) -> Self {
+        Self::Cluster(Nodes {
+            cluster: Arc::new(cluster),
+            sharded,
+            patience,
+            subscribers: Mutex::default(),
+        })
+    }
+
+    /// Watches a key. `None`: the server does not let us.
+    pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        let nodes = match self {
+            Self::Server(subscriber) => {
+                return Ok(match subscriber.watch(key).await? {
+                    Told::Here(watch) => Some(watch),
+                    Told::Elsewhere | Told::Never => None,
+                });
+            }
+            Self::Cluster(nodes) => nodes,
+        };
+        for _ in 0..MOVES {
+            match nodes.of(key).await?.watch(key).await? {
+                Told::Here(watch) => return Ok(Some(watch)),
+                Told::Never => return Ok(None),
+                Told::Elsewhere => {}
+            }
+        }
+        Err(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "watching a key: the nodes of the Redis cluster do not agree on who has it",
+        ))
+    }
+
+    /// What an operator should know.
+    pub(super) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Server(subscriber) => subscriber.warning(),
+            Self::Cluster(nodes) => nodes.lock().values().find_map(|node| node.warning()),
+        }
+    }
+}
+
+impl Nodes {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Address, Arc<Subscriber>>> {
+        self.subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn of(&self, key: &RecordKey) -> Result<Arc<Subscriber>, StoreError> {
+        let at = self.cluster.owner_of(&key.name()).await?;
+        let mut nodes = self.lock();
+        if let Some(node) = nodes.get(&at) {
+            return Ok(Arc::clone(node));
+        }
+        // A good moment to forget those that have left.
+        nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
+        let target = Target::Server(self.cluster.client(&at)?);
+        let cluster = Some(Arc::clone(&self.cluster));
+        let node = Arc::new(Subscriber::new(
+            target,
+            cluster,
+            self.sharded,
+            self.patience,
+        ));
+        nodes.insert(at, Arc::clone(&node));
+        Ok(node)
+    }
+}
