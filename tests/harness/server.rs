@@ -41,6 +41,7 @@ pub struct RedisServer {
     admin_password: String,
     socket: Option<PathBuf>,
     port: Port,
+    _bus: Option<Port>,
     dir: TestDir,
 }
 
@@ -60,7 +61,7 @@ impl RedisServer {
         builder: &RedisServerBuilder,
         binary: PathBuf,
     ) -> Result<Self, StartError> {
-        let port = Port::take()?;
+        let (port, bus) = builder.role.take_ports()?;
         let dir = TestDir::new("redis")?;
         let socket = builder.unix_socket.then(|| dir.path().join("redis.sock"));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -99,11 +100,12 @@ impl RedisServer {
         let server = Self {
             child: Mutex::new(None),
             binary,
-            args,
+            args: builder.role.command_line(args, dir.path())?,
             password: builder.password.clone(),
             admin_password,
             socket,
             port,
+            _bus: bus,
             dir,
         };
         server.run()?;
@@ -174,6 +176,11 @@ impl RedisServer {
         }
     }
 
+    /// Whether the process is alive and not paused.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.is_running() && !self.lock().as_ref().is_some_and(Guarded::is_paused)
+    }
+
     /// Kills the server with SIGKILL and waits until it is gone. Does nothing when it is down.
     pub fn kill(&self) {
         drop(self.lock().take());
@@ -240,10 +247,15 @@ impl RedisServer {
 
     /// Runs a command and returns its reply, errors included.
     pub fn reply<A: AsRef<[u8]>>(&self, command: &[A]) -> Reply {
-        match self.connect().command(command) {
+        match self.try_reply(command) {
             Ok(reply) => reply,
             Err(error) => panic!("`{}` is not answered: {error}", joined(command)),
         }
+    }
+
+    /// Runs a command on a server that may go down meanwhile.
+    pub(crate) fn try_reply<A: AsRef<[u8]>>(&self, command: &[A]) -> io::Result<Reply> {
+        self.open()?.command(command)
     }
 
     /// Runs a command and returns its reply as text: `cli(&["GET", "key"])`.
