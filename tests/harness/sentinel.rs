@@ -183,7 +183,6 @@ impl SentinelSetup {
     }
 
     /// Waits until all sentinels that are up have another primary than `old`, and returns it.
-    #[expect(clippy::must_use_candidate, reason = "waiting is the point")]
     pub fn await_new_primary(&self, old: &RedisServer) -> &RedisServer {
         let old = self.index(old);
         let new = poll::until("a new primary", || {
@@ -198,6 +197,7 @@ impl SentinelSetup {
 
     /// Waits until all that are up form one group: the sentinels agree on a primary and know
     /// each other, and all other servers are its replicas, in sync and known. Returns the primary.
+    #[expect(clippy::must_use_candidate, reason = "waiting is the point")]
     pub fn await_settled(&self) -> &RedisServer {
         let primary = poll::until("one group again", || {
             let primary = self.agreed_primary()?;

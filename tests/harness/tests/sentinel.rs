@@ -4,19 +4,11 @@ use std::time::Instant;
 
 use idem_harness::{RedisServer, Reply, RespConn, SentinelSetup};
 
-/// The primary as the sentinels name it, by hand.
+/// The primary as each sentinel names it, by hand.
 fn named(group: &SentinelSetup) -> Vec<String> {
-    let addrs = group.sentinel_addrs().into_iter();
     let name = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SentinelSetup::NAME];
-    addrs
-        .map(|addr| {
-            RespConn::open(addr)
-                .unwrap()
-                .command(&name)
-                .unwrap()
-                .to_string()
-        })
-        .collect()
+    let sentinels = group.sentinels().iter();
+    sentinels.map(|sentinel| sentinel.cli(&name)).collect()
 }
 
 fn role(server: &RedisServer) -> String {
@@ -29,10 +21,11 @@ fn role(server: &RedisServer) -> String {
 /// Writes a key that `replicas` have when this returns.
 fn write(group: &SentinelSetup, key: &str, replicas: i64) {
     let mut client = group.primary().connect();
-    client.command(&["SET", key, "value"]).unwrap();
+    let written = client.command(&["SET", key, "value"]);
+    assert_eq!(written.ok(), Some(Reply::Simple("OK".to_owned())));
     let wait = ["WAIT", &replicas.to_string(), "20000"];
-    let acknowledged = client.command(&wait).unwrap().as_int();
-    assert!(acknowledged >= Some(replicas), "{acknowledged:?}");
+    let acknowledged = client.command(&wait).expect("WAIT is answered");
+    assert!(acknowledged.as_int() >= Some(replicas), "{acknowledged}");
 }
 
 fn port(server: &RedisServer) -> u16 {
@@ -52,6 +45,10 @@ fn a_started_group_replicates() {
         named(&group),
         vec![format!("127.0.0.1\n{}", port(primary)); 3]
     );
+    for addr in group.sentinel_addrs() {
+        let pong = RespConn::open(addr).unwrap().command(&["PING"]).unwrap();
+        assert_eq!(pong.to_string(), "PONG");
+    }
     let mut client = RespConn::open(primary.addr()).unwrap();
     client.command(&["SET", "key", "value"]).unwrap();
     assert_eq!(
