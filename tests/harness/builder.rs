@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
 use crate::RedisServer;
+use crate::role::Role;
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
 
@@ -48,6 +49,7 @@ pub struct RedisServerBuilder {
     pub(crate) args: Vec<OsString>,
     pub(crate) password: Option<String>,
     pub(crate) unix_socket: bool,
+    pub(crate) role: Role,
     binary: Option<PathBuf>,
 }
 
@@ -91,6 +93,11 @@ impl RedisServerBuilder {
     /// Listens on a socket file as well, see [`RedisServer::unix_url`].
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    pub(crate) fn role(mut self, role: Role) -> Self {
+        self.role = role;
         self
     }
 

@@ -156,6 +156,10 @@ impl Guarded {
         }
     }
 
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
     /// Lets a paused child run again.
     pub(crate) fn resume(&mut self) -> io::Result<()> {
         self.paused = false;

@@ -14,20 +14,30 @@
 
 mod builder;
 mod child;
+mod cluster;
+mod cluster_view;
 mod dir;
 mod monitor;
+mod poll;
 mod port;
 mod proxy;
+mod replication;
 mod resp;
+mod role;
+mod sentinel;
 mod server;
+mod slot_migration;
 mod url;
 mod worker;
 mod zookeeper;
 
 pub use builder::{RedisServerBuilder, StartError};
+pub use cluster::{ClusterSetup, ClusterSetupBuilder};
 pub use monitor::{Command, Monitor};
 pub use proxy::{ProxyStats, TcpProxy};
 pub use resp::{Reply, RespConn};
+pub use sentinel::{SentinelSetup, SentinelSetupBuilder};
 pub use server::RedisServer;
+pub use slot_migration::SlotMigration;
 pub use worker::{Worker, WorkerBuilder};
 pub use zookeeper::ZooKeeperServer;

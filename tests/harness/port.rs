@@ -10,6 +10,9 @@ use std::{env, io, process};
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
+/// How far a node of a cluster listens above its port for the other nodes, unless told.
+const BUS: u16 = 10_000;
+
 /// A port on loopback that no other harness, in this process or another, will use.
 #[derive(Debug)]
 pub(crate) struct Port {
@@ -22,27 +25,47 @@ impl Port {
     /// Takes a port that nobody listens on.
     pub(crate) fn take() -> io::Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
-        let locks = env::temp_dir().join(format!("idem-ports-{}", nix::unistd::getuid()));
-        fs::create_dir_all(&locks)?;
         // Processes start at different places, to meet seldom.
         let start = process::id().wrapping_mul(97);
         for _ in 0..COUNT {
             let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
             let offset = start.wrapping_add(step) % u32::from(COUNT);
             let number = FIRST + u16::try_from(offset).expect("the offset is below COUNT");
-            let lock = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(locks.join(number.to_string()))?;
-            if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
-                return Ok(Self {
-                    number,
-                    _lock: lock,
-                });
+            if let Some(port) = Self::take_this(number)? {
+                return Ok(port);
             }
         }
         Err(io::Error::other("no free port on loopback"))
+    }
+
+    /// Takes a port together with the one that a node of a cluster uses for its bus.
+    pub(crate) fn take_with_bus() -> io::Result<(Self, Self)> {
+        for _ in 0..COUNT {
+            let port = Self::take()?;
+            let bus = port.number + BUS;
+            if bus < FIRST + COUNT
+                && let Some(bus) = Self::take_this(bus)?
+            {
+                return Ok((port, bus));
+            }
+        }
+        Err(io::Error::other("no free pair of ports on loopback"))
+    }
+
+    fn take_this(number: u16) -> io::Result<Option<Self>> {
+        let locks = env::temp_dir().join(format!("idem-ports-{}", nix::unistd::getuid()));
+        fs::create_dir_all(&locks)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(locks.join(number.to_string()))?;
+        let free =
+            lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok();
+        Ok(free.then_some(Self {
+            number,
+            _lock: lock,
+        }))
     }
 
     pub(crate) fn number(&self) -> u16 {

@@ -41,6 +41,8 @@ pub struct RedisServer {
     admin_password: String,
     socket: Option<PathBuf>,
     port: Port,
+    /// Of a node of a cluster.
+    bus: Option<Port>,
     dir: TestDir,
 }
 
@@ -60,7 +62,7 @@ impl RedisServer {
         builder: &RedisServerBuilder,
         binary: PathBuf,
     ) -> Result<Self, StartError> {
-        let port = Port::take()?;
+        let (port, bus) = builder.role.take_ports()?;
         let dir = TestDir::new("redis")?;
         let socket = builder.unix_socket.then(|| dir.path().join("redis.sock"));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -99,11 +101,12 @@ impl RedisServer {
         let server = Self {
             child: Mutex::new(None),
             binary,
-            args,
+            args: builder.role.command_line(args, dir.path())?,
             password: builder.password.clone(),
             admin_password,
             socket,
             port,
+            bus,
             dir,
         };
         server.run()?;
@@ -174,6 +177,11 @@ impl RedisServer {
         }
     }
 
+    /// Whether the process is alive and not paused.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.is_running() && !self.lock().as_ref().is_some_and(Guarded::is_paused)
+    }
+
     /// Kills the server with SIGKILL and waits until it is gone. Does nothing when it is down.
     pub fn kill(&self) {
         drop(self.lock().take());
@@ -240,10 +248,15 @@ impl RedisServer {
 
     /// Runs a command and returns its reply, errors included.
     pub fn reply<A: AsRef<[u8]>>(&self, command: &[A]) -> Reply {
-        match self.connect().command(command) {
+        match self.try_reply(command) {
             Ok(reply) => reply,
             Err(error) => panic!("`{}` is not answered: {error}", joined(command)),
         }
+    }
+
+    /// Runs a command on a server that may go down meanwhile.
+    pub(crate) fn try_reply<A: AsRef<[u8]>>(&self, command: &[A]) -> io::Result<Reply> {
+        self.open()?.command(command)
     }
 
     /// Runs a command and returns its reply as text: `cli(&["GET", "key"])`.
@@ -278,9 +291,17 @@ impl RedisServer {
         }
         pattern.push('*');
         let age = age.as_millis().to_string();
-        let moved = self.reply(&["EVAL", include_str!("advance.lua"), "0", &pattern, &age]);
-        let count = moved.as_int().and_then(|count| usize::try_from(count).ok());
-        count.unwrap_or_else(|| panic!("the keys under {prefix:?} did not move: {moved}"))
+        let mut connection = self.connect();
+        if self.bus.is_some() {
+            // Without it, a node does not touch keys of a slot that it is about to get.
+            drop(connection.command(&["ASKING"]));
+        }
+        let moved = connection.command(&["EVAL", include_str!("advance.lua"), "0", &pattern, &age]);
+        let count = match &moved {
+            Ok(reply) => reply.as_int().and_then(|count| usize::try_from(count).ok()),
+            Err(_) => None,
+        };
+        count.unwrap_or_else(|| panic!("the keys under {prefix:?} did not move: {moved:?}"))
     }
 
     /// Starts the process and waits until it answers.

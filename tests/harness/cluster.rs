@@ -1,0 +1,374 @@
+//! A cluster of one's own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::cluster_view::{ClusterView, NodeView};
+use crate::poll;
+use crate::replication::{MemberUser, Replication, ask};
+use crate::role::Role;
+use crate::{RedisServer, RedisServerBuilder, Reply, RespConn, SlotMigration};
+
+const PRIMARIES: u16 = 3;
+const SLOTS: u16 = 16_384;
+
+/// Redirects in a row that are still honest.
+const REDIRECTS: usize = 5;
+
+/// Settings of a [`ClusterSetup`]; see [`ClusterSetup::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `start`"]
+pub struct ClusterSetupBuilder {
+    node: RedisServerBuilder,
+    node_timeout: Duration,
+}
+
+/// A cluster of three primaries with one replica each.
+///
+/// Each node is a [`RedisServer`]: a test kills, pauses, resumes and restarts it as such. A node
+/// that comes back is what it was last, and becomes a replica if its slots were taken over. All
+/// methods that wait do so for at most 60 s and then panic with what they saw.
+#[derive(Debug)]
+pub struct ClusterSetup {
+    nodes: Vec<RedisServer>,
+    user: MemberUser,
+}
+
+impl ClusterSetupBuilder {
+    /// Settings of every node: `nodes(|node| node.password("secret"))`.
+    pub fn nodes(mut self, set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        self.node = set(self.node);
+        self
+    }
+
+    /// After what silence a node is taken for down; 2 s unless told.
+    pub fn node_timeout(mut self, silence: Duration) -> Self {
+        self.node_timeout = silence;
+        self
+    }
+
+    /// Starts the nodes, joins them, and waits until all of them serve.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message says why and what to do.
+    #[must_use]
+    pub fn start(self) -> ClusterSetup {
+        let user = MemberUser::new();
+        let node = user
+            .settings(self.node)
+            .role(Role::ClusterNode)
+            .arg("--cluster-enabled", "yes")
+            .arg("--cluster-announce-ip", "127.0.0.1")
+            .arg(
+                "--cluster-node-timeout",
+                self.node_timeout.as_millis().to_string(),
+            );
+        let nodes = (0..2 * PRIMARIES).map(|_| node.clone().start()).collect();
+        let setup = ClusterSetup { nodes, user };
+        setup.join();
+        setup.await_settled();
+        setup
+    }
+}
+
+impl ClusterSetup {
+    /// Starts a cluster with nothing in it.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// For a cluster with settings.
+    pub fn builder() -> ClusterSetupBuilder {
+        ClusterSetupBuilder {
+            node: RedisServer::builder(),
+            node_timeout: Duration::from_secs(2),
+        }
+    }
+
+    /// All nodes; at the start the first three are the primaries, in the order of their slots,
+    /// and the others are their replicas in the same order.
+    #[must_use]
+    pub fn nodes(&self) -> &[RedisServer] {
+        &self.nodes
+    }
+
+    /// Where the nodes listen.
+    #[must_use]
+    pub fn addrs(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().map(RedisServer::addr).collect()
+    }
+
+    /// The URLs of the nodes for the default user.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.nodes.iter().map(RedisServer::url).collect()
+    }
+
+    /// The slot of a key.
+    #[must_use]
+    pub fn slot_of(&self, key: impl AsRef<[u8]>) -> u16 {
+        let node = self.awake().next().expect("a node is up");
+        let slot = node.reply(&[b"CLUSTER", b"KEYSLOT", key.as_ref()]);
+        let number = slot.as_int().and_then(|slot| u16::try_from(slot).ok());
+        number.unwrap_or_else(|| panic!("not a slot: {slot}"))
+    }
+
+    /// The primary that serves a slot now. Waits until there is one.
+    #[must_use]
+    pub fn node_of_slot(&self, slot: u16) -> &RedisServer {
+        poll::until("a primary of a slot", || self.owner(slot))
+    }
+
+    /// The primary that serves a key now. Waits until there is one.
+    #[must_use]
+    pub fn primary_of(&self, key: impl AsRef<[u8]>) -> &RedisServer {
+        self.node_of_slot(self.slot_of(key))
+    }
+
+    /// The replica that a primary has now. Waits until there is one that is up.
+    #[must_use]
+    pub fn replica_of(&self, primary: &RedisServer) -> &RedisServer {
+        poll::until("a replica", || {
+            let id = myself(primary)?;
+            for node in self.awake() {
+                if myself(node)?.is_replica_of(&id) {
+                    return Ok(node);
+                }
+            }
+            Err(format!("the primary on port {} has none", primary.port()))
+        })
+    }
+
+    /// Makes a replica the primary, with the help of the old one, and waits until every node
+    /// knows.
+    pub fn failover(&self, replica: &RedisServer) {
+        assert!(
+            myself(replica).is_ok_and(|node| !node.is_primary()),
+            "the node on port {} must be a replica to take over",
+            replica.port()
+        );
+        replica.cli(&["CLUSTER", "FAILOVER"]);
+        poll::until("a replica that takes over", || {
+            if myself(replica)?.serves_any() {
+                return Ok(());
+            }
+            Err(format!("port {} is still a replica", replica.port()))
+        });
+        self.await_settled();
+    }
+
+    /// Waits until another node than `old` serves `slot`, and returns it.
+    pub fn await_new_primary(&self, slot: u16, old: &RedisServer) -> &RedisServer {
+        poll::until("a new primary", || {
+            let owner = self.owner(slot)?;
+            if owner.port() == old.port() {
+                return Err(format!("port {} still serves slot {slot}", old.port()));
+            }
+            self.all_say_ok()?;
+            Ok(owner)
+        })
+    }
+
+    /// Waits until all nodes that are up see each other alike, serve all slots between them, and
+    /// all replicas among them are in sync.
+    pub fn await_settled(&self) {
+        poll::until("a whole cluster", || {
+            self.all_say_ok()?;
+            self.all_agree()?;
+            self.all_in_sync()
+        });
+    }
+
+    /// Moves a slot with all its keys to another primary, and waits until every node knows.
+    pub fn migrate_slot(&self, slot: u16, target: &RedisServer) {
+        self.begin_migration(slot, target).finish();
+    }
+
+    /// Begins to move a slot to another primary, without moving any key yet.
+    pub fn begin_migration<'a>(&'a self, slot: u16, target: &'a RedisServer) -> SlotMigration<'a> {
+        let source = self.node_of_slot(slot);
+        assert_ne!(
+            source.port(),
+            target.port(),
+            "slot {slot} is there already; move it to another node"
+        );
+        SlotMigration::begin(self, slot, source, target)
+    }
+
+    /// Makes every key under `prefix` older by `age` on all primaries, see
+    /// [`RedisServer::advance`].
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "moving is the point, not the count"
+    )]
+    pub fn advance(&self, age: Duration, prefix: &str) -> usize {
+        let primaries = poll::until("the primaries", || self.owners());
+        primaries.iter().map(|node| node.advance(age, prefix)).sum()
+    }
+
+    /// Runs a command where `key` lives, and follows redirects. Returns its reply, errors
+    /// included.
+    pub fn reply<A: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, command: &[A]) -> Reply {
+        let mut connection = self.primary_of(key).connect();
+        let mut reply = run(&mut connection, command);
+        for _ in 0..REDIRECTS {
+            let error = reply.as_error().unwrap_or_default().to_owned();
+            let mut words = error.split(' ');
+            let (kind, addr) = (words.next(), words.nth(1));
+            if !matches!(kind, Some("ASK" | "MOVED")) {
+                return reply;
+            }
+            let mut nodes = self.nodes.iter();
+            let node = nodes.find(|node| addr == Some(&node.addr().to_string()));
+            let node = node.unwrap_or_else(|| panic!("a redirect to nowhere: {error}"));
+            connection = node.connect();
+            if kind == Some("ASK") {
+                run(&mut connection, &["ASKING"]);
+            }
+            reply = run(&mut connection, command);
+        }
+        reply
+    }
+
+    /// Runs a command where `key` lives and returns its reply as text, see [`RedisServer::cli`].
+    ///
+    /// # Panics
+    ///
+    /// When the command is refused.
+    pub fn cli<A: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, command: &[A]) -> String {
+        match self.reply(key, command) {
+            Reply::Error(error) => panic!("a command is refused: {error}"),
+            reply => reply.to_string(),
+        }
+    }
+
+    pub(crate) fn credentials(&self) -> (&str, &str) {
+        (MemberUser::NAME, self.user.secret())
+    }
+
+    /// Waits until every node knows the owner of a slot.
+    pub(crate) fn await_owner(&self, slot: u16, owner: &RedisServer) {
+        poll::until("a moved slot", || {
+            for node in self.awake() {
+                let view = ClusterView::of(node)?;
+                if !view.healthy(owner.port())?.serves(slot) {
+                    return Err(format!("port {} does not know it", node.port()));
+                }
+            }
+            self.all_agree()
+        });
+    }
+
+    fn join(&self) {
+        let (primaries, replicas) = self.nodes.split_at(usize::from(PRIMARIES));
+        for (node, epoch) in self.nodes.iter().zip(1_u32..) {
+            node.cli(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch.to_string()]);
+        }
+        for (node, number) in primaries.iter().zip(0..PRIMARIES) {
+            let start = |number: u16| u32::from(SLOTS) * u32::from(number) / u32::from(PRIMARIES);
+            let slots = (start(number)..start(number + 1)).map(|slot| slot.to_string());
+            let words = ["CLUSTER", "ADDSLOTS"].map(str::to_owned).into_iter();
+            node.cli(&words.chain(slots).collect::<Vec<_>>());
+        }
+        // Each pair by itself: gossip would take seconds.
+        for (index, node) in self.nodes.iter().enumerate() {
+            for other in &self.nodes[index + 1..] {
+                node.cli(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]);
+            }
+        }
+        for (primary, replica) in primaries.iter().zip(replicas) {
+            let id = primary.cli(&["CLUSTER", "MYID"]);
+            poll::until("a replica that knows its primary", || {
+                ask(replica, &["CLUSTER", "REPLICATE", &id])
+            });
+        }
+    }
+
+    fn all_say_ok(&self) -> Result<(), String> {
+        for node in self.awake() {
+            let info = ask(node, &["CLUSTER", "INFO"])?.to_string();
+            if !info.contains("cluster_state:ok") {
+                return Err(format!("to the node on port {} it is down", node.port()));
+            }
+        }
+        Ok(())
+    }
+
+    fn all_agree(&self) -> Result<(), String> {
+        let selves = self.awake().map(myself).collect::<Result<Vec<_>, _>>()?;
+        for node in self.awake() {
+            let view = ClusterView::of(node)?;
+            for other in &selves {
+                if !view.healthy(other.port)?.agrees_with(other) {
+                    let (one, other) = (node.port(), other.port);
+                    return Err(format!("ports {one} and {other} see {other} differently"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn all_in_sync(&self) -> Result<(), String> {
+        let owners = self.owners()?;
+        let is_owner = |node: &RedisServer| owners.iter().any(|owner| owner.port() == node.port());
+        let mut replicas = 0;
+        for node in self.awake().filter(|node| !is_owner(node)) {
+            let port = Replication::of(node)?.primary_in_sync()?;
+            if !owners.iter().any(|owner| owner.port() == port) {
+                return Err(format!("port {} follows {port}", node.port()));
+            }
+            replicas += 1;
+        }
+        let mut online = 0;
+        for owner in owners {
+            online += Replication::of(owner)?.online_replicas();
+        }
+        if online < replicas {
+            return Err(format!("{online} of {replicas} replicas are online"));
+        }
+        Ok(())
+    }
+
+    /// The primary that says it serves a slot, and is right.
+    fn owner(&self, slot: u16) -> Result<&RedisServer, String> {
+        let mut best: Option<(u64, &RedisServer)> = None;
+        for node in self.awake() {
+            let view = myself(node)?;
+            if view.serves(slot) && best.is_none_or(|(epoch, _)| view.epoch() > epoch) {
+                best = Some((view.epoch(), node));
+            }
+        }
+        let best = best.ok_or_else(|| format!("nobody serves slot {slot}"))?;
+        Ok(best.1)
+    }
+
+    fn owners(&self) -> Result<Vec<&RedisServer>, String> {
+        let mut owners = Vec::new();
+        for node in self.awake() {
+            if myself(node)?.serves_any() {
+                owners.push(node);
+            }
+        }
+        if owners.len() == usize::from(PRIMARIES) {
+            return Ok(owners);
+        }
+        Err(format!("{} primaries are up", owners.len()))
+    }
+
+    fn awake(&self) -> impl Iterator<Item = &RedisServer> {
+        self.nodes.iter().filter(|node| node.is_awake())
+    }
+}
+
+fn myself(node: &RedisServer) -> Result<NodeView, String> {
+    ClusterView::of(node)?.myself()
+}
+
+fn run<A: AsRef<[u8]>>(connection: &mut RespConn, command: &[A]) -> Reply {
+    match connection.command(command) {
+        Ok(reply) => reply,
+        Err(error) => panic!("a command is not answered: {error}"),
+    }
+}

@@ -1,0 +1,80 @@
+//! What a server is to others, as far as its start depends on it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::{fs, io};
+
+use crate::port::Port;
+
+/// What a server is to others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nothing.
+    #[default]
+    Alone,
+    /// A primary or a replica; `CONFIG REWRITE` keeps which one over a restart.
+    Replicated,
+    /// Not a server of data at all.
+    Sentinel,
+    /// A node of a cluster, which listens on a second port for the others.
+    ClusterNode,
+}
+
+impl Role {
+    /// The port of a server and the one of its cluster bus.
+    pub(crate) fn take_ports(self) -> io::Result<(Port, Option<Port>)> {
+        match self {
+            Self::ClusterNode => Port::take_with_bus().map(|(port, bus)| (port, Some(bus))),
+            _ => Ok((Port::take()?, None)),
+        }
+    }
+
+    /// The arguments to run the server with, which write the settings to a file in `dir` when the
+    /// server itself changes them: it refuses to define a user in the file and on the command
+    /// line, so all of them move.
+    pub(crate) fn command_line(
+        self,
+        settings: Vec<OsString>,
+        dir: &Path,
+    ) -> io::Result<Vec<OsString>> {
+        if matches!(self, Self::Alone | Self::ClusterNode) {
+            return Ok(settings);
+        }
+        let path = dir.join("redis.conf");
+        fs::write(&path, lines(&settings))?;
+        let mut args = vec![path.into_os_string()];
+        if self == Self::Sentinel {
+            args.push("--sentinel".into());
+        }
+        Ok(args)
+    }
+}
+
+/// Input: `--port 1 --save ""`.  Output: one setting a line, `port "1"` and `save ""`.
+fn lines(settings: &[OsString]) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for word in settings {
+        match word.as_bytes().strip_prefix(b"--") {
+            Some(name) => {
+                lines.push(b'\n');
+                lines.extend_from_slice(name);
+            }
+            None => lines.extend(quoted(word).into_vec()),
+        }
+    }
+    lines.push(b'\n');
+    lines
+}
+
+fn quoted(word: &OsStr) -> OsString {
+    let mut quoted = b" \"".to_vec();
+    for byte in word.as_bytes() {
+        if b"\"\\".contains(byte) {
+            quoted.push(b'\\');
+        }
+        quoted.push(*byte);
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
+}

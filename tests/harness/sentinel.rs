@@ -1,0 +1,378 @@
+//! A primary with replicas, watched by sentinels.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::poll;
+use crate::replication::{MemberUser, Replication, ask};
+use crate::role::Role;
+use crate::{RedisServer, RedisServerBuilder, Reply};
+
+const SERVERS: usize = 3;
+const SENTINELS: usize = 3;
+
+/// Settings of a [`SentinelSetup`]; see [`SentinelSetup::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `start`"]
+pub struct SentinelSetupBuilder {
+    server: RedisServerBuilder,
+    sentinel: RedisServerBuilder,
+    down_after: Duration,
+    failover_timeout: Duration,
+}
+
+/// One primary and two replicas, and three sentinels that watch them under the name `idem`.
+///
+/// Each member is a [`RedisServer`]: a test kills, pauses, resumes and restarts it as such, also
+/// a sentinel. A server that comes back is what it was last; the sentinels make a replica of a
+/// former primary. All methods that wait do so for at most 60 s and then panic with what they
+/// saw.
+#[derive(Debug)]
+pub struct SentinelSetup {
+    // The sentinels first, so that they do not see the servers go.
+    sentinels: Vec<RedisServer>,
+    servers: Vec<RedisServer>,
+}
+
+impl SentinelSetupBuilder {
+    /// Settings of the primary and of the replicas:
+    /// `servers(|server| server.password("secret").arg("--min-replicas-to-write", "1"))`.
+    pub fn servers(mut self, set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        self.server = set(self.server);
+        self
+    }
+
+    /// Settings of the sentinels, such as their program or a password.
+    pub fn sentinels(mut self, set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        self.sentinel = set(self.sentinel);
+        self
+    }
+
+    /// After what silence a sentinel takes a server for down; 1 s unless told.
+    pub fn down_after(mut self, silence: Duration) -> Self {
+        self.down_after = silence;
+        self
+    }
+
+    /// How long a failover may take before another one is tried; 3 s unless told.
+    pub fn failover_timeout(mut self, timeout: Duration) -> Self {
+        self.failover_timeout = timeout;
+        self
+    }
+
+    /// Starts the group and waits until it could fail over.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message says why and what to do.
+    #[must_use]
+    pub fn start(self) -> SentinelSetup {
+        let user = MemberUser::new();
+        let server = user.settings(self.server.clone()).role(Role::Replicated);
+        let mut setup = SentinelSetup {
+            sentinels: Vec::new(),
+            servers: (0..SERVERS).map(|_| server.clone().start()).collect(),
+        };
+        let primary = setup.announced(0);
+        for replica in &setup.servers[1..] {
+            let (host, port) = (primary.ip().to_string(), primary.port().to_string());
+            replica.cli(&["REPLICAOF", &host, &port]);
+        }
+        for server in &setup.servers {
+            server.cli(&["CONFIG", "REWRITE"]);
+        }
+        for _ in 0..SENTINELS {
+            let sentinel = self.sentinel(&user, primary).start();
+            hurry(&sentinel);
+            setup.sentinels.push(sentinel);
+        }
+        setup.await_settled();
+        setup
+    }
+
+    fn sentinel(&self, user: &MemberUser, primary: SocketAddr) -> RedisServerBuilder {
+        let (host, port) = (primary.ip().to_string(), primary.port().to_string());
+        let quorum = (SENTINELS / 2 + 1).to_string();
+        let down_after = self.down_after.as_millis().to_string();
+        let failover_timeout = self.failover_timeout.as_millis().to_string();
+        let name = SentinelSetup::NAME;
+        let settings: [&[&str]; 7] = [
+            &["announce-ip", "127.0.0.1"],
+            &["monitor", name, &host, &port, &quorum],
+            &["down-after-milliseconds", name, &down_after],
+            &["failover-timeout", name, &failover_timeout],
+            &["parallel-syncs", name, "1"],
+            &["auth-user", name, MemberUser::NAME],
+            &["auth-pass", name, user.secret()],
+        ];
+        let sentinel = self.sentinel.clone().role(Role::Sentinel);
+        settings.into_iter().fold(sentinel, |sentinel, setting| {
+            sentinel.args(["--sentinel"]).args(setting.iter().copied())
+        })
+    }
+}
+
+impl SentinelSetup {
+    /// The name of the service that the sentinels know.
+    pub const NAME: &str = "idem";
+
+    /// Starts a group with nothing in it.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// For a group with settings.
+    pub fn builder() -> SentinelSetupBuilder {
+        SentinelSetupBuilder {
+            server: RedisServer::builder(),
+            sentinel: RedisServer::builder(),
+            down_after: Duration::from_secs(1),
+            failover_timeout: Duration::from_secs(3),
+        }
+    }
+
+    /// Where the sentinels listen.
+    #[must_use]
+    pub fn sentinel_addrs(&self) -> Vec<SocketAddr> {
+        self.sentinels.iter().map(RedisServer::addr).collect()
+    }
+
+    /// The URLs of the sentinels, for their default user.
+    #[must_use]
+    pub fn sentinel_urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(RedisServer::url).collect()
+    }
+
+    /// The sentinels.
+    #[must_use]
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The primary and the replicas; the first one was the primary at the start.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The primary, as all sentinels that are up say now. Waits until they agree.
+    #[must_use]
+    pub fn primary(&self) -> &RedisServer {
+        &self.servers[poll::until("a primary", || self.agreed_primary())]
+    }
+
+    /// Kills the primary with SIGKILL and returns it.
+    #[expect(clippy::must_use_candidate, reason = "killing is the point")]
+    pub fn kill_primary(&self) -> &RedisServer {
+        let primary = self.primary();
+        primary.kill();
+        primary
+    }
+
+    /// Makes the sentinels promote a replica though the primary is well. Returns the new primary.
+    #[expect(clippy::must_use_candidate, reason = "the failover is the point")]
+    pub fn failover(&self) -> &RedisServer {
+        let old = self.primary();
+        poll::until("a failover that was asked for", || {
+            let sentinel = awake(&self.sentinels).next().ok_or("no sentinel is up")?;
+            ask(sentinel, &["SENTINEL", "FAILOVER", Self::NAME])
+        });
+        self.await_new_primary(old)
+    }
+
+    /// Waits until all sentinels that are up have another primary than `old`, and returns it.
+    pub fn await_new_primary(&self, old: &RedisServer) -> &RedisServer {
+        let old = self.index(old);
+        let new = poll::until("a new primary", || {
+            let primary = self.agreed_primary()?;
+            if primary == old {
+                return Err("it is still the old one".to_owned());
+            }
+            Ok(primary)
+        });
+        &self.servers[new]
+    }
+
+    /// Waits until all that are up form one group: the sentinels agree on a primary and know
+    /// each other, and all other servers are its replicas, in sync and known. Returns the primary.
+    #[expect(clippy::must_use_candidate, reason = "waiting is the point")]
+    pub fn await_settled(&self) -> &RedisServer {
+        let primary = poll::until("one group again", || {
+            let primary = self.agreed_primary()?;
+            self.settled_under(primary).map(|()| primary)
+        });
+        &self.servers[primary]
+    }
+
+    /// Waits until a former primary is a replica in sync.
+    pub fn await_replica(&self, server: &RedisServer) {
+        let index = self.index(server);
+        poll::until("a replica", || {
+            let primary = self.agreed_primary()?;
+            self.follows(index, primary)
+        });
+    }
+
+    fn agreed_primary(&self) -> Result<usize, String> {
+        let mut agreed = None;
+        for sentinel in awake(&self.sentinels) {
+            let reply = ask(
+                sentinel,
+                &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", Self::NAME],
+            )?;
+            let named = self.announced_at(&reply.to_string().replace('\n', ":"))?;
+            if *agreed.get_or_insert(named) != named {
+                return Err("the sentinels do not agree".to_owned());
+            }
+        }
+        let primary = agreed.ok_or("no sentinel is up")?;
+        let server = &self.servers[primary];
+        if server.is_awake() && !Replication::of(server)?.is_primary() {
+            return Err(format!("port {} is not yet the primary", server.port()));
+        }
+        Ok(primary)
+    }
+
+    fn settled_under(&self, primary: usize) -> Result<(), String> {
+        let indexes = 0..self.servers.len();
+        let up = |&index: &usize| self.servers[index].is_awake();
+        let replicas: Vec<_> = indexes
+            .filter(|index| *index != primary)
+            .filter(up)
+            .collect();
+        for &replica in &replicas {
+            self.follows(replica, primary)?;
+        }
+        let online = Replication::of(&self.servers[primary])?.online_replicas();
+        if online < replicas.len() {
+            return Err(format!("{online} replicas are online"));
+        }
+        for sentinel in awake(&self.sentinels) {
+            let view = View::of(sentinel)?;
+            view.knows_primary(SENTINELS - 1)?;
+            for &replica in &replicas {
+                view.knows_replica(self.announced(replica))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follows(&self, replica: usize, primary: usize) -> Result<(), String> {
+        let server = &self.servers[replica];
+        let followed = Replication::of(server)?.primary_in_sync();
+        if followed == Ok(self.announced(primary).port()) {
+            return Ok(());
+        }
+        let port = server.port();
+        Err(format!(
+            "the replica on port {port} is not in sync: {followed:?}"
+        ))
+    }
+
+    /// Where the others find a server.
+    fn announced(&self, index: usize) -> SocketAddr {
+        self.servers[index].addr()
+    }
+
+    fn announced_at(&self, addr: &str) -> Result<usize, String> {
+        let mut indexes = 0..self.servers.len();
+        indexes
+            .find(|index| self.announced(*index).to_string() == addr)
+            .ok_or_else(|| format!("nobody is at {addr:?}"))
+    }
+
+    fn index(&self, server: &RedisServer) -> usize {
+        let mut servers = self.servers.iter();
+        servers
+            .position(|candidate| candidate.port() == server.port())
+            .expect("the server is one of `servers()`")
+    }
+}
+
+/// What one sentinel thinks.
+struct View {
+    primary: HashMap<String, String>,
+    replicas: Vec<HashMap<String, String>>,
+}
+
+impl View {
+    fn of(sentinel: &RedisServer) -> Result<Self, String> {
+        let name = SentinelSetup::NAME;
+        let primary = ask(sentinel, &["SENTINEL", "MASTER", name])?;
+        let Reply::Array(replicas) = ask(sentinel, &["SENTINEL", "REPLICAS", name])? else {
+            return Err("no list of replicas".to_owned());
+        };
+        Ok(Self {
+            primary: fields(&primary),
+            replicas: replicas.iter().map(fields).collect(),
+        })
+    }
+
+    fn knows_primary(&self, others: usize) -> Result<(), String> {
+        let others = others.to_string();
+        let (flags, known) = (
+            get(&self.primary, "flags"),
+            get(&self.primary, "num-other-sentinels"),
+        );
+        if flags == "master" && known == others {
+            return Ok(());
+        }
+        Err(format!(
+            "to a sentinel the primary is {flags:?}, and it knows {known} others"
+        ))
+    }
+
+    fn knows_replica(&self, addr: SocketAddr) -> Result<(), String> {
+        let port = addr.port().to_string();
+        let mut replicas = self.replicas.iter();
+        let Some(replica) = replicas.find(|replica| get(replica, "port") == port) else {
+            return Err(format!(
+                "a sentinel does not know the replica on port {port}"
+            ));
+        };
+        let (flags, link) = (get(replica, "flags"), get(replica, "master-link-status"));
+        if flags == "slave" && link == "ok" {
+            return Ok(());
+        }
+        Err(format!(
+            "to a sentinel the replica on port {port} is {flags:?}, its link is {link:?}"
+        ))
+    }
+}
+
+/// Makes a sentinel look and talk more often than it does by default, where it knows how (from
+/// Redis 7 on). Half-seconds are enough to settle within three of them and let a busy machine
+/// breathe.
+fn hurry(sentinel: &RedisServer) {
+    let settings = [
+        ("info-period", "500"),
+        ("publish-period", "500"),
+        ("ask-period", "250"),
+        // A sentinel that was paused does nothing for this long.
+        ("tilt-period", "1000"),
+    ];
+    for (name, value) in settings {
+        drop(sentinel.reply(&["SENTINEL", "DEBUG", name, value]));
+    }
+}
+
+fn awake(members: &[RedisServer]) -> impl Iterator<Item = &RedisServer> {
+    members.iter().filter(|member| member.is_awake())
+}
+
+/// Names and values in turn, as sentinels answer.
+fn fields(reply: &Reply) -> HashMap<String, String> {
+    let Reply::Array(words) = reply else {
+        return HashMap::new();
+    };
+    let pairs = words.chunks_exact(2);
+    pairs
+        .map(|pair| (pair[0].to_string(), pair[1].to_string()))
+        .collect()
+}
+
+fn get<'a>(fields: &'a HashMap<String, String>, name: &str) -> &'a str {
+    fields.get(name).map_or("", String::as_str)
+}

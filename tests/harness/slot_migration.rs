@@ -1,0 +1,107 @@
+//! A slot on its way from one node of a cluster to another.
+
+use crate::{ClusterSetup, RedisServer, Reply};
+
+/// A slot that is being moved, see [`ClusterSetup::begin_migration`].
+///
+/// Until [`finish`](SlotMigration::finish) the source answers for the keys that it still has and
+/// sends clients to the target with `ASK` for all others. Dropped without that, the slot stays
+/// half-way.
+#[derive(Debug)]
+#[must_use = "the slot stays half-way until `finish`"]
+pub struct SlotMigration<'a> {
+    cluster: &'a ClusterSetup,
+    slot: u16,
+    source: &'a RedisServer,
+    target: &'a RedisServer,
+}
+
+impl<'a> SlotMigration<'a> {
+    pub(crate) fn begin(
+        cluster: &'a ClusterSetup,
+        slot: u16,
+        source: &'a RedisServer,
+        target: &'a RedisServer,
+    ) -> Self {
+        let migration = Self {
+            cluster,
+            slot,
+            source,
+            target,
+        };
+        // The target first: it must know before the first client is sent there.
+        migration.set_slot(target, "IMPORTING", source);
+        migration.set_slot(source, "MIGRATING", target);
+        migration
+    }
+
+    /// The node that has the slot.
+    #[must_use]
+    pub fn source(&self) -> &'a RedisServer {
+        self.source
+    }
+
+    /// The node that gets it.
+    #[must_use]
+    pub fn target(&self) -> &'a RedisServer {
+        self.target
+    }
+
+    /// Moves up to `count` keys, whichever come first. Returns how many there were to move.
+    pub fn move_keys(&self, count: usize) -> usize {
+        let (slot, count) = (self.slot.to_string(), count.to_string());
+        let list = ["CLUSTER", "GETKEYSINSLOT", &slot, &count];
+        let Reply::Array(keys) = self.source.reply(&list) else {
+            panic!("the source has no list of the keys in slot {slot}");
+        };
+        let keys: Vec<_> = keys.iter().filter_map(Reply::as_bytes).collect();
+        if !keys.is_empty() {
+            self.migrate(&keys);
+        }
+        keys.len()
+    }
+
+    /// Moves one key, if the source has it.
+    pub fn move_key(&self, key: impl AsRef<[u8]>) {
+        self.migrate(&[key.as_ref()]);
+    }
+
+    /// Moves all keys that are left and makes the target the owner, and waits until every node
+    /// knows.
+    pub fn finish(self) {
+        while self.move_keys(100) > 0 {}
+        // The target first: it must not refuse the clients that the source sends there.
+        self.set_slot(self.target, "NODE", self.target);
+        self.set_slot(self.source, "NODE", self.target);
+        self.cluster.await_owner(self.slot, self.target);
+    }
+
+    fn migrate(&self, keys: &[&[u8]]) {
+        let port = self.target.port().to_string();
+        let (user, secret) = self.cluster.credentials();
+        let words = [
+            "MIGRATE",
+            "127.0.0.1",
+            &port,
+            "",
+            "0",
+            "20000",
+            "AUTH2",
+            user,
+            secret,
+            "KEYS",
+        ];
+        let words = words.iter().map(|word| word.as_bytes());
+        let command: Vec<_> = words.chain(keys.iter().copied()).collect();
+        let reply = self.source.reply(&command);
+        if let Some(error) = reply.as_error() {
+            panic!("keys of slot {} do not move: {error}", self.slot);
+        }
+    }
+
+    fn set_slot(&self, node: &RedisServer, state: &str, other: &RedisServer) {
+        let slot = self.slot.to_string();
+        let id = other.cli(&["CLUSTER", "MYID"]);
+        node.cli(&["CLUSTER", "SETSLOT", &slot, state, &id]);
+    }
+}
