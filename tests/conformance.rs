@@ -1,5 +1,5 @@
-//! Every case of the conformance suite on every store: `memory::…` on the memory store, `redis::…`
-//! on a real Redis, and `redis_acl::…` there as a user with few rights.
+//! Every case of the conformance suite on every store: `memory::…` on the memory store, and each
+//! shape of Redis under its name: `redis::…`, `sentinel::…`, `cluster::…`.
 //!
 //! `cargo test --test conformance -- redis::` runs the cases whose names contain that.
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use idem_runtime::conformance::{Case, cases};
-use idem_tests::{InMemory, Redis};
+use idem_tests::{InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
 
@@ -19,9 +19,9 @@ fn main() -> ExitCode {
     let runtime = Arc::new(runtime.expect("a runtime starts"));
     let mut trials = Vec::new();
     trials.extend(cases().into_iter().map(|case| memory(&runtime, case)));
-    for (store, restricted) in [("redis", false), ("redis_acl", true)] {
+    for (store, shape) in Shape::ALL {
         let server = Arc::new(OnceLock::new());
-        let trial = |case| redis(&runtime, store, restricted, &server, case);
+        let trial = |case| redis(&runtime, store, shape, &server, case);
         trials.extend(cases().into_iter().map(trial));
     }
     run(&Arguments::from_args(), trials).exit_code()
@@ -36,17 +36,17 @@ fn memory(runtime: &Arc<Runtime>, case: Case) -> Trial {
     })
 }
 
-/// One server serves all cases of a user; it starts with the first that runs.
+/// The servers of a shape serve all cases; they start with the first that runs.
 fn redis(
     runtime: &Arc<Runtime>,
     store: &'static str,
-    restricted: bool,
+    shape: Shape,
     server: &Arc<OnceLock<Redis>>,
     case: Case,
 ) -> Trial {
     let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
     Trial::test(format!("{store}::{}", case.name), move || {
-        let redis = server.get_or_init(|| runtime.block_on(Redis::start(restricted)));
+        let redis = server.get_or_init(|| runtime.block_on(Redis::start(shape)));
         let fixture = redis.fixture(case.name);
         runtime.block_on((case.run)(Arc::new(fixture)));
         Ok(())

@@ -16,5 +16,5 @@ pub mod seeded;
 pub mod shop;
 pub mod world;
 
+pub use self::redis::{InRedis, Redis, Shape, sentinel_url};
 pub use memory::InMemory;
-pub use redis::{InRedis, Redis};

@@ -1,59 +1,117 @@
-//! The Redis store on a real server as a fixture of the conformance suite.
+//! The Redis store on real servers as a fixture of the conformance suite.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_harness::{RedisServer, RedisServerBuilder, Reply};
+use idem_harness::{ClusterSetup, RedisServer, RedisServerBuilder, Reply, SentinelSetup};
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
-use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::redis::{Durability, RedisSource, RedisStore};
 use idem_runtime::store::{RecordKey, Store};
 
 /// What every prefix begins with, and what the restricted user may touch.
 const PREFIX: &str = "idem-tests";
 const USER: &str = "restricted";
-const PASSWORD: &str = "a secret of the tests";
+const PASSWORD: &str = "a-secret-of-the-tests";
 
-/// A server, and a store on it.
+/// A busy machine may keep a reply waiting; no case is about that.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How people run Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One server.
+    Server,
+    /// One server, for a user that may not do what is dangerous or for administrators, nor touch
+    /// keys of others.
+    Restricted,
+    /// One server behind its socket file.
+    Unix,
+    /// One server with a password.
+    Password,
+    /// One server, in the newer protocol.
+    Resp3,
+    /// One server, through a connection manager of the application's.
+    Manager,
+    /// A primary, two replicas and three sentinels.
+    Sentinel,
+    /// The same, where each write waits for both replicas.
+    Replicated,
+    /// Six nodes, three of them primaries, of which one is known.
+    Cluster,
+    /// Six nodes, where each write waits for a replica.
+    ReplicatedCluster,
+    /// Six nodes, through a cluster client of the application's.
+    ClusterClient,
+}
+
+impl Shape {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 11] = [
+        ("redis", Self::Server),
+        ("redis_acl", Self::Restricted),
+        ("redis_unix", Self::Unix),
+        ("redis_password", Self::Password),
+        ("redis_resp3", Self::Resp3),
+        ("redis_manager", Self::Manager),
+        ("sentinel", Self::Sentinel),
+        ("sentinel_replicated", Self::Replicated),
+        ("cluster", Self::Cluster),
+        ("cluster_replicated", Self::ReplicatedCluster),
+        ("cluster_client", Self::ClusterClient),
+    ];
+}
+
+/// Servers of a shape, and a store on them.
 #[derive(Clone, Debug)]
 pub struct Redis {
-    server: Arc<RedisServer>,
+    shape: Shape,
+    back: Back,
     store: RedisStore,
-    restricted: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Back {
+    Server(Arc<RedisServer>),
+    Sentinel(Arc<SentinelSetup>),
+    Cluster(Arc<ClusterSetup>),
 }
 
 impl Redis {
-    /// Starts a server for a user that may do everything, or for one that may not do what is
-    /// dangerous or for administrators, nor touch keys of others.
-    pub async fn start(restricted: bool) -> Self {
-        Self::start_with(RedisServer::builder(), restricted).await
+    /// Starts servers of this shape, and a store on them.
+    pub async fn start(shape: Shape) -> Self {
+        Self::start_with(shape, |server| server).await
     }
 
-    async fn start_with(server: RedisServerBuilder, restricted: bool) -> Self {
-        // No spaces here: these are words of `ACL SETUSER`.
-        let secret = PASSWORD.replace(' ', "-");
-        let rules = format!("on >{secret} ~{PREFIX}* &{PREFIX}* +@all -@dangerous -@admin");
-        let server = server.acl_user(USER, &rules).start();
-        let url = if restricted {
-            server.url_as(USER, &secret)
-        } else {
-            server.url()
+    async fn start_with(
+        shape: Shape,
+        set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder + Send + 'static,
+    ) -> Self {
+        // It waits for processes.
+        let back = tokio::task::spawn_blocking(move || Back::start(shape, set));
+        let back = back.await.expect("the servers start");
+        let source = back.source(shape).await;
+        let durability = match shape {
+            Shape::Replicated => Durability::Replicated(2),
+            Shape::ReplicatedCluster => Durability::Replicated(1),
+            _ => Durability::Acknowledged,
         };
-        // A busy machine may keep a reply waiting; no case is about that.
-        let store = RedisStore::builder(&url)
-            .connect_timeout(Duration::from_secs(20))
-            .response_timeout(Duration::from_secs(20));
+        let store = RedisStore::builder(source)
+            .connect_timeout(PATIENCE)
+            .response_timeout(PATIENCE)
+            .durability(durability);
         let store = store.connect().await.expect("the server is up");
-        Self {
-            server: Arc::new(server),
-            store,
-            restricted,
-        }
+        Self { shape, back, store }
     }
 
-    /// The server.
+    /// The server, or the first of them.
     #[must_use]
     pub fn server(&self) -> &RedisServer {
-        &self.server
+        match &self.back {
+            Back::Server(server) => server,
+            Back::Sentinel(setup) => &setup.servers()[0],
+            Back::Cluster(setup) => &setup.nodes()[0],
+        }
     }
 
     /// The store.
@@ -72,16 +130,96 @@ impl Redis {
     }
 }
 
+impl Back {
+    fn start(shape: Shape, set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        let server = |set: &dyn Fn(RedisServerBuilder) -> RedisServerBuilder, first| {
+            Self::Server(Arc::new(set(first).start()))
+        };
+        let first = set(RedisServer::builder());
+        match shape {
+            Shape::Server | Shape::Resp3 | Shape::Manager => server(&|server| server, first),
+            Shape::Restricted => {
+                // No spaces here: these are words of `ACL SETUSER`.
+                let rules =
+                    format!("on >{PASSWORD} ~{PREFIX}* &{PREFIX}* +@all -@dangerous -@admin");
+                server(&|server| server.acl_user(USER, &rules), first)
+            }
+            Shape::Unix => server(&RedisServerBuilder::unix_socket, first),
+            Shape::Password => server(&|server| server.password(PASSWORD), first),
+            Shape::Sentinel | Shape::Replicated => {
+                let setup = SentinelSetup::builder().servers(|_| first);
+                Self::Sentinel(Arc::new(setup.start()))
+            }
+            Shape::Cluster | Shape::ReplicatedCluster | Shape::ClusterClient => {
+                let setup = ClusterSetup::builder().nodes(|_| first);
+                Self::Cluster(Arc::new(setup.start()))
+            }
+        }
+    }
+
+    async fn source(&self, shape: Shape) -> RedisSource {
+        match self {
+            Self::Server(server) => match shape {
+                Shape::Restricted => server.url_as(USER, PASSWORD).into(),
+                Shape::Unix => server.unix_url().into(),
+                Shape::Resp3 => format!("{}?protocol=resp3", server.url()).into(),
+                Shape::Manager => {
+                    let client = ::redis::Client::open(server.url()).expect("a URL");
+                    let config = ::redis::aio::ConnectionManagerConfig::new()
+                        .set_response_timeout(Some(PATIENCE));
+                    let manager = client.get_connection_manager_with_config(config).await;
+                    manager.expect("the server is up").into()
+                }
+                _ => server.url().into(),
+            },
+            Self::Sentinel(setup) => sentinel_url(setup).into(),
+            Self::Cluster(setup) => match shape {
+                Shape::ClusterClient => {
+                    let client = ::redis::cluster::ClusterClient::new(setup.urls());
+                    client.expect("URLs").into()
+                }
+                _ => setup.urls()[0].clone().into(),
+            },
+        }
+    }
+}
+
+/// The URL of a service that sentinels watch.
+#[must_use]
+pub fn sentinel_url(setup: &SentinelSetup) -> String {
+    let sentinels: Vec<_> = setup
+        .sentinel_addrs()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    format!(
+        "redis+sentinel://{}/{}",
+        sentinels.join(","),
+        SentinelSetup::NAME
+    )
+}
+
 /// One prefix of a server.
-#[derive(Debug)]
 pub struct InRedis {
     redis: Redis,
     prefix: Arc<str>,
 }
 
+impl fmt::Debug for InRedis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InRedis")
+            .field("shape", &self.redis.shape)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
 impl InRedis {
-    fn command<A: AsRef<[u8]>>(&self, command: &[A]) -> Reply {
-        self.redis.server.reply(command)
+    fn command<A: AsRef<[u8]>>(&self, key: &str, command: &[A]) -> Reply {
+        match &self.redis.back {
+            Back::Cluster(setup) => setup.reply(key, command),
+            _ => self.redis.server().reply(command),
+        }
     }
 }
 
@@ -96,23 +234,26 @@ impl Fixture for InRedis {
 
     fn advance(&self, by: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            self.redis.server.advance(by, &self.prefix);
+            match &self.redis.back {
+                Back::Cluster(setup) => setup.advance(by, &self.prefix),
+                _ => self.redis.server().advance(by, &self.prefix),
+            };
         })
     }
 
     fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool> {
         Box::pin(async move {
-            let name = key.name();
-            let name = name.as_bytes();
+            let key = key.name();
+            let name = key.as_bytes();
             let reply = match plant {
                 Plant::Bytes { bytes, life } => {
                     let life = life.as_millis().to_string();
-                    self.command(&[&b"SET"[..], name, &bytes, b"PX", life.as_bytes()])
+                    self.command(&key, &[&b"SET"[..], name, &bytes, b"PX", life.as_bytes()])
                 }
-                Plant::Immortal { bytes } => self.command(&[&b"SET"[..], name, &bytes]),
+                Plant::Immortal { bytes } => self.command(&key, &[&b"SET"[..], name, &bytes]),
                 Plant::OtherType => {
-                    self.command(&[&b"DEL"[..], name]);
-                    self.command(&[&b"RPUSH"[..], name, b"an element"])
+                    self.command(&key, &[&b"DEL"[..], name]);
+                    self.command(&key, &[&b"RPUSH"[..], name, b"an element"])
                 }
                 _ => return false,
             };
@@ -123,7 +264,8 @@ impl Fixture for InRedis {
 
     fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>> {
         Box::pin(async move {
-            match self.command(&["GET", &key.name()]) {
+            let key = key.name();
+            match self.command(&key, &["GET", &key]) {
                 Reply::Bulk(bytes) => Some(bytes),
                 _ => None,
             }
@@ -136,10 +278,12 @@ impl Fixture for InRedis {
 
     fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
         Box::pin(async move {
-            let server = RedisServer::builder()
-                .arg("--maxmemory", "6mb")
-                .arg("--maxmemory-policy", "noeviction");
-            let redis = Redis::start_with(server, self.redis.restricted).await;
+            let scarce = |server: RedisServerBuilder| {
+                server
+                    .arg("--maxmemory", "6mb")
+                    .arg("--maxmemory-policy", "noeviction")
+            };
+            let redis = Redis::start_with(self.redis.shape, scarce).await;
             Some(Arc::new(redis.fixture("scarce")) as Arc<dyn Fixture>)
         })
     }

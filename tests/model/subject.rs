@@ -74,7 +74,7 @@ impl Redis {
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.expect("it starts");
-        let server = runtime.block_on(idem_tests::Redis::start(false));
+        let server = runtime.block_on(idem_tests::Redis::start(idem_tests::Shape::Server));
         Self {
             store: server.store().clone(),
             time: RefCell::new(server.server().connect()),

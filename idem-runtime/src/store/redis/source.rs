@@ -239,6 +239,7 @@ fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
 
 impl Extras {
     /// A client for connections of our own.
+    #[expect(clippy::unused_self, reason = "certificates come from it")]
     fn client(&self, info: &ConnectionInfo) -> Result<Client, StoreError> {
         // Without it a small command may wait for the acknowledgement of the one before.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
