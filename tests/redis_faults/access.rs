@@ -54,7 +54,7 @@ async fn a_wrong_password_is_refused_without_repeating_it() {
     let (kind, message) = refused(RedisStore::builder(&wrong)).await;
     assert_eq!(kind, StoreErrorKind::Refused, "{message}");
     assert!(message.contains("user or password"), "{message}");
-    let (kind, message) = refused(RedisStore::builder(&format!("{wrong}?protocol=resp3"))).await;
+    let (kind, message) = refused(RedisStore::builder(format!("{wrong}?protocol=resp3"))).await;
     assert_eq!(kind, StoreErrorKind::Refused, "{message}");
     assert!(message.contains("user or password"), "{message}");
     everything_works(&server.url()).await;
@@ -148,7 +148,7 @@ async fn a_server_that_evicts_is_refused_unless_allowed() {
         .arg("--maxmemory", "100mb")
         .arg("--maxmemory-policy", "volatile-lru")
         .start();
-    let (kind, message) = refused(RedisStore::builder(&server.url())).await;
+    let (kind, message) = refused(RedisStore::builder(server.url())).await;
     assert_eq!(kind, StoreErrorKind::Refused);
     for part in [
         "maxmemory-policy volatile-lru",

@@ -154,7 +154,7 @@ async fn a_server_that_is_not_there_is_named_as_the_reason() {
     let server = RedisServer::start();
     let shop = Shop::open_hasty(&server.url()).await;
     server.kill();
-    let (kind, message) = refused(RedisStore::builder(&server.url())).await;
+    let (kind, message) = refused(RedisStore::builder(server.url())).await;
     assert_eq!(kind, StoreErrorKind::Unavailable);
     assert!(message.contains("nothing listens"), "{message}");
     // The first send notices that the connection is gone, the next that nobody is there.

@@ -186,7 +186,7 @@ async fn a_record_beyond_the_limit_is_refused_and_kept() {
     let wide = Shop::open(&server().url()).await;
     let first = wide.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
     let first = first.await;
-    let store = RedisStore::builder(&server().url()).max_record_bytes(10_000);
+    let store = RedisStore::builder(server().url()).max_record_bytes(10_000);
     let store = store.connect().await.unwrap();
     let narrow = Shop::with_prefix(wide.prefix(), store, |engine| engine);
     let name = wide.record(server());

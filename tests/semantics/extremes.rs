@@ -78,7 +78,7 @@ async fn a_store_that_answers_later_works_with_the_longest_deadlines() {
         assert_eq!(answer, Ok(1));
     }
     assert_eq!(world.events.count("claimed"), 1);
-    let store = RedisStore::builder(&idem_tests::world::redis().url())
+    let store = RedisStore::builder(idem_tests::world::redis().url())
         .connect_timeout(Duration::MAX)
         .response_timeout(Duration::MAX)
         .connect()
