@@ -13,6 +13,8 @@ mod connections;
 mod records;
 #[path = "redis_faults/refusals.rs"]
 mod refusals;
+#[path = "redis_faults/replicated.rs"]
+mod replicated;
 #[path = "redis_faults/restarts.rs"]
 mod restarts;
 #[path = "redis_faults/silence.rs"]

@@ -1,0 +1,219 @@
+//! `durability = replicated(n)`: what counts is on the replicas.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::RedisServer;
+use idem_runtime::store::StoreErrorKind;
+use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
+use idem_tests::shop::{
+    Failure, Shop, assert_store_says, assert_unavailable, happened, refused, until,
+};
+
+/// The deadlines of the engine, and four times what the store waits for a reply.
+const HASTE: Duration = Duration::from_millis(800);
+
+struct Pair {
+    primary: RedisServer,
+    replica: RedisServer,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = RedisServer::builder()
+            .arg("--repl-diskless-sync-delay", "0")
+            .start();
+        let port = primary.port().to_string();
+        let replica = RedisServer::builder()
+            .args(["--replicaof", "127.0.0.1", &port])
+            .start();
+        let pair = Self { primary, replica };
+        pair.in_sync().await;
+        pair
+    }
+
+    async fn in_sync(&self) {
+        until("the replica follows", || {
+            let told = self.replica.cli(&["INFO", "replication"]);
+            told.contains("master_link_status:up")
+        })
+        .await;
+        assert_eq!(self.primary.cli(&["WAIT", "1", "20000"]), "1");
+    }
+
+    async fn shop(&self) -> Shop {
+        Shop::open_with(&self.primary.url(), replicated, |engine| {
+            engine.claim_deadline(HASTE).complete_deadline(HASTE)
+        })
+        .await
+    }
+}
+
+fn replicated(store: RedisStoreBuilder) -> RedisStoreBuilder {
+    store
+        .response_timeout(HASTE / 4)
+        .durability(Durability::Replicated(1))
+}
+
+#[tokio::test]
+async fn claims_and_answers_are_waited_for_and_replays_are_not() {
+    let pair = Pair::start().await;
+    let shop = pair.shop().await;
+    shop.pay("warm").await.unwrap();
+    let mut monitor = pair.primary.monitor();
+    let first = shop.pay("a").await;
+    assert_eq!(monitor.names(), ["EVALSHA", "WAIT", "EVALSHA", "WAIT"]);
+    assert_eq!(shop.pay("a").await, first);
+    assert_eq!(monitor.names(), ["EVALSHA"]);
+    let failed = shop.pay_by("b", async |_| Err(Failure::Down)).await;
+    assert_eq!(failed, Err(Failure::Down));
+    // A key that is given back is free in any case, a lease later.
+    let names = monitor.names();
+    let waited = names.iter().filter(|name| *name == "WAIT");
+    assert_eq!(waited.count(), 1, "{names:?}");
+}
+
+#[tokio::test]
+async fn what_was_waited_for_is_on_the_replica() {
+    let pair = Pair::start().await;
+    let shop = pair.shop().await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            let name = shop.record(&pair.replica);
+            assert!(pair.replica.cli(&["GET", &name]).starts_with("1P"));
+            Ok(())
+        })
+        .await;
+    pair.primary.kill();
+    pair.replica.cli(&["REPLICAOF", "NO", "ONE"]);
+    let after = shop.beside_hasty(&pair.replica.url()).await;
+    assert_eq!(after.pay("a").await, answer);
+    assert_eq!(after.runs(), 0);
+}
+
+#[tokio::test]
+async fn without_its_replica_nothing_is_granted_and_answers_are_replayed() {
+    let pair = Pair::start().await;
+    let shop = pair.shop().await;
+    let stored = shop.pay("a").await;
+    pair.replica.pause();
+    let began = Instant::now();
+    assert_unavailable(shop.pay("b").await);
+    let took = began.elapsed();
+    assert!(took < HASTE + Duration::from_secs(2), "{took:?}");
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "0 of 1 replicas have it",
+    )
+    .await;
+    // Replays wait for nobody.
+    let began = Instant::now();
+    assert_eq!(shop.pay("a").await, stored);
+    let took = began.elapsed();
+    assert!(took < HASTE / 4, "{took:?}");
+    assert_eq!(shop.runs(), 1);
+    // What was claimed has been given back: it is granted as soon as the replica is there.
+    pair.replica.resume();
+    pair.in_sync().await;
+    until("the claim is given back", || {
+        let name = shop_record(&shop, &pair.primary, "R");
+        name.is_some()
+    })
+    .await;
+    assert_eq!(shop.pay("b").await.unwrap().attempt, 1);
+}
+
+/// The record of this shop that is in this state.
+fn shop_record(shop: &Shop, server: &RedisServer, state: &str) -> Option<String> {
+    let names = server.cli(&["KEYS", &format!("{}:shop.pay:*", shop.prefix())]);
+    let mut names = names.split_whitespace().map(str::to_owned);
+    names.find(|name| server.cli(&["GETRANGE", name, "1", "1"]) == state)
+}
+
+#[tokio::test]
+async fn an_answer_without_its_replica_is_given_and_stored_when_that_is_back() {
+    let pair = Pair::start().await;
+    let shop = pair.shop().await;
+    let answer = shop
+        .pay_by("a", async |_| {
+            pair.replica.pause();
+            Ok(())
+        })
+        .await;
+    assert!(answer.is_ok());
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.events.count("completed"), 0);
+    pair.replica.resume();
+    happened(&shop.events, "completed", 1).await;
+    assert_eq!(shop.pay("a").await, answer);
+    assert_eq!(shop.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_not_renewed_on_the_replica_is_lost() {
+    let pair = Pair::start().await;
+    let lease = Duration::from_secs(2);
+    let shop = Shop::open_with(&pair.primary.url(), replicated, |engine| {
+        engine.lease(lease)
+    })
+    .await;
+    let answer = shop
+        .pay_by("a", async |context| {
+            happened(&shop.events, "renewed", 1).await;
+            pair.replica.pause();
+            context.lease_lost().await;
+            pair.replica.resume();
+            Ok(())
+        })
+        .await;
+    assert!(answer.is_ok());
+    pair.in_sync().await;
+    assert_eq!(shop.pay("a").await, answer);
+}
+
+#[tokio::test]
+async fn more_replicas_than_there_are_grant_nothing() {
+    let pair = Pair::start().await;
+    let shop = Shop::open_with(
+        &pair.primary.url(),
+        |store| replicated(store).durability(Durability::Replicated(2)),
+        |engine| engine.claim_deadline(HASTE),
+    )
+    .await;
+    assert_unavailable(shop.pay("a").await);
+    assert_store_says(
+        &shop,
+        StoreErrorKind::Unavailable,
+        "1 of 2 replicas have it",
+    )
+    .await;
+    assert_eq!(shop.runs(), 0);
+}
+
+#[tokio::test]
+async fn many_writes_wait_side_by_side() {
+    let pair = Pair::start().await;
+    let shop = Shop::open_with(&pair.primary.url(), replicated, |engine| engine).await;
+    let calls = (0..100).map(|number| {
+        let shop = shop.clone();
+        tokio::spawn(async move { shop.pay(&number.to_string()).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(shop.runs(), 100);
+    let clients = pair.primary.cli(&["CLIENT", "LIST", "TYPE", "normal"]);
+    let waited = clients.lines().filter(|client| client.contains("cmd=wait"));
+    assert!(waited.count() <= 8, "{clients}");
+}
+
+#[tokio::test]
+async fn what_is_not_the_stores_own_cannot_wait() {
+    let server = RedisServer::start();
+    let client = redis::Client::open(server.url()).unwrap();
+    let manager = client.get_connection_manager().await.unwrap();
+    let store = RedisStore::builder(manager).durability(Durability::Replicated(1));
+    let (kind, message) = refused(store).await;
+    assert_eq!(kind, StoreErrorKind::Refused);
+    assert!(message.contains("give it a URL"), "{message}");
+}
