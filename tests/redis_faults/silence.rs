@@ -196,6 +196,73 @@ async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
     assert!(proxy.stats().connections > before, "nobody noticed");
 }
 
+#[tokio::test]
+async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let deadline = Duration::from_millis(400);
+    let shop = Shop::open_with(
+        &proxy.url(),
+        |store| store.connect_timeout(Duration::from_mins(1)),
+        |engine| engine.claim_deadline(deadline).complete_deadline(deadline),
+    )
+    .await;
+    let began = Arc::new(std::sync::Mutex::new(None));
+    let running = shop.pay_by("running", async |_| {
+        // The next connection is accepted, and nothing more is said on it.
+        proxy.black_hole(true);
+        proxy.cut();
+        *began.lock().unwrap() = Some(Instant::now());
+        let calls = (0..5).map(|number| {
+            let shop = shop.far();
+            tokio::spawn(async move { shop.pay(&number.to_string()).await })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            assert_unavailable(call.await.unwrap());
+        }
+        Ok(())
+    });
+    let answer = running.await;
+    let took = began.lock().unwrap().unwrap().elapsed();
+    // The claims of the others, and then this call's completion.
+    assert!(took < deadline * 2 + SLACK, "{took:?}");
+    assert!(answer.is_ok());
+    assert_eq!(shop.events.count("unsaved"), 1);
+    assert_eq!(shop.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_reply_that_comes_late_is_nobody_elses() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let shop = patient(&proxy.url()).await;
+    let mut stored = Vec::new();
+    for number in 0..20 {
+        stored.push(shop.pay(&number.to_string()).await);
+    }
+    for round in 0..10 {
+        let before = proxy.stats().connections;
+        // Every other round its replies come when they are not waited for any more.
+        let late = round % 2 == 0;
+        proxy.delay(Duration::from_millis(if late { 150 } else { 0 }));
+        let calls = (0..20).map(|number| {
+            let shop = shop.clone();
+            let key = ((number + round) % 20).to_string();
+            tokio::spawn(async move { shop.pay(&key).await })
+        });
+        let calls: Vec<_> = calls.collect();
+        if late {
+            // They are sent again, and answered twice.
+            until("replies are late", || proxy.stats().connections > before).await;
+            proxy.delay(Duration::ZERO);
+        }
+        for (number, call) in calls.into_iter().enumerate() {
+            assert_eq!(call.await.unwrap(), stored[(number + round) % 20]);
+        }
+    }
+    assert_eq!(shop.runs(), 20);
+}
+
 /// A server that says who it is, and then hangs.
 fn half_a_server() -> std::net::SocketAddr {
     use std::io::{Read, Write};
