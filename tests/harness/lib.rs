@@ -13,18 +13,23 @@
 )]
 
 mod builder;
+mod certificates;
 mod child;
 mod dir;
+mod edition;
 mod monitor;
 mod port;
 mod proxy;
 mod resp;
 mod server;
+mod tls;
 mod url;
 mod worker;
 mod zookeeper;
 
 pub use builder::{RedisServerBuilder, StartError};
+pub use certificates::Certificates;
+pub use edition::Edition;
 pub use monitor::{Command, Monitor};
 pub use proxy::{ProxyStats, TcpProxy};
 pub use resp::{Reply, RespConn};
