@@ -7,6 +7,12 @@ mod link;
 mod operations;
 mod script;
 mod subscriber;
+#[cfg(feature = "redis-tls")]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the builder does not offer it yet")
+)]
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
