@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
-use crate::RedisServer;
 use crate::role::Role;
+use crate::{Certificates, Edition, RedisServer};
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
 
@@ -50,7 +50,10 @@ pub struct RedisServerBuilder {
     pub(crate) password: Option<String>,
     pub(crate) unix_socket: bool,
     pub(crate) role: Role,
+    pub(crate) certificates: Option<Certificates>,
+    pub(crate) tls_client_auth: bool,
     binary: Option<PathBuf>,
+    edition: Option<Edition>,
 }
 
 impl RedisServerBuilder {
@@ -84,7 +87,8 @@ impl RedisServerBuilder {
 
     /// Adds a user with rules in the words of `ACL SETUSER`:
     /// `acl_user("app", "on >secret ~app:* +get +set")`. The user may be `default`: the harness
-    /// itself comes in as another one.
+    /// itself comes in as another one. A Redis before 7 gives users all channels, and takes
+    /// `&some:*` after `resetchannels` only.
     pub fn acl_user(self, name: &str, rules: &str) -> Self {
         let rules = rules.split_whitespace();
         self.args(["--user", name].into_iter().chain(rules))
@@ -101,7 +105,33 @@ impl RedisServerBuilder {
         self
     }
 
-    /// The server to run, instead of `IDEM_REDIS_SERVER` or `redis-server`.
+    /// Listens on a TLS port as well, with certificates of its own: see [`RedisServer::tls_url`]
+    /// and [`RedisServer::certificates`].
+    pub fn tls(self) -> Self {
+        self.tls_with(Certificates::new())
+    }
+
+    /// Like [`tls`](RedisServerBuilder::tls), with certificates that other servers have too.
+    pub fn tls_with(mut self, certificates: Certificates) -> Self {
+        self.certificates = Some(certificates);
+        self
+    }
+
+    /// Like [`tls`](RedisServerBuilder::tls), and only for clients with a certificate of the same
+    /// authority.
+    pub fn tls_client_auth(mut self) -> Self {
+        self.tls_client_auth = true;
+        self.certificates.get_or_insert_default();
+        self
+    }
+
+    /// An older or newer server than that of the system.
+    pub fn version(mut self, edition: Edition) -> Self {
+        self.edition = Some(edition);
+        self
+    }
+
+    /// The server to run, instead of one of an edition, `IDEM_REDIS_SERVER` or `redis-server`.
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = Some(path.into());
         self
@@ -138,9 +168,10 @@ impl RedisServerBuilder {
     }
 
     fn find_binary(&self) -> Result<PathBuf, StartError> {
-        let wanted = match &self.binary {
-            Some(path) => path.clone(),
-            None => match env::var_os(BINARY) {
+        let wanted = match (&self.binary, self.edition) {
+            (Some(path), _) => path.clone(),
+            (None, Some(edition)) => return edition.find(),
+            (None, None) => match env::var_os(BINARY) {
                 Some(path) => PathBuf::from(path),
                 None => PathBuf::from("redis-server"),
             },

@@ -13,10 +13,12 @@
 )]
 
 mod builder;
+mod certificates;
 mod child;
 mod cluster;
 mod cluster_view;
 mod dir;
+mod edition;
 mod monitor;
 mod poll;
 mod port;
@@ -27,12 +29,15 @@ mod role;
 mod sentinel;
 mod server;
 mod slot_migration;
+mod tls;
 mod url;
 mod worker;
 mod zookeeper;
 
 pub use builder::{RedisServerBuilder, StartError};
+pub use certificates::Certificates;
 pub use cluster::{ClusterSetup, ClusterSetupBuilder};
+pub use edition::Edition;
 pub use monitor::{Command, Monitor};
 pub use proxy::{ProxyStats, TcpProxy};
 pub use resp::{Reply, RespConn};

@@ -107,6 +107,12 @@ impl TcpProxy {
         format!("redis://{}", self.addr)
     }
 
+    /// The URL of a Redis whose TLS port is behind the proxy.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        format!("rediss://{}", self.addr)
+    }
+
     /// Cuts all live connections; new ones are accepted. Returns how many there were.
     #[expect(
         clippy::must_use_candidate,

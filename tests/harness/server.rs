@@ -14,7 +14,8 @@ use nix::sys::signal::Signal;
 use crate::child::Guarded;
 use crate::dir::TestDir;
 use crate::port::Port;
-use crate::url::percent_encoded;
+use crate::tls::TlsPort;
+use crate::url::credentials;
 use crate::{Monitor, RedisServerBuilder, Reply, RespConn, StartError};
 
 /// Starting and stopping take milliseconds; more than this means that they do not happen.
@@ -40,6 +41,7 @@ pub struct RedisServer {
     password: Option<String>,
     admin_password: String,
     socket: Option<PathBuf>,
+    pub(crate) tls: Option<TlsPort>,
     port: Port,
     /// Of a node of a cluster.
     bus: Option<Port>,
@@ -94,6 +96,7 @@ impl RedisServer {
         if let Some(socket) = &socket {
             args.extend(["--unixsocket".into(), socket.into()]);
         }
+        let tls = TlsPort::take(builder, dir.path(), &mut args)?;
         if let Some(password) = &builder.password {
             args.extend(["--requirepass".into(), password.into()]);
         }
@@ -105,6 +108,7 @@ impl RedisServer {
             password: builder.password.clone(),
             admin_password,
             socket,
+            tls,
             port,
             bus,
             dir,
@@ -128,17 +132,19 @@ impl RedisServer {
     /// The URL for the default user, with its password if there is one.
     #[must_use]
     pub fn url(&self) -> String {
-        match &self.password {
-            Some(password) => self.url_as("", password),
-            None => format!("redis://{}", self.addr()),
-        }
+        format!("redis://{}{}", self.login(), self.addr())
+    }
+
+    /// The password of the default user, for the front of an address.
+    pub(crate) fn login(&self) -> String {
+        let password = self.password.as_deref();
+        password.map_or(String::new(), |password| credentials("", password))
     }
 
     /// The URL for another user.
     #[must_use]
     pub fn url_as(&self, user: &str, password: &str) -> String {
-        let (user, password) = (percent_encoded(user), percent_encoded(password));
-        format!("redis://{user}:{password}@{}", self.addr())
+        format!("redis://{}{}", credentials(user, password), self.addr())
     }
 
     /// The URL of the socket file, for a server built with `unix_socket`.

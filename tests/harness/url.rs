@@ -2,8 +2,14 @@
 
 use std::fmt::Write;
 
+/// What stands before the address.
+pub(crate) fn credentials(user: &str, password: &str) -> String {
+    let (user, password) = (percent_encoded(user), percent_encoded(password));
+    format!("{user}:{password}@")
+}
+
 /// Escapes what is not unreserved in a URL.
-pub(crate) fn percent_encoded(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

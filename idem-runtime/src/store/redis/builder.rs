@@ -87,6 +87,25 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// The authorities that a server's certificate may come from, as PEM, in place of those that the
+    /// system trusts. For `rediss://`.
+    #[cfg(feature = "redis-tls")]
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.extras.tls.root_certificate = Some(pem.into());
+        self
+    }
+
+    /// The certificate that the store shows to the server, and its key, as PEM. For `rediss://`.
+    #[cfg(feature = "redis-tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.extras.tls.client = Some((certificate.into(), key.into()));
+        self
+    }
+
     /// Connects, and looks at the server.
     ///
     /// # Errors
@@ -135,7 +154,7 @@ impl RedisStoreBuilder {
             let found = Server::ask(&route).await?;
             match target {
                 // One of a cluster's nodes: it knows the others.
-                Target::Server(client) if found.is_cluster() => seeds.push(client.clone()),
+                Target::Server(client) if found.is_cluster() => seeds.push(Client::clone(client)),
                 _ => link = Some(route),
             }
             server = Some(found);

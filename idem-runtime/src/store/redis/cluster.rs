@@ -182,7 +182,7 @@ impl Cluster {
         if let Some(node) = self.lock().nodes.get(at) {
             return Ok(Arc::clone(node));
         }
-        let target = Target::Server(self.client(at)?);
+        let target = Target::Server(Box::new(self.client(at)?));
         let node = Arc::new(Node::new(&target, self.plan));
         Ok(Arc::clone(
             self.lock().nodes.entry(at.clone()).or_insert(node),

@@ -14,6 +14,8 @@ mod sentinel;
 mod source;
 mod subscriber;
 mod subscribers;
+#[cfg(feature = "redis-tls")]
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;

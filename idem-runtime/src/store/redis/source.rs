@@ -42,7 +42,7 @@ pub struct RedisSource(Kind);
 #[derive(Clone)]
 enum Kind {
     Url(String),
-    Client(Client),
+    Client(Box<Client>),
     #[cfg(feature = "redis-manager")]
     Manager(redis::aio::ConnectionManager),
     #[cfg(feature = "redis-cluster")]
@@ -83,7 +83,7 @@ impl From<&String> for RedisSource {
 
 impl From<Client> for RedisSource {
     fn from(client: Client) -> Self {
-        Self(Kind::Client(client))
+        Self(Kind::Client(Box::new(client)))
     }
 }
 
@@ -104,7 +104,7 @@ impl From<redis::cluster::ClusterClient> for RedisSource {
 /// What is behind a source.
 pub(super) enum Place {
     /// A server, or a node of a cluster.
-    Server(Client),
+    Server(Box<Client>),
     Sentinels(Sentinels),
     /// Some nodes of a cluster.
     Cluster(Vec<Client>),
@@ -119,6 +119,8 @@ pub(super) enum Place {
 pub(super) struct Extras {
     /// User and password of the sentinels.
     pub(super) sentinel: Option<(Option<String>, String)>,
+    #[cfg(feature = "redis-tls")]
+    pub(super) tls: super::tls::Tls,
 }
 
 impl fmt::Debug for Extras {
@@ -131,7 +133,9 @@ impl RedisSource {
     pub(super) fn place(self, extras: &Extras) -> Result<Place, StoreError> {
         Ok(match self.0 {
             Kind::Url(url) => place(&url, extras)?,
-            Kind::Client(client) => Place::Server(extras.client(client.get_connection_info())?),
+            Kind::Client(client) => {
+                Place::Server(Box::new(extras.client(client.get_connection_info())?))
+            }
             #[cfg(feature = "redis-manager")]
             Kind::Manager(manager) => Place::Manager(manager),
             #[cfg(feature = "redis-cluster")]
@@ -153,7 +157,7 @@ fn place(url: &str, extras: &Extras) -> Result<Place, StoreError> {
     match (scheme, kind) {
         ("redis" | "rediss", "sentinel") => many.sentinels(),
         ("redis" | "rediss", "cluster") => many.cluster(),
-        _ => Ok(Place::Server(extras.client(&info(url)?)?)),
+        _ => Ok(Place::Server(Box::new(extras.client(&info(url)?)?))),
     }
 }
 
@@ -239,12 +243,17 @@ fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
 
 impl Extras {
     /// A client for connections of our own.
-    #[expect(clippy::unused_self, reason = "certificates come from it")]
+    #[cfg_attr(
+        not(feature = "redis-tls"),
+        expect(clippy::unused_self, reason = "certificates come from it")
+    )]
     fn client(&self, info: &ConnectionInfo) -> Result<Client, StoreError> {
         // Without it a small command may wait for the acknowledgement of the one before.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
+        #[cfg(feature = "redis-tls")]
+        let info = super::tls::apply(&info, &self.tls)?;
         Client::open(info).map_err(|_: RedisError| unusable())
     }
 }

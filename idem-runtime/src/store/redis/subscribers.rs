@@ -91,7 +91,7 @@ impl Nodes {
         }
         // A good moment to forget those that have left.
         nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
-        let target = Target::Server(self.cluster.client(&at)?);
+        let target = Target::Server(Box::new(self.cluster.client(&at)?));
         let cluster = Some(Arc::clone(&self.cluster));
         let node = Arc::new(Subscriber::new(
             target,

@@ -41,7 +41,7 @@ impl Patience {
 #[derive(Clone)]
 pub(in crate::store::redis) enum Target {
     /// To one server.
-    Server(Client),
+    Server(Box<Client>),
     /// To whichever server the sentinels call the primary.
     Primary(Sentinels),
     /// Through what the application has.
@@ -60,7 +60,7 @@ impl Target {
         patience: Patience,
     ) -> Result<Option<Client>, StoreError> {
         match self {
-            Self::Server(client) => Ok(Some(client.clone())),
+            Self::Server(client) => Ok(Some(Client::clone(client))),
             Self::Primary(sentinels) => sentinels.primary(patience).await.map(Some),
             #[cfg(feature = "redis-manager")]
             Self::Manager(_) => Ok(None),

@@ -1,0 +1,155 @@
+use std::error::Error as _;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use redis::IntoConnectionInfo;
+
+use super::*;
+
+/// A certificate that vouches for itself, and its key.
+fn identity() -> (Vec<u8>, Vec<u8>) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap().pem();
+    (certificate.into_bytes(), key.serialize_pem().into_bytes())
+}
+
+/// A certificate's frame around bytes that are none.
+fn not_x509() -> Vec<u8> {
+    let lines = [
+        "-----BEGIN CERTIFICATE-----",
+        "c2VjcmV0",
+        "-----END CERTIFICATE-----",
+        "",
+    ];
+    lines.join("\n").into_bytes()
+}
+
+fn at(url: &str) -> ConnectionInfo {
+    url.into_connection_info().unwrap()
+}
+
+fn rooted(pem: &[u8]) -> Tls {
+    Tls {
+        root_certificate: Some(pem.to_vec()),
+        client: None,
+    }
+}
+
+fn showing(certificate: &[u8], key: &[u8]) -> Tls {
+    Tls {
+        root_certificate: None,
+        client: Some((certificate.to_vec(), key.to_vec())),
+    }
+}
+
+/// What is said of certificates and keys that cannot be used.
+fn refusal(tls: &Tls) -> String {
+    let error = apply(&at("rediss://localhost"), tls).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(error.source().is_none(), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("c2VjcmV0"));
+    error.to_string()
+}
+
+#[test]
+fn the_rest_of_the_address_stays() {
+    let (certificate, key) = identity();
+    let tls = Tls {
+        root_certificate: Some(certificate.clone()),
+        client: Some((certificate, key)),
+    };
+    let info = at("rediss://user:word@redis.example:7000/3");
+    let tcp = info.tcp_settings().clone().set_nodelay(true);
+    let applied = apply(&info.set_tcp_settings(tcp), &tls).unwrap();
+    assert!(applied.tcp_settings().nodelay());
+    assert_eq!(applied.redis_settings().db(), 3);
+    assert_eq!(applied.redis_settings().username(), Some("user"));
+    assert_eq!(applied.redis_settings().password(), Some("word"));
+    let ConnectionAddr::TcpTls {
+        host,
+        port,
+        insecure,
+        tls_params,
+    } = applied.addr()
+    else {
+        panic!("{applied:?}")
+    };
+    assert_eq!((&**host, *port, *insecure), ("redis.example", 7000, false));
+    assert!(tls_params.is_some());
+}
+
+#[test]
+fn an_address_without_tls_is_refused() {
+    for url in ["redis://localhost", "unix:///tmp/redis.sock"] {
+        let error = apply(&at(url), &Tls::default()).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        assert!(error.to_string().contains("rediss://"), "{error}");
+    }
+}
+
+#[test]
+fn each_mistake_is_told_apart() {
+    let (certificate, key) = identity();
+    let (_, other_key) = identity();
+    let broken = &certificate[..certificate.len() / 2];
+    for none in [b"".as_slice(), b"secret: c2VjcmV0", broken, &key] {
+        let said = refusal(&rooted(none));
+        assert!(said.starts_with("the root certificate is no PEM"), "{said}");
+        let said = refusal(&showing(none, &key));
+        assert!(
+            said.starts_with("the client certificate is no PEM"),
+            "{said}"
+        );
+    }
+    for none in [
+        b"".as_slice(),
+        b"c2VjcmV0",
+        &certificate,
+        &key[..key.len() / 2],
+    ] {
+        let said = refusal(&showing(&certificate, none));
+        assert!(said.starts_with("the client key is no PEM"), "{said}");
+    }
+    let said = refusal(&rooted(&not_x509()));
+    assert!(
+        said.starts_with("the root certificate is PEM, but"),
+        "{said}"
+    );
+    let said = refusal(&showing(&not_x509(), &key));
+    assert!(
+        said.starts_with("the client certificate is PEM, but"),
+        "{said}"
+    );
+    let said = refusal(&showing(&certificate, &other_key));
+    assert!(said.starts_with("the client key does not belong"), "{said}");
+    let odd = b"-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n";
+    let said = refusal(&showing(&certificate, odd));
+    assert!(said.starts_with("the client key is of a kind"), "{said}");
+}
+
+#[test]
+fn several_authorities_and_words_between_them_are_taken() {
+    let (one, _) = identity();
+    let (two, _) = identity();
+    let both = [b"# ours\n", &*one, b"\n# and theirs\n", &*two].concat();
+    assert!(apply(&at("rediss://localhost"), &rooted(&both)).is_ok());
+}
+
+#[test]
+fn debug_shows_no_key() {
+    let (certificate, key) = identity();
+    let debug = format!("{:?}", showing(&certificate, &key));
+    assert_eq!(debug, "Tls { root_certificate: false, client: true }");
+}
+
+#[test]
+fn there_is_a_provider_afterwards() {
+    ensure_provider();
+    let provider = CryptoProvider::get_default().unwrap();
+    ensure_provider();
+    assert!(std::ptr::eq(
+        &raw const **provider,
+        &raw const **CryptoProvider::get_default().unwrap()
+    ));
+}

@@ -1,0 +1,134 @@
+//! An authority of one's own, and what it has signed.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+/// A new authority with a certificate for servers at 127.0.0.1 and `localhost`, and one for
+/// clients. Clones are the same.
+///
+/// Nobody trusts another value's certificates: `Certificates::new()` is how a test gets wrong ones.
+#[derive(Clone)]
+pub struct Certificates {
+    ca: String,
+    server: Identity,
+    client: Identity,
+}
+
+/// A certificate with its key, as PEM.
+#[derive(Clone)]
+struct Identity {
+    cert: String,
+    key: String,
+}
+
+/// Keys have no place in the output of a failed test.
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+impl Default for Certificates {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Certificates {
+    /// Makes them, in a few milliseconds.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::make().expect("what is signed here can be signed")
+    }
+
+    /// The certificate of the authority.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        &self.ca
+    }
+
+    /// The certificate of a client.
+    #[must_use]
+    pub fn client_cert_pem(&self) -> &str {
+        &self.client.cert
+    }
+
+    /// The key of the client's certificate.
+    #[must_use]
+    pub fn client_key_pem(&self) -> &str {
+        &self.client.key
+    }
+
+    /// Writes what a server needs into a directory, and returns the settings of a Redis that name
+    /// the files.
+    pub(crate) fn write(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut settings = Vec::new();
+        for (setting, file, pem) in [
+            ("--tls-ca-cert-file", "ca.pem", &self.ca),
+            ("--tls-cert-file", "server.pem", &self.server.cert),
+            ("--tls-key-file", "server.key", &self.server.key),
+        ] {
+            let path = dir.join(file);
+            fs::write(&path, pem)?;
+            settings.extend([setting.to_owned(), path.display().to_string()]);
+        }
+        Ok(settings)
+    }
+
+    fn make() -> Result<Self, rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::default();
+        // Two authorities of one name would be told apart by their signatures only, and a client
+        // would complain of those instead of an authority that it does not know.
+        let name = format!("idem test authority {:02x?}", &key.public_key_raw()[1..9]);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let ca = params.self_signed(&key)?.pem();
+        let issuer = Issuer::new(params, key);
+        Ok(Self {
+            ca,
+            // A server is a client of other servers too: as a replica, and in a cluster.
+            server: signed(
+                &issuer,
+                "idem test server",
+                vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
+                vec![
+                    ExtendedKeyUsagePurpose::ServerAuth,
+                    ExtendedKeyUsagePurpose::ClientAuth,
+                ],
+            )?,
+            client: signed(
+                &issuer,
+                "idem test client",
+                Vec::new(),
+                vec![ExtendedKeyUsagePurpose::ClientAuth],
+            )?,
+        })
+    }
+}
+
+fn signed(
+    issuer: &Issuer<'_, KeyPair>,
+    name: &str,
+    addresses: Vec<String>,
+    purposes: Vec<ExtendedKeyUsagePurpose>,
+) -> Result<Identity, rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(addresses)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = purposes;
+    Ok(Identity {
+        cert: params.signed_by(&key, issuer)?.pem(),
+        key: key.serialize_pem(),
+    })
+}

@@ -1,0 +1,76 @@
+//! The TLS port of a server.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use crate::certificates::Certificates;
+use crate::port::Port;
+use crate::url::credentials;
+use crate::{RedisServer, RedisServerBuilder};
+
+#[derive(Debug)]
+pub(crate) struct TlsPort {
+    port: Port,
+    certificates: Certificates,
+}
+
+impl TlsPort {
+    /// Takes a port if the server is to have one, writes its files into `dir`, and adds the
+    /// settings to `args`.
+    pub(crate) fn take(
+        builder: &RedisServerBuilder,
+        dir: &Path,
+        args: &mut Vec<OsString>,
+    ) -> io::Result<Option<Self>> {
+        let Some(certificates) = &builder.certificates else {
+            return Ok(None);
+        };
+        let port = Port::take()?;
+        let clients = if builder.tls_client_auth { "yes" } else { "no" };
+        args.extend(["--tls-port".into(), port.number().to_string().into()]);
+        args.extend(["--tls-auth-clients".into(), clients.into()]);
+        args.extend(certificates.write(dir)?.into_iter().map(OsString::from));
+        Ok(Some(Self {
+            port,
+            certificates: certificates.clone(),
+        }))
+    }
+}
+
+/// For a server built with [`tls`](RedisServerBuilder::tls) or one of its kin.
+impl RedisServer {
+    /// The address where the server speaks TLS; [`addr`](RedisServer::addr) speaks without.
+    #[must_use]
+    pub fn tls_addr(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.tls_port().port.number()).into()
+    }
+
+    /// The URL for the default user over TLS, with its password if there is one.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        format!("rediss://{}{}", self.login(), self.tls_addr())
+    }
+
+    /// The URL for another user over TLS.
+    #[must_use]
+    pub fn tls_url_as(&self, user: &str, password: &str) -> String {
+        format!(
+            "rediss://{}{}",
+            credentials(user, password),
+            self.tls_addr()
+        )
+    }
+
+    /// Who vouches for the server, and the client certificate that it accepts.
+    #[must_use]
+    pub fn certificates(&self) -> &Certificates {
+        &self.tls_port().certificates
+    }
+
+    fn tls_port(&self) -> &TlsPort {
+        let tls = self.tls.as_ref();
+        tls.expect("the server is built with `tls()`")
+    }
+}
