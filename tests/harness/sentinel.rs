@@ -46,7 +46,7 @@ impl SentinelSetupBuilder {
         self
     }
 
-    /// Settings of the sentinels, such as their program or a password.
+    /// Settings of the sentinels: `sentinels(|sentinel| sentinel.password("secret"))`.
     pub fn sentinels(mut self, set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> Self {
         self.sentinel = set(self.sentinel);
         self
@@ -122,8 +122,10 @@ impl SentinelSetupBuilder {
         let down_after = self.down_after.as_millis().to_string();
         let failover_timeout = self.failover_timeout.as_millis().to_string();
         let name = SentinelSetup::NAME;
-        let settings: [&[&str]; 7] = [
+        let settings: [&[&str]; 9] = [
             &["announce-ip", "127.0.0.1"],
+            &["sentinel-user", MemberUser::NAME],
+            &["sentinel-pass", user.secret()],
             &["monitor", name, &host, &port, &quorum],
             &["down-after-milliseconds", name, &down_after],
             &["failover-timeout", name, &failover_timeout],
@@ -131,7 +133,8 @@ impl SentinelSetupBuilder {
             &["auth-user", name, MemberUser::NAME],
             &["auth-pass", name, user.secret()],
         ];
-        let sentinel = self.sentinel.clone().role(Role::Sentinel);
+        let sentinel = user.allowed_on(self.sentinel.clone());
+        let sentinel = sentinel.role(Role::Sentinel);
         settings.into_iter().fold(sentinel, |sentinel, setting| {
             sentinel.args(["--sentinel"]).args(setting.iter().copied())
         })
