@@ -199,7 +199,7 @@ fn sentinels_have_the_settings_that_were_asked_for() {
                 .acl_user("app", "on >secret ~* +sentinel|get-master-addr-by-name")
                 .acl_user("default", "off")
         })
-        .down_after(Duration::from_millis(700))
+        .down_after(Duration::from_millis(2_100))
         .failover_timeout(Duration::from_millis(4_500))
         .start();
     for sentinel in group.sentinels() {
@@ -214,7 +214,7 @@ fn sentinels_have_the_settings_that_were_asked_for() {
         assert!(matches!(client.command(&name).unwrap(), Reply::Array(_)));
         let primary = sentinel.cli(&["SENTINEL", "MASTER", SentinelSetup::NAME]);
         assert!(
-            primary.contains("down-after-milliseconds\n700\n"),
+            primary.contains("down-after-milliseconds\n2100\n"),
             "{primary}"
         );
         assert!(primary.contains("failover-timeout\n4500\n"), "{primary}");
