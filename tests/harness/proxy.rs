@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use crate::Partition;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -51,6 +53,8 @@ struct State {
     /// What a request must contain for its reply to be dropped.
     traps: Vec<Vec<u8>>,
     black_hole: bool,
+    /// Who is on the other side of a partition.
+    apart: HashMap<IpAddr, Partition>,
     delay: Duration,
     stopped: bool,
 }
@@ -59,6 +63,7 @@ struct State {
 #[derive(Debug)]
 struct Link {
     client: TcpStream,
+    peer: IpAddr,
     /// Its next reply is to be dropped.
     doomed: bool,
     /// Bytes of it are missing, so it cannot be used any more.
@@ -133,6 +138,20 @@ impl TcpProxy {
         }
     }
 
+    /// Cuts or silences the links of those that connect from `peer`, present and future ones.
+    pub(crate) fn separate(&self, peer: IpAddr, how: Partition) {
+        self.shared.lock().apart.insert(peer, how);
+        if how == Partition::Cut {
+            self.shared.cut(|link| link.peer == peer);
+        }
+    }
+
+    /// Ends what [`TcpProxy::separate`] began. A connection that lost bytes is cut.
+    pub(crate) fn rejoin(&self) {
+        self.shared.lock().apart.clear();
+        self.shared.cut(|link| link.torn);
+    }
+
     /// Passes the next request on, then cuts its connection in place of the reply: the server has
     /// done it, and the client cannot know. May be called several times in advance.
     pub fn drop_next_reply(&self) {
@@ -193,7 +212,8 @@ impl Shared {
     /// Serves one client to its end.
     fn serve(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
-        let hole = self.lock().black_hole;
+        let peer = client.peer_addr()?.ip();
+        let hole = self.lock().swallows(peer);
         let server = if hole {
             None
         } else {
@@ -204,13 +224,14 @@ impl Shared {
         let replies = server.as_ref().map(TcpStream::try_clone).transpose()?;
         let id = {
             let mut state = self.lock();
-            if state.stopped {
+            if state.stopped || state.apart.get(&peer) == Some(&Partition::Cut) {
                 return Ok(());
             }
             let id = state.stats.connections;
             state.stats.connections += 1;
             let link = Link {
                 client: client.try_clone()?,
+                peer,
                 doomed: false,
                 torn: hole,
             };
@@ -305,11 +326,16 @@ impl State {
         let Some(link) = self.links.get_mut(&id) else {
             return false;
         };
-        if self.black_hole {
+        let apart = self.apart.get(&link.peer);
+        if self.black_hole || apart == Some(&Partition::Silent) {
             self.stats.swallowed_bytes += length;
             link.torn = true;
         }
         !link.torn
+    }
+
+    fn swallows(&self, peer: IpAddr) -> bool {
+        self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
     /// Marks the connection if its request is one that is waited for.

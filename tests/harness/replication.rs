@@ -28,10 +28,14 @@ impl MemberUser {
         &self.secret
     }
 
+    /// Lets the members in.
+    pub(crate) fn allowed_on(&self, builder: RedisServerBuilder) -> RedisServerBuilder {
+        builder.acl_user(Self::NAME, &format!("on >{} ~* &* +@all", self.secret))
+    }
+
     /// Settings of a server that is replicated: replicas are in sync as soon as they can be.
     pub(crate) fn settings(&self, builder: RedisServerBuilder) -> RedisServerBuilder {
-        builder
-            .acl_user(Self::NAME, &format!("on >{} ~* &* +@all", self.secret))
+        self.allowed_on(builder)
             .arg("--masteruser", Self::NAME)
             .arg("--masterauth", &self.secret)
             .arg("--repl-diskless-sync", "yes")

@@ -1,13 +1,14 @@
 //! A primary with replicas, watched by sentinels.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::partition::{Network, names_source, source};
 use crate::poll;
 use crate::replication::{MemberUser, Replication, ask};
 use crate::role::Role;
-use crate::{RedisServer, RedisServerBuilder, Reply};
+use crate::sentinel_view::SentinelView;
+use crate::{Partition, RedisServer, RedisServerBuilder};
 
 const SERVERS: usize = 3;
 const SENTINELS: usize = 3;
@@ -20,6 +21,7 @@ pub struct SentinelSetupBuilder {
     sentinel: RedisServerBuilder,
     down_after: Duration,
     failover_timeout: Duration,
+    partitions: bool,
 }
 
 /// One primary and two replicas, and three sentinels that watch them under the name `idem`.
@@ -33,6 +35,7 @@ pub struct SentinelSetup {
     // The sentinels first, so that they do not see the servers go.
     sentinels: Vec<RedisServer>,
     servers: Vec<RedisServer>,
+    network: Option<Network>,
 }
 
 impl SentinelSetupBuilder {
@@ -43,13 +46,15 @@ impl SentinelSetupBuilder {
         self
     }
 
-    /// Settings of the sentinels, such as their program or a password.
+    /// Settings of the sentinels: `sentinels(|sentinel| sentinel.password("secret"))`.
     pub fn sentinels(mut self, set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder) -> Self {
         self.sentinel = set(self.sentinel);
         self
     }
 
-    /// After what silence a sentinel takes a server for down; 1 s unless told.
+    /// After what silence a sentinel takes a server for down; 1.5 s unless told. On a busy machine
+    /// a sentinel may connect to a new primary only after half a second (one second before Redis
+    /// 7): with little more than that, it takes the new primary for down at once.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
@@ -61,6 +66,16 @@ impl SentinelSetupBuilder {
         self
     }
 
+    /// Puts a network between the members that [`SentinelSetup::isolate`] can part. What the
+    /// sentinels tell clients is then the address of a proxy, which lets these through always.
+    ///
+    /// Members come from 127.0.1.1 and the following, so it takes a system that has all of
+    /// 127.0.0.0/8, as Linux has.
+    pub fn partitions(mut self) -> Self {
+        self.partitions = true;
+        self
+    }
+
     /// Starts the group and waits until it could fail over.
     ///
     /// # Panics
@@ -69,10 +84,13 @@ impl SentinelSetupBuilder {
     #[must_use]
     pub fn start(self) -> SentinelSetup {
         let user = MemberUser::new();
-        let server = user.settings(self.server.clone()).role(Role::Replicated);
+        let servers = (0..SERVERS).map(|index| self.server(&user, index).start());
+        let servers: Vec<_> = servers.collect();
+        let network = || Network::between(&servers, SENTINELS);
         let mut setup = SentinelSetup {
             sentinels: Vec::new(),
-            servers: (0..SERVERS).map(|_| server.clone().start()).collect(),
+            network: self.partitions.then(network),
+            servers,
         };
         let primary = setup.announced(0);
         for replica in &setup.servers[1..] {
@@ -82,13 +100,22 @@ impl SentinelSetupBuilder {
         for server in &setup.servers {
             server.cli(&["CONFIG", "REWRITE"]);
         }
-        for _ in 0..SENTINELS {
-            let sentinel = self.sentinel(&user, primary).start();
+        for index in 0..SENTINELS {
+            let sentinel = self.sentinel(&user, primary);
+            let sentinel = setup.place_sentinel(sentinel, index).start();
             hurry(&sentinel);
             setup.sentinels.push(sentinel);
         }
         setup.await_settled();
         setup
+    }
+
+    fn server(&self, user: &MemberUser, index: usize) -> RedisServerBuilder {
+        let server = user.settings(self.server.clone()).role(Role::Replicated);
+        if self.partitions {
+            return listen_on(server, &source(index).to_string());
+        }
+        server
     }
 
     fn sentinel(&self, user: &MemberUser, primary: SocketAddr) -> RedisServerBuilder {
@@ -97,8 +124,10 @@ impl SentinelSetupBuilder {
         let down_after = self.down_after.as_millis().to_string();
         let failover_timeout = self.failover_timeout.as_millis().to_string();
         let name = SentinelSetup::NAME;
-        let settings: [&[&str]; 7] = [
+        let settings: [&[&str]; 9] = [
             &["announce-ip", "127.0.0.1"],
+            &["sentinel-user", MemberUser::NAME],
+            &["sentinel-pass", user.secret()],
             &["monitor", name, &host, &port, &quorum],
             &["down-after-milliseconds", name, &down_after],
             &["failover-timeout", name, &failover_timeout],
@@ -106,7 +135,8 @@ impl SentinelSetupBuilder {
             &["auth-user", name, MemberUser::NAME],
             &["auth-pass", name, user.secret()],
         ];
-        let sentinel = self.sentinel.clone().role(Role::Sentinel);
+        let sentinel = user.allowed_on(self.sentinel.clone());
+        let sentinel = sentinel.role(Role::Sentinel);
         settings.into_iter().fold(sentinel, |sentinel, setting| {
             sentinel.args(["--sentinel"]).args(setting.iter().copied())
         })
@@ -128,8 +158,9 @@ impl SentinelSetup {
         SentinelSetupBuilder {
             server: RedisServer::builder(),
             sentinel: RedisServer::builder(),
-            down_after: Duration::from_secs(1),
+            down_after: Duration::from_millis(1_500),
             failover_timeout: Duration::from_secs(3),
+            partitions: false,
         }
     }
 
@@ -164,7 +195,6 @@ impl SentinelSetup {
     }
 
     /// Kills the primary with SIGKILL and returns it.
-    #[expect(clippy::must_use_candidate, reason = "killing is the point")]
     pub fn kill_primary(&self) -> &RedisServer {
         let primary = self.primary();
         primary.kill();
@@ -172,7 +202,6 @@ impl SentinelSetup {
     }
 
     /// Makes the sentinels promote a replica though the primary is well. Returns the new primary.
-    #[expect(clippy::must_use_candidate, reason = "the failover is the point")]
     pub fn failover(&self) -> &RedisServer {
         let old = self.primary();
         poll::until("a failover that was asked for", || {
@@ -195,9 +224,8 @@ impl SentinelSetup {
         &self.servers[new]
     }
 
-    /// Waits until all that are up form one group: the sentinels agree on a primary and know
+    /// Waits until all that are up and not isolated form one group: the sentinels agree on a primary and know
     /// each other, and all other servers are its replicas, in sync and known. Returns the primary.
-    #[expect(clippy::must_use_candidate, reason = "waiting is the point")]
     pub fn await_settled(&self) -> &RedisServer {
         let primary = poll::until("one group again", || {
             let primary = self.agreed_primary()?;
@@ -213,6 +241,42 @@ impl SentinelSetup {
             let primary = self.agreed_primary()?;
             self.follows(index, primary)
         });
+    }
+
+    /// Parts a server from all other servers and from all sentinels, for a group built with
+    /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to it and
+    /// may open new ones, at its own address and at the one that the sentinels know.
+    pub fn isolate(&self, server: &RedisServer, how: Partition) {
+        self.network().isolate(self.index(server), how);
+    }
+
+    /// Ends all partitions. The sentinels make replicas of former primaries.
+    pub fn heal(&self) {
+        self.network().heal();
+    }
+
+    /// Where sentinels and clients find a server; its own address, unless the group is built with
+    /// [`partitions`](SentinelSetupBuilder::partitions).
+    #[must_use]
+    pub fn announced_addr(&self, server: &RedisServer) -> SocketAddr {
+        self.announced(self.index(server))
+    }
+
+    fn network(&self) -> &Network {
+        let network = self.network.as_ref();
+        network.expect("the group is built with `partitions()`")
+    }
+
+    fn place_sentinel(&self, sentinel: RedisServerBuilder, index: usize) -> RedisServerBuilder {
+        let Some(network) = &self.network else {
+            return sentinel;
+        };
+        let source = network.watcher_source(index).to_string();
+        let sentinel = listen_on(sentinel, &source);
+        if names_source(&self.servers[0]) {
+            return sentinel.arg("--bind-source-addr", source);
+        }
+        sentinel
     }
 
     fn agreed_primary(&self) -> Result<usize, String> {
@@ -237,7 +301,7 @@ impl SentinelSetup {
 
     fn settled_under(&self, primary: usize) -> Result<(), String> {
         let indexes = 0..self.servers.len();
-        let up = |&index: &usize| self.servers[index].is_awake();
+        let up = |&index: &usize| self.servers[index].is_awake() && !self.is_isolated(index);
         let replicas: Vec<_> = indexes
             .filter(|index| *index != primary)
             .filter(up)
@@ -250,7 +314,7 @@ impl SentinelSetup {
             return Err(format!("{online} replicas are online"));
         }
         for sentinel in awake(&self.sentinels) {
-            let view = View::of(sentinel)?;
+            let view = SentinelView::of(sentinel)?;
             view.knows_primary(SENTINELS - 1)?;
             for &replica in &replicas {
                 view.knows_replica(self.announced(replica))?;
@@ -273,7 +337,15 @@ impl SentinelSetup {
 
     /// Where the others find a server.
     fn announced(&self, index: usize) -> SocketAddr {
-        self.servers[index].addr()
+        match &self.network {
+            Some(network) => network.announced(index),
+            None => self.servers[index].addr(),
+        }
+    }
+
+    fn is_isolated(&self, index: usize) -> bool {
+        let network = self.network.as_ref();
+        network.is_some_and(|network| network.is_isolated(index))
     }
 
     fn announced_at(&self, addr: &str) -> Result<usize, String> {
@@ -291,62 +363,21 @@ impl SentinelSetup {
     }
 }
 
-/// What one sentinel thinks.
-struct View {
-    primary: HashMap<String, String>,
-    replicas: Vec<HashMap<String, String>>,
+/// The server connects from the first address before Redis 7.
+fn listen_on(builder: RedisServerBuilder, source: &str) -> RedisServerBuilder {
+    builder.args(["--bind", source, "127.0.0.1"])
 }
 
-impl View {
-    fn of(sentinel: &RedisServer) -> Result<Self, String> {
-        let name = SentinelSetup::NAME;
-        let primary = ask(sentinel, &["SENTINEL", "MASTER", name])?;
-        let Reply::Array(replicas) = ask(sentinel, &["SENTINEL", "REPLICAS", name])? else {
-            return Err("no list of replicas".to_owned());
-        };
-        Ok(Self {
-            primary: fields(&primary),
-            replicas: replicas.iter().map(fields).collect(),
-        })
-    }
-
-    fn knows_primary(&self, others: usize) -> Result<(), String> {
-        let others = others.to_string();
-        let (flags, known) = (
-            get(&self.primary, "flags"),
-            get(&self.primary, "num-other-sentinels"),
-        );
-        if flags == "master" && known == others {
-            return Ok(());
-        }
-        Err(format!(
-            "to a sentinel the primary is {flags:?}, and it knows {known} others"
-        ))
-    }
-
-    fn knows_replica(&self, addr: SocketAddr) -> Result<(), String> {
-        let port = addr.port().to_string();
-        let mut replicas = self.replicas.iter();
-        let Some(replica) = replicas.find(|replica| get(replica, "port") == port) else {
-            return Err(format!(
-                "a sentinel does not know the replica on port {port}"
-            ));
-        };
-        let (flags, link) = (get(replica, "flags"), get(replica, "master-link-status"));
-        if flags == "slave" && link == "ok" {
-            return Ok(());
-        }
-        Err(format!(
-            "to a sentinel the replica on port {port} is {flags:?}, its link is {link:?}"
-        ))
-    }
+fn awake(members: &[RedisServer]) -> impl Iterator<Item = &RedisServer> {
+    members.iter().filter(|member| member.is_awake())
 }
 
 /// Makes a sentinel look and talk more often than it does by default, where it knows how (from
-/// Redis 7 on). Half-seconds are enough to settle within three of them and let a busy machine
-/// breathe.
+/// Redis 7 on), until it is restarted. Half-seconds let a busy machine breathe.
 fn hurry(sentinel: &RedisServer) {
     let settings = [
+        // Also the pause between two attempts to connect.
+        ("ping-period", "500"),
         ("info-period", "500"),
         ("publish-period", "500"),
         ("ask-period", "250"),
@@ -356,23 +387,4 @@ fn hurry(sentinel: &RedisServer) {
     for (name, value) in settings {
         drop(sentinel.reply(&["SENTINEL", "DEBUG", name, value]));
     }
-}
-
-fn awake(members: &[RedisServer]) -> impl Iterator<Item = &RedisServer> {
-    members.iter().filter(|member| member.is_awake())
-}
-
-/// Names and values in turn, as sentinels answer.
-fn fields(reply: &Reply) -> HashMap<String, String> {
-    let Reply::Array(words) = reply else {
-        return HashMap::new();
-    };
-    let pairs = words.chunks_exact(2);
-    pairs
-        .map(|pair| (pair[0].to_string(), pair[1].to_string()))
-        .collect()
-}
-
-fn get<'a>(fields: &'a HashMap<String, String>, name: &str) -> &'a str {
-    fields.get(name).map_or("", String::as_str)
 }

@@ -163,7 +163,9 @@ fn a_slot_half_way_answers_for_what_it_has_and_asks_for_the_rest() {
         assert_eq!(source.cli(&["GET", here]), here);
     }
     let split = source.reply(&["MGET", "{k}:1", "{k}:2"]);
-    assert!(error(&split).starts_with("TRYAGAIN"), "{split}");
+    // Redis 6.2 sends a client to the target here.
+    let split = error(&split);
+    assert!(split.starts_with("TRYAGAIN") || split == ask, "{split}");
     // The owner is still the source, and commands find their way.
     assert_eq!(port(cluster.node_of_slot(slot)), port(source));
     assert_eq!(cluster.cli("{k}", &["GET", "{k}:2"]), "{k}:2");

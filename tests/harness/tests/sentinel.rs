@@ -1,6 +1,6 @@
 //! A group under Sentinel, really started.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Reply, RespConn, SentinelSetup};
 
@@ -189,6 +189,39 @@ fn servers_have_the_settings_that_were_asked_for() {
             "min-replicas-to-write\n1"
         );
     }
+}
+
+#[test]
+fn sentinels_have_the_settings_that_were_asked_for() {
+    let group = SentinelSetup::builder()
+        .sentinels(|sentinel| {
+            sentinel
+                .acl_user("app", "on >secret ~* +sentinel|get-master-addr-by-name")
+                .acl_user("default", "off")
+        })
+        .down_after(Duration::from_millis(2_100))
+        .failover_timeout(Duration::from_millis(4_500))
+        .start();
+    for sentinel in group.sentinels() {
+        let mut client = RespConn::open(sentinel.addr()).unwrap();
+        let name = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SentinelSetup::NAME];
+        let refused = client.command(&name).unwrap();
+        assert!(
+            refused.as_error().unwrap().starts_with("NOAUTH"),
+            "{refused}"
+        );
+        client.command(&["AUTH", "app", "secret"]).unwrap();
+        assert!(matches!(client.command(&name).unwrap(), Reply::Array(_)));
+        let primary = sentinel.cli(&["SENTINEL", "MASTER", SentinelSetup::NAME]);
+        assert!(
+            primary.contains("down-after-milliseconds\n2100\n"),
+            "{primary}"
+        );
+        assert!(primary.contains("failover-timeout\n4500\n"), "{primary}");
+    }
+    // They come to an agreement, though their default user is off.
+    let old = group.kill_primary();
+    group.await_new_primary(old);
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! A network between the members of a group that can fall apart.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+
+use crate::{RedisServer, TcpProxy};
+
+/// How a partition shows to those on its sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Partition {
+    /// Links are cut, and new ones at once.
+    Cut,
+    /// Links stay open, and everything on them vanishes.
+    Silent,
+}
+
+/// Proxies in front of the servers of a group. The servers announce the addresses of these, so
+/// members and clients alike come through them; members come from loopback addresses of their
+/// own, by which a proxy tells them from clients and from each other.
+#[derive(Debug)]
+pub(crate) struct Network {
+    proxies: Vec<TcpProxy>,
+    watchers: usize,
+    isolated: Mutex<HashSet<usize>>,
+}
+
+impl Network {
+    /// Puts a proxy in front of each server, which from now on announces that and connects from
+    /// its own address. Others must not have heard of the server before.
+    pub(crate) fn between(servers: &[RedisServer], watchers: usize) -> Self {
+        let proxies: Vec<_> = servers
+            .iter()
+            .map(|server| TcpProxy::start(server.addr()))
+            .collect();
+        for ((server, proxy), number) in servers.iter().zip(&proxies).zip(0..) {
+            let (source, port) = (source(number), proxy.addr().port().to_string());
+            server.cli(&["CONFIG", "SET", "replica-announce-ip", "127.0.0.1"]);
+            server.cli(&["CONFIG", "SET", "replica-announce-port", &port]);
+            if names_source(server) {
+                server.cli(&["CONFIG", "SET", "bind-source-addr", &source.to_string()]);
+            }
+        }
+        Self {
+            proxies,
+            watchers,
+            isolated: Mutex::default(),
+        }
+    }
+
+    /// Where members and clients find a server.
+    pub(crate) fn announced(&self, server: usize) -> SocketAddr {
+        self.proxies[server].addr()
+    }
+
+    /// Separates a server from all other members. Clients still reach it.
+    pub(crate) fn isolate(&self, server: usize, how: Partition) {
+        self.isolated().insert(server);
+        for (index, proxy) in self.proxies.iter().enumerate() {
+            if index != server {
+                proxy.separate(source(server), how);
+                self.proxies[server].separate(source(index), how);
+            }
+        }
+        for watcher in 0..self.watchers {
+            self.proxies[server].separate(self.watcher_source(watcher), how);
+        }
+    }
+
+    pub(crate) fn is_isolated(&self, server: usize) -> bool {
+        self.isolated().contains(&server)
+    }
+
+    /// Ends all partitions.
+    pub(crate) fn heal(&self) {
+        self.isolated().clear();
+        for proxy in &self.proxies {
+            proxy.rejoin();
+        }
+    }
+
+    /// Where a watcher connects from.
+    pub(crate) fn watcher_source(&self, watcher: usize) -> IpAddr {
+        source(self.proxies.len() + watcher)
+    }
+
+    fn isolated(&self) -> std::sync::MutexGuard<'_, HashSet<usize>> {
+        self.isolated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a member connects from.
+pub(crate) fn source(member: usize) -> IpAddr {
+    let number = u8::try_from(member + 1).expect("a group is small");
+    Ipv4Addr::new(127, 0, 1, number).into()
+}
+
+/// Whether the address to connect from is a setting of its own, as it is from Redis 7 on. Before,
+/// it is the first one that a server listens on.
+pub(crate) fn names_source(server: &RedisServer) -> bool {
+    !server
+        .cli(&["CONFIG", "GET", "bind-source-addr"])
+        .is_empty()
+}
