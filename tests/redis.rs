@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idem_harness::{ClusterSetup, RedisServer, RedisServerBuilder, Reply, SentinelSetup};
+use idem_harness::{ClusterSetup, Edition, RedisServer, RedisServerBuilder, Reply, SentinelSetup};
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
-use idem_runtime::store::redis::{Durability, RedisSource, RedisStore};
+use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 
 /// What every prefix begins with, and what the restricted user may touch.
@@ -31,6 +31,10 @@ pub enum Shape {
     Password,
     /// One server, in the newer protocol.
     Resp3,
+    /// One server behind TLS, which asks for a certificate of the client.
+    Tls,
+    /// One server of another age or origin.
+    Edition(Edition),
     /// One server, through a connection manager of the application's.
     Manager,
     /// A primary, two replicas and three sentinels.
@@ -41,24 +45,32 @@ pub enum Shape {
     Cluster,
     /// Six nodes, where each write waits for a replica.
     ReplicatedCluster,
+    /// Six nodes of another age or origin.
+    ClusterEdition(Edition),
     /// Six nodes, through a cluster client of the application's.
     ClusterClient,
 }
 
 impl Shape {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 17] = [
         ("redis", Self::Server),
         ("redis_acl", Self::Restricted),
         ("redis_unix", Self::Unix),
         ("redis_password", Self::Password),
         ("redis_resp3", Self::Resp3),
+        ("redis_tls", Self::Tls),
+        ("redis_6_2", Self::Edition(Edition::Redis62)),
+        ("redis_8", Self::Edition(Edition::Redis8)),
+        ("valkey", Self::Edition(Edition::Valkey)),
         ("redis_manager", Self::Manager),
         ("sentinel", Self::Sentinel),
         ("sentinel_replicated", Self::Replicated),
         ("cluster", Self::Cluster),
         ("cluster_replicated", Self::ReplicatedCluster),
         ("cluster_client", Self::ClusterClient),
+        ("cluster_6_2", Self::ClusterEdition(Edition::Redis62)),
+        ("cluster_valkey", Self::ClusterEdition(Edition::Valkey)),
     ];
 }
 
@@ -90,13 +102,13 @@ impl Redis {
         // It waits for processes.
         let back = tokio::task::spawn_blocking(move || Back::start(shape, set));
         let back = back.await.expect("the servers start");
-        let source = back.source(shape).await;
+        let store = back.store(shape).await;
         let durability = match shape {
             Shape::Replicated => Durability::Replicated(2),
             Shape::ReplicatedCluster => Durability::Replicated(1),
             _ => Durability::Acknowledged,
         };
-        let store = RedisStore::builder(source)
+        let store = store
             .connect_timeout(PATIENCE)
             .response_timeout(PATIENCE)
             .durability(durability);
@@ -138,6 +150,8 @@ impl Back {
         let first = set(RedisServer::builder());
         match shape {
             Shape::Server | Shape::Resp3 | Shape::Manager => server(&|server| server, first),
+            Shape::Tls => server(&RedisServerBuilder::tls_client_auth, first),
+            Shape::Edition(edition) => server(&|server| server.version(edition), first),
             Shape::Restricted => {
                 // No spaces here: these are words of `ACL SETUSER`.
                 let rules =
@@ -150,36 +164,48 @@ impl Back {
                 let setup = SentinelSetup::builder().servers(|_| first);
                 Self::Sentinel(Arc::new(setup.start()))
             }
-            Shape::Cluster | Shape::ReplicatedCluster | Shape::ClusterClient => {
-                let setup = ClusterSetup::builder().nodes(|_| first);
+            Shape::Cluster
+            | Shape::ReplicatedCluster
+            | Shape::ClusterClient
+            | Shape::ClusterEdition(_) => {
+                let setup = ClusterSetup::builder().nodes(|_| match shape {
+                    Shape::ClusterEdition(edition) => first.version(edition),
+                    _ => first,
+                });
                 Self::Cluster(Arc::new(setup.start()))
             }
         }
     }
 
-    async fn source(&self, shape: Shape) -> RedisSource {
-        match self {
-            Self::Server(server) => match shape {
-                Shape::Restricted => server.url_as(USER, PASSWORD).into(),
-                Shape::Unix => server.unix_url().into(),
-                Shape::Resp3 => format!("{}?protocol=resp3", server.url()).into(),
-                Shape::Manager => {
-                    let client = ::redis::Client::open(server.url()).expect("a URL");
-                    let config = ::redis::aio::ConnectionManagerConfig::new()
-                        .set_response_timeout(Some(PATIENCE));
-                    let manager = client.get_connection_manager_with_config(config).await;
-                    manager.expect("the server is up").into()
-                }
-                _ => server.url().into(),
-            },
-            Self::Sentinel(setup) => sentinel_url(setup).into(),
-            Self::Cluster(setup) => match shape {
-                Shape::ClusterClient => {
-                    let client = ::redis::cluster::ClusterClient::new(setup.urls());
-                    client.expect("URLs").into()
-                }
-                _ => setup.urls()[0].clone().into(),
-            },
+    async fn store(&self, shape: Shape) -> RedisStoreBuilder {
+        match (self, shape) {
+            (Self::Server(server), Shape::Restricted) => {
+                RedisStore::builder(server.url_as(USER, PASSWORD))
+            }
+            (Self::Server(server), Shape::Unix) => RedisStore::builder(server.unix_url()),
+            (Self::Server(server), Shape::Tls) => {
+                let made = server.certificates();
+                RedisStore::builder(server.tls_url())
+                    .root_certificate(made.ca_pem())
+                    .client_certificate(made.client_cert_pem(), made.client_key_pem())
+            }
+            (Self::Server(server), Shape::Resp3) => {
+                RedisStore::builder(format!("{}?protocol=resp3", server.url()))
+            }
+            (Self::Server(server), Shape::Manager) => {
+                let client = ::redis::Client::open(server.url()).expect("a URL");
+                let config = ::redis::aio::ConnectionManagerConfig::new()
+                    .set_response_timeout(Some(PATIENCE));
+                let manager = client.get_connection_manager_with_config(config).await;
+                RedisStore::builder(manager.expect("the server is up"))
+            }
+            (Self::Server(server), _) => RedisStore::builder(server.url()),
+            (Self::Sentinel(setup), _) => RedisStore::builder(sentinel_url(setup)),
+            (Self::Cluster(setup), Shape::ClusterClient) => {
+                let client = ::redis::cluster::ClusterClient::new(setup.urls());
+                RedisStore::builder(client.expect("URLs"))
+            }
+            (Self::Cluster(setup), _) => RedisStore::builder(setup.urls().swap_remove(0)),
         }
     }
 }
