@@ -13,6 +13,8 @@ mod connections;
 mod records;
 #[path = "redis_faults/refusals.rs"]
 mod refusals;
+#[path = "redis_faults/report.rs"]
+mod report;
 #[path = "redis_faults/restarts.rs"]
 mod restarts;
 #[path = "redis_faults/silence.rs"]

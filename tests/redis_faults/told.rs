@@ -164,7 +164,7 @@ async fn in_a_cluster_each_end_is_told_in_the_shard_of_its_key() {
     })
     .await;
     let store = RedisStore::connect(&server.url()).await.unwrap();
-    assert_eq!(store.server().mode.as_deref(), Some("cluster"));
+    assert_eq!(store.server().mode(), Some("cluster"));
     let mut listener = Listener::new(&server, "SSUBSCRIBE", "SPUBLISH");
     each_end_is_told(&store, &mut listener, 1).await;
     a_lost_claim_is_told(&server, &store, &mut listener).await;

@@ -20,6 +20,7 @@ pub struct RedisStoreBuilder {
     response_timeout: Duration,
     max_record_bytes: usize,
     allow_eviction: bool,
+    checked_prefix: String,
 }
 
 impl fmt::Debug for RedisStoreBuilder {
@@ -40,6 +41,7 @@ impl RedisStoreBuilder {
             response_timeout: Duration::from_millis(500),
             max_record_bytes: 8 << 20,
             allow_eviction: false,
+            checked_prefix: "idem".to_owned(),
         }
     }
 
@@ -70,6 +72,13 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Where the user's rights are tried when the store connects; default `idem`, the prefix of an
+    /// engine that is given no other. What is missing there is a warning, and no more.
+    pub fn checked_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.checked_prefix = prefix.into();
+        self
+    }
+
     /// Connects, and looks at the server.
     ///
     /// # Errors
@@ -87,7 +96,7 @@ impl RedisStoreBuilder {
         let client = link::client(&self.url)?;
         let link = |client| Link::new(client, self.connect_timeout, self.response_timeout);
         let (link, own) = (link(client.clone()), link(client.clone()));
-        let server = Server::ask(&link).await?;
+        let server = Server::ask(&link, &self.checked_prefix).await?;
         server.refuse(self.allow_eviction)?;
         let sharded = server.publish() == "SPUBLISH";
         let subscriber =

@@ -1,0 +1,450 @@
+//! The start-up check on real servers: what it says of each state and of each user, and that it
+//! leaves nothing behind.
+
+use std::collections::BTreeSet;
+
+use idem_harness::{RedisServer, RedisServerBuilder, Reply};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{Store, StoreErrorKind};
+use idem_tests::shop::{MARKERS, PASSWORD, refused, until};
+
+use crate::access::{DOCUMENTED, with_user};
+
+const PROBE: &str = include_str!("../../idem-runtime/src/store/redis/check/probe.lua");
+
+/// Connects, and looks through the report for what does not belong there.
+async fn store(url: &str) -> RedisStore {
+    let store = RedisStore::connect(url).await.unwrap();
+    let report = store.server().to_string();
+    let debug = format!("{store:?}");
+    let addr = url
+        .rsplit('@')
+        .next()
+        .unwrap()
+        .trim_start_matches("redis://");
+    for secret in MARKERS.into_iter().chain([addr, "127.0.0.1"]) {
+        assert!(!report.contains(secret), "{secret} is in {report}");
+        assert!(!debug.contains(secret), "{secret} is in {debug}");
+    }
+    assert_eq!(
+        store.server().warnings(),
+        store.warnings(),
+        "nobody watched"
+    );
+    for warning in store.warnings() {
+        assert!(report.contains(&warning), "{warning} is not in {report}");
+    }
+    store
+}
+
+/// The only warning.
+async fn warning(url: &str) -> String {
+    let store = store(url).await;
+    let [warning] = store.warnings().try_into().expect("one warning");
+    warning
+}
+
+/// A line of the report.
+fn line(store: &RedisStore, name: &str) -> String {
+    let report = store.server().to_string();
+    let mut lines = report.lines().map(str::trim_start);
+    let line = lines.find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("no {name} in {report}"))
+        .trim()
+        .to_owned()
+}
+
+/// On disk and without a warning.
+fn healthy() -> RedisServerBuilder {
+    RedisServer::builder().append_only_every_second()
+}
+
+/// Versions and sizes differ from server to server.
+fn masked(report: &str) -> String {
+    let mut masked = String::new();
+    for c in report.chars() {
+        match c {
+            '0'..='9' if masked.ends_with('#') => {}
+            '0'..='9' => masked.push('#'),
+            '.' if masked.ends_with('#') => {}
+            c => masked.push(c),
+        }
+    }
+    for unit in ["KiB", "MiB", "GiB"] {
+        masked = masked.replace(unit, "units");
+    }
+    masked.replace("Valkey", "Redis")
+}
+
+#[tokio::test]
+async fn a_healthy_server_has_a_short_report() {
+    let server = healthy()
+        .arg("--maxmemory", "1gb")
+        .arg("--repl-diskless-sync-delay", "0")
+        .start();
+    let port = server.port().to_string();
+    let _replica = RedisServer::builder()
+        .args(["--replicaof", "127.0.0.1", &port])
+        .start();
+    until("the replica is online", || {
+        server
+            .cli(&["INFO", "replication"])
+            .contains("state=online")
+    })
+    .await;
+    let expected = "\
+Redis #, standalone, primary
+  memory        # units of # units, noeviction
+  persistence   append-only file (to disk once a second; a power loss can cost the last one), no snapshots
+  replicas      #: online (lag # s); a failover can forget the last writes
+  rights        all that idem needs under `idem:`
+  warnings      none";
+    for url in [server.url(), format!("{}?protocol=resp3", server.url())] {
+        let store = RedisStore::connect(&url).await.unwrap();
+        assert_eq!(masked(&store.server().to_string()), expected);
+    }
+}
+
+#[tokio::test]
+async fn what_a_restart_costs_is_told() {
+    let server = RedisServer::start();
+    let nothing = warning(&server.url()).await;
+    assert!(
+        nothing.starts_with("Redis keeps nothing on disk"),
+        "{nothing}"
+    );
+    server.cli(&["CONFIG", "SET", "save", "3600 1"]);
+    let snapshots = warning(&server.url()).await;
+    assert!(
+        snapshots.starts_with("Redis keeps snapshots only"),
+        "{snapshots}"
+    );
+    for (fsync, costs) in [
+        ("always", "append-only file (on disk before each reply)"),
+        ("everysec", "append-only file (to disk once a second;"),
+        ("no", "append-only file (to disk when the system does;"),
+    ] {
+        let server = healthy().arg("--appendfsync", fsync).start();
+        let store = store(&server.url()).await;
+        assert_eq!(store.warnings(), [""; 0]);
+        let line = line(&store, "persistence");
+        assert!(line.starts_with(costs), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_read_settings_is_told_what_is_known() {
+    let (server, url) = with_user(DOCUMENTED);
+    let store = store(&url).await;
+    let line = line(&store, "persistence");
+    assert_eq!(
+        line,
+        "append-only file (how soon on disk is not told), whether snapshots is not told"
+    );
+    assert_eq!(store.warnings(), [""; 0]);
+    server.cli(&["CONFIG", "SET", "appendonly", "no"]);
+    let warning = warning(&url).await;
+    assert!(
+        warning.starts_with("Redis has no append-only file"),
+        "{warning}"
+    );
+}
+
+#[tokio::test]
+async fn each_reason_to_refuse_writes_is_told() {
+    let server = healthy().start();
+    let url = server.url();
+    let set = |name, value| server.cli(&["CONFIG", "SET", name, value]);
+    set("maxmemory", "1");
+    let full = warning(&url).await;
+    assert!(full.starts_with("Redis is out of memory"), "{full}");
+    set("maxmemory", "0");
+    set("min-replicas-to-write", "1");
+    let few = warning(&url).await;
+    assert!(few.starts_with("Redis has too few replicas"), "{few}");
+    let store = store(&url).await;
+    assert_eq!(line(&store, "replicas"), "none; a write needs 1");
+    set("min-replicas-to-write", "0");
+    assert_eq!(self::store(&url).await.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_disk_that_cannot_be_written_is_told() {
+    let server = healthy().arg("--dbfilename", "snapshot").start();
+    // The file's name is taken by a directory.
+    std::fs::create_dir(server.dir().join("snapshot")).unwrap();
+    server.cli(&["CONFIG", "SET", "save", "3600 1"]);
+    server.cli(&["BGSAVE"]);
+    until("the snapshot has failed", || {
+        let told = server.cli(&["INFO", "persistence"]);
+        told.contains("rdb_last_bgsave_status:err")
+    })
+    .await;
+    let refuses = warning(&server.url()).await;
+    assert!(
+        refuses.starts_with("Redis could not write its last snapshot and refuses writes"),
+        "{refuses}"
+    );
+    server.cli(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    let may = warning(&server.url()).await;
+    assert!(
+        may.starts_with("Redis could not write its last snapshot, and may"),
+        "{may}"
+    );
+    server.cli(&["CONFIG", "SET", "save", ""]);
+    assert_eq!(store(&server.url()).await.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_memory_that_is_nearly_full_is_told() {
+    let server = healthy().start();
+    let used = server.cli(&["INFO", "memory"]);
+    let used = used
+        .lines()
+        .find_map(|line| line.strip_prefix("used_memory:"));
+    let used: u64 = used.unwrap().trim().parse().unwrap();
+    // 95 %, where a few kilobytes more or less do not matter.
+    server.cli(&["SET", "ballast", &"b".repeat(4 << 20)]);
+    let limit = (used + (4 << 20)) * 100 / 95;
+    server.cli(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
+    let warning = warning(&server.url()).await;
+    assert!(warning.contains("% of its `maxmemory`"), "{warning}");
+}
+
+#[tokio::test]
+async fn a_policy_that_will_evict_and_one_that_does_are_told() {
+    let server = healthy().arg("--maxmemory-policy", "allkeys-lru").start();
+    let will = warning(&server.url()).await;
+    assert!(will.contains("as soon as a `maxmemory` is set"), "{will}");
+    server.cli(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    let (kind, message) = refused(RedisStore::builder(&server.url())).await;
+    assert_eq!(kind, StoreErrorKind::Refused);
+    assert!(
+        message.contains("`maxmemory-policy allkeys-lru`"),
+        "{message}"
+    );
+    let allowed = RedisStore::builder(&server.url()).allow_eviction();
+    let report = allowed.connect().await.unwrap().server().to_string();
+    assert!(report.contains("the guarantee ends there"), "{report}");
+}
+
+#[tokio::test]
+async fn a_replica_is_told_with_its_link() {
+    let primary = RedisServer::builder()
+        .arg("--repl-diskless-sync-delay", "0")
+        .start();
+    let port = primary.port().to_string();
+    let replica = healthy().args(["--replicaof", "127.0.0.1", &port]).start();
+    let link = |state: &str| {
+        let told = replica.cli(&["INFO", "replication"]);
+        told.contains(&format!("master_link_status:{state}"))
+    };
+    until("the replica follows", || link("up")).await;
+    let follows = warning(&replica.url()).await;
+    assert!(
+        follows.starts_with("this Redis is a replica: claims"),
+        "{follows}"
+    );
+    let store = store(&replica.url()).await;
+    assert_eq!(
+        line(&store, "replicas"),
+        "this is one; its link to the primary is up"
+    );
+    assert_eq!(store.server().role(), Some("replica"));
+    primary.kill();
+    until("the link is down", || link("down")).await;
+    let alone = warning(&replica.url()).await;
+    assert!(alone.contains("its link to the primary is down"), "{alone}");
+    // It then answers less, and not the script.
+    replica.cli(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+    let warnings = self::store(&replica.url()).await.warnings();
+    assert!(
+        warnings[0].contains("its link to the primary is down"),
+        "{warnings:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_loads_is_told() {
+    let server = healthy().start();
+    server.cli(&["DEBUG", "POPULATE", "20000"]);
+    server.cli(&["BGREWRITEAOF"]);
+    until("the file is rewritten", || {
+        let told = server.cli(&["INFO", "persistence"]);
+        told.contains("aof_rewrite_in_progress:0") && told.contains("aof_rewrite_scheduled:0")
+    })
+    .await;
+    server.cli(&["CONFIG", "SET", "key-load-delay", "1000"]);
+    let mut admin = server.connect();
+    admin.send(&["DEBUG", "LOADAOF"]).unwrap();
+    let mut other = server.connect();
+    until("it loads", || {
+        let reply = other.command(&["PING"]).unwrap();
+        reply
+            .as_error()
+            .is_some_and(|text| text.starts_with("LOADING"))
+    })
+    .await;
+    let warning = warning(&server.url()).await;
+    assert!(
+        warning.starts_with("Redis is loading its data"),
+        "{warning}"
+    );
+}
+
+#[tokio::test]
+async fn each_missing_right_is_named() {
+    let rights = DOCUMENTED.split(' ').filter(|right| right.starts_with('+'));
+    let server = healthy().start();
+    for right in rights {
+        let rules = format!("{DOCUMENTED} ").replace(&format!("{right} "), "");
+        let url = user(&server, &rules);
+        let store = store(&url).await;
+        // Of a user who may not ask for it the version is known from `INFO`.
+        if right == "+hello" {
+            assert_eq!(store.warnings(), [""; 0]);
+            continue;
+        }
+        assert_eq!(line(&store, "rights"), format!("lacks {right}"), "{right}");
+        let [warning] = store.warnings().try_into().expect(right);
+        let (names, costs) = match right {
+            "+info" => ("INFO is not allowed", "lets its body run again"),
+            "+publish" | "+subscribe" | "+unsubscribe" => (right, "ask again and again"),
+            _ => (right, "calls will be refused"),
+        };
+        assert!(
+            warning.contains(names) && warning.contains(costs),
+            "{warning}"
+        );
+    }
+    // The check asks what a user may do; only `HELLO`, `INFO` and `EVAL` are tried.
+    let log = server.cli(&["ACL", "LOG"]);
+    let denied: BTreeSet<_> = ["hello", "info", "eval", "evalsha", "get", "set", "publish"]
+        .into_iter()
+        .filter(|command| log.lines().any(|line| line.trim_matches('"') == *command))
+        .collect();
+    assert_eq!(denied, BTreeSet::from(["eval", "hello", "info"]), "{log}");
+}
+
+#[tokio::test]
+async fn keys_and_channels_out_of_reach_are_named() {
+    let server = healthy().start();
+    for (wrong, lacks) in [
+        (DOCUMENTED.replace("~idem:*", "~other:*"), "lacks ~idem:*"),
+        (
+            DOCUMENTED.replace("&idem:*", "resetchannels"),
+            "lacks &idem:* +publish +subscribe",
+        ),
+        ("-@all +hello +info".to_owned(), "lacks +eval"),
+        (
+            DOCUMENTED.replace("~idem:*", "%R~idem:*"),
+            "lacks +set +pexpire",
+        ),
+    ] {
+        let store = store(&user(&server, &wrong)).await;
+        assert_eq!(line(&store, "rights"), lacks);
+    }
+    let url = user(&server, &DOCUMENTED.replace("idem:*", "shop:*"));
+    let builder = RedisStore::builder(&url).checked_prefix("shop");
+    let store = builder.connect().await.unwrap();
+    assert_eq!(line(&store, "rights"), "all that idem needs under `shop:`");
+    let warnings = self::store(&url).await.warnings();
+    assert!(warnings[0].contains("checked_prefix"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn in_a_cluster_the_rights_of_a_shard_are_looked_at() {
+    let server = healthy().arg("--cluster-enabled", "yes").start();
+    let down = store(&server.url()).await.warnings();
+    assert!(down[0].contains("a cluster that is down"), "{down:?}");
+    // One slot short of a key's is enough for a write to be elsewhere.
+    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    until("the cluster is up", || {
+        let told = server.cli(&["CLUSTER", "INFO"]);
+        told.contains("cluster_state:ok")
+    })
+    .await;
+    assert_eq!(store(&server.url()).await.warnings(), [""; 0]);
+    let url = user(&server, DOCUMENTED);
+    let lacks = "lacks &idem:* +spublish +ssubscribe +sunsubscribe";
+    let store = store(&url).await;
+    assert_eq!(line(&store, "rights"), lacks);
+    let all = format!("{DOCUMENTED} +spublish +ssubscribe +sunsubscribe");
+    assert_eq!(self::store(&user(&server, &all)).await.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn nothing_is_left_behind() {
+    let server = healthy().start();
+    let mut monitor = server.monitor();
+    let _store = store(&server.url()).await;
+    let keys: BTreeSet<_> = monitor
+        .commands()
+        .iter()
+        .filter(|command| command.is_from_script())
+        .map(ToString::to_string)
+        .collect();
+    let [set] = Vec::from_iter(keys).try_into().expect("one command");
+    assert!(set.starts_with("SET idem:start-up-check-"), "{set}");
+    until("the key is gone", || server.cli(&["DBSIZE"]) == "0").await;
+}
+
+/// What a server cannot be asked about is tried, with the same outcome.
+#[tokio::test]
+async fn a_server_that_cannot_be_asked_is_tried() {
+    let server = healthy().start();
+    // Redis 6 has no such function.
+    let older = PROBE.replacen(
+        "redis.acl_check_cmd",
+        "({pcall = redis.pcall}).acl_check_cmd",
+        1,
+    );
+    assert_ne!(older, PROBE);
+    let probe = |rules: &str, script: &str| {
+        user(&server, rules);
+        let mut app = server.connect_as("app", PASSWORD);
+        let names = ["idem:probe", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"];
+        let reply = app.command(&[&["EVAL", script, "0"], &names[..]].concat());
+        let Reply::Array(parts) = reply.unwrap() else {
+            panic!("the script answers with a list")
+        };
+        parts.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for right in [
+        "+get",
+        "+getrange",
+        "+set",
+        "+time",
+        "+pttl",
+        "+pexpire",
+        "+strlen",
+        "+exists",
+        "+publish",
+    ] {
+        let rules = DOCUMENTED.replace(&format!("{right} "), "");
+        let (asked, tried) = (probe(&rules, PROBE), probe(&rules, &older));
+        assert_eq!((&*asked[0], &*tried[0]), ("asked", "tried"));
+        assert_eq!(asked[3..], tried[3..], "{right}");
+        assert_eq!(asked[3..], [right[1..].to_uppercase()]);
+    }
+    for rules in [
+        DOCUMENTED.to_owned(),
+        DOCUMENTED.replace("~idem:*", "~other:*"),
+    ] {
+        let (asked, tried) = (probe(&rules, PROBE), probe(&rules, &older));
+        assert_eq!(asked[3..], tried[3..], "{rules}");
+    }
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    for script in [PROBE, &older] {
+        let told = probe(DOCUMENTED, script);
+        assert!(told[1].starts_with("OOM"), "{told:?}");
+        assert_eq!(told.len(), 3, "a full memory is no missing right: {told:?}");
+    }
+}
+
+/// The URL of a user with these rules, instead of the one before.
+fn user(server: &RedisServer, rules: &str) -> String {
+    let setting = format!("ACL SETUSER app reset on >{PASSWORD} {rules}");
+    server.cli(&setting.split_whitespace().collect::<Vec<_>>());
+    server.url_as("app", PASSWORD)
+}
