@@ -49,12 +49,21 @@ use super::{
 ///   finished, and need not ask again and again: `&idem:* +publish +subscribe +unsubscribe`, and on
 ///   a cluster `+spublish +ssubscribe +sunsubscribe` as well.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
-///   warns that it could not check the eviction policy.
-/// - Also `+publish &idem:*`, in a cluster `+spublish &idem:*`, so that calls which wait for a key are
-///   told when it changes. Without it they ask now and then, and nothing is lost; Redis keeps an
-///   entry in its `ACL LOG`.
+///   warns that it could not check the eviction policy. Without the rights to tell and be told
+///   nothing is lost; Redis keeps entries in its `ACL LOG`.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
 ///   claim or an answer that was acknowledged.
+///
+/// # The report
+///
+/// When it connects, the store looks at all of this once, in three or four round trips:
+/// [`RedisStore::server`] is what it found, and its text a report for the log of a start. What is
+/// amiss is in its last lines and is told to the [`Observer`](crate::Observer) when an engine is
+/// built; only a server that evicts, is too old or is a Sentinel is refused. The rights are looked
+/// at under the prefix `idem` unless [`RedisStoreBuilder::checked_prefix`] names another. Redis 7 is
+/// asked for them, Redis 6 by trying, which leaves entries in its `ACL LOG` for those that are
+/// missing; either way one key of a random name lives for a millisecond, and none of anybody's is
+/// touched.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
