@@ -64,9 +64,8 @@ fn masked(report: &str) -> String {
     let mut masked = String::new();
     for c in report.chars() {
         match c {
-            '0'..='9' if masked.ends_with('#') => {}
+            '0'..='9' | '.' if masked.ends_with('#') => {}
             '0'..='9' => masked.push('#'),
-            '.' if masked.ends_with('#') => {}
             c => masked.push(c),
         }
     }
@@ -153,19 +152,30 @@ async fn a_user_who_may_not_read_settings_is_told_what_is_known() {
 #[tokio::test]
 async fn each_reason_to_refuse_writes_is_told() {
     let server = healthy().start();
-    let url = server.url();
     let set = |name, value| server.cli(&["CONFIG", "SET", name, value]);
-    set("maxmemory", "1");
-    let full = warning(&url).await;
-    assert!(full.starts_with("Redis is out of memory"), "{full}");
-    set("maxmemory", "0");
+    // Who may not read the settings is told as well.
+    for url in [server.url(), user(&server, DOCUMENTED)] {
+        set("maxmemory", "1");
+        let full = warning(&url).await;
+        assert!(full.starts_with("Redis is out of memory"), "{full}");
+        set("maxmemory", "0");
+        set("min-replicas-to-write", "1");
+        let few = warning(&url).await;
+        assert!(few.starts_with("Redis has too few replicas"), "{few}");
+        set("min-replicas-to-write", "0");
+        assert_eq!(store(&url).await.warnings(), [""; 0]);
+    }
     set("min-replicas-to-write", "1");
-    let few = warning(&url).await;
-    assert!(few.starts_with("Redis has too few replicas"), "{few}");
-    let store = store(&url).await;
+    let store = store(&server.url()).await;
     assert_eq!(line(&store, "replicas"), "none; a write needs 1");
-    set("min-replicas-to-write", "0");
-    assert_eq!(self::store(&url).await.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_server_that_lets_writes_wait_is_connected_to_all_the_same() {
+    let server = healthy().start();
+    server.cli(&["CLIENT", "PAUSE", "60000", "WRITE"]);
+    let warning = warning(&server.url()).await;
+    assert!(warning.contains("failed (no reply in time)"), "{warning}");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ impl Ask for Link {
 /// ```text
 /// Redis 7.0.15, standalone, primary
 ///   memory        12.3 MiB of 1.0 GiB, noeviction
-///   persistence   append-only file (to disk once a second), no snapshots
+///   persistence   append-only file (on disk before each reply), no snapshots
 ///   replicas      2: online (lag 0 s), online (lag 1 s); a failover can forget the last writes
 ///   rights        all that idem needs under `idem:`
 ///   warnings      none

@@ -26,7 +26,7 @@ pub(super) enum Rights {
     /// Nothing was asked yet.
     #[default]
     Untried,
-    /// The server was in no state to tell: its code.
+    /// The server was in no state to tell: why.
     Unknown(String),
     /// It told.
     Known(Known),
@@ -171,14 +171,18 @@ fn unused_name(prefix: &str) -> String {
 enum Refused {
     /// The user may not use the command, or the server does not have it.
     Lacking,
-    /// Something else: its code.
+    /// Something else: its code, or what there is instead.
     Other(String),
 }
 
-/// The refusal, unless the server did not answer at all.
+/// The refusal, unless the server is gone.
 fn refused(failure: Failure) -> Result<Refused, StoreError> {
     let error = match failure {
         Failure::Reply(error) if is_answer(&error) => error,
+        // Writes may have to wait, as in a planned failover; the server answered before.
+        Failure::Reply(error) if error.is_timeout() => {
+            return Ok(Refused::Other("no reply in time".to_owned()));
+        }
         failure => return Err(failure.store_error("asking Redis what this user may do")),
     };
     let code = error.code().unwrap_or("ERR");

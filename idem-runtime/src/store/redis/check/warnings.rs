@@ -143,8 +143,8 @@ impl Server {
             Rights::Unknown(why) => {
                 warnings.push(format!(
                     "whether this Redis user has the rights that idem needs is not known, since \
-                     the script that finds out was refused ({why}); the ACL line is in the \
-                     documentation of `RedisStore`"
+                     the script that finds out failed ({why}); the ACL line is in the documentation \
+                     of `RedisStore`"
                 ));
                 return;
             }
