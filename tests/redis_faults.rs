@@ -17,6 +17,8 @@ mod refusals;
 mod report;
 #[path = "redis_faults/restarts.rs"]
 mod restarts;
+#[path = "redis_faults/rights.rs"]
+mod rights;
 #[path = "redis_faults/silence.rs"]
 mod silence;
 #[path = "redis_faults/told.rs"]

@@ -1,19 +1,16 @@
-//! The start-up check on real servers: what it says of each state and of each user, and that it
-//! leaves nothing behind.
+//! The start-up check on real servers: what it says of each state, and that it leaves nothing behind.
 
 use std::collections::BTreeSet;
 
-use idem_harness::{RedisServer, RedisServerBuilder, Reply};
+use idem_harness::{RedisServer, RedisServerBuilder};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{Store, StoreErrorKind};
 use idem_tests::shop::{MARKERS, PASSWORD, refused, until};
 
 use crate::access::{DOCUMENTED, with_user};
 
-const PROBE: &str = include_str!("../../idem-runtime/src/store/redis/check/probe.lua");
-
 /// Connects, and looks through the report for what does not belong there.
-async fn store(url: &str) -> RedisStore {
+pub(crate) async fn store(url: &str) -> RedisStore {
     let store = RedisStore::connect(url).await.unwrap();
     let report = store.server().to_string();
     let debug = format!("{store:?}");
@@ -45,7 +42,7 @@ async fn warning(url: &str) -> String {
 }
 
 /// A line of the report.
-fn line(store: &RedisStore, name: &str) -> String {
+pub(crate) fn line(store: &RedisStore, name: &str) -> String {
     let report = store.server().to_string();
     let mut lines = report.lines().map(str::trim_start);
     let line = lines.find_map(|line| line.strip_prefix(name));
@@ -55,7 +52,7 @@ fn line(store: &RedisStore, name: &str) -> String {
 }
 
 /// On disk and without a warning.
-fn healthy() -> RedisServerBuilder {
+pub(crate) fn healthy() -> RedisServerBuilder {
     RedisServer::builder().append_only_every_second()
 }
 
@@ -300,103 +297,6 @@ async fn a_server_that_loads_is_told() {
 }
 
 #[tokio::test]
-async fn each_missing_right_is_named() {
-    let rights = DOCUMENTED.split(' ').filter(|right| right.starts_with('+'));
-    let server = healthy().start();
-    for right in rights {
-        let rules = format!("{DOCUMENTED} ").replace(&format!("{right} "), "");
-        let url = user(&server, &rules);
-        let store = store(&url).await;
-        // Redis 7 lets everybody say it.
-        if right == "+hello" {
-            assert_eq!(store.warnings(), [""; 0]);
-            continue;
-        }
-        assert_eq!(line(&store, "rights"), format!("lacks {right}"), "{right}");
-        let [warning] = store.warnings().try_into().expect(right);
-        let (names, costs) = match right {
-            "+info" => ("INFO is not allowed", "lets its body run again"),
-            "+publish" | "+subscribe" | "+unsubscribe" => (right, "ask again and again"),
-            _ => (right, "calls will be refused"),
-        };
-        assert!(
-            warning.contains(names) && warning.contains(costs),
-            "{warning}"
-        );
-    }
-    // The check asks what a user may do; only `INFO` and `EVAL` are tried.
-    let log = server.cli(&["ACL", "LOG"]);
-    let denied: BTreeSet<_> = objects(&log).collect();
-    assert_eq!(denied, BTreeSet::from(["eval", "info"]), "{log}");
-}
-
-/// What was refused, of the entries of a log.
-fn objects(log: &str) -> impl Iterator<Item = &str> {
-    let mut lines = log.lines();
-    std::iter::from_fn(move || {
-        lines.find(|line| *line == "object")?;
-        lines.next()
-    })
-}
-
-#[tokio::test]
-async fn keys_and_channels_out_of_reach_are_named() {
-    let server = healthy().start();
-    for (wrong, lacks) in [
-        (DOCUMENTED.replace("~idem:*", "~other:*"), "lacks ~idem:*"),
-        (
-            DOCUMENTED.replace("&idem:*", "resetchannels"),
-            "lacks &idem:* +publish +subscribe",
-        ),
-        ("-@all +hello +info".to_owned(), "lacks +eval"),
-        (
-            DOCUMENTED.replace("~idem:*", "%R~idem:*"),
-            "lacks +set +pexpire",
-        ),
-    ] {
-        let store = store(&user(&server, &wrong)).await;
-        assert_eq!(line(&store, "rights"), lacks);
-    }
-    let url = user(&server, &DOCUMENTED.replace("idem:*", "shop:*"));
-    let builder = RedisStore::builder(&url).checked_prefix("shop");
-    let store = builder.connect().await.unwrap();
-    assert_eq!(line(&store, "rights"), "all that idem needs under `shop:`");
-    let warnings = self::store(&url).await.warnings();
-    assert!(warnings[0].contains("checked_prefix"), "{warnings:?}");
-}
-
-#[tokio::test]
-async fn in_a_cluster_the_rights_of_a_shard_are_looked_at() {
-    let server = healthy().arg("--cluster-enabled", "yes").start();
-    // The slot of the tag is there, and another is not.
-    server.cli(&["CLUSTER", "ADDSLOTSRANGE", "1", "16383"]);
-    until("the cluster has noticed", || {
-        let told = server.cli(&["CLUSTER", "INFO"]);
-        told.contains("cluster_slots_assigned:16383")
-    })
-    .await;
-    let builder = RedisStore::builder(&server.url()).checked_prefix("{a}");
-    let warnings = builder.connect().await.unwrap().warnings();
-    assert!(
-        warnings[0].contains("a cluster that is down"),
-        "{warnings:?}"
-    );
-    server.cli(&["CLUSTER", "ADDSLOTS", "0"]);
-    until("the cluster is up", || {
-        let told = server.cli(&["CLUSTER", "INFO"]);
-        told.contains("cluster_state:ok")
-    })
-    .await;
-    assert_eq!(store(&server.url()).await.warnings(), [""; 0]);
-    let url = user(&server, DOCUMENTED);
-    let lacks = "lacks &idem:* +spublish +ssubscribe +sunsubscribe";
-    let store = store(&url).await;
-    assert_eq!(line(&store, "rights"), lacks);
-    let all = format!("{DOCUMENTED} +spublish +ssubscribe +sunsubscribe");
-    assert_eq!(self::store(&user(&server, &all)).await.warnings(), [""; 0]);
-}
-
-#[tokio::test]
 async fn nothing_is_left_behind() {
     let server = healthy().start();
     let mut monitor = server.monitor();
@@ -412,65 +312,8 @@ async fn nothing_is_left_behind() {
     until("the key is gone", || server.cli(&["DBSIZE"]) == "0").await;
 }
 
-/// What a server cannot be asked about is tried, with the same outcome.
-#[tokio::test]
-async fn a_server_that_cannot_be_asked_is_tried() {
-    let server = healthy().start();
-    // Redis 6 has no such function.
-    let older = PROBE.replacen(
-        "redis.acl_check_cmd",
-        "({pcall = redis.pcall}).acl_check_cmd",
-        1,
-    );
-    assert_ne!(older, PROBE);
-    let probe = |rules: &str, script: &str| {
-        user(&server, rules);
-        let mut app = server.connect();
-        assert_eq!(
-            app.command(&["AUTH", "app", PASSWORD]).unwrap().as_error(),
-            None
-        );
-        let names = ["idem:probe", "PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"];
-        let reply = app.command(&[&["EVAL", script, "0"], &names[..]].concat());
-        let Reply::Array(parts) = reply.unwrap() else {
-            panic!("the script answers with a list")
-        };
-        parts.iter().map(ToString::to_string).collect::<Vec<_>>()
-    };
-    for right in [
-        "+get",
-        "+getrange",
-        "+set",
-        "+time",
-        "+pttl",
-        "+pexpire",
-        "+strlen",
-        "+exists",
-        "+publish",
-    ] {
-        let rules = DOCUMENTED.replace(&format!("{right} "), "");
-        let (asked, tried) = (probe(&rules, PROBE), probe(&rules, &older));
-        assert_eq!((&*asked[0], &*tried[0]), ("asked", "tried"));
-        assert_eq!(asked[3..], tried[3..], "{right}");
-        assert_eq!(asked[3..], [right[1..].to_uppercase()]);
-    }
-    for rules in [
-        DOCUMENTED.to_owned(),
-        DOCUMENTED.replace("~idem:*", "~other:*"),
-    ] {
-        let (asked, tried) = (probe(&rules, PROBE), probe(&rules, &older));
-        assert_eq!(asked[3..], tried[3..], "{rules}");
-    }
-    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
-    for script in [PROBE, &older] {
-        let told = probe(DOCUMENTED, script);
-        assert!(told[1].starts_with("OOM"), "{told:?}");
-        assert_eq!(told.len(), 3, "a full memory is no missing right: {told:?}");
-    }
-}
-
 /// The URL of a user with these rules, instead of the one before.
-fn user(server: &RedisServer, rules: &str) -> String {
+pub(crate) fn user(server: &RedisServer, rules: &str) -> String {
     let setting = format!("ACL SETUSER app reset on >{PASSWORD} {rules}");
     server.cli(&setting.split_whitespace().collect::<Vec<_>>());
     server.url_as("app", PASSWORD)
