@@ -15,8 +15,12 @@ mod records;
 mod refusals;
 #[path = "redis_faults/replicated.rs"]
 mod replicated;
+#[path = "redis_faults/report.rs"]
+mod report;
 #[path = "redis_faults/restarts.rs"]
 mod restarts;
+#[path = "redis_faults/rights.rs"]
+mod rights;
 #[path = "redis_faults/silence.rs"]
 mod silence;
 #[path = "redis_faults/told.rs"]

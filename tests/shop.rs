@@ -179,8 +179,10 @@ impl Shop {
 
     /// Why the store refuses a claim of another key, without the engine's retries.
     pub async fn store_says(&self) -> (StoreErrorKind, String) {
+        // A refused claim may have landed.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let digest = KeyBuilder::new("shop.ask", 64)
-            .key("any")
+            .key(&NEXT.fetch_add(1, Ordering::Relaxed))
             .expect("a good key");
         let prefix = self.prefix.clone().into();
         let key = RecordKey::new(prefix, Operation::new("shop.ask"), digest);

@@ -45,7 +45,8 @@ enum Back {
 /// The server that the tests of this process share. It dies with the process.
 pub fn redis() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
-    SERVER.get_or_init(RedisServer::start)
+    // On disk: a server without a file is warned about.
+    SERVER.get_or_init(|| RedisServer::builder().append_only_every_second().start())
 }
 
 impl World {

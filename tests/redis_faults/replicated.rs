@@ -10,7 +10,7 @@ use idem_tests::shop::{
 };
 
 /// The deadlines of the engine, and four times what the store waits for a reply.
-const HASTE: Duration = Duration::from_millis(800);
+const HASTE: Duration = Duration::from_millis(1_200);
 
 struct Pair {
     primary: RedisServer,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Client;
 
-use super::check::Server;
+use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
 use super::link::{Patience, Target};
 use super::node::{Durability, Node, Plan};
@@ -32,6 +32,7 @@ pub struct RedisStoreBuilder {
     max_record_bytes: usize,
     allow_eviction: bool,
     durability: Durability,
+    checked_prefix: String,
 }
 
 impl RedisStoreBuilder {
@@ -44,6 +45,7 @@ impl RedisStoreBuilder {
             max_record_bytes: 8 << 20,
             allow_eviction: false,
             durability: Durability::default(),
+            checked_prefix: "idem".to_owned(),
         }
     }
 
@@ -71,6 +73,13 @@ impl RedisStoreBuilder {
     /// eviction begins.
     pub fn allow_eviction(mut self) -> Self {
         self.allow_eviction = true;
+        self
+    }
+
+    /// Where the user's rights are tried when the store connects; default `idem`, the prefix of an
+    /// engine that is given no other. What is missing there is a warning, and no more.
+    pub fn checked_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.checked_prefix = prefix.into();
         self
     }
 
@@ -129,7 +138,6 @@ impl RedisStoreBuilder {
             lanes,
         };
         let (plan, own_plan) = (plan(LANES), plan(OWN_LANES));
-        let node = |target, plan| Route::Node(Box::new(Node::new(target, plan)));
         let cluster = |seeds: &[Client], plan| {
             let cluster = Cluster::new(seeds, plan)?;
             Ok::<_, StoreError>(Route::Cluster(Box::new(cluster)))
@@ -144,31 +152,33 @@ impl RedisStoreBuilder {
             #[cfg(feature = "redis-cluster")]
             Place::Library(client) => (Some(Target::Library(client)), Vec::new()),
         };
-        let mut server = None;
-        let mut link = None;
+        let look = Look {
+            prefix: self.checked_prefix,
+            durability: self.durability,
+        };
+        let mut found = None;
         if let Some(target) = &target {
             if !target.is_ours() && self.durability != Durability::Acknowledged {
                 return Err(needs_own_connections());
             }
-            let route = node(target, plan);
-            let found = Server::ask(&route).await?;
+            let node = Node::new(target, plan);
+            let server = Server::ask(&node, &look).await?;
             match target {
                 // One of a cluster's nodes: it knows the others.
-                Target::Server(client) if found.is_cluster() => seeds.push(Client::clone(client)),
-                _ => link = Some(route),
+                Target::Server(client) if server.is_cluster() => seeds.push(Client::clone(client)),
+                _ => found = Some((Route::Node(Box::new(node)), Report::of_server(server))),
             }
-            server = Some(found);
         }
-        let (link, own) = match (link, &target) {
-            (Some(link), Some(target)) => (link, node(target, own_plan)),
-            _ => (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?),
+        let (link, own, report) = if let (Some((link, report)), Some(target)) = (found, &target) {
+            let own = Node::new(target, own_plan);
+            (link, Route::Node(Box::new(own)), report)
+        } else {
+            let (link, own) = (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?);
+            let report = link.look(&look).await?;
+            (link, own, report)
         };
-        let server = match server {
-            Some(server) => server,
-            None => Server::ask(&link).await?,
-        };
-        server.refuse(self.allow_eviction)?;
-        let sharded = server.publish() == "SPUBLISH";
+        report.refuse(self.allow_eviction)?;
+        let sharded = report.publish() == "SPUBLISH";
         let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
             Subscribers::of_server(target, sharded, plan.patience)
         } else {
@@ -176,11 +186,11 @@ impl RedisStoreBuilder {
             Subscribers::of_cluster(cluster, sharded, plan.patience)
         };
         Ok(RedisStore(Arc::new(Inner {
-            scripts: Scripts::new(&server),
+            scripts: Scripts::new(&report),
             link,
             own,
             subscribers,
-            server,
+            report,
             max_record_bytes: self.max_record_bytes,
         })))
     }

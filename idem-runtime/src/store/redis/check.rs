@@ -1,38 +1,87 @@
 //! What the server says about itself when a store connects, and what to think of it.
 
-use std::fmt;
+mod facts;
+mod fleet;
+mod report;
+mod rights;
+mod warnings;
 
-use redis::Value;
+#[cfg(test)]
+mod tests;
 
+use redis::{Cmd, Value};
+
+use self::facts::{Memory, Persistence, Replication};
+pub use self::fleet::Report;
+use self::rights::{NoWrites, Rights};
 use super::super::{StoreError, StoreErrorKind};
-use super::address::{pairs, text};
 use super::link::Failure;
-use super::route::Route;
+use super::node::{Durability, Node};
 
 /// The oldest server whose scripts and commands do all that is needed.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// What is known of the server.
+/// One node that can be asked.
+pub(super) trait Ask: Sync {
+    /// Sends a command and waits for its reply.
+    fn ask(&self, command: &Cmd) -> impl Future<Output = Result<Value, Failure>> + Send;
+}
+
+impl Ask for Node {
+    async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+        self.ask(command).await
+    }
+}
+
+/// What was found out about the server when the store connected: version, role, memory,
+/// persistence, replicas, and the rights of the user.
+///
+/// As text it is a report of some lines, for the log of a start and for an operator. It holds no
+/// address, no user and no password:
+///
+/// ```text
+/// Redis 7.0.15, standalone, primary
+///   memory        12.3 MiB of 1.0 GiB, noeviction
+///   persistence   append-only file (on disk before each reply), no snapshots
+///   replicas      2: online (lag 0 s), online (lag 1 s); a failover can forget the last writes
+///   rights        all that idem needs under `idem:`
+///   warnings      none
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Server {
-    /// Major, minor, patch.
-    pub version: Option<(u32, u32, u32)>,
-    /// `master` or `replica`.
-    pub role: Option<String>,
-    /// `standalone`, `sentinel` or `cluster`.
-    pub mode: Option<String>,
-    /// What the server does when its memory is full.
-    pub maxmemory_policy: Option<String>,
-    /// Its limit in bytes; 0 for none.
-    pub maxmemory: Option<u64>,
+    /// As it calls itself: `redis`, `valkey`.
+    product: Option<String>,
+    version: Option<(u32, u32, u32)>,
+    role: Option<String>,
+    mode: Option<String>,
+    /// The user may not ask for most of the rest.
+    silent: bool,
+    memory: Memory,
+    persistence: Persistence,
+    replication: Replication,
+    rights: Rights,
+    no_writes: Option<NoWrites>,
+    durability: Durability,
+}
+
+/// What to look at.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    /// Where the user's rights are tried.
+    pub(super) prefix: String,
+    /// What is asked of the replicas.
+    pub(super) durability: Durability,
 }
 
 impl Server {
-    /// Asks `HELLO`, which every user may, and `INFO`, which a restricted user may not.
-    pub(super) async fn ask(route: &Route) -> Result<Self, StoreError> {
-        let mut server = Self::default();
-        match route.ask(&redis::cmd("HELLO")).await {
+    /// Asks `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
+    /// about the rights that the user has under this prefix.
+    pub(super) async fn ask(to: &impl Ask, look: &Look) -> Result<Self, StoreError> {
+        let mut server = Self {
+            durability: look.durability,
+            ..Self::default()
+        };
+        match to.ask(&redis::cmd("HELLO")).await {
             Ok(reply) => server.hello(reply),
             // Without a connection, or the right to use it, nothing will work; without HELLO (a
             // proxy, an old server) only these facts are missing.
@@ -44,57 +93,64 @@ impl Server {
                 }
             }
         }
-        for section in ["memory", "server", "replication"] {
-            match route.ask(redis::cmd("INFO").arg(section)).await {
-                Ok(reply) => server.info(&reply),
-                Err(failure) => {
-                    let error = failure.store_error("asking Redis about itself");
-                    // Silence is no refusal: the server may evict, and was about to say so.
-                    if error.is_transient() {
-                        return Err(error);
-                    }
+        match to.ask(&redis::cmd("INFO")).await {
+            Ok(reply) => server.info(&reply),
+            Err(failure) => {
+                let error = failure.store_error("asking Redis about itself");
+                // Silence is no refusal: the server may evict, and was about to say so.
+                if error.is_transient() {
+                    return Err(error);
                 }
+                server.silent = is_denied(&error);
             }
+        }
+        // Of a server that will be refused nothing more is asked.
+        if !server.is_sentinel() && server.is_new_enough() {
+            server.try_rights(to, &look.prefix).await?;
         }
         Ok(server)
     }
 
-    fn hello(&mut self, reply: Value) {
-        for (name, value) in pairs(reply).unwrap_or_default() {
-            match (text(&name).as_deref(), text(&value)) {
-                (Some("version"), Some(version)) => self.version = parse_version(&version),
-                (Some("role"), Some(role)) => self.role = Some(role),
-                (Some("mode"), Some(mode)) => self.mode = Some(mode),
-                _ => {}
-            }
-        }
+    /// What a server says that it is in its answer to `HELLO`.
+    pub(super) fn said(hello: Value) -> Self {
+        let mut server = Self::default();
+        server.hello(hello);
+        server
     }
 
-    fn info(&mut self, reply: &Value) {
-        for line in text(reply).unwrap_or_default().lines() {
-            match line.split_once(':') {
-                Some(("maxmemory_policy", policy)) => {
-                    self.maxmemory_policy = Some(policy.to_owned());
-                }
-                Some(("maxmemory", bytes)) => self.maxmemory = bytes.parse().ok(),
-                Some(("redis_version", version)) if self.version.is_none() => {
-                    self.version = parse_version(version);
-                }
-                Some(("redis_mode", mode)) if self.mode.is_none() => {
-                    self.mode = Some(mode.to_owned());
-                }
-                Some(("role", role)) if self.role.is_none() => {
-                    // HELLO says `replica` where INFO still says `slave`.
-                    let role = if role == "slave" { "replica" } else { role };
-                    self.role = Some(role.to_owned());
-                }
-                _ => {}
-            }
-        }
+    /// Major, minor, patch; of Valkey its own.
+    #[must_use]
+    pub fn version(&self) -> Option<(u32, u32, u32)> {
+        self.version
+    }
+
+    /// `master` or `replica`.
+    #[must_use]
+    pub fn role(&self) -> Option<&str> {
+        self.role.as_deref()
+    }
+
+    /// `standalone` or `cluster`.
+    #[must_use]
+    pub fn mode(&self) -> Option<&str> {
+        self.mode.as_deref()
+    }
+
+    pub(super) fn is_replica(&self) -> bool {
+        self.role() == Some("replica")
+    }
+
+    fn is_sentinel(&self) -> bool {
+        self.mode() == Some("sentinel")
     }
 
     pub(super) fn is_cluster(&self) -> bool {
-        self.mode.as_deref() == Some("cluster")
+        self.mode() == Some("cluster")
+    }
+
+    fn is_new_enough(&self) -> bool {
+        self.version
+            .is_none_or(|(major, minor, _)| (major, minor) >= OLDEST)
     }
 
     /// Whether scripts may declare what they do (`#!lua flags=…`).
@@ -105,24 +161,37 @@ impl Server {
     /// The command that tells who waits: in a cluster the one that stays in the shard of the key,
     /// where there is one, since the other tells every node.
     pub(super) fn publish(&self) -> &'static str {
-        match self.mode.as_deref() {
-            Some("cluster") if self.version.is_some_and(|(major, ..)| major >= 7) => "SPUBLISH",
-            _ => "PUBLISH",
+        self.telling()[0]
+    }
+
+    /// The commands that tell and are told.
+    fn telling(&self) -> [&'static str; 3] {
+        if self.is_cluster() && self.reads_declarations() {
+            ["SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"]
+        } else {
+            ["PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"]
         }
     }
 
     /// Refuses a server on which the guarantee cannot hold.
     pub(super) fn refuse(&self, allow_eviction: bool) -> Result<(), StoreError> {
         let refused = |message: String| Err(StoreError::new(StoreErrorKind::Refused, message));
-        if let Some((major, minor, patch)) = self.version
-            && (major, minor) < OLDEST
-        {
+        if self.is_sentinel() {
+            return refused(
+                "this is a Redis Sentinel, which keeps no records; connect to the Redis that it \
+                 watches"
+                    .to_owned(),
+            );
+        }
+        if !self.is_new_enough() {
             return refused(format!(
-                "Redis {major}.{minor}.{patch} is too old; {}.{} or newer is needed",
-                OLDEST.0, OLDEST.1
+                "{} is too old; {}.{} or newer is needed",
+                self.name(),
+                OLDEST.0,
+                OLDEST.1
             ));
         }
-        match &self.maxmemory_policy {
+        match &self.memory.policy {
             Some(policy) if self.evicts() && !allow_eviction => refused(format!(
                 "Redis evicts keys when its memory is full (`maxmemory-policy {policy}`), and an \
                  evicted record lets its body run again; set `maxmemory-policy noeviction`, or \
@@ -133,151 +202,14 @@ impl Server {
     }
 
     fn evicts(&self) -> bool {
-        self.maxmemory_policy
+        self.memory
+            .policy
             .as_ref()
             .is_some_and(|policy| policy != "noeviction")
-            && self.maxmemory != Some(0)
-    }
-
-    /// What an operator should know, a sentence each.
-    pub(super) fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        match &self.maxmemory_policy {
-            None => warnings.push(
-                "Redis does not tell this user its `maxmemory-policy` (INFO is not allowed); make \
-                 sure that it is `noeviction`, since an evicted record lets its body run again"
-                    .to_owned(),
-            ),
-            Some(policy) if self.evicts() => warnings.push(format!(
-                "Redis evicts keys when its memory is full (`maxmemory-policy {policy}`): the \
-                 guarantee ends there"
-            )),
-            Some(policy) if policy != "noeviction" => warnings.push(format!(
-                "Redis has `maxmemory-policy {policy}`, which will evict records as soon as a \
-                 `maxmemory` is set; set `noeviction`"
-            )),
-            Some(_) => {}
-        }
-        if self.role.as_deref() == Some("replica") {
-            warnings.push(
-                "this Redis is a replica: claims will be refused as long as it is read-only; \
-                 connect to the primary"
-                    .to_owned(),
-            );
-        }
-        if self.version.is_none() {
-            warnings.push(format!(
-                "Redis does not tell its version; {}.{} or newer is needed, and is taken for older \
-                 than 7: a full memory then also refuses finished answers",
-                OLDEST.0, OLDEST.1
-            ));
-        }
-        warnings
-    }
-}
-
-impl fmt::Display for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.version {
-            Some((major, minor, patch)) => write!(f, "Redis {major}.{minor}.{patch}")?,
-            None => f.write_str("Redis of unknown version")?,
-        }
-        let unknown = "unknown";
-        let role = self.role.as_deref().unwrap_or(unknown);
-        let policy = self.maxmemory_policy.as_deref().unwrap_or(unknown);
-        write!(f, ", role {role}, maxmemory-policy {policy}")
+            && self.memory.limit != Some(0)
     }
 }
 
 fn is_denied(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Refused && error.to_string().ends_with("[NOPERM]")
-}
-
-/// What a server says that it is in its answer to `HELLO`.
-pub(super) fn role(hello: Value) -> Option<String> {
-    let mut server = Server::default();
-    server.hello(hello);
-    server.role
-}
-
-fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
-    let mut parts = text.split('.').map(|part| {
-        let digits = part.find(|c: char| !c.is_ascii_digit());
-        part[..digits.unwrap_or(part.len())].parse().ok()
-    });
-    Some((
-        parts.next()??,
-        parts.next()??,
-        parts.next().flatten().unwrap_or(0),
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn server(info: &str) -> Server {
-        let mut server = Server::default();
-        server.info(&Value::BulkString(info.as_bytes().to_vec()));
-        server
-    }
-
-    #[test]
-    fn versions_are_read_in_every_form() {
-        assert_eq!(parse_version("7.0.15"), Some((7, 0, 15)));
-        assert_eq!(parse_version("8.2-rc1"), Some((8, 2, 0)));
-        assert_eq!(parse_version("6.2"), Some((6, 2, 0)));
-        assert_eq!(parse_version("unstable"), None);
-    }
-
-    #[test]
-    fn only_a_cluster_that_can_publishes_in_the_shard() {
-        for (info, command) in [
-            ("redis_version:7.0.0\r\nredis_mode:cluster\r\n", "SPUBLISH"),
-            ("redis_version:6.2.9\r\nredis_mode:cluster\r\n", "PUBLISH"),
-            (
-                "redis_version:7.0.0\r\nredis_mode:standalone\r\n",
-                "PUBLISH",
-            ),
-            ("redis_mode:cluster\r\n", "PUBLISH"),
-            ("redis_version:7.0.0\r\n", "PUBLISH"),
-        ] {
-            assert_eq!(server(info).publish(), command, "{info}");
-        }
-    }
-
-    #[test]
-    fn an_evicting_server_is_refused_unless_allowed() {
-        let evicting = server("maxmemory:100\r\nmaxmemory_policy:volatile-lru\r\n");
-        let error = evicting.refuse(false).unwrap_err();
-        assert!(error.to_string().contains("maxmemory-policy volatile-lru"));
-        assert!(evicting.refuse(true).is_ok());
-        assert!(evicting.warnings()[0].contains("guarantee ends"));
-    }
-
-    #[test]
-    fn a_policy_without_a_limit_is_only_warned_about() {
-        let idle =
-            server("redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n");
-        assert!(idle.refuse(false).is_ok());
-        assert_eq!(idle.warnings().len(), 1);
-    }
-
-    #[test]
-    fn an_old_server_is_refused() {
-        let old = server("redis_version:6.0.16\r\n");
-        let error = old.refuse(true).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "Redis 6.0.16 is too old; 6.2 or newer is needed"
-        );
-    }
-
-    #[test]
-    fn a_replica_is_warned_about() {
-        let replica =
-            server("redis_version:7.2.4\r\nrole:slave\r\nmaxmemory_policy:noeviction\r\n");
-        assert_eq!(replica.warnings().len(), 1);
-        assert!(replica.warnings()[0].contains("replica"));
-    }
 }

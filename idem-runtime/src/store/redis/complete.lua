@@ -12,6 +12,7 @@ local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
 if not seen then
   -- Lost or expired: what was done is still the truth.
+  begin()
   if not redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then return {'V', ''} end
   tell()
   return {'C', 1}

@@ -6,6 +6,12 @@ local function nothing()
   return {'N'}
 end
 
+-- Redis 6 lets a script write into a full memory only after it has written something that needs no
+-- room. `life` is the one that the record has, if there is one.
+local function begin(life)
+  if not DECLARED then redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life or 1)) end
+end
+
 -- Tells who waits for the key. The record is written by then, and stays where the user has no right
 -- to the channel.
 local function tell()
@@ -14,6 +20,7 @@ end
 
 -- Puts `record` in the place of what was seen: the higher fence and the known fingerprint stay.
 local function settle(seen, record, attempts, life)
+  begin(seen.life)
   local fence, last = sub(record, 19, 25), sub(seen.bytes, 19, 25)
   if num(fence) < num(last) then fence = last end
   local kept = fence .. attempts .. sub(record, 28, 36) .. known(seen.print, sub(record, 37, 52))

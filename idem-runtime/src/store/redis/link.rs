@@ -238,10 +238,10 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Waits for the replicas for a part of the time that a reply may take, so that the reply says
-    /// how many they are.
+    /// Waits for the replicas for half of the time that a reply may take, so that the reply comes and
+    /// says how many they are.
     pub(super) fn by(wanted: u32, patience: Patience) -> Self {
-        let millis = (patience.response * 4 / 5).as_millis().max(1);
+        let millis = (patience.response / 2).as_millis().max(1);
         let mut command = redis::cmd("WAIT");
         command.arg(wanted).arg(millis.to_string());
         Self { wanted, command }

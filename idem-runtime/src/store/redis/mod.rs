@@ -23,7 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::builder::RedisStoreBuilder;
-pub use self::check::Server;
+pub use self::check::{Report, Server};
 pub use self::node::Durability;
 use self::route::Route;
 use self::script::Scripts;
@@ -45,7 +45,7 @@ use super::{
 /// use idem_runtime::{Engine, store::redis::RedisStore};
 ///
 /// let store = RedisStore::connect("redis://localhost").await?;
-/// println!("{}", store.server());
+/// println!("{}", store.report());
 /// Engine::new(store).install()?;
 /// # Ok(()) }
 /// ```
@@ -56,16 +56,26 @@ use super::{
 ///   evicts is refused; see [`RedisStoreBuilder::allow_eviction`].
 /// - These rights, for a user of its own (with the default prefix):
 ///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
-///   and `+select` where the URL names a database. So that waiting calls are told when a call has
-///   finished, and need not ask again and again: `&idem:* +publish +subscribe +unsubscribe`, and on
-///   a cluster `+spublish +ssubscribe +sunsubscribe` as well.
+///   `+select` where the URL names a database, `+wait` with [`Durability::Replicated`], and on a
+///   cluster `+cluster|slots +asking`. So that waiting calls are told when a call has
+///   finished, and need not ask again and again: `resetchannels &idem:* +publish +subscribe
+///   +unsubscribe`, and on a cluster `+spublish +ssubscribe +sunsubscribe` as well.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
-///   warns that it could not check the eviction policy.
-/// - Also `+publish &idem:*`, in a cluster `+spublish &idem:*`, so that calls which wait for a key are
-///   told when it changes. Without it they ask now and then, and nothing is lost; Redis keeps an
-///   entry in its `ACL LOG`.
+///   warns that it could not check the eviction policy. Without the rights to tell and be told
+///   nothing is lost; Redis keeps entries in its `ACL LOG`.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
 ///   claim or an answer that was acknowledged.
+///
+/// # The report
+///
+/// When it connects, the store looks at all of this once, in three or four round trips:
+/// [`RedisStore::report`] is what it found, and its text a report for the log of a start. What is
+/// amiss is in its last lines and is told to the [`Observer`](crate::Observer) when an engine is
+/// built; only a server that evicts, is too old or is a Sentinel is refused. The rights are looked
+/// at under the prefix `idem` unless [`RedisStoreBuilder::checked_prefix`] names another. Redis 7 is
+/// asked for them, Redis 6 by trying, which leaves entries in its `ACL LOG` for those that are
+/// missing; either way one key of a random name lives for a millisecond, and none of anybody's is
+/// touched.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -76,7 +86,7 @@ struct Inner {
     /// Connects when a key is first watched, on the engine's own thread as well.
     subscribers: Subscribers,
     scripts: Scripts,
-    server: Server,
+    report: Report,
     max_record_bytes: usize,
 }
 
@@ -99,17 +109,17 @@ impl RedisStore {
         RedisStoreBuilder::new(source.into())
     }
 
-    /// What the server said about itself when the store connected.
+    /// What was found out when the store connected.
     #[must_use]
-    pub fn server(&self) -> &Server {
-        &self.0.server
+    pub fn report(&self) -> &Report {
+        &self.0.report
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("server", &self.0.server)
+            .field("report", &self.0.report)
             .field("link", &self.0.link)
             .finish_non_exhaustive()
     }
@@ -167,7 +177,7 @@ impl Store for RedisStore {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.0.server.warnings();
+        let mut warnings = self.0.report.warnings();
         warnings.extend(self.0.subscribers.warning());
         warnings
     }

@@ -23,6 +23,7 @@ elseif ARGV[2] == '0' then
   attempts = math.max(attempts - 1, 0)
 end
 local w = '1' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. sub(seen.bytes, 32, 52)
+begin(seen.life)
 redis.call('SET', KEYS[1], w, 'KEEPTTL')
 tell()
 return {'C'}

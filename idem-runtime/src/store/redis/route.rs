@@ -2,6 +2,7 @@
 
 use redis::{Cmd, Value};
 
+use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
 use super::link::{Failure, Order};
 use super::node::Node;
@@ -16,18 +17,21 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// Asks a server that is about no key: in a cluster, one of the primaries.
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
-        match self {
-            Self::Node(node) => node.ask(command).await,
-            Self::Cluster(cluster) => {
-                let primaries = cluster.primaries().await.map_err(Failure::Connect)?;
-                match primaries.first() {
-                    Some((_, node)) => node.ask(command).await,
-                    None => Err(Failure::Connect(no_primary())),
-                }
-            }
+    /// Looks at the server, or at each primary.
+    pub(super) async fn look(&self, look: &Look) -> Result<Report, StoreError> {
+        let cluster = match self {
+            Self::Node(node) => return Ok(Report::of_server(Server::ask(&**node, look).await?)),
+            Self::Cluster(cluster) => cluster,
+        };
+        let mut servers = Vec::new();
+        for (at, node) in cluster.primaries().await? {
+            servers.push((at, Server::ask(&*node, look).await?));
         }
+        if servers.is_empty() {
+            return Err(no_primary());
+        }
+        servers.sort_by_key(|(at, _)| at.to_string());
+        Ok(Report::of_cluster(servers))
     }
 
     /// Sends a command about `key` and waits for its reply. What it `keeps` is to survive a failover

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use redis::{Cmd, Value};
 
 use super::super::{StoreError, StoreErrorKind, Unreadable};
-use super::check::Server;
+use super::check::Report;
 use crate::record::Header;
 
 /// A script that the server knows by its digest.
@@ -21,8 +21,8 @@ pub(super) struct Script {
 
 impl Script {
     /// `flags` is what the script declares to servers that read declarations (Redis 7).
-    fn new(server: &Server, flags: Option<&str>, keeps: bool, source: &str) -> Self {
-        let source = match flags.filter(|_| server.reads_declarations()) {
+    fn new(report: &Report, flags: Option<&str>, keeps: bool, source: &str) -> Self {
+        let source = match flags.filter(|_| report.reads_declarations()) {
             Some(flags) => format!("#!lua flags={flags}\n{source}"),
             None => source.to_owned(),
         };
@@ -74,14 +74,18 @@ pub(super) struct Scripts {
 impl Scripts {
     /// Where the server reads declarations, it lets a finished answer and a release in when its
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
-    pub(super) fn new(server: &Server) -> Self {
+    pub(super) fn new(report: &Report) -> Self {
         let prelude = include_str!("prelude.lua");
-        let script = |body| Script::new(server, None, true, &[prelude, body].concat());
+        let script = |body| Script::new(report, None, true, &[prelude, body].concat());
         // These find room in a full memory, and tell who waits.
-        let publish = format!("local PUBLISH = '{}'\n", server.publish());
+        let publish = format!(
+            "local PUBLISH, DECLARED = '{}', {}\n",
+            report.publish(),
+            report.reads_declarations(),
+        );
         let ending = |keeps, body| {
             let source = [&publish, prelude, include_str!("ending.lua"), body].concat();
-            Script::new(server, Some("allow-oom"), keeps, &source)
+            Script::new(report, Some("allow-oom"), keeps, &source)
         };
         Self {
             claim: script(include_str!("claim.lua")),
@@ -89,7 +93,7 @@ impl Scripts {
             release: ending(false, include_str!("release.lua")),
             renew: script(include_str!("renew.lua")),
             resolve: ending(true, include_str!("resolve.lua")),
-            read: Script::new(server, Some("no-writes"), false, include_str!("read.lua")),
+            read: Script::new(report, Some("no-writes"), false, include_str!("read.lua")),
         }
     }
 }

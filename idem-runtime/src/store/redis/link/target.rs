@@ -14,6 +14,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
 use redis::{RedisError, RedisResult};
 
 use super::Failure;
+use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
 use crate::store::{StoreError, StoreErrorKind};
@@ -133,7 +134,7 @@ async fn is_primary(
 ) -> Result<MultiplexedConnection, StoreError> {
     let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
     let hello = hello.map_err(|error| connect_error(error, true))?;
-    if crate::store::redis::check::role(hello).as_deref() == Some("replica") {
+    if Server::said(hello).is_replica() {
         return Err(StoreError::new(
             StoreErrorKind::Unavailable,
             "connecting to Redis: the server that the sentinels call the primary is a replica; \

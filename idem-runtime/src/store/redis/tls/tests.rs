@@ -80,12 +80,21 @@ fn the_rest_of_the_address_stays() {
 }
 
 #[test]
-fn an_address_without_tls_is_refused() {
+fn certificates_for_an_address_without_tls_are_refused() {
+    let (certificate, _) = identity();
     for url in ["redis://localhost", "unix:///tmp/redis.sock"] {
-        let error = apply(&at(url), &Tls::default()).unwrap_err();
+        let error = apply(&at(url), &rooted(&certificate)).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Refused);
         assert!(error.to_string().contains("rediss://"), "{error}");
+        assert!(apply(&at(url), &Tls::default()).is_ok());
     }
+}
+
+#[test]
+fn an_address_that_trusts_anybody_is_refused() {
+    let error = apply(&at("rediss://localhost/#insecure"), &Tls::default()).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(error.to_string().contains("#insecure"), "{error}");
 }
 
 #[test]
