@@ -7,9 +7,11 @@ local function nothing()
 end
 
 -- Redis 6 lets a script write into a full memory only after it has written something that needs no
--- room. `life` is the one that the record has, if there is one.
+-- room. `life` is the one that the record has; without a record nothing else may stand there.
 local function begin(life)
-  if not DECLARED then redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life or 1)) end
+  if not DECLARED and (life or redis.call('EXISTS', KEYS[1]) == 0) then
+    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life or 1))
+  end
 end
 
 -- Tells who waits for the key. The record is written by then, and stays where the user has no right
