@@ -23,5 +23,7 @@ mod restarts;
 mod rights;
 #[path = "redis_faults/silence.rs"]
 mod silence;
+#[path = "redis_faults/tls.rs"]
+mod tls;
 #[path = "redis_faults/told.rs"]
 mod told;

@@ -238,6 +238,13 @@ impl StoreError {
         self
     }
 
+    /// Adds what else might be the matter.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        self.message = format!("{}; {hint}", self.message);
+        self
+    }
+
     /// What to do about it.
     #[must_use]
     pub fn kind(&self) -> StoreErrorKind {

@@ -87,7 +87,11 @@ impl Server {
             // proxy, an old server) only these facts are missing.
             Err(Failure::Connect(error)) => return Err(error),
             Err(failure) => {
+                let hangs_up = failure.hangs_up();
                 let error = failure.store_error("asking Redis for its version");
+                if hangs_up {
+                    return Err(error.with_hint("if this port speaks TLS, write `rediss://`"));
+                }
                 if error.kind() != StoreErrorKind::Protocol && !is_denied(&error) {
                     return Err(error);
                 }

@@ -33,6 +33,11 @@ pub(super) fn leads_astray(error: &RedisError) -> bool {
     matches!(code(error), Some("READONLY" | "MASTERDOWN"))
 }
 
+/// The server ended the connection without a word.
+pub(super) fn hangs_up(error: &RedisError) -> bool {
+    error.is_connection_dropped() && about_tls(error).is_none() && !has_no_room(error)
+}
+
 /// The server's last words on a connection beyond `maxclients`. They answer whatever was sent
 /// first.
 fn has_no_room(error: &RedisError) -> bool {
@@ -73,8 +78,54 @@ const HIDDEN: [&str; 5] = [
     "MASTERDOWN ",
 ];
 
+/// What a TLS library says of certificates, in words of ours.
+fn about_tls(error: &RedisError) -> Option<&'static str> {
+    if !error.is_io_error() {
+        return None;
+    }
+    let said = error.to_string();
+    let is = |words: &str| said.contains(words);
+    if is("invalid peer certificate") {
+        Some(if is("UnknownIssuer") {
+            "the certificate of Redis comes from an authority that is not trusted; give its \
+             certificate to `RedisStoreBuilder::root_certificate`, and be sure that this is your \
+             server"
+        } else if is("not valid for") || is("NotValidForName") {
+            "the certificate of Redis is for another name than the host of the URL"
+        } else if is("xpired") || is("not valid yet") || is("NotValidYet") {
+            "the certificate of Redis has expired, or is not valid yet; look at the clock, and \
+             renew it"
+        } else {
+            "the certificate of Redis is not valid"
+        })
+    } else if is("received fatal alert") {
+        Some(if is("CertificateRequired") {
+            "Redis asks for a certificate of the client; give it to \
+             `RedisStoreBuilder::client_certificate`"
+        } else if is("nknownCA") || is("ertificate") {
+            "Redis does not accept the certificate of `RedisStoreBuilder::client_certificate`; see \
+             its `tls-ca-cert-file`"
+        } else {
+            "Redis refuses the TLS connection; look at its log, and at its `tls-protocols`"
+        })
+    } else if is("corrupt message") || is("InvalidContentType") {
+        Some("the port of Redis does not speak TLS; write `redis://`, or take its TLS port")
+    } else {
+        None
+    }
+}
+
 /// The error of a connection that cannot be made. `known` says that one was made before.
 pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
+    if let Some(said) = about_tls(&error) {
+        // A server that was accepted before may be about to get a new certificate.
+        let kind = if known {
+            StoreErrorKind::Unavailable
+        } else {
+            StoreErrorKind::Refused
+        };
+        return caused(kind, format!("connecting to Redis: {said}"), error);
+    }
     let refused = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
         || error.kind() == ErrorKind::AuthenticationFailed;
     if known && refused {
@@ -124,6 +175,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         _ if error.kind() == ErrorKind::AuthenticationFailed => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
         _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
+        _ if let Some(said) = about_tls(&error) => (Unavailable, said),
         _ if error.is_timeout() => (Unavailable, "Redis did not answer in time"),
         _ if error.is_connection_refusal() => (
             Unavailable,
@@ -218,5 +270,52 @@ mod tests {
         assert!(error.source().is_none());
         assert!(!format!("{error} {error:?}").contains("secret"));
         assert!(said("ERR another").source().is_some());
+    }
+
+    /// They are told by the words of another library.
+    #[cfg(feature = "redis-tls")]
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_told_apart() {
+        use rustls::{AlertDescription as Alert, CertificateError as Peer, Error};
+        for (error, part) in [
+            (
+                Error::InvalidCertificate(Peer::UnknownIssuer),
+                "not trusted",
+            ),
+            (Error::InvalidCertificate(Peer::Expired), "has expired"),
+            (Error::InvalidCertificate(Peer::NotValidYet), "has expired"),
+            (
+                Error::InvalidCertificate(Peer::NotValidForName),
+                "another name",
+            ),
+            (Error::InvalidCertificate(Peer::Revoked), "is not valid"),
+            (
+                Error::AlertReceived(Alert::CertificateRequired),
+                "asks for a certificate",
+            ),
+            (Error::AlertReceived(Alert::UnknownCA), "does not accept"),
+            (
+                Error::AlertReceived(Alert::BadCertificate),
+                "does not accept",
+            ),
+            (
+                Error::AlertReceived(Alert::ProtocolVersion),
+                "`tls-protocols`",
+            ),
+            (
+                Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
+                "does not speak TLS",
+            ),
+        ] {
+            let io = std::io::Error::new(std::io::ErrorKind::InvalidData, error.clone());
+            let said = connect_error(io.into(), false);
+            assert_eq!(said.kind(), StoreErrorKind::Refused, "{said}");
+            assert!(said.to_string().contains(part), "{error:?}: {said}");
+            let io = std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+            assert_eq!(
+                connect_error(io.into(), true).kind(),
+                StoreErrorKind::Unavailable
+            );
+        }
     }
 }

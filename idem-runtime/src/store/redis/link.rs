@@ -11,7 +11,7 @@ use redis::{Cmd, RedisError, Value};
 
 use self::target::Wire;
 pub(super) use self::target::{Patience, Target};
-use super::failure::{breaks_connection, is_silence, leads_astray, store_error};
+use super::failure::{breaks_connection, hangs_up, is_silence, leads_astray, store_error};
 use super::script::wrote;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -273,6 +273,11 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// The server ended the connection without a word.
+    pub(super) fn hangs_up(&self) -> bool {
+        matches!(self, Self::Reply(error) if hangs_up(error))
+    }
+
     pub(super) fn store_error(self, what: &str) -> StoreError {
         match self {
             Self::Connect(error) => error,

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, Value};
 #[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
 use redis::{RedisError, RedisResult};
 
@@ -124,7 +124,19 @@ async fn one(
 ) -> Result<MultiplexedConnection, StoreError> {
     let config = patience.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
-    connected.await.map_err(|error| connect_error(error, known))
+    connected.await.map_err(|error| {
+        let is_silence = error.is_timeout();
+        let is_tls = matches!(
+            client.get_connection_info().addr(),
+            ConnectionAddr::TcpTls { .. }
+        );
+        let error = connect_error(error, known);
+        if is_silence && is_tls && !known {
+            // A server without TLS waits for the rest of what it takes for a command.
+            return error.with_hint("if this port does not speak TLS, write `redis://`");
+        }
+        error
+    })
 }
 
 /// The server's own word for it: sentinels may be late, and a server that is just being promoted
