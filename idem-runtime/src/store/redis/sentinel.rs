@@ -53,6 +53,16 @@ impl Sentinels {
         }))
     }
 
+    #[cfg(test)]
+    pub(super) fn clients(&self) -> &[Client] {
+        &self.0.sentinels
+    }
+
+    #[cfg(test)]
+    pub(super) fn server(&self) -> &ConnectionInfo {
+        &self.0.server
+    }
+
     /// Grows whenever another server has become the primary.
     pub(super) fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)

@@ -268,3 +268,6 @@ fn unusable() -> StoreError {
          `redis-tls`)",
     )
 }
+
+#[cfg(test)]
+mod tests;

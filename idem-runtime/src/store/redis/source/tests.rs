@@ -1,0 +1,111 @@
+use super::*;
+use crate::store::redis::address::Address;
+
+fn find(url: &str) -> Result<Place, StoreError> {
+    RedisSource::from(url).place(&Extras::default())
+}
+
+fn address(client: &Client) -> String {
+    let address = Address::of(client.get_connection_info());
+    address.expect("a host and a port").to_string()
+}
+
+fn nodes(url: &str) -> Vec<String> {
+    match find(url) {
+        Ok(Place::Cluster(clients)) => clients.iter().map(address).collect(),
+        _ => panic!("{url} is a cluster"),
+    }
+}
+
+fn sentinels(url: &str) -> Sentinels {
+    match find(url) {
+        Ok(Place::Sentinels(sentinels)) => sentinels,
+        _ => panic!("{url} has sentinels"),
+    }
+}
+
+#[test]
+fn a_plain_url_is_one_server() {
+    for (url, at) in [
+        ("redis://localhost", "localhost:6379"),
+        ("redis://[::1]:7000/3", "[::1]:7000"),
+        ("redis://user:p%40ss@10.0.0.1:6380/1", "10.0.0.1:6380"),
+    ] {
+        let Ok(Place::Server(client)) = find(url) else {
+            panic!("{url} is a server")
+        };
+        assert_eq!(address(&client), at);
+    }
+}
+
+#[test]
+fn the_nodes_of_a_cluster_share_what_the_url_says() {
+    let url = "redis+cluster://user:p%40%2C%2Fss@a,b:7001,[::1],[::2]:7003/?protocol=resp3";
+    assert_eq!(nodes(url), ["a:6379", "b:7001", "[::1]:6379", "[::2]:7003"]);
+    let Ok(Place::Cluster(clients)) = find(url) else {
+        panic!("it is a cluster")
+    };
+    for client in clients {
+        let settings = client.get_connection_info().redis_settings().clone();
+        assert_eq!(settings.username(), Some("user"));
+        assert_eq!(settings.password(), Some("p@,/ss"));
+        assert_eq!(settings.protocol(), redis::ProtocolVersion::RESP3);
+    }
+}
+
+#[test]
+fn sentinels_have_their_own_port_and_password() {
+    let url = "redis+sentinel://user:secret@a,b:26380,[::1]/payments/2";
+    let found = sentinels(url);
+    let asked: Vec<_> = found.clients().iter().map(address).collect();
+    assert_eq!(asked, ["a:26379", "b:26380", "[::1]:26379"]);
+    for client in found.clients() {
+        let settings = client.get_connection_info().redis_settings().clone();
+        assert_eq!((settings.password(), settings.db()), (None, 0));
+    }
+    let server = found.server().redis_settings();
+    assert_eq!(server.username(), Some("user"));
+    assert_eq!((server.password(), server.db()), (Some("secret"), 2));
+    assert!(format!("{found:?}").contains("payments"));
+
+    let extras = Extras {
+        sentinel: Some((Some("watcher".to_owned()), "other".to_owned())),
+        ..Extras::default()
+    };
+    let Ok(Place::Sentinels(found)) = RedisSource::from(url).place(&extras) else {
+        panic!("it has sentinels")
+    };
+    let settings = found.clients()[0].get_connection_info().redis_settings();
+    assert_eq!(settings.username(), Some("watcher"));
+    assert_eq!(settings.password(), Some("other"));
+}
+
+#[test]
+fn a_url_that_is_none_is_refused_without_repeating_it() {
+    for url in [
+        "",
+        "secret",
+        "redis",
+        "http://secret",
+        "redis+sentinel://",
+        "redis+sentinel://secret",
+        "redis+sentinel://secret/",
+        "redis+sentinel://a,,secret/service",
+        "redis+sentinel://a:port/secret",
+        "redis+sentinel:///secret",
+        "redis+cluster://",
+        "redis+cluster://a,secret:99999",
+        "redis+cluster://,",
+        "redis+unknown://secret",
+        "redis+sentinel://a/service/secret",
+    ] {
+        let error = find(url)
+            .err()
+            .unwrap_or_else(|| panic!("{url} is refused"));
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        let said = format!("{error} {error:?}");
+        assert!(!said.contains("secret"), "{said}");
+        assert!(said.contains("redis"), "{said}");
+    }
+    assert!(!format!("{:?}", RedisSource::from("redis://:secret@a")).contains("secret"));
+}
