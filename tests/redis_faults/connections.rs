@@ -1,5 +1,9 @@
 //! Connections that break, and replies that are lost with them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
 use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::RedisStore;
@@ -173,4 +177,36 @@ async fn a_claim_that_is_given_up_says_why() {
     server.kill();
     let error = shop.pay("a").await.unwrap_err().refused();
     assert!(error.to_string().contains("nothing listens"), "{error}");
+}
+
+#[tokio::test]
+async fn a_hundred_calls_are_no_more_to_a_server_that_is_down_than_one() {
+    let server = RedisServer::start();
+    let shop = Shop::open_hasty(&server.url()).await;
+    shop.pay("warm").await.unwrap();
+    server.kill();
+    // In its place somebody who hangs up on everybody, and counts.
+    let door = tokio::net::TcpListener::bind(server.addr()).await.unwrap();
+    let knocks = Arc::new(AtomicUsize::new(0));
+    let counting = tokio::spawn({
+        let knocks = Arc::clone(&knocks);
+        async move {
+            while door.accept().await.is_ok() {
+                knocks.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    let began = Instant::now();
+    let calls = (0..100).map(|number| {
+        let shop = shop.clone();
+        tokio::spawn(async move { shop.pay(&number.to_string()).await })
+    });
+    for call in calls.collect::<Vec<_>>() {
+        assert_unavailable(call.await.unwrap());
+    }
+    counting.abort();
+    // Twenty a second, and the one that found out.
+    let most = usize::try_from(began.elapsed().as_millis() / 50).unwrap() + 2;
+    let knocks = knocks.load(Ordering::SeqCst);
+    assert!((1..=most).contains(&knocks), "{knocks}, at most {most}");
 }

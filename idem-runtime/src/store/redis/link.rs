@@ -11,7 +11,9 @@ use redis::{Cmd, RedisError, Value};
 
 use self::target::Wire;
 pub(super) use self::target::{Patience, Target};
-use super::failure::{breaks_connection, hangs_up, is_silence, leads_astray, store_error};
+use super::failure::{
+    breaks_connection, connect_error, hangs_up, is_silence, leads_astray, store_error,
+};
 use super::script::wrote;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -20,6 +22,9 @@ use crate::store::{StoreError, StoreErrorKind};
 const SILENT: u32 = 3;
 /// How long a command that its sender gives up must have waited to count among them.
 const QUIET: Duration = Duration::from_millis(100);
+/// How long nobody tries to connect after that has failed: a thousand calls that try again and again
+/// are no more to a server that starts, or to its sentinels, than one.
+const PAUSE: Duration = Duration::from_millis(50);
 /// How old a connection to a replica must be to be made again: its address may mean another server
 /// by now, and if it does not, connecting again and again does not help.
 const ASTRAY: Duration = Duration::from_secs(1);
@@ -33,10 +38,9 @@ pub(super) struct Link {
     live: Mutex<Option<Live>>,
     /// One task at a time connects; the others wait for what it finds.
     connecting: tokio::sync::Mutex<()>,
-    /// Counts connection attempts, so that whoever waited for a failed one shares its failure
+    /// Why the last attempt to connect failed, and when. Whoever waited for it shares its failure
     /// instead of trying again, one after the other.
-    attempts: AtomicU32,
-    failure: Mutex<Option<StoreError>>,
+    failure: Mutex<Option<(StoreError, Instant)>>,
     /// A connection was made before, so that the URL is right, or was.
     known: AtomicBool,
 }
@@ -56,7 +60,6 @@ impl Link {
             patience,
             live: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
-            attempts: AtomicU32::new(0),
             failure: Mutex::default(),
             known: AtomicBool::new(false),
         }
@@ -90,10 +93,19 @@ impl Link {
                     && self.is_of_no_use(&live, error)
                 {
                     self.drop_connection(&live.timeouts);
+                    // Somebody accepts connections and hangs up: a balancer without a server.
+                    if live.since.elapsed() < PAUSE {
+                        self.failed(connect_error(error.clone(), true));
+                    }
                 }
             }
         }
         reply
+    }
+
+    fn failed(&self, error: StoreError) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        *failure = Some((error, Instant::now()));
     }
 
     fn is_of_no_use(&self, live: &Live, error: &RedisError) -> bool {
@@ -118,26 +130,24 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        let seen = self.attempts.load(Ordering::Acquire);
         let _connecting = self.connecting.lock().await;
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        if self.attempts.load(Ordering::Acquire) != seen {
+        {
             let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = failure.clone() {
-                return Err(error);
+            if let Some((error, at)) = &*failure
+                && at.elapsed() < PAUSE
+            {
+                return Err(error.clone());
             }
         }
         // Looked at before: what changes meanwhile is noticed at the next command.
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
         let wire = self.target.connect(self.patience, known).await;
-        self.attempts.fetch_add(1, Ordering::AcqRel);
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match wire {
             Ok(wire) => {
-                *failure = None;
                 self.known.store(true, Ordering::Relaxed);
                 let live = Live {
                     wire,
@@ -149,7 +159,7 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
-                *failure = Some(error.clone());
+                self.failed(error.clone());
                 Err(error)
             }
         }
