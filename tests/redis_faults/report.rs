@@ -230,13 +230,13 @@ async fn a_policy_that_will_evict_and_one_that_does_are_told() {
     let will = warning(&server.url()).await;
     assert!(will.contains("as soon as a `maxmemory` is set"), "{will}");
     server.cli(&["CONFIG", "SET", "maxmemory", "1gb"]);
-    let (kind, message) = refused(RedisStore::builder(&server.url())).await;
+    let (kind, message) = refused(RedisStore::builder(server.url())).await;
     assert_eq!(kind, StoreErrorKind::Refused);
     assert!(
         message.contains("`maxmemory-policy allkeys-lru`"),
         "{message}"
     );
-    let allowed = RedisStore::builder(&server.url()).allow_eviction();
+    let allowed = RedisStore::builder(server.url()).allow_eviction();
     let report = allowed.connect().await.unwrap().report().to_string();
     assert!(report.contains("the guarantee ends there"), "{report}");
 }

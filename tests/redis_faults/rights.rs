@@ -88,7 +88,7 @@ async fn in_a_cluster_the_rights_of_a_shard_are_looked_at() {
         told.contains("cluster_slots_assigned:16383")
     })
     .await;
-    let builder = RedisStore::builder(&server.url()).checked_prefix("{a}");
+    let builder = RedisStore::builder(server.url()).checked_prefix("{a}");
     let warnings = builder.connect().await.unwrap().warnings();
     assert!(
         warnings[0].contains("a cluster that is down"),
