@@ -134,11 +134,10 @@ impl RedisStoreBuilder {
             let route = node(target, plan);
             let found = Server::ask(&route).await?;
             match target {
-                // One of a cluster's nodes: it knows the others.
+                // One of a cluster's nodes: it knows the others, which are asked instead.
                 Target::Server(client) if found.is_cluster() => seeds.push(client.clone()),
-                _ => link = Some(route),
+                _ => (link, server) = (Some(route), Some(found)),
             }
-            server = Some(found);
         }
         let (link, own) = match (link, &target) {
             (Some(link), Some(target)) => (link, node(target, own_plan)),

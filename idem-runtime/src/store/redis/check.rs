@@ -3,10 +3,12 @@
 use std::fmt;
 
 use redis::Value;
+use tokio::task::JoinSet;
 
 use super::super::{StoreError, StoreErrorKind};
 use super::address::{pairs, text};
 use super::link::Failure;
+use super::node::Node;
 use super::route::Route;
 
 /// The oldest server whose scripts and commands do all that is needed.
@@ -29,10 +31,61 @@ pub struct Server {
 }
 
 impl Server {
-    /// Asks `HELLO`, which every user may, and `INFO`, which a restricted user may not.
+    /// Asks a server, or all primaries of a cluster that answer.
     pub(super) async fn ask(route: &Route) -> Result<Self, StoreError> {
+        let cluster = match route {
+            Route::Node(node) => return Self::ask_one(node).await,
+            Route::Cluster(cluster) => cluster,
+        };
+        let mut asked = JoinSet::new();
+        for (_, node) in cluster.primaries().await? {
+            asked.spawn(async move { Self::ask_one(&node).await });
+        }
+        let mut found: Option<Self> = None;
+        let mut failure = None;
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok(Ok(server)) => {
+                    found = Some(match found {
+                        Some(found) => found.and(server),
+                        None => server,
+                    });
+                }
+                // One that is down now may be replaced soon: the others are there.
+                Ok(Err(error)) if error.is_transient() => failure = Some(error),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        found.ok_or_else(|| failure.unwrap_or_else(no_primary))
+    }
+
+    /// What holds for both: scripts run on either, and a record may be lost on the worse of them.
+    fn and(self, other: Self) -> Self {
+        // `None` is less than any: it is taken for the oldest.
+        let version = self.version.min(other.version);
+        let worse = if other.concern() > self.concern() {
+            other
+        } else {
+            self
+        };
+        Self { version, ..worse }
+    }
+
+    /// How bad what the server does when its memory is full may be.
+    fn concern(&self) -> u8 {
+        match self.maxmemory_policy.as_deref() {
+            _ if self.evicts() => 3,
+            None => 2,
+            Some("noeviction") => 0,
+            Some(_) => 1,
+        }
+    }
+
+    /// Asks `HELLO`, which every user may, and `INFO`, which a restricted user may not.
+    async fn ask_one(node: &Node) -> Result<Self, StoreError> {
         let mut server = Self::default();
-        match route.ask(&redis::cmd("HELLO")).await {
+        match node.ask(&redis::cmd("HELLO")).await {
             Ok(reply) => server.hello(reply),
             // Without a connection, or the right to use it, nothing will work; without HELLO (a
             // proxy, an old server) only these facts are missing.
@@ -45,7 +98,7 @@ impl Server {
             }
         }
         for section in ["memory", "server", "replication"] {
-            match route.ask(redis::cmd("INFO").arg(section)).await {
+            match node.ask(redis::cmd("INFO").arg(section)).await {
                 Ok(reply) => server.info(&reply),
                 Err(failure) => {
                     let error = failure.store_error("asking Redis about itself");
@@ -189,6 +242,13 @@ impl fmt::Display for Server {
     }
 }
 
+fn no_primary() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        "connecting to Redis: the cluster has no primary; look at `CLUSTER INFO`",
+    )
+}
+
 fn is_denied(error: &StoreError) -> bool {
     error.kind() == StoreErrorKind::Refused && error.to_string().ends_with("[NOPERM]")
 }
@@ -261,6 +321,32 @@ mod tests {
             server("redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n");
         assert!(idle.refuse(false).is_ok());
         assert_eq!(idle.warnings().len(), 1);
+    }
+
+    #[test]
+    fn of_the_nodes_of_a_cluster_the_oldest_and_the_one_that_evicts_count() {
+        let fine =
+            || server("redis_version:7.2.0\r\nmaxmemory:9\r\nmaxmemory_policy:noeviction\r\n");
+        let old = || server("redis_version:6.2.0\r\nmaxmemory_policy:noeviction\r\n");
+        let evicts =
+            || server("redis_version:7.0.0\r\nmaxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n");
+        let quiet = || server("");
+        for (one, other) in [(fine(), old()), (old(), fine())] {
+            assert_eq!(one.and(other).version, Some((6, 2, 0)));
+        }
+        for both in [
+            fine().and(evicts()),
+            evicts().and(fine()),
+            quiet().and(evicts()),
+        ] {
+            assert!(both.refuse(false).is_err(), "{both}");
+        }
+        for both in [fine().and(quiet()), quiet().and(fine())] {
+            assert!(
+                both.version.is_none() && both.maxmemory_policy.is_none(),
+                "{both}"
+            );
+        }
     }
 
     #[test]

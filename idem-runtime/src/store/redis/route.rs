@@ -5,7 +5,6 @@ use redis::{Cmd, Value};
 use super::cluster::Cluster;
 use super::link::{Failure, Order};
 use super::node::Node;
-use crate::store::{StoreError, StoreErrorKind};
 
 /// One server, or the nodes of a cluster.
 #[derive(Debug)]
@@ -16,20 +15,6 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// Asks a server that is about no key: in a cluster, one of the primaries.
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
-        match self {
-            Self::Node(node) => node.ask(command).await,
-            Self::Cluster(cluster) => {
-                let primaries = cluster.primaries().await.map_err(Failure::Connect)?;
-                match primaries.first() {
-                    Some((_, node)) => node.ask(command).await,
-                    None => Err(Failure::Connect(no_primary())),
-                }
-            }
-        }
-    }
-
     /// Sends a command about `key` and waits for its reply. What it `keeps` is to survive a failover
     /// if anything is.
     pub(super) async fn send(
@@ -47,11 +32,4 @@ impl Route {
             Self::Cluster(cluster) => cluster.send(key, order, keeps).await,
         }
     }
-}
-
-fn no_primary() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unavailable,
-        "connecting to Redis: the cluster has no primary; look at `CLUSTER INFO`",
-    )
 }
