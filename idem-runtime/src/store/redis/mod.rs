@@ -54,14 +54,13 @@ use super::{
 ///   evicts is refused; see [`RedisStoreBuilder::allow_eviction`].
 /// - These rights, for a user of its own (with the default prefix):
 ///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
-///   and `+select` where the URL names a database. So that waiting calls are told when a call has
-///   finished, and need not ask again and again: `&idem:* +publish +subscribe +unsubscribe`, and on
-///   a cluster `+spublish +ssubscribe +sunsubscribe` as well.
+///   and `+select` where the URL names a database; on a cluster `+cluster|slots +asking` as well. So
+///   that waiting calls are told when a call has finished, and need not ask again and again:
+///   `&idem:* +publish +subscribe +unsubscribe`, and on a cluster of Redis 7
+///   `&idem:* +spublish +ssubscribe +sunsubscribe` instead. Without these nothing is lost; Redis
+///   keeps an entry in its `ACL LOG`.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
-/// - Also `+publish &idem:*`, in a cluster `+spublish &idem:*`, so that calls which wait for a key are
-///   told when it changes. Without it they ask now and then, and nothing is lost; Redis keeps an
-///   entry in its `ACL LOG`.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
 ///   claim or an answer that was acknowledged.
 #[derive(Clone)]
