@@ -238,6 +238,13 @@ impl StoreError {
         self
     }
 
+    /// Adds where it happened.
+    #[cfg(feature = "redis")]
+    pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
     /// Adds what else might be the matter.
     #[cfg(feature = "redis")]
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {

@@ -164,7 +164,7 @@ impl RedisStoreBuilder {
             let node = Node::new(target, plan);
             let server = Server::ask(&node, &look).await?;
             match target {
-                // One of a cluster's nodes: it knows the others.
+                // One of a cluster's nodes: it knows the others, which are asked instead.
                 Target::Server(client) if server.is_cluster() => seeds.push(Client::clone(client)),
                 _ => found = Some((Route::Node(Box::new(node)), Report::of_server(server))),
             }

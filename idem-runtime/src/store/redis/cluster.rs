@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use redis::{Client, ConnectionInfo, RedisError, ServerErrorKind, Value};
 use tokio::task::JoinSet;
 
-use self::slots::{Slots, slot};
+use self::slots::{NAMELESS, Slots, slot};
 use super::address::{Address, client_at};
 use super::link::{Failure, Order, Target};
 use super::node::{Node, Plan};
@@ -45,6 +45,8 @@ pub(super) struct Cluster {
 struct Known {
     slots: Option<Arc<Slots>>,
     nodes: HashMap<Address, Arc<Node>>,
+    /// Who gave the map, and is asked for it again first: the others may be silent.
+    answered: Option<Address>,
 }
 
 impl Cluster {
@@ -83,7 +85,7 @@ impl Cluster {
                 Err(Failure::Reply(error)) => error,
                 Err(Failure::Connect(error)) => {
                     self.doubt();
-                    return Err(Failure::Connect(error));
+                    return Err(Failure::Connect(error.at(&at)));
                 }
                 reply => return reply,
             };
@@ -93,17 +95,21 @@ impl Cluster {
                     (at, order.asking) = (to, false);
                 }
                 Some(Redirect::Ask(to)) => (at, order.asking) = (to, true),
+                Some(Redirect::Nameless) => {
+                    self.doubt();
+                    return Err(Failure::Connect(nameless()));
+                }
                 None => {
                     // Silence, a broken connection, a replica, a cluster without this slot: the map
                     // may have changed. Whoever sends the command again finds out.
                     if is_doubtful(&error) {
-                        self.outdated.store(true, Ordering::Release);
+                        self.doubt();
                     }
                     return Err(Failure::Reply(error));
                 }
             }
         }
-        self.outdated.store(true, Ordering::Release);
+        self.doubt();
         Err(Failure::Connect(StoreError::new(
             StoreErrorKind::Unavailable,
             "the nodes of the Redis cluster send each other's keys around; wait until they agree \
@@ -118,7 +124,7 @@ impl Cluster {
         }
         let owner = self.slots().and_then(|slots| slots.owner(slot).cloned());
         owner.ok_or_else(|| {
-            self.outdated.store(true, Ordering::Release);
+            self.doubt();
             StoreError::new(
                 StoreErrorKind::Unavailable,
                 "no node of the Redis cluster has the slot of this key; look at `CLUSTER INFO`",
@@ -136,16 +142,12 @@ impl Cluster {
         self.slots().is_some_and(|slots| slots.nodes().contains(at))
     }
 
-    /// A node says that another has this key.
-    pub(super) fn follow(&self, key: &str, error: &RedisError) {
+    /// The node behind this client says that another has this key.
+    pub(super) fn follow(&self, key: &str, error: &RedisError, said_by: &Client) {
         self.doubt();
-        if let Some((to, _)) = error.redirect_node()
-            && let Some((host, port)) = to.rsplit_once(':')
-            && !host.is_empty()
-            && let Ok(port) = port.parse()
-        {
-            let host = host.to_owned();
-            self.moved(slot(key), &Address { host, port });
+        let said_by = Address::of(said_by.get_connection_info());
+        if let Some(Redirect::Moved(to)) = said_by.and_then(|said_by| redirect(error, &said_by)) {
+            self.moved(slot(key), &to);
         }
     }
 
@@ -190,7 +192,7 @@ impl Cluster {
     }
 
     fn moved(&self, slot: u16, to: &Address) {
-        self.outdated.store(true, Ordering::Release);
+        self.doubt();
         let mut known = self.lock();
         if let Some(slots) = &mut known.slots {
             Arc::make_mut(slots).moved(slot, to);
@@ -216,46 +218,41 @@ impl Cluster {
         let found = self.ask().await;
         *last = Some(Instant::now());
         match found {
-            Ok(slots) => {
+            Ok((at, slots)) => {
                 let mut known = self.lock();
                 known.nodes.retain(|at, _| slots.nodes().contains(at));
                 known.slots = Some(Arc::new(slots));
+                known.answered = Some(at);
                 Ok(())
             }
             Err(error) => {
-                self.outdated.store(true, Ordering::Release);
+                self.doubt();
                 // The old map is better than none.
                 if known { Ok(()) } else { Err(error) }
             }
         }
     }
 
-    /// Several nodes at once: the first that answers.
-    async fn ask(&self) -> Result<Slots, StoreError> {
-        let known: Vec<_> = match self.slots() {
-            Some(slots) => slots.nodes().to_vec(),
-            None => Vec::new(),
-        };
+    /// Several nodes at once: the first that answers, and what.
+    async fn ask(&self) -> Result<(Address, Slots), StoreError> {
         let mut failure = None;
-        let mut left = known;
-        for seed in &self.seeds {
-            if !left.contains(seed) {
-                left.push(seed.clone());
-            }
-        }
         let mut asked = JoinSet::new();
-        let mut next = left.into_iter();
+        let mut next = self.askable().into_iter();
+        let ask = |at: Address, asked: &mut JoinSet<_>| {
+            let node = self.node(&at);
+            asked.spawn(async move { map(node?, at).await });
+        };
         for at in next.by_ref().take(ASKED) {
-            asked.spawn(map(self.node(&at)?, at));
+            ask(at, &mut asked);
         }
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok(slots)) => return Ok(slots),
+                Ok(Ok(found)) => return Ok(found),
                 Ok(Err(error)) => failure = Some(error),
                 Err(_) => {}
             }
             if let Some(at) = next.next() {
-                asked.spawn(map(self.node(&at)?, at));
+                ask(at, &mut asked);
             }
         }
         Err(failure.unwrap_or_else(|| {
@@ -264,6 +261,19 @@ impl Cluster {
                 "asking the Redis cluster where its keys are: no node answered",
             )
         }))
+    }
+
+    /// Whom to ask for the map, the most promising first.
+    fn askable(&self) -> Vec<Address> {
+        let known = self.lock();
+        let primaries = known.slots.iter().flat_map(|slots| slots.nodes());
+        let mut askable: Vec<Address> = Vec::new();
+        for at in known.answered.iter().chain(primaries).chain(&self.seeds) {
+            if !askable.contains(at) {
+                askable.push(at.clone());
+            }
+        }
+        askable
     }
 }
 
@@ -275,32 +285,59 @@ impl fmt::Debug for Cluster {
     }
 }
 
-async fn map(node: Arc<Node>, at: Address) -> Result<Slots, StoreError> {
+async fn map(node: Arc<Node>, at: Address) -> Result<(Address, Slots), StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    let reply = node.ask(&command).await;
-    let what = "asking the Redis cluster where its keys are";
-    let reply = reply.map_err(|failure| failure.store_error(what))?;
-    Slots::read(&reply, &at).ok_or_else(|| {
-        StoreError::new(
+    let reply = match node.ask(&command).await {
+        Err(Failure::Reply(error)) if is_no_cluster(&error) => {
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                format!("the Redis at {at} is no cluster; write `redis://…` for a single server"),
+            ));
+        }
+        reply => reply.map_err(|failure| failure.store_error(WHERE))?,
+    };
+    match Slots::read(&reply, &at) {
+        Some(slots) => Ok((at, slots)),
+        None => Err(StoreError::new(
             StoreErrorKind::Unavailable,
-            format!("{what}: a node knows of no others yet"),
-        )
-    })
+            format!("{WHERE}: no node has any slot yet; look at `CLUSTER INFO`"),
+        )),
+    }
+}
+
+const WHERE: &str = "asking the Redis cluster where its keys are";
+
+fn is_no_cluster(error: &RedisError) -> bool {
+    let detail = error.detail();
+    detail.is_some_and(|detail| detail.contains("cluster support disabled"))
 }
 
 enum Redirect {
     Moved(Address),
     Ask(Address),
+    /// To a node of which only the port is said. The map says more.
+    Nameless,
 }
 
 fn redirect(error: &RedisError, said_by: &Address) -> Option<Redirect> {
     let (to, _) = error.redirect_node()?;
+    if to.rsplit_once(':')?.0 == NAMELESS {
+        return Some(Redirect::Nameless);
+    }
     let to = Address::parse(to, said_by)?;
     Some(match error.kind() {
         redis::ErrorKind::Server(ServerErrorKind::Ask) => Redirect::Ask(to),
         _ => Redirect::Moved(to),
     })
+}
+
+fn nameless() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        "a key has moved to a node of the Redis cluster that has no name; set \
+         `cluster-announce-hostname` on every node, or `cluster-preferred-endpoint-type ip`",
+    )
 }
 
 fn is_doubtful(error: &RedisError) -> bool {
@@ -310,3 +347,6 @@ fn is_doubtful(error: &RedisError) -> bool {
         || leads_astray(error)
         || matches!(error.code(), Some("CLUSTERDOWN"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,12 +57,12 @@ use super::{
 /// - These rights, for a user of its own (with the default prefix):
 ///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
 ///   `+select` where the URL names a database, `+wait` with [`Durability::Replicated`], and on a
-///   cluster `+cluster|slots +asking`. So that waiting calls are told when a call has
-///   finished, and need not ask again and again: `resetchannels &idem:* +publish +subscribe
-///   +unsubscribe`, and on a cluster `+spublish +ssubscribe +sunsubscribe` as well.
+///   cluster `+cluster|slots +asking`. So that waiting calls are told when a call has finished, and
+///   need not ask again and again: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
+///   a cluster of Redis 7 `resetchannels &idem:* +spublish +ssubscribe +sunsubscribe` instead.
+///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
-///   warns that it could not check the eviction policy. Without the rights to tell and be told
-///   nothing is lost; Redis keeps entries in its `ACL LOG`.
+///   warns that it could not check the eviction policy.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
 ///   claim or an answer that was acknowledged.
 ///

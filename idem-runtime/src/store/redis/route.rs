@@ -1,12 +1,13 @@
 //! Which connection a command goes through.
 
 use redis::{Cmd, Value};
+use tokio::task::JoinSet;
 
 use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
 use super::link::{Failure, Order};
 use super::node::Node;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::StoreError;
 
 /// One server, or the nodes of a cluster.
 #[derive(Debug)]
@@ -23,15 +24,22 @@ impl Route {
             Self::Node(node) => return Ok(Report::of_server(Server::ask(&**node, look).await?)),
             Self::Cluster(cluster) => cluster,
         };
-        let mut servers = Vec::new();
+        let mut asked = JoinSet::new();
         for (at, node) in cluster.primaries().await? {
-            servers.push((at, Server::ask(&*node, look).await?));
+            let look = look.clone();
+            asked.spawn(async move { (at, Server::ask(&*node, &look).await) });
         }
-        if servers.is_empty() {
-            return Err(no_primary());
+        let mut report = Report::default();
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok((at, Ok(server))) => report.add(at, server),
+                // One that is down now may be replaced soon: the others are there.
+                Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
+                Ok((at, Err(error))) => return Err(error.at(&at)),
+                Err(_) => {}
+            }
         }
-        servers.sort_by_key(|(at, _)| at.to_string());
-        Ok(Report::of_cluster(servers))
+        report.settled()
     }
 
     /// Sends a command about `key` and waits for its reply. What it `keeps` is to survive a failover
@@ -51,11 +59,4 @@ impl Route {
             Self::Cluster(cluster) => cluster.send(key, order, keeps).await,
         }
     }
-}
-
-fn no_primary() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unavailable,
-        "connecting to Redis: the cluster has no primary; look at `CLUSTER INFO`",
-    )
 }

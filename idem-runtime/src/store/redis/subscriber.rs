@@ -245,8 +245,8 @@ impl Shared {
     /// Another node has the key of this channel.
     fn moved(&self, name: &str, request: u64, error: &RedisError) {
         let key = self.lock().channels.moved(name, request);
-        if let Some(cluster) = &self.cluster {
-            cluster.follow(name, error);
+        if let (Some(cluster), Target::Server(said_by)) = (&self.cluster, &self.target) {
+            cluster.follow(name, error, said_by);
         }
         if let Some(key) = key {
             self.watchers.lapse(&key);

@@ -3,30 +3,57 @@
 use std::fmt;
 
 use super::Server;
-use crate::store::StoreError;
 use crate::store::redis::address::Address;
+use crate::store::{StoreError, StoreErrorKind};
 
 /// What was found out when the store connected, of its server, or of each primary of its cluster.
 ///
 /// As text it is a report for the log of a start and for an operator: see [`Server`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report(Vec<(Option<Address>, Server)>);
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    servers: Vec<(Option<Address>, Server)>,
+    /// Primaries that did not answer, and why.
+    missing: Vec<(Address, StoreError)>,
+}
 
 impl Report {
     pub(in crate::store::redis) fn of_server(server: Server) -> Self {
-        Self(vec![(None, server)])
+        Self {
+            servers: vec![(None, server)],
+            missing: Vec::new(),
+        }
     }
 
-    pub(in crate::store::redis) fn of_cluster(
-        servers: impl IntoIterator<Item = (Address, Server)>,
-    ) -> Self {
-        let servers = servers.into_iter();
-        Self(servers.map(|(at, server)| (Some(at), server)).collect())
+    /// A primary of a cluster.
+    pub(in crate::store::redis) fn add(&mut self, at: Address, server: Server) {
+        self.servers.push((Some(at), server));
+    }
+
+    /// A primary of a cluster that does not answer.
+    pub(in crate::store::redis) fn miss(&mut self, at: Address, why: StoreError) {
+        self.missing.push((at, why));
+    }
+
+    /// All that is to be found out, in an order that does not depend on who was first.
+    pub(in crate::store::redis) fn settled(mut self) -> Result<Self, StoreError> {
+        self.servers
+            .sort_by_cached_key(|(at, _)| at.as_ref().map(ToString::to_string));
+        self.missing.sort_by_cached_key(|(at, _)| at.to_string());
+        if !self.servers.is_empty() {
+            return Ok(self);
+        }
+        Err(match self.missing.pop() {
+            Some((at, error)) => error.at(&at),
+            None => StoreError::new(
+                StoreErrorKind::Unavailable,
+                "connecting to Redis: the cluster has no primary; look at `CLUSTER INFO`",
+            ),
+        })
     }
 
     /// The server, or each primary of the cluster.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
-        self.0.iter().map(|(_, server)| server)
+        self.servers.iter().map(|(_, server)| server)
     }
 
     /// What an operator should know, a sentence each. One that several nodes of a cluster deserve is
@@ -34,7 +61,7 @@ impl Report {
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<(String, Vec<&Address>)> = Vec::new();
-        for (at, server) in &self.0 {
+        for (at, server) in &self.servers {
             for warning in server.warnings() {
                 let place = warnings.iter().position(|(known, _)| *known == warning);
                 let place = place.unwrap_or_else(|| {
@@ -44,7 +71,7 @@ impl Report {
                 warnings[place].1.extend(at);
             }
         }
-        let all = self.0.len();
+        let all = self.servers.len();
         let told = warnings.into_iter().map(|(warning, at)| {
             if at.len() == all || at.is_empty() {
                 return warning;
@@ -52,14 +79,17 @@ impl Report {
             let at: Vec<_> = at.iter().map(ToString::to_string).collect();
             format!("{}: {warning}", at.join(", "))
         });
-        told.collect()
+        let missing = self.missing.iter().map(|(at, why)| {
+            format!("{at} does not answer, and calls of its keys are refused until it does: {why}")
+        });
+        told.chain(missing).collect()
     }
 
     /// Refuses servers on which the guarantee cannot hold.
     pub(in crate::store::redis) fn refuse(&self, allow_eviction: bool) -> Result<(), StoreError> {
-        for (at, server) in &self.0 {
+        for (at, server) in &self.servers {
             server.refuse(allow_eviction).map_err(|error| match at {
-                Some(at) => StoreError::new(error.kind(), format!("{at}: {error}")),
+                Some(at) => error.at(at),
                 None => error,
             })?;
         }
@@ -80,7 +110,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, (at, server)) in self.0.iter().enumerate() {
+        for (place, (at, server)) in self.servers.iter().enumerate() {
             if place > 0 {
                 writeln!(f)?;
             }
@@ -88,6 +118,9 @@ impl fmt::Display for Report {
                 write!(f, "{at}: ")?;
             }
             write!(f, "{server}")?;
+        }
+        for (at, why) in &self.missing {
+            write!(f, "\n{at}: does not answer: {why}")?;
         }
         Ok(())
     }

@@ -2,9 +2,12 @@
 
 use redis::Value;
 
-use crate::store::redis::address::{Address, text};
+use crate::store::redis::address::{Address, pairs, text};
 
 const SLOTS: u16 = 16_384;
+/// The name of a node that has none, where names are preferred
+/// (`cluster-preferred-endpoint-type hostname`). Not that of the node that says so.
+pub(super) const NAMELESS: &str = "?";
 /// A slot that no node has.
 const NOBODY: u16 = u16::MAX;
 
@@ -46,11 +49,14 @@ impl Slots {
             let [Value::Int(first), Value::Int(last), Value::Array(node), ..] = &range[..] else {
                 return None;
             };
-            let [host, Value::Int(port), ..] = &node[..] else {
+            let [host, Value::Int(port), more @ ..] = &node[..] else {
                 return None;
             };
             let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-            let host = text(host).unwrap_or_default();
+            let mut host = text(host).unwrap_or_default();
+            if host == NAMELESS {
+                host = more.last().and_then(ip).unwrap_or_default();
+            }
             let address = said_by.named(&host, u16::try_from(*port).ok()?);
             let node = slots.node(&address)?;
             slots.owner.get_mut(first..=last)?.fill(node);
@@ -58,6 +64,7 @@ impl Slots {
         (!slots.nodes.is_empty()).then_some(slots)
     }
 
+    /// The number of a node, new or not.
     fn node(&mut self, address: &Address) -> Option<u16> {
         let place = self.nodes.iter().position(|node| node == address);
         let place = place.unwrap_or_else(|| {
@@ -84,6 +91,15 @@ impl Slots {
     pub(super) fn nodes(&self) -> &[Address] {
         &self.nodes
     }
+}
+
+/// What else is known of a node: where names are preferred and it has none, its IP address.
+fn ip(more: &Value) -> Option<String> {
+    let known = pairs(more.clone())?;
+    let ip = known
+        .iter()
+        .find(|(name, _)| text(name).as_deref() == Some("ip"));
+    text(&ip?.1)
 }
 
 #[cfg(test)]
@@ -125,6 +141,60 @@ mod tests {
         assert_eq!(slots.owner(5_001).unwrap().to_string(), "10.0.0.2:7001");
     }
 
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    /// All slots, at a node with this host and what else is said of it.
+    fn all(host: Value, more: &[Value]) -> Value {
+        let replica = Value::Array(vec![bulk("10.0.0.9"), Value::Int(7_009), bulk("id")]);
+        let node = [&[host, Value::Int(7_001), bulk("id")], more].concat();
+        let range = vec![
+            Value::Int(0),
+            Value::Int(16_383),
+            Value::Array(node),
+            replica,
+        ];
+        Value::Array(vec![Value::Array(range)])
+    }
+
+    #[test]
+    fn a_node_is_found_however_it_is_named() {
+        let known = [Value::Array(vec![bulk("ip"), bulk("10.0.0.2")])];
+        let known_map = [Value::Map(vec![(bulk("ip"), bulk("10.0.0.2"))])];
+        let none = [Value::Array(vec![])];
+        for (reply, at) in [
+            (all(bulk("10.0.0.2"), &[]), "10.0.0.2:7001"),
+            (all(bulk("10.0.0.2"), &none), "10.0.0.2:7001"),
+            (all(bulk("redis.example"), &known), "redis.example:7001"),
+            // Where the port alone tells the nodes apart.
+            (all(Value::Nil, &known), "10.0.0.1:7001"),
+            (all(bulk(""), &none), "10.0.0.1:7001"),
+            // Where names are preferred and it has none.
+            (all(bulk("?"), &known), "10.0.0.2:7001"),
+            (all(bulk("?"), &known_map), "10.0.0.2:7001"),
+            (all(bulk("?"), &none), "10.0.0.1:7001"),
+            (all(bulk("fd00::7"), &[]), "[fd00::7]:7001"),
+        ] {
+            let slots = Slots::read(&reply, &address(7_000)).unwrap();
+            assert_eq!(slots.owner(16_383).unwrap().to_string(), at, "{reply:?}");
+            assert_eq!(slots.nodes().len(), 1, "a replica owns nothing");
+        }
+    }
+
+    #[test]
+    fn a_node_with_many_ranges_is_one_node() {
+        let ranges = (0..100).map(|number| range(number * 2, number * 2, "", 7_000 + number % 3));
+        let slots = Slots::read(&Value::Array(ranges.collect()), &address(7_000)).unwrap();
+        assert_eq!(slots.nodes().len(), 3);
+        for slot in 0..200 {
+            let owner = slots.owner(slot).map(|owner| owner.port);
+            let expected = (slot % 2 == 0).then_some(7_000 + slot / 2 % 3);
+            assert_eq!(owner, expected, "{slot}");
+        }
+        assert_eq!(slots.owner(16_384), None, "there is no such slot");
+    }
+
     #[test]
     fn a_slot_that_has_moved_belongs_to_another_node() {
         let reply = Value::Array(vec![range(0, 10, "", 7_000)]);
@@ -143,6 +213,8 @@ mod tests {
             Value::Array(vec![]),
             Value::Array(vec![range(0, 16_384, "", 1)]),
             Value::Array(vec![range(-1, 5, "", 1)]),
+            Value::Array(vec![range(6, 4, "", 1)]),
+            Value::Array(vec![range(0, 5, "", -1)]),
             Value::Array(vec![range(0, 5, "", 70_000)]),
             Value::Array(vec![Value::Array(vec![Value::Int(1)])]),
         ] {

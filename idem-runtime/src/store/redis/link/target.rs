@@ -212,13 +212,17 @@ impl Wire {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").ignore().add_command(command.clone());
         let replies = connection.send_packed_commands(&both, 0, 2).await;
-        match replies.map_err(Failure::Reply)?.pop() {
-            Some(Value::ServerError(error)) => Err(Failure::Reply(error.into())),
-            Some(value) => Ok(value),
-            None => Err(Failure::Reply(
-                std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into(),
-            )),
+        let mut reply = None;
+        for value in replies.map_err(Failure::Reply)? {
+            match value {
+                // A user without the right to ask would be sent to and fro for ever.
+                Value::ServerError(error) => return Err(Failure::Reply(error.into())),
+                value => reply = Some(value),
+            }
         }
+        reply.ok_or_else(|| {
+            Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
+        })
     }
 }
 
@@ -229,7 +233,7 @@ fn routing(key: Option<&str>) -> redis::cluster_routing::RoutingInfo {
     use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
     RoutingInfo::SingleNode(match key {
         Some(key) => SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master)),
-        None => SingleNodeRoutingInfo::Random,
+        None => SingleNodeRoutingInfo::RandomPrimary,
     })
 }
 

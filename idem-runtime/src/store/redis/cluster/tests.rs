@@ -1,0 +1,91 @@
+use redis::parse_redis_value;
+
+use super::*;
+
+fn said(line: &str) -> Option<String> {
+    let reply = parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+    let Value::ServerError(error) = reply else {
+        panic!("{line} is an error")
+    };
+    let said_by = Address {
+        host: "10.0.0.1".into(),
+        port: 7_000,
+    };
+    Some(match redirect(&error.into(), &said_by)? {
+        Redirect::Moved(to) => format!("moved to {to}"),
+        Redirect::Ask(to) => format!("ask {to}"),
+        Redirect::Nameless => "nameless".to_owned(),
+    })
+}
+
+#[test]
+fn a_redirect_leads_where_it_says() {
+    for (line, meant) in [
+        ("MOVED 3999 10.0.0.2:7001", Some("moved to 10.0.0.2:7001")),
+        (
+            "MOVED 3999 redis.example:7001",
+            Some("moved to redis.example:7001"),
+        ),
+        ("MOVED 3999 fd00::7:7001", Some("moved to [fd00::7]:7001")),
+        ("MOVED 3999 :7001", Some("moved to 10.0.0.1:7001")),
+        ("MOVED 3999 ?:7001", Some("nameless")),
+        ("ASK 3999 10.0.0.2:7001", Some("ask 10.0.0.2:7001")),
+        ("ASK 3999 :7001", Some("ask 10.0.0.1:7001")),
+        ("ASK 3999 ?:7001", Some("nameless")),
+        ("MOVED 3999 10.0.0.2:70010", None),
+        ("MOVED 3999 10.0.0.2", None),
+        ("MOVED 3999", None),
+        (
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            None,
+        ),
+        ("ERR MOVED 3999 10.0.0.2:7001", None),
+    ] {
+        assert_eq!(said(line).as_deref(), meant, "{line}");
+    }
+}
+
+fn cluster(seeds: &[&str]) -> Cluster {
+    let seeds: Vec<_> = seeds
+        .iter()
+        .map(|url| Client::open(*url).unwrap())
+        .collect();
+    let patience = crate::store::redis::link::Patience {
+        connect: Duration::from_secs(1),
+        response: Duration::from_secs(1),
+    };
+    let plan = Plan {
+        patience,
+        durability: crate::store::redis::Durability::Acknowledged,
+        lanes: 1,
+    };
+    Cluster::new(&seeds, plan).unwrap()
+}
+
+#[test]
+fn whoever_answered_is_asked_first_and_everybody_once() {
+    let cluster = cluster(&[
+        "redis://10.0.0.1:1",
+        "redis://10.0.0.2:2",
+        "redis://10.0.0.1:1",
+    ]);
+    let askable = || -> Vec<_> { cluster.askable().iter().map(Address::to_string).collect() };
+    assert_eq!(askable(), ["10.0.0.1:1", "10.0.0.2:2"]);
+    let at = |port| Address {
+        host: "10.0.0.2".into(),
+        port,
+    };
+    let node = |port| {
+        let host = Value::BulkString(b"10.0.0.2".to_vec());
+        let node = Value::Array(vec![host, Value::Int(port)]);
+        Value::Array(vec![Value::Int(port), Value::Int(port), node])
+    };
+    let reply = Value::Array(vec![node(3), node(2), node(4)]);
+    {
+        let mut known = cluster.lock();
+        known.slots = Slots::read(&reply, &at(2)).map(Arc::new);
+        known.answered = Some(at(4));
+    }
+    let expected = ["10.0.0.2:4", "10.0.0.2:3", "10.0.0.2:2", "10.0.0.1:1"];
+    assert_eq!(askable(), expected);
+}

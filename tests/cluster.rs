@@ -1,0 +1,24 @@
+//! The Redis store on a cluster: where its commands go while slots move, nodes fall silent or die
+//! and others take their place.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+#[path = "watching/client.rs"]
+#[expect(dead_code, reason = "of a test binary with other needs")]
+mod client;
+#[path = "cluster/library.rs"]
+mod library;
+#[path = "cluster/redirects.rs"]
+mod redirects;
+#[path = "cluster/rights.rs"]
+mod rights;
+#[path = "cluster/setup.rs"]
+mod setup;
+#[path = "cluster/silence.rs"]
+mod silence;
+#[path = "cluster/start.rs"]
+mod start;
+#[path = "cluster/waiting.rs"]
+mod waiting;
+#[path = "cluster/waiting_through_changes.rs"]
+mod waiting_through_changes;

@@ -1,0 +1,162 @@
+//! A node that falls silent.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::{ClusterSetup, RedisServer};
+use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::{Shop, assert_unavailable, patiently};
+
+use crate::setup::primaries;
+
+/// What a call may take beyond its deadline on a busy machine.
+const SLACK: Duration = Duration::from_secs(2);
+const DEADLINE: Duration = Duration::from_millis(400);
+
+/// A shop that gives up on a reply after 100 ms, and on the store after 400 ms.
+async fn hasty(url: &str) -> Shop {
+    let store = RedisStore::builder(url).response_timeout(DEADLINE / 4);
+    let store = store.connect().await.unwrap();
+    Shop::on(store, |engine| {
+        engine.claim_deadline(DEADLINE).complete_deadline(DEADLINE)
+    })
+}
+
+fn records(node: &RedisServer) -> String {
+    node.cli(&["DBSIZE"])
+}
+
+/// Some keys of a shop that are on this node, and some that are not; all have answers.
+async fn sorted(
+    shop: &Shop,
+    cluster: &ClusterSetup,
+    node: &RedisServer,
+) -> (Vec<String>, Vec<String>) {
+    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    for number in 0.. {
+        let key = number.to_string();
+        let before = records(node);
+        patiently("a call", shop.pay(&key)).await.unwrap();
+        if records(node) == before {
+            elsewhere.push(key);
+        } else {
+            here.push(key);
+        }
+        if here.len() >= 5 && elsewhere.len() >= 20 {
+            break;
+        }
+    }
+    assert_eq!(primaries(cluster).len(), 3);
+    (here, elsewhere)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_silent_is_nobody_elses_trouble() {
+    let cluster = ClusterSetup::builder()
+        // Nobody takes over.
+        .node_timeout(Duration::from_mins(1))
+        .start();
+    let node = cluster.node_of_slot(8_000);
+    let shop = hasty(&cluster.urls()[1]).await;
+    let (here, elsewhere) = sorted(&shop, &cluster, node).await;
+    let runs = shop.runs();
+    node.pause();
+    let mut took_others = Vec::new();
+    for key in &here {
+        let began = Instant::now();
+        let blocked = async {
+            let answer = shop.pay(key).await;
+            (answer, began.elapsed())
+        };
+        let others = async {
+            let mut times = Vec::new();
+            while began.elapsed() < DEADLINE {
+                for key in &elsewhere {
+                    let one = Instant::now();
+                    shop.pay(key).await.unwrap();
+                    times.push(one.elapsed());
+                }
+                tokio::task::yield_now().await;
+            }
+            times
+        };
+        let ((answer, took), times) = tokio::join!(blocked, others);
+        assert_unavailable(answer);
+        assert!(took < DEADLINE + SLACK, "{took:?}");
+        took_others.extend(times);
+    }
+    took_others.sort();
+    let (calls, slowest) = (took_others.len(), took_others.last().unwrap());
+    eprintln!("{calls} calls of other nodes beside a silent one, the slowest in {slowest:?}");
+    // Whoever waited for the silent node waited for as long as a reply may take. Not all of them:
+    // the machine may be busy.
+    let usual = took_others[calls * 19 / 20];
+    assert!(usual < DEADLINE / 4, "{usual:?}");
+    node.resume();
+    for key in &here {
+        shop.pay(key).await.unwrap();
+    }
+    assert_eq!(shop.runs(), runs, "answers are replayed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_node_whose_place_is_taken_is_left() {
+    let cluster = ClusterSetup::start();
+    let node = cluster.node_of_slot(8_000);
+    let shop = hasty(&cluster.urls()[0]).await;
+    let (here, elsewhere) = sorted(&shop, &cluster, node).await;
+    let runs = shop.runs();
+    node.pause();
+    assert_unavailable(shop.pay(&here[0]).await);
+    tokio::task::block_in_place(|| cluster.await_new_primary(8_000, node));
+    // It is still silent, and its connections are still open.
+    let began = Instant::now();
+    let all = async {
+        for key in here.iter().chain(&elsewhere) {
+            while let Err(error) = shop.pay(key).await {
+                assert!(error.refused().is_retryable());
+            }
+        }
+    };
+    patiently("the answers of the new primary", all).await;
+    eprintln!("all answers {:?} after the failover", began.elapsed());
+    assert_eq!(shop.runs(), runs, "answers are replayed");
+    node.resume();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_whose_node_falls_silent_in_its_body_loses_no_answer() {
+    let cluster = ClusterSetup::start();
+    let node = cluster.node_of_slot(16_000);
+    let shop = hasty(&cluster.urls()[0]).await;
+    let mut on_node = None;
+    for number in 0..100 {
+        let key = number.to_string();
+        let before = records(node);
+        let mut paused = false;
+        let answer = shop
+            .pay_by(&key, async |_| {
+                if records(node) != before {
+                    // Its replica has the claim.
+                    node.cli(&["WAIT", "1", "20000"]);
+                    node.pause();
+                    paused = true;
+                }
+                Ok(())
+            })
+            .await;
+        let receipt = answer.expect("a body that has succeeded is a call that has");
+        if paused {
+            on_node = Some((key, receipt));
+            break;
+        }
+    }
+    let (key, receipt) = on_node.expect("a third of the keys are there");
+    assert_eq!(shop.events.count("unsaved"), 1);
+    let runs = shop.runs();
+    let new = tokio::task::block_in_place(|| cluster.await_new_primary(16_000, node));
+    idem_tests::shop::happened(&shop.events, "completed", runs).await;
+    assert_eq!(patiently("a replay", shop.pay(&key)).await, Ok(receipt));
+    assert_eq!(shop.runs(), runs);
+    assert_ne!(new.port(), node.port());
+    node.resume();
+}
