@@ -1,0 +1,98 @@
+//! Clusters in which a replica takes over.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use idem_harness::ClusterSetup;
+use idem_runtime::store::redis::{Durability, RedisStore};
+
+use crate::load::Load;
+use crate::plan::{CALLS, KEYS};
+use crate::recovery::Fault;
+use crate::report::{Promise, judge, unharmed};
+use crate::shard::{check, shard, slot};
+
+/// The shard that is hit.
+const HIT: usize = 0;
+
+/// Runs the load, and after two fifths of it the fault, on the first primary.
+async fn run(
+    name: &str,
+    durability: Durability,
+    promise: Promise,
+    fault: impl FnOnce(&ClusterSetup) -> Fault + Send + 'static,
+) {
+    let _alone = crate::alone().await;
+    // A cluster without its slots all served refuses the others as well, unless it is told not to.
+    let start = || {
+        let nodes = ClusterSetup::builder();
+        nodes
+            .nodes(|node| node.arg("--cluster-require-full-coverage", "no"))
+            .start()
+    };
+    let setup = Arc::new(tokio::task::spawn_blocking(start).await.unwrap());
+    let mut shards = vec![Vec::new(); 3];
+    for key in 0..KEYS as u64 {
+        shards[shard(slot(key))].push(key);
+    }
+    check(&setup, &shards[HIT]);
+    let store = RedisStore::builder(setup.urls()[1].clone()).durability(durability);
+    let load = Load::start(shards, store).await;
+    load.shared().answered(CALLS * 2 / 5).await;
+    let members = Arc::clone(&setup);
+    let fault = tokio::task::spawn_blocking(move || {
+        let fault = fault(&members);
+        members.await_settled();
+        fault
+    });
+    let fault = fault.await.unwrap();
+    let shared = load.finish().await;
+    judge(name, promise, fault, &shared, |shard| shard == HIT);
+    unharmed(name, fault, &shared, |shard| shard == HIT);
+}
+
+fn killed(setup: &ClusterSetup) -> Fault {
+    let old = &setup.nodes()[HIT];
+    old.kill();
+    let at = Instant::now();
+    setup.await_new_primary(0, old);
+    let served = Instant::now();
+    old.restart();
+    Fault { at, served }
+}
+
+fn stopped(setup: &ClusterSetup) -> Fault {
+    let old = &setup.nodes()[HIT];
+    old.pause();
+    let at = Instant::now();
+    setup.await_new_primary(0, old);
+    let served = Instant::now();
+    old.resume();
+    Fault { at, served }
+}
+
+fn asked(setup: &ClusterSetup) -> Fault {
+    let replica = setup.replica_of(&setup.nodes()[HIT]);
+    let at = Instant::now();
+    setup.failover(replica);
+    let served = Instant::now();
+    Fault { at, served }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_is_killed() {
+    let name = "cluster, killed";
+    run(name, Durability::Acknowledged, Promise::Equal, killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_stands_still_and_comes_back() {
+    let name = "cluster, stopped";
+    run(name, Durability::Acknowledged, Promise::Equal, stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_asked_for() {
+    let name = "cluster, asked";
+    run(name, Durability::Acknowledged, Promise::Kept, asked).await;
+}
