@@ -25,6 +25,8 @@ mod report;
 mod sentinel;
 #[path = "failover/shard.rs"]
 mod shard;
+#[path = "failover/told.rs"]
+mod told;
 
 /// One run at a time: the machine is there for its servers.
 async fn alone() -> tokio::sync::MutexGuard<'static, ()> {

@@ -96,3 +96,16 @@ async fn a_failover_is_asked_for() {
     let name = "cluster, asked";
     run(name, Durability::Acknowledged, Promise::Kept, asked).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_is_killed_whose_writes_wait_for_its_replica() {
+    let name = "cluster, replicated(1), killed";
+    run(name, Durability::Replicated(1), Promise::Kept, |setup| {
+        let killed = killed(setup);
+        // Until the old primary is the replica of the new one nothing is granted.
+        setup.await_settled();
+        let served = Instant::now();
+        Fault { served, ..killed }
+    })
+    .await;
+}

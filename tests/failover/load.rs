@@ -21,7 +21,7 @@ use crate::shard::{OPERATION, PREFIX};
 /// Calls that are under way at once.
 const WORKERS: usize = 64;
 /// A claim that nobody gives back blocks its key for so long.
-const LEASE: Duration = Duration::from_secs(8);
+pub(crate) const LEASE: Duration = Duration::from_secs(8);
 /// How long a duplicate waits for a call that runs.
 pub(crate) const WAIT: Duration = Duration::from_secs(4);
 /// After the last fault every call ends within this time.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::journal::Verdict;
-use crate::load::{Shared, WAIT};
+use crate::load::{LEASE, Shared, WAIT};
 use crate::plan::CALLS;
 use crate::recovery::{Fault, Recovery, slowest};
 
@@ -31,7 +31,7 @@ pub(crate) fn judge(
     fault: Fault,
     shared: &Shared,
     hit: impl Fn(usize) -> bool,
-) -> Recovery {
+) {
     let ended = shared.journal.ended();
     let recovery = Recovery::of(fault, &ended, hit);
     let served = fault.served - fault.at;
@@ -44,7 +44,11 @@ pub(crate) fn judge(
         recovery.first < served + SLACK,
         "{name}: calls are not answered when the servers are back: {recovery:?} {served:?}"
     );
-    recovery
+    // A claim that landed unseen, of a caller who gave up, blocks its key for one lease.
+    assert!(
+        recovery.normal < served + LEASE + SLACK,
+        "{name}: calls are not normal again: {recovery:?} {served:?}"
+    );
 }
 
 /// Judges answers and bodies.
@@ -87,16 +91,10 @@ pub(crate) fn conclude(name: &str, promise: Promise, shared: &Shared) {
     }
 }
 
-/// Judges calls on shards that were not hit. Returns the slowest during the fault.
-pub(crate) fn unharmed(
-    name: &str,
-    fault: Fault,
-    shared: &Shared,
-    hit: impl Fn(usize) -> bool,
-) -> Duration {
+/// Judges calls on shards that were not hit.
+pub(crate) fn unharmed(name: &str, fault: Fault, shared: &Shared, hit: impl Fn(usize) -> bool) {
     let span = (fault.at, fault.served);
     let (slowest, refused) = slowest(&shared.journal.ended(), span, |shard| !hit(shard));
     println!("{name}: other shards meanwhile: {refused} refused, the slowest {slowest:.1?}");
     assert_eq!(refused, 0, "{name}: calls on shards that were not hit");
-    slowest
 }
