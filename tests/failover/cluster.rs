@@ -6,7 +6,7 @@ use std::time::Instant;
 use idem_harness::ClusterSetup;
 use idem_runtime::store::redis::{Durability, RedisStore};
 
-use crate::load::Load;
+use crate::load::{Load, Traffic};
 use crate::plan::{CALLS, KEYS};
 use crate::recovery::Fault;
 use crate::report::{Promise, judge, unharmed};
@@ -20,7 +20,7 @@ async fn run(
     name: &str,
     durability: Durability,
     promise: Promise,
-    fault: impl FnOnce(&ClusterSetup) -> Fault + Send + 'static,
+    fault: impl FnOnce(&ClusterSetup, &Traffic) -> Fault + Send + 'static,
 ) {
     let _alone = crate::alone().await;
     // A cluster without its slots all served refuses the others as well, unless it is told not to.
@@ -39,9 +39,9 @@ async fn run(
     let store = RedisStore::builder(setup.urls()[1].clone()).durability(durability);
     let load = Load::start(shards, store).await;
     load.shared().answered(CALLS * 2 / 5).await;
-    let members = Arc::clone(&setup);
+    let (members, traffic) = (Arc::clone(&setup), load.traffic());
     let fault = tokio::task::spawn_blocking(move || {
-        let fault = fault(&members);
+        let fault = fault(&members, &traffic);
         members.await_settled();
         fault
     });
@@ -51,7 +51,7 @@ async fn run(
     unharmed(name, fault, &shared, |shard| shard == HIT);
 }
 
-fn killed(setup: &ClusterSetup) -> Fault {
+fn killed(setup: &ClusterSetup, _: &Traffic) -> Fault {
     let old = &setup.nodes()[HIT];
     old.kill();
     let at = Instant::now();
@@ -61,7 +61,8 @@ fn killed(setup: &ClusterSetup) -> Fault {
     Fault { at, served }
 }
 
-fn stopped(setup: &ClusterSetup) -> Fault {
+/// What still talks to the old primary when it comes back is acknowledged by it for a moment.
+fn stopped(setup: &ClusterSetup, _: &Traffic) -> Fault {
     let old = &setup.nodes()[HIT];
     old.pause();
     let at = Instant::now();
@@ -71,7 +72,19 @@ fn stopped(setup: &ClusterSetup) -> Fault {
     Fault { at, served }
 }
 
-fn asked(setup: &ClusterSetup) -> Fault {
+fn stopped_for_long(setup: &ClusterSetup, traffic: &Traffic) -> Fault {
+    let old = &setup.nodes()[HIT];
+    old.pause();
+    let at = Instant::now();
+    setup.await_new_primary(0, old);
+    let served = Instant::now();
+    // By then nobody talks to the old one any more.
+    traffic.go_on(CALLS / 5);
+    old.resume();
+    Fault { at, served }
+}
+
+fn asked(setup: &ClusterSetup, _: &Traffic) -> Fault {
     let replica = setup.replica_of(&setup.nodes()[HIT]);
     let at = Instant::now();
     setup.failover(replica);
@@ -88,7 +101,19 @@ async fn a_primary_is_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_stands_still_and_comes_back() {
     let name = "cluster, stopped";
-    run(name, Durability::Acknowledged, Promise::Equal, stopped).await;
+    run(
+        name,
+        Durability::Acknowledged,
+        Promise::Equal,
+        stopped_for_long,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_comes_back_at_once() {
+    let name = "cluster, stopped for a moment";
+    run(name, Durability::Acknowledged, Promise::Forgetful, stopped).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,12 +125,34 @@ async fn a_failover_is_asked_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_primary_is_killed_whose_writes_wait_for_its_replica() {
     let name = "cluster, replicated(1), killed";
-    run(name, Durability::Replicated(1), Promise::Kept, |setup| {
-        let killed = killed(setup);
-        // Until the old primary is the replica of the new one nothing is granted.
-        setup.await_settled();
-        let served = Instant::now();
-        Fault { served, ..killed }
-    })
+    run(
+        name,
+        Durability::Replicated(1),
+        Promise::Kept,
+        |setup, traffic| {
+            let killed = killed(setup, traffic);
+            // Until the old primary is the replica of the new one nothing is granted.
+            setup.await_settled();
+            let served = Instant::now();
+            Fault { served, ..killed }
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_comes_back_at_once_whose_writes_wait_for_its_replica() {
+    let name = "cluster, replicated(1), stopped for a moment";
+    run(
+        name,
+        Durability::Replicated(1),
+        Promise::Kept,
+        |setup, traffic| {
+            let stopped = stopped(setup, traffic);
+            setup.await_settled();
+            let served = Instant::now();
+            Fault { served, ..stopped }
+        },
+    )
     .await;
 }

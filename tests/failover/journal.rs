@@ -41,6 +41,8 @@ struct Inner {
     /// How often each body ran.
     runs: HashMap<u64, u32>,
     open: HashMap<u64, Attempt>,
+    /// The answers of each key, and when each was first told.
+    answers: HashMap<u64, BTreeMap<String, Instant>>,
     ended: Vec<Ended>,
     refusals: BTreeMap<String, usize>,
     permanent: Vec<String>,
@@ -94,6 +96,26 @@ impl Journal {
     /// The caller has its answer.
     pub(crate) fn answered(&self, attempt: Attempt, answer: &str) {
         self.end(attempt, false, "return", &format!("{} {answer}", now()));
+        let mut inner = self.lock();
+        let answers = inner.answers.entry(attempt.key).or_default();
+        answers
+            .entry(answer.to_owned())
+            .or_insert_with(Instant::now);
+    }
+
+    /// When answers were told of which the servers knew nothing later.
+    pub(crate) fn forgotten(&self) -> Vec<(u64, Instant)> {
+        let inner = self.lock();
+        let differing = inner.answers.iter().filter(|(_, told)| told.len() > 1);
+        differing
+            .flat_map(|(key, told)| {
+                let last = told.values().max().copied();
+                let earlier = told.values().copied();
+                earlier
+                    .filter(move |at| Some(*at) != last)
+                    .map(|at| (*key, at))
+            })
+            .collect()
     }
 
     /// The caller is told that the body failed.

@@ -10,6 +10,7 @@ use idem_runtime::{Context, Engine, OnRunning};
 use idem_tests::events::Events;
 use idem_tests::pay::{PayError, Receipt};
 use idem_tests::seeded::Seeded;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -42,6 +43,22 @@ pub(crate) struct Shared {
     queues: Vec<Mutex<Queue>>,
     answered: watch::Sender<usize>,
     stop: AtomicBool,
+}
+
+/// The calls, for threads that meddle with the servers.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    shared: Arc<Shared>,
+    runtime: Handle,
+}
+
+impl Traffic {
+    /// Waits until so many more calls have been answered.
+    pub(crate) fn go_on(&self, calls: usize) {
+        let shared = &self.shared;
+        let enough = shared.answered(shared.count() + calls);
+        self.runtime.block_on(enough);
+    }
 }
 
 /// What is to be called on one shard.
@@ -91,6 +108,13 @@ impl Load {
         &self.shared
     }
 
+    pub(crate) fn traffic(&self) -> Traffic {
+        Traffic {
+            shared: Arc::clone(&self.shared),
+            runtime: Handle::current(),
+        }
+    }
+
     /// Waits until all that was planned is called and has ended, then asks for every answer once
     /// more in both processes. The faults are over.
     pub(crate) async fn finish(mut self) -> Arc<Shared> {
@@ -131,11 +155,6 @@ impl Shared {
             let answered = *self.answered.borrow();
             panic!("{answered} calls are answered after {PATIENCE:?}, not {calls}");
         }
-    }
-
-    /// Waits until so many more calls have been answered.
-    pub(crate) async fn more(&self, calls: usize) {
-        self.answered(self.count() + calls).await;
     }
 
     /// How many calls have been answered.

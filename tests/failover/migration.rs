@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use idem_harness::ClusterSetup;
 use idem_runtime::store::redis::RedisStore;
-use tokio::runtime::Handle;
 
-use crate::load::{Load, Shared};
+use crate::load::{Load, Traffic};
 use crate::plan::KEYS;
 use crate::report::{Promise, conclude};
 use crate::shard::{check, shard, slot};
@@ -33,9 +32,8 @@ fn crowded() -> (Vec<u16>, Vec<u64>) {
 }
 
 /// Moves each slot on by so many nodes, with calls in every state on the way.
-fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, shared: &Shared, runtime: &Handle) {
+fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, traffic: &Traffic) {
     for batch in slots.chunks(BATCH) {
-        let calls = || runtime.block_on(shared.more(CALLS));
         let moving = batch.iter().map(|slot| {
             let node = setup.node_of_slot(*slot).port();
             let mut nodes = setup.nodes()[..3].iter();
@@ -45,11 +43,11 @@ fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, shared: &Shared, runt
             setup.begin_migration(*slot, &setup.nodes()[(from + by) % 3])
         });
         let moving: Vec<_> = moving.collect();
-        calls();
+        traffic.go_on(CALLS);
         for slot in &moving {
             slot.move_keys(3);
         }
-        calls();
+        traffic.go_on(CALLS);
         // One by one: nodes that take slots at the same time give each other's moves the same epoch.
         for slot in moving {
             slot.finish();
@@ -80,11 +78,11 @@ async fn slots_that_move_cost_no_call_an_error() {
     );
     assert!(slots.iter().any(|slot| shard(*slot) != shard(slots[0])));
     let load = Load::start(shards, RedisStore::builder(setup.urls()[0].clone())).await;
-    let (shared, runtime) = (Arc::clone(load.shared()), Handle::current());
+    let (shared, traffic) = (Arc::clone(load.shared()), load.traffic());
     let members = Arc::clone(&setup);
     let nemesis = tokio::task::spawn_blocking(move || {
-        migrate(&members, &slots, 1, &shared, &runtime);
-        migrate(&members, &slots, 2, &shared, &runtime);
+        migrate(&members, &slots, 1, &traffic);
+        migrate(&members, &slots, 2, &traffic);
         shared.count()
     });
     let meanwhile = nemesis.await.unwrap();

@@ -10,6 +10,8 @@ use crate::recovery::{Fault, Recovery, slowest};
 /// The deadlines of the library's own: for a claim and for a completion, with one round trip that
 /// was under way.
 const DEADLINES: Duration = Duration::from_secs(5);
+/// What the library may take to see that another server is the primary.
+const MOMENT: Duration = Duration::from_secs(1);
 /// What a busy machine may add to anything.
 const SLACK: Duration = Duration::from_secs(5);
 
@@ -20,7 +22,8 @@ pub(crate) enum Promise {
     Kept,
     /// A forgotten claim may run again, but all answers of a key are equal.
     Equal,
-    /// Servers may forget what they acknowledged. Keys end and calls go on all the same.
+    /// Servers may forget what they acknowledged while they failed over, and nothing else. Keys end
+    /// and calls go on all the same.
     Forgetful,
 }
 
@@ -44,6 +47,15 @@ pub(crate) fn judge(
         recovery.first < served + SLACK,
         "{name}: calls are not answered when the servers are back: {recovery:?} {served:?}"
     );
+    let meanwhile = fault.at..fault.served + MOMENT;
+    let forgotten = shared.journal.forgotten();
+    for (key, told) in &forgotten {
+        let after = told.saturating_duration_since(fault.at);
+        assert!(
+            meanwhile.contains(told),
+            "{name}: key {key} had another answer {after:?} after the fault; servers: {served:?}"
+        );
+    }
     // A claim that landed unseen, of a caller who gave up, blocks its key for one lease.
     assert!(
         recovery.normal < served + LEASE + SLACK,
