@@ -26,7 +26,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(8);
 /// How long a duplicate waits for a call that runs.
 pub(crate) const WAIT: Duration = Duration::from_secs(4);
 /// After the last fault every call ends within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The load on a store.
 #[derive(Debug)]
@@ -98,8 +98,8 @@ impl Load {
         let mut workers = JoinSet::new();
         for worker in 0..WORKERS {
             let (shards, shared) = (shared.queues.len(), Arc::clone(&shared));
-            let (shard, process) = (worker % shards, worker / shards % 2);
-            workers.spawn(async move { shared.work(process, shard).await });
+            let (at, process) = (worker % shards, worker / shards % 2);
+            workers.spawn(async move { shared.work(process, at).await });
         }
         Self { shared, workers }
     }
