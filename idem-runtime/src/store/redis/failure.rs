@@ -30,7 +30,12 @@ pub(super) fn is_silence(error: &RedisError) -> bool {
 
 /// The server is a replica: after a failover, another one is meant.
 pub(super) fn leads_astray(error: &RedisError) -> bool {
-    matches!(code(error), Some("READONLY" | "MASTERDOWN"))
+    matches!(code(error), Some("READONLY" | "MASTERDOWN")) || became_a_replica(error)
+}
+
+/// The server wrote, and was made a replica before or while it waited for its own replicas (`WAIT`).
+fn became_a_replica(error: &RedisError) -> bool {
+    code(error) == Some("UNBLOCKED") || says(error, "WAIT cannot be used with replica")
 }
 
 /// The server ended the connection without a word.
@@ -150,10 +155,8 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
              told otherwise (`databases`), and choosing one takes the right `+select`",
         ),
         Some("OOM") => (Full, OUT_OF_MEMORY),
-        Some("READONLY") => (
-            Unavailable,
-            "this server is a replica; connect to the primary, or wait for the failover to finish",
-        ),
+        Some("READONLY") => (Unavailable, REPLICA),
+        _ if became_a_replica(&error) => (Unavailable, REPLICA),
         Some("LOADING") => (
             Unavailable,
             "Redis is loading its data; it will be ready soon",
@@ -200,6 +203,8 @@ fn caused(kind: StoreErrorKind, message: String, cause: RedisError) -> StoreErro
     error.because(cause)
 }
 
+const REPLICA: &str =
+    "this server is a replica; connect to the primary, or wait for the failover to finish";
 const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
 const WHO: &str = "Redis does not accept the user or password of the URL";
@@ -261,6 +266,21 @@ mod tests {
             assert_eq!(open.to_string(), hidden.to_string());
         }
         assert_eq!(said("ERR something else").kind(), StoreErrorKind::Protocol);
+    }
+
+    #[test]
+    fn a_server_that_is_made_a_replica_while_it_waits_for_replicas_leads_astray() {
+        for line in [
+            "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0",
+            "UNBLOCKED force unblock from blocking operation, instance state changed",
+        ] {
+            let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+            let Value::ServerError(error) = reply else {
+                panic!("{line} is an error")
+            };
+            assert!(leads_astray(&error.into()), "{line}");
+            assert_eq!(said(line).kind(), StoreErrorKind::Unavailable, "{line}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{Client, Cmd, ConnectionInfo, RedisError, Value};
+use redis::{Client, ConnectionInfo, Pipeline, RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -69,7 +69,8 @@ impl Sentinels {
     }
 
     /// Asks all sentinels at once, and believes the one that knows of the latest failover: one that
-    /// is cut off from the others does not know that it is late.
+    /// is cut off from the others does not know that it is late, and at first only the one that
+    /// leads a failover knows of it.
     pub(super) async fn primary(&self, patience: Patience) -> Result<Client, StoreError> {
         self.listen(patience);
         let mut asked = JoinSet::new();
@@ -88,9 +89,6 @@ impl Sentinels {
                     }
                     if best.as_ref().is_none_or(|best| best.epoch < primary.epoch) {
                         best = Some(primary);
-                    }
-                    if answers >= most {
-                        break;
                     }
                 }
                 Ok(Err(error)) => {
@@ -170,11 +168,20 @@ async fn ask(client: Client, service: String, patience: Patience) -> Result<Prim
     let config = patience.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = connected.await.map_err(refused)?;
-    let mut command = Cmd::new();
-    command.arg("SENTINEL").arg("MASTER").arg(&service);
-    let reply = connection.send_packed_command(&command).await;
-    match reply {
-        Ok(Value::ServerError(error)) => {
+    // In this order: whoever learns of a failover in between says the new address with the old epoch,
+    // and is not believed for it.
+    let mut both = Pipeline::with_capacity(2);
+    for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
+        both.cmd("SENTINEL").arg(what).arg(&service);
+    }
+    let mut replies = connection
+        .send_packed_commands(&both, 0, 2)
+        .await
+        .map_err(refused)?
+        .into_iter();
+    let mut reply = || replies.next().unwrap_or(Value::Nil);
+    match (reply(), reply()) {
+        (Value::ServerError(error), _) | (_, Value::ServerError(error)) => {
             let error = RedisError::from(error);
             if error
                 .detail()
@@ -191,28 +198,33 @@ async fn ask(client: Client, service: String, patience: Patience) -> Result<Prim
             }
             Err(refused(error))
         }
-        Ok(reply) => primary(reply).ok_or_else(|| {
+        (state, address) => primary(state, &address).ok_or_else(|| {
             StoreError::new(
                 StoreErrorKind::Protocol,
                 "asking the sentinels for the primary: one answered with something else",
             )
         }),
-        Err(error) => Err(refused(error)),
     }
 }
 
-/// The answer of `SENTINEL MASTER`: names and values, one after the other.
-fn primary(reply: Value) -> Option<Primary> {
-    let (mut host, mut port, mut epoch) = (None, None, 0);
-    for (name, value) in super::address::pairs(reply)? {
-        match text(&name)?.as_str() {
-            "ip" => host = text(&value),
-            "port" => port = text(&value).and_then(|port| port.parse().ok()),
-            "config-epoch" => epoch = text(&value).and_then(|epoch| epoch.parse().ok())?,
-            _ => {}
+/// The answers of `SENTINEL MASTER`, names and values one after the other, and of
+/// `SENTINEL GET-MASTER-ADDR-BY-NAME`. Only the second names the new primary from its promotion on;
+/// to the first it is the old one until the sentinel that leads the failover has seen to all
+/// replicas.
+fn primary(state: Value, address: &Value) -> Option<Primary> {
+    let mut epoch = 0;
+    for (name, value) in super::address::pairs(state)? {
+        if text(&name)? == "config-epoch" {
+            epoch = text(&value).and_then(|epoch| epoch.parse().ok())?;
         }
     }
-    let (host, port) = (host?, port?);
+    let Value::Array(address) = address else {
+        return None;
+    };
+    let [host, port] = &address[..] else {
+        return None;
+    };
+    let (host, port) = (text(host)?, text(port)?.parse().ok()?);
     Some(Primary {
         epoch,
         address: Address { host, port },
@@ -228,4 +240,41 @@ fn unavailable(why: &str) -> StoreError {
         StoreErrorKind::Unavailable,
         format!("asking the sentinels for the primary: {why}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Value {
+        let words = words.iter();
+        Value::Array(
+            words
+                .map(|word| Value::BulkString(word.as_bytes().to_vec()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn a_sentinel_that_leads_a_failover_names_the_new_primary() {
+        let state = words(&[
+            "name",
+            "payments",
+            "ip",
+            "10.0.0.1",
+            "port",
+            "6379",
+            "flags",
+            "master,failover_in_progress",
+            "config-epoch",
+            "7",
+        ]);
+        let found = primary(state.clone(), &words(&["10.0.0.2", "6380"])).unwrap();
+        assert_eq!(found.epoch, 7);
+        assert_eq!(found.address.to_string(), "10.0.0.2:6380");
+        for address in [Value::Nil, words(&["10.0.0.2"]), words(&["10.0.0.2", "x"])] {
+            assert_eq!(primary(state.clone(), &address), None);
+        }
+        assert_eq!(primary(Value::Nil, &words(&["10.0.0.2", "6380"])), None);
+    }
 }

@@ -88,6 +88,10 @@ impl<'a> Session<'a> {
         replaced: &mut Option<Instant>,
     ) -> End {
         loop {
+            // The old primary may be there still, and confirm whatever it is asked for.
+            if self.shared.target.generation() != self.generation {
+                return End::Lost;
+            }
             {
                 let mut state = self.shared.lock();
                 if state.closed {
@@ -125,9 +129,6 @@ impl<'a> Session<'a> {
                     }
                 }
                 Event::Quiet => {
-                    if self.shared.target.generation() != self.generation {
-                        return End::Lost;
-                    }
                     if !self.shared.lock().channels.is_empty() {
                         self.send(None).await;
                     }

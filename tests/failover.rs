@@ -1,0 +1,35 @@
+//! Sentinels and clusters that fail over in the middle of ten thousand calls with duplicates: every
+//! key ends, and all answers of a key are equal.
+//!
+//! How long it takes until calls go on is printed; `--nocapture` (of nextest: `--no-capture`) shows
+//! it.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+#![allow(clippy::print_stdout, reason = "recovery times are told, not judged")]
+
+#[path = "failover/cluster.rs"]
+mod cluster;
+#[path = "failover/journal.rs"]
+mod journal;
+#[path = "failover/load.rs"]
+mod load;
+#[path = "failover/migration.rs"]
+mod migration;
+#[path = "failover/plan.rs"]
+mod plan;
+#[path = "failover/recovery.rs"]
+mod recovery;
+#[path = "failover/report.rs"]
+mod report;
+#[path = "failover/sentinel.rs"]
+mod sentinel;
+#[path = "failover/shard.rs"]
+mod shard;
+#[path = "failover/told.rs"]
+mod told;
+
+/// One run at a time: the machine is there for its servers.
+async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
+    static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    ALONE.lock().await
+}

@@ -1,0 +1,213 @@
+//! What the calls of two processes did, and what they were told.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use idem_tests::history::History;
+
+/// One call of the library. A caller that is refused makes another one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) process: usize,
+    pub(crate) shard: usize,
+    pub(crate) key: u64,
+    id: u64,
+    pub(crate) began: Instant,
+}
+
+/// How long an attempt took, and whether the library did its part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) shard: usize,
+    pub(crate) began: Instant,
+    pub(crate) took: Duration,
+    pub(crate) refused: bool,
+}
+
+impl Ended {
+    pub(crate) fn end(&self) -> Instant {
+        self.began + self.took
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Journal(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    history: History,
+    next: u64,
+    /// How often each body ran.
+    runs: HashMap<u64, u32>,
+    open: HashMap<u64, Attempt>,
+    /// The answers of each key, and when each was first told.
+    answers: HashMap<u64, BTreeMap<String, Instant>>,
+    ended: Vec<Ended>,
+    refusals: BTreeMap<String, usize>,
+    permanent: Vec<String>,
+}
+
+/// What is found in the end.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) keys: usize,
+    pub(crate) runs: usize,
+    /// Keys with more than one answer.
+    pub(crate) differing: Vec<String>,
+    /// Bodies that ran again though another had not failed.
+    pub(crate) again: Vec<String>,
+    /// Whatever else must not have happened.
+    pub(crate) wrong: Vec<String>,
+    pub(crate) refusals: BTreeMap<String, usize>,
+}
+
+impl Journal {
+    pub(crate) fn invoke(&self, process: usize, shard: usize, key: u64) -> Attempt {
+        let mut inner = self.lock();
+        inner.next += 1;
+        let attempt = Attempt {
+            process,
+            shard,
+            key,
+            id: inner.next,
+            began: Instant::now(),
+        };
+        inner.open.insert(attempt.id, attempt);
+        inner.line(attempt, "invoke", &now());
+        attempt
+    }
+
+    /// A body begins. Returns how often it has, this time included.
+    pub(crate) fn start(&self, attempt: Attempt, fence: u64) -> u32 {
+        let mut inner = self.lock();
+        inner.line(attempt, "start", &format!("{} {fence}", now()));
+        inner.line(attempt, "effect", "");
+        let runs = inner.runs.entry(attempt.key).or_default();
+        *runs += 1;
+        *runs
+    }
+
+    /// A body ends with a system error.
+    pub(crate) fn failed(&self, attempt: Attempt) {
+        self.lock().line(attempt, "failed", "");
+    }
+
+    /// The caller has its answer.
+    pub(crate) fn answered(&self, attempt: Attempt, answer: &str) {
+        self.end(attempt, false, "return", &format!("{} {answer}", now()));
+        let mut inner = self.lock();
+        let answers = inner.answers.entry(attempt.key).or_default();
+        answers
+            .entry(answer.to_owned())
+            .or_insert_with(Instant::now);
+    }
+
+    /// When answers were told of which the servers knew nothing later.
+    pub(crate) fn forgotten(&self) -> Vec<(u64, Instant)> {
+        let inner = self.lock();
+        let differing = inner.answers.iter().filter(|(_, told)| told.len() > 1);
+        differing
+            .flat_map(|(key, told)| {
+                let last = told.values().max().copied();
+                let earlier = told.values().copied();
+                earlier
+                    .filter(move |at| Some(*at) != last)
+                    .map(|at| (*key, at))
+            })
+            .collect()
+    }
+
+    /// The caller is told that the body failed.
+    pub(crate) fn stumbled(&self, attempt: Attempt) {
+        self.end(attempt, false, "end", "down");
+    }
+
+    /// The library refused.
+    pub(crate) fn refused(&self, attempt: Attempt, error: &idem_runtime::Error) {
+        self.end(attempt, true, "end", "refused");
+        let text = format!("{:?}: {error}", error.kind());
+        // Times differ from call to call.
+        let text: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let mut inner = self.lock();
+        if !error.is_retryable() {
+            inner.permanent.push(format!("{}: {text}", attempt.key));
+        }
+        *inner.refusals.entry(text).or_default() += 1;
+    }
+
+    /// What has not ended yet.
+    pub(crate) fn open(&self) -> Vec<String> {
+        let inner = self.lock();
+        let open = inner.open.values();
+        open.map(|attempt| {
+            let (key, since) = (attempt.key, attempt.began.elapsed());
+            format!("key {key} of shard {} for {since:?}", attempt.shard)
+        })
+        .collect()
+    }
+
+    pub(crate) fn ended(&self) -> Vec<Ended> {
+        self.lock().ended.clone()
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        let inner = self.lock();
+        let effects = |key: &str| {
+            let key = key.parse().ok().and_then(|key: u64| inner.runs.get(&key));
+            key.map_or(0, |runs| u64::from(*runs))
+        };
+        let mut verdict = Verdict {
+            keys: inner.history.keys().len(),
+            runs: inner.history.size().1,
+            differing: Vec::new(),
+            again: Vec::new(),
+            wrong: inner.permanent.clone(),
+            refusals: inner.refusals.clone(),
+        };
+        for violation in inner.history.violations(effects) {
+            let again = ["is not explained", "after an answer"];
+            if violation.contains("different answers") {
+                verdict.differing.push(violation);
+            } else if again.iter().any(|words| violation.contains(words)) {
+                verdict.again.push(violation);
+            } else {
+                verdict.wrong.push(violation);
+            }
+        }
+        verdict
+    }
+
+    fn end(&self, attempt: Attempt, refused: bool, what: &str, rest: &str) {
+        let mut inner = self.lock();
+        inner.line(attempt, what, rest);
+        inner.open.remove(&attempt.id);
+        let (shard, began) = (attempt.shard, attempt.began);
+        inner.ended.push(Ended {
+            shard,
+            began,
+            took: began.elapsed(),
+            refused,
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn line(&mut self, attempt: Attempt, what: &str, rest: &str) {
+        let Attempt {
+            process, id, key, ..
+        } = attempt;
+        self.history
+            .line(process, &format!("{what} {id} {key} {rest}"));
+    }
+}
+
+/// Microseconds of the clock that all servers of this machine have.
+fn now() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap_or_default().as_micros().to_string()
+}

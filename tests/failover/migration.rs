@@ -1,0 +1,93 @@
+//! Slots that move to another node and back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use idem_harness::ClusterSetup;
+use idem_runtime::store::redis::RedisStore;
+
+use crate::load::{Load, Traffic};
+use crate::plan::KEYS;
+use crate::report::{Promise, conclude};
+use crate::shard::{check, shard, slot};
+
+const SLOTS: usize = 100;
+/// Slots that are half-way at once.
+const BATCH: usize = 20;
+/// Calls that are answered in each half-way state.
+const CALLS: usize = 100;
+
+/// Slots with as many keys as can be found quickly, and all keys that are called.
+fn crowded() -> (Vec<u16>, Vec<u64>) {
+    let mut by_slot: HashMap<u16, Vec<u64>> = HashMap::new();
+    for key in 0..KEYS as u64 * 10 {
+        by_slot.entry(slot(key)).or_default().push(key);
+    }
+    let mut slots: Vec<_> = by_slot.iter().collect();
+    slots.sort_by_key(|(slot, keys)| (usize::MAX - keys.len(), **slot));
+    let keys = slots.iter().flat_map(|(_, keys)| keys.iter().copied());
+    let keys = keys.take(KEYS).collect();
+    let slots = slots.iter().take(SLOTS).map(|(slot, _)| **slot);
+    (slots.collect(), keys)
+}
+
+/// Moves each slot on by so many nodes, with calls in every state on the way.
+fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, traffic: &Traffic) {
+    for batch in slots.chunks(BATCH) {
+        let moving = batch.iter().map(|slot| {
+            let node = setup.node_of_slot(*slot).port();
+            let mut nodes = setup.nodes()[..3].iter();
+            let from = nodes
+                .position(|candidate| candidate.port() == node)
+                .unwrap();
+            setup.begin_migration(*slot, &setup.nodes()[(from + by) % 3])
+        });
+        let moving: Vec<_> = moving.collect();
+        traffic.go_on(CALLS);
+        for slot in &moving {
+            slot.move_keys(3);
+        }
+        traffic.go_on(CALLS);
+        // One by one: nodes that take slots at the same time give each other's moves the same epoch.
+        for slot in moving {
+            slot.finish();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_that_move_cost_no_call_an_error() {
+    let _alone = crate::alone().await;
+    let name = "cluster, slots move";
+    let setup = Arc::new(
+        tokio::task::spawn_blocking(ClusterSetup::start)
+            .await
+            .unwrap(),
+    );
+    let (slots, keys) = crowded();
+    check(&setup, &keys);
+    let mut shards = vec![Vec::new(); 2];
+    for key in &keys {
+        shards[usize::from(!slots.contains(&slot(*key)))].push(*key);
+    }
+    println!(
+        "{name}: {} of {} keys are in {} slots",
+        shards[0].len(),
+        keys.len(),
+        slots.len()
+    );
+    assert!(slots.iter().any(|slot| shard(*slot) != shard(slots[0])));
+    let load = Load::start(shards, RedisStore::builder(setup.urls()[0].clone())).await;
+    let (shared, traffic) = (Arc::clone(load.shared()), load.traffic());
+    let members = Arc::clone(&setup);
+    let nemesis = tokio::task::spawn_blocking(move || {
+        migrate(&members, &slots, 1, &traffic);
+        migrate(&members, &slots, 2, &traffic);
+        shared.count()
+    });
+    let meanwhile = nemesis.await.unwrap();
+    let shared = load.finish().await;
+    println!("{name}: {meanwhile} calls were answered meanwhile");
+    conclude(name, Promise::Kept, &shared);
+    assert_eq!(shared.journal.verdict().refusals.len(), 0, "{name}");
+}

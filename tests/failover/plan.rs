@@ -1,0 +1,48 @@
+//! Which keys are called, when, and what their bodies do.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use idem_tests::seeded::Seeded;
+
+/// Keys of a run; each is called `TIMES` times.
+pub(crate) const KEYS: usize = 2_000;
+const TIMES: usize = 5;
+pub(crate) const CALLS: usize = KEYS * TIMES;
+
+/// What a body does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Answers.
+    Succeed,
+    /// Ends with a business error, which is an answer.
+    Decline,
+    /// Ends with a system error the first time.
+    Stumble,
+}
+
+/// What the body of a key does, and how long that takes.
+pub(crate) fn act(key: u64) -> (Act, Duration) {
+    let act = match key % 10 {
+        0 => Act::Decline,
+        1 | 2 => Act::Stumble,
+        _ => Act::Succeed,
+    };
+    let millis = if key.is_multiple_of(7) { 150 } else { key % 5 };
+    (act, Duration::from_millis(millis))
+}
+
+/// The calls of some keys in their order: of each key two at once, one soon, and others later.
+pub(crate) fn order(keys: &[u64], seeded: &mut Seeded) -> VecDeque<u64> {
+    let end = (keys.len() * 10) as u64;
+    let mut calls = Vec::with_capacity(keys.len() * TIMES);
+    for (begin, key) in (0..).step_by(10).zip(keys) {
+        calls.push((begin, *key));
+        calls.push((begin, *key));
+        calls.push((begin + 10 + seeded.below(100), *key));
+        calls.push((begin + seeded.below(end / 4), *key));
+        calls.push((begin + seeded.below(end - begin), *key));
+    }
+    calls.sort_by_key(|(at, _)| *at);
+    calls.into_iter().map(|(_, key)| key).collect()
+}

@@ -1,0 +1,76 @@
+//! How long calls suffered from a fault.
+
+use std::time::{Duration, Instant};
+
+use crate::journal::Ended;
+
+/// A call that takes no longer is as good as before, on however busy a machine.
+const QUICK: Duration = Duration::from_millis(500);
+/// Calls of which a hundredth may be slow.
+const WINDOW: usize = 100;
+
+/// A fault, as the servers saw it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    pub(crate) at: Instant,
+    /// When the servers could serve the keys again.
+    pub(crate) served: Instant,
+}
+
+/// Times since the fault, of calls on keys that were hit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    /// When the first call that began later had its answer.
+    pub(crate) first: Duration,
+    /// From when on 99 of any 100 calls that ended were as quick as before.
+    pub(crate) normal: Duration,
+    /// What counts as quick.
+    pub(crate) quick: Duration,
+}
+
+impl Recovery {
+    pub(crate) fn of(fault: Fault, ended: &[Ended], hit: impl Fn(usize) -> bool) -> Self {
+        let mut ended: Vec<_> = ended.iter().filter(|call| hit(call.shard)).collect();
+        ended.sort_by_key(|call| call.end());
+        let (before, after) = ended.split_at(ended.partition_point(|call| call.end() < fault.at));
+        let mut times: Vec<_> = before.iter().map(|call| call.took).collect();
+        times.sort_unstable();
+        let usual = times.get(times.len() * 99 / 100).copied();
+        let quick = QUICK.max(usual.unwrap_or_default() * 2);
+        let later = after.iter().filter(|call| call.began >= fault.at);
+        let first = later.filter(|call| !call.refused).map(|call| call.end());
+        let first = first.min().expect("a call is answered after the fault");
+        let is_slow = |call: &&&Ended| call.refused || call.took > quick;
+        let sick = |calls: &[&Ended]| calls.iter().filter(is_slow).count() * 100 > WINDOW;
+        let last = after.windows(WINDOW).rposition(sick);
+        let last = last.and_then(|at| {
+            let slow = after[at..at + WINDOW]
+                .iter()
+                .rposition(|call| is_slow(&call));
+            slow.map(|slow| at + slow)
+        });
+        let healthy = after.len() - last.map_or(0, |last| last + 1);
+        assert!(
+            healthy >= 3 * WINDOW,
+            "calls are not as quick as before the fault: only the last {healthy} are"
+        );
+        Self {
+            first: first - fault.at,
+            normal: last.map_or(Duration::ZERO, |last| after[last].end() - fault.at),
+            quick,
+        }
+    }
+}
+
+/// The slowest call that was under way between two moments, and how many of them were refused.
+pub(crate) fn slowest(
+    ended: &[Ended],
+    (from, to): (Instant, Instant),
+    on: impl Fn(usize) -> bool,
+) -> (Duration, usize) {
+    let meanwhile = ended.iter().filter(|call| on(call.shard));
+    let meanwhile = meanwhile.filter(|call| call.began < to && call.end() > from);
+    let refused = meanwhile.clone().filter(|call| call.refused).count();
+    let slowest = meanwhile.map(|call| call.took).max();
+    (slowest.unwrap_or_default(), refused)
+}

@@ -1,0 +1,141 @@
+//! Sentinels that promote another primary.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use idem_harness::SentinelSetup;
+use idem_runtime::store::redis::{Durability, RedisStore};
+use idem_tests::sentinel_url;
+
+use crate::load::{Load, Traffic};
+use crate::plan::{CALLS, KEYS};
+use crate::recovery::Fault;
+use crate::report::{Promise, judge};
+
+/// Runs the load, and after two fifths of it the fault.
+async fn run(
+    name: &str,
+    durability: Durability,
+    promise: Promise,
+    fault: impl FnOnce(&SentinelSetup, &Traffic) -> Fault + Send + 'static,
+) {
+    let _alone = crate::alone().await;
+    let setup = tokio::task::spawn_blocking(SentinelSetup::start);
+    let setup = Arc::new(setup.await.unwrap());
+    let store = RedisStore::builder(sentinel_url(&setup)).durability(durability);
+    let keys = (0..KEYS as u64).collect();
+    let load = Load::start(vec![keys], store).await;
+    load.shared().answered(CALLS * 2 / 5).await;
+    let (members, traffic) = (Arc::clone(&setup), load.traffic());
+    let fault = tokio::task::spawn_blocking(move || {
+        let fault = fault(&members, &traffic);
+        members.await_settled();
+        fault
+    });
+    let fault = fault.await.unwrap();
+    let shared = load.finish().await;
+    judge(name, promise, fault, &shared, |_| true);
+}
+
+fn killed(setup: &SentinelSetup, _: &Traffic) -> Fault {
+    let old = setup.kill_primary();
+    let at = Instant::now();
+    setup.await_new_primary(old);
+    let served = Instant::now();
+    old.restart();
+    Fault { at, served }
+}
+
+/// What still talks to the old primary when it comes back is acknowledged by it for a moment.
+fn stopped(setup: &SentinelSetup, _: &Traffic) -> Fault {
+    let old = setup.primary();
+    old.pause();
+    let at = Instant::now();
+    setup.await_new_primary(old);
+    let served = Instant::now();
+    old.resume();
+    Fault { at, served }
+}
+
+fn stopped_for_long(setup: &SentinelSetup, traffic: &Traffic) -> Fault {
+    let old = setup.primary();
+    old.pause();
+    let at = Instant::now();
+    setup.await_new_primary(old);
+    let served = Instant::now();
+    // By then nobody talks to the old one any more.
+    traffic.go_on(CALLS / 5);
+    old.resume();
+    Fault { at, served }
+}
+
+fn asked(setup: &SentinelSetup, _: &Traffic) -> Fault {
+    let at = Instant::now();
+    setup.failover();
+    let served = Instant::now();
+    Fault { at, served }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_is_killed() {
+    let name = "sentinel, killed";
+    run(name, Durability::Acknowledged, Promise::Equal, killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_stands_still_and_comes_back() {
+    let name = "sentinel, stopped";
+    run(
+        name,
+        Durability::Acknowledged,
+        Promise::Equal,
+        stopped_for_long,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_comes_back_at_once() {
+    let name = "sentinel, stopped for a moment";
+    run(name, Durability::Acknowledged, Promise::Forgetful, stopped).await;
+}
+
+/// Sentinels do not stop the old primary's writes while they promote another server: what it
+/// acknowledges meanwhile is forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_asked_for() {
+    let name = "sentinel, asked";
+    run(name, Durability::Acknowledged, Promise::Forgetful, asked).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_is_killed_whose_writes_wait_for_a_replica() {
+    let name = "sentinel, replicated(1), killed";
+    run(name, Durability::Replicated(1), Promise::Kept, killed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_stands_still_whose_writes_wait_for_a_replica() {
+    let name = "sentinel, replicated(1), stopped";
+    run(name, Durability::Replicated(1), Promise::Kept, stopped).await;
+}
+
+/// With one replica promoted, only the other is left to confirm what the old primary writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_asked_for_and_writes_wait_for_all_replicas() {
+    let name = "sentinel, replicated(2), asked";
+    run(
+        name,
+        Durability::Replicated(2),
+        Promise::Kept,
+        |setup, _| {
+            let at = Instant::now();
+            setup.failover();
+            // Until both others follow the new primary nothing is granted.
+            setup.await_settled();
+            let served = Instant::now();
+            Fault { at, served }
+        },
+    )
+    .await;
+}

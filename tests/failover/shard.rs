@@ -1,0 +1,44 @@
+//! Where the records of keys are.
+
+use idem_harness::ClusterSetup;
+use idem_runtime::store::RecordKey;
+use idem_runtime::{KeyBuilder, Operation};
+
+pub(crate) const PREFIX: &str = "failover";
+pub(crate) const OPERATION: &str = "failover.pay";
+const SLOTS: u16 = 16_384;
+
+/// The name of a key's record.
+pub(crate) fn record(key: u64) -> String {
+    let digest = KeyBuilder::new(OPERATION, 1024).key(&key).unwrap();
+    RecordKey::new(PREFIX.into(), Operation::new(OPERATION), digest).name()
+}
+
+/// The slot of a key's record.
+pub(crate) fn slot(key: u64) -> u16 {
+    let record = record(key);
+    let tag = record
+        .split_once('{')
+        .and_then(|(_, rest)| rest.split_once('}'));
+    let hashed = tag.map_or(record.as_str(), |(tag, _)| tag);
+    crc16::State::<crc16::XMODEM>::calculate(hashed.as_bytes()) % SLOTS
+}
+
+/// Which of the first three nodes has a slot in the beginning.
+pub(crate) fn shard(slot: u16) -> usize {
+    let first = |shard: u32| u32::from(SLOTS) * shard / 3;
+    (0..3)
+        .rev()
+        .find(|shard| u32::from(slot) >= first(*shard))
+        .unwrap_or(0) as usize
+}
+
+/// The cluster says the same.
+pub(crate) fn check(cluster: &ClusterSetup, keys: &[u64]) {
+    for key in keys.iter().take(20) {
+        let slot = slot(*key);
+        assert_eq!(cluster.slot_of(record(*key)), slot);
+        let node = &cluster.nodes()[shard(slot)];
+        assert_eq!(cluster.node_of_slot(slot).port(), node.port());
+    }
+}

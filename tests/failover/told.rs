@@ -1,0 +1,71 @@
+//! Whoever waits is told by the new primary, also while the old one still answers.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::SentinelSetup;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{RecordKey, Store};
+use idem_runtime::{KeyBuilder, Operation};
+use idem_tests::sentinel_url;
+use tokio::task::block_in_place;
+use tokio::time::timeout;
+
+use crate::shard::{OPERATION, PREFIX};
+
+/// As whom the sentinels talk to the servers.
+const MEMBER: &str = "idem-member";
+const PASSWORD: &str = "a-secret-of-the-tests";
+/// How long what must happen may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn key(number: u64) -> RecordKey {
+    let digest = KeyBuilder::new(OPERATION, 1024).key(&number).unwrap();
+    RecordKey::new(PREFIX.into(), Operation::new(OPERATION), digest)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_calls_listen_to_the_new_primary() {
+    let _alone = crate::alone().await;
+    // So that a sentinel whose user is gone may do nothing.
+    let setup = SentinelSetup::builder().servers(|server| server.password(PASSWORD));
+    let setup = block_in_place(|| setup.start());
+    let url = sentinel_url(&setup).replace("://", &format!("://:{PASSWORD}@"));
+    let store = RedisStore::connect(url).await.unwrap();
+    let first = key(0);
+    // Subscribed before the failover.
+    let before = store.watch(&first).await.unwrap();
+    assert!(before.is_some());
+    let new = block_in_place(|| {
+        let old = setup.primary();
+        old.pause();
+        let new = setup.await_new_primary(old);
+        old.resume();
+        // Nobody can tell the old one that it is not the primary any more.
+        old.cli(&["ACL", "SETUSER", MEMBER, "off"]);
+        old.cli(&["CLIENT", "KILL", "USER", MEMBER]);
+        new
+    });
+    let began = Instant::now();
+    // Busy all the time: each new key is subscribed to.
+    for number in 1.. {
+        if let Ok(Some(mut watch)) = store.watch(&key(number)).await {
+            let name = key(number).name();
+            block_in_place(|| new.cli(&["PUBLISH", &name, "D"]));
+            if timeout(Duration::from_millis(50), watch.changed())
+                .await
+                .is_ok()
+            {
+                break;
+            }
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the new primary is not listened to, {number} keys after the failover"
+        );
+    }
+    println!(
+        "told: the new primary is heard {:.1?} after the old one is back",
+        began.elapsed()
+    );
+    drop(before);
+}
