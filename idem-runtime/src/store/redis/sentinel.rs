@@ -137,22 +137,29 @@ impl Sentinels {
 }
 
 impl Inner {
-    /// A sentinel says that another server is the primary: `service old-host old-port host port`.
-    fn switched(&self, said: &[u8]) {
-        let said = String::from_utf8_lossy(said);
-        let words: Vec<_> = said.split(' ').collect();
-        let [service, _, _, host, port] = words[..] else {
+    /// A sentinel says that another server is the primary, or is about to be.
+    fn told(&self, said: &str) {
+        let Some(address) = successor(said, &self.service) else {
             return;
         };
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last
-            .as_ref()
-            .is_some_and(|last| last.address.host == host && port.parse() == Ok(last.address.port));
+        let known = last.as_ref().is_some_and(|last| last.address == address);
         // The next connection asks who it is.
-        if service == self.service && !known {
+        if !known {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
+}
+
+/// Who has become the primary of this service: `service old-host old-port host port`
+/// (`+switch-master`), or `slave name host port @ service old-host old-port` (`+promoted-slave`).
+fn successor(said: &str, service: &str) -> Option<Address> {
+    let words: Vec<_> = said.split(' ').collect();
+    let ([of, _, _, host, port] | [_, _, host, port, "@", of, _, _]) = words[..] else {
+        return None;
+    };
+    let (host, port) = (host.to_owned(), port.parse().ok()?);
+    (of == service).then_some(Address { host, port })
 }
 
 impl fmt::Debug for Sentinels {
@@ -253,6 +260,19 @@ mod tests {
                 .map(|word| Value::BulkString(word.as_bytes().to_vec()))
                 .collect(),
         )
+    }
+
+    #[test]
+    fn what_sentinels_say_names_the_successor() {
+        let switched = "payments 10.0.0.1 6379 10.0.0.2 6380";
+        let promoted = "slave 10.0.0.2:6380 10.0.0.2 6380 @ payments 10.0.0.1 6379";
+        for said in [switched, promoted] {
+            let found = successor(said, "payments").unwrap();
+            assert_eq!(found.to_string(), "10.0.0.2:6380");
+            assert_eq!(successor(said, "orders"), None);
+        }
+        assert_eq!(successor("", "payments"), None);
+        assert_eq!(successor("payments a 1 b x", "payments"), None);
     }
 
     #[test]

@@ -18,7 +18,9 @@ use crate::store::redis::link::Patience;
 
 /// How long a sentinel that does not answer is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
-const CHANNEL: &str = "+switch-master";
+/// The sentinel that leads a failover says the first as soon as the new primary is one; all of them
+/// say the second when the replicas follow it.
+const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
 /// A connection to each sentinel, on the runtime of whoever connected first.
 #[derive(Default)]
@@ -58,7 +60,7 @@ async fn listen(inner: Weak<Inner>, client: Client, patience: Patience) {
                 std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx)).await
             {
                 let Some(inner) = inner.upgrade() else { return };
-                inner.switched(message.get_payload_bytes());
+                inner.told(&String::from_utf8_lossy(message.get_payload_bytes()));
             }
         }
         // What it said meanwhile is asked for when a connection is made.
@@ -71,6 +73,8 @@ async fn listen(inner: Weak<Inner>, client: Client, patience: Patience) {
 
 async fn subscribe(client: &Client) -> Option<PubSub> {
     let mut pubsub = client.get_async_pubsub().await.ok()?;
-    pubsub.subscribe(CHANNEL).await.ok()?;
+    for channel in CHANNELS {
+        pubsub.subscribe(channel).await.ok()?;
+    }
     Some(pubsub)
 }
