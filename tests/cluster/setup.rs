@@ -2,10 +2,18 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use idem_harness::{ClusterSetup, RedisServer, TcpProxy};
+use idem_harness::{ClusterSetup, RedisServer, RedisServerBuilder, TcpProxy};
 use idem_runtime::store::{Owner, RecordKey, Store};
 use idem_runtime::{KeyDigest, Operation};
 use idem_tests::shop::{patiently, until};
+
+/// On disk: nothing to warn about.
+pub(crate) fn durable() -> ClusterSetup {
+    let cluster = ClusterSetup::builder();
+    cluster
+        .nodes(RedisServerBuilder::append_only_every_second)
+        .start()
+}
 
 /// A cluster for tests that leave every node up. Those that run in one process at the same time
 /// share it.
@@ -13,7 +21,7 @@ pub(crate) fn shared() -> Arc<ClusterSetup> {
     static SHARED: Mutex<Weak<ClusterSetup>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let cluster = Arc::new(ClusterSetup::start());
+        let cluster = Arc::new(durable());
         *shared = Arc::downgrade(&cluster);
         cluster
     })

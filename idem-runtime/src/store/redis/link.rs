@@ -24,7 +24,7 @@ const SILENT: u32 = 3;
 const QUIET: Duration = Duration::from_millis(100);
 /// How long nobody tries to connect after that has failed: a thousand calls that try again and again
 /// are no more to a server that starts, or to its sentinels, than one.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(20);
 /// How old a connection to a replica must be to be made again: its address may mean another server
 /// by now, and if it does not, connecting again and again does not help.
 const ASTRAY: Duration = Duration::from_secs(1);
@@ -49,6 +49,8 @@ pub(super) struct Link {
 struct Live {
     wire: Wire,
     timeouts: Arc<AtomicU32>,
+    /// The server has replied on it, so that this is more than an open door.
+    works: Arc<AtomicBool>,
     since: Instant,
     generation: u64,
 }
@@ -94,9 +96,11 @@ impl Link {
                 {
                     self.drop_connection(&live.timeouts);
                     // Somebody accepts connections and hangs up: a balancer without a server.
-                    if live.since.elapsed() < PAUSE {
+                    if !live.works.load(Ordering::Relaxed) {
                         self.failed(connect_error(error.clone(), true));
                     }
+                } else if !live.works.load(Ordering::Relaxed) {
+                    live.works.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -152,6 +156,7 @@ impl Link {
                 let live = Live {
                     wire,
                     timeouts: Arc::default(),
+                    works: Arc::default(),
                     since: Instant::now(),
                     generation,
                 };
