@@ -1,0 +1,173 @@
+//! What survives a failover, and what does not.
+//!
+//! Everything whose body ran is called again by another process on the new primary. With a lease of a
+//! minute, a body that then runs a second time is one whose claim was forgotten.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use idem_harness::Partition;
+use idem_runtime::store::redis::Durability;
+use idem_tests::failover::{Call, Client, Fault, Mode, Seen, Trial};
+
+const ACKNOWLEDGED: Mode = Mode::Plain(Durability::Acknowledged);
+/// So many bodies make a count of none mean something.
+const MANY: usize = 50;
+
+fn replicated(replicas: u32) -> Mode {
+    Mode::Plain(Durability::Replicated(replicas))
+}
+
+/// Looks until it is so.
+fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while let Err(seen) = done() {
+        assert!(Instant::now() < end, "not within 20 s: {what}: {seen}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn nothing_is_forgotten(seen: &Seen) {
+    for client in seen.clients() {
+        let tally = seen.tally(client);
+        assert!(tally.executed >= MANY, "{client}: {tally:?}");
+        assert_eq!((tally.again, tally.differ), (0, 0), "{client}: {tally:?}");
+    }
+}
+
+/// Calls that were made when the fault was there.
+fn late(seen: &Seen, client: Client) -> Vec<&Call> {
+    let calls = seen.calls(client).iter();
+    let late: Vec<_> = calls.filter(|call| call.began > seen.struck).collect();
+    assert!(!late.is_empty(), "{client} called on");
+    late
+}
+
+/// No body starts at a client of the former primary, which says why.
+fn nothing_is_granted(seen: &Seen, client: Client, why: &str) {
+    let late = late(seen, client);
+    let granted = late.iter().filter(|call| call.ran).count();
+    assert_eq!(granted, 0, "{client}: of {}", late.len());
+    let refusals: Vec<_> = late.iter().filter_map(|call| call.refusal()).collect();
+    assert!(
+        refusals.iter().any(|said| said.contains(why)),
+        "{client}: nobody said {why:?}, but {refusals:#?}"
+    );
+}
+
+/// A client that knows sentinels finds the new primary, and its answers get there.
+fn calls_work_again(seen: &Seen, client: Client) {
+    until("a call is answered", || {
+        let refusal = seen.call(client).refusal();
+        refusal.map_or(Ok(()), |said| Err(format!("{client}: {said}")))
+    });
+    until("every answer is stored", || {
+        let tally = seen.tally(client);
+        assert_eq!((tally.again, tally.differ), (0, 0), "{client}: {tally:?}");
+        match tally.held {
+            0 => Ok(()),
+            _ => Err(format!("{client}: {tally:?}")),
+        }
+    });
+}
+
+fn a_partition_forgets_nothing_that_is_replicated(how: Partition) {
+    let seen = Trial::new(Fault::Parted(how), replicated(1)).run();
+    nothing_is_forgotten(&seen);
+    for client in [Client::Stays, Client::CutOff] {
+        nothing_is_granted(&seen, client, "0 of 1 replicas have it");
+    }
+    calls_work_again(&seen, Client::Follows);
+    seen.stage().heal();
+    calls_work_again(&seen, Client::CutOff);
+    calls_work_again(&seen, Client::Follows);
+    // A URL of one server is that server, whatever has become of it.
+    until("it is told that its server is a replica", || {
+        let said = seen.call(Client::Stays).refusal();
+        let said = said.ok_or("a replica granted a claim")?;
+        match said.contains("this server is a replica") {
+            true => Ok(()),
+            false => Err(said),
+        }
+    });
+}
+
+#[test]
+fn a_partition_that_cuts_links_forgets_nothing_that_is_replicated() {
+    a_partition_forgets_nothing_that_is_replicated(Partition::Cut);
+}
+
+#[test]
+fn a_silent_partition_forgets_nothing_that_is_replicated() {
+    a_partition_forgets_nothing_that_is_replicated(Partition::Silent);
+}
+
+#[test]
+fn a_killed_primary_forgets_nothing_that_is_replicated() {
+    let seen = Trial::new(Fault::Killed, replicated(1)).run();
+    nothing_is_forgotten(&seen);
+    nothing_is_granted(&seen, Client::Stays, "Redis");
+    calls_work_again(&seen, Client::Follows);
+    seen.stage().heal();
+    calls_work_again(&seen, Client::Follows);
+}
+
+#[test]
+fn a_stopped_primary_that_comes_back_forgets_nothing_that_is_replicated() {
+    let seen = Trial::new(Fault::Stopped, replicated(1)).run();
+    nothing_is_forgotten(&seen);
+    nothing_is_granted(&seen, Client::Stays, "0 of 1 replicas have it");
+    calls_work_again(&seen, Client::Follows);
+}
+
+/// With [`Durability::Acknowledged`] a former primary goes on granting, and all that is forgotten.
+fn a_partition_forgets_what_is_only_acknowledged(how: Partition) {
+    let seen = Trial::new(Fault::Parted(how), ACKNOWLEDGED).run();
+    for client in seen.clients() {
+        let tally = seen.tally(client);
+        assert!(tally.again >= MANY, "{client}: {tally:?}");
+        assert!(tally.differ >= MANY, "{client}: {tally:?}");
+    }
+    // A client that hears the sentinels stops writing to the former primary.
+    let forgotten = |client| {
+        let tally = seen.tally(client);
+        assert_eq!(tally.again, 0, "{client}: the second run is not forgotten");
+        tally.differ
+    };
+    assert!(forgotten(Client::Follows) < forgotten(Client::Stays));
+}
+
+#[test]
+fn a_partition_that_cuts_links_forgets_what_is_only_acknowledged() {
+    a_partition_forgets_what_is_only_acknowledged(Partition::Cut);
+}
+
+#[test]
+fn a_silent_partition_forgets_what_is_only_acknowledged() {
+    a_partition_forgets_what_is_only_acknowledged(Partition::Silent);
+}
+
+/// The limit of [`Durability::Replicated`]: that replica must be among those that can be promoted.
+#[test]
+fn a_replica_that_is_lost_with_the_primary_does_not_count() {
+    let fault = Fault::PartedWithReplica(Partition::Cut);
+    let seen = Trial::new(fault, replicated(1)).run();
+    let tally = seen.tally(Client::Stays);
+    assert!(tally.again >= MANY, "{tally:?}");
+}
+
+#[test]
+fn all_replicas_forget_nothing_whichever_is_lost_with_the_primary() {
+    let fault = Fault::PartedWithReplica(Partition::Cut);
+    let seen = Trial::new(fault, replicated(2)).run();
+    nothing_is_forgotten(&seen);
+    for client in [Client::Stays, Client::CutOff] {
+        nothing_is_granted(&seen, client, "1 of 2 replicas have it");
+    }
+    // The group is one replica short, so that nothing can be granted on the new primary either.
+    nothing_is_granted(&seen, Client::Follows, "of 2 replicas have it");
+    seen.stage().heal();
+    for client in [Client::Follows, Client::CutOff] {
+        calls_work_again(&seen, client);
+    }
+}
