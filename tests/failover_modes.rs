@@ -115,7 +115,7 @@ fn a_silent_partition_forgets_nothing_that_is_replicated() {
 fn a_killed_primary_forgets_nothing_that_is_replicated() {
     let seen = Trial::new(Fault::Killed, replicated(1)).run();
     nothing_is_forgotten(&seen);
-    nothing_is_granted(&seen, Client::Stays, "Redis");
+    nothing_is_granted(&seen, Client::Stays, "the connection to Redis is lost");
     calls_work_again(&seen, Client::Follows);
     seen.stage().heal();
     calls_work_again(&seen, Client::Follows);
