@@ -94,9 +94,10 @@ fn a_partition_forgets_nothing_that_is_replicated(how: Partition) {
     until("it is told that its server is a replica", || {
         let said = seen.call(Client::Stays).refusal();
         let said = said.ok_or("a replica granted a claim")?;
-        match said.contains("this server is a replica") {
-            true => Ok(()),
-            false => Err(said),
+        if said.contains("this server is a replica") {
+            Ok(())
+        } else {
+            Err(said)
         }
     });
 }

@@ -1,12 +1,14 @@
 //! What is forgotten in a failover, by how the primary is lost, when a write counts, and what the
 //! client knows of the group.
 //!
-//! `cargo bench -p idem-tests --bench failover`, three to four minutes;
+//! `cargo bench -p idem-tests --bench failover`, under three minutes once it is built;
 //! `-- --only replicated` measures the rows in which that word is, `--seconds 2` goes on calling for so
 //! long after the election. Each line of the table is a group of its own: a primary with two replicas,
 //! and three sentinels that take a server for down after 1.5 s. 32 calls of each client are under way
 //! at once, with fresh keys, trivial bodies and a lease of a minute. Then every key whose body ran is
-//! called again by another engine, on the new primary.
+//! called again by another engine, on the new primary. *Held* are keys whose claim is there, and their
+//! answer is not: they count as running until their lease ends. *Served again* is the first answer
+//! after the election, counted from the fault.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
