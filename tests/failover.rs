@@ -26,7 +26,7 @@ pub enum Fault {
     PartedWithReplica(Partition),
     /// `kill -9`.
     Killed,
-    /// `SIGSTOP`, and `SIGCONT` as soon as another primary is elected.
+    /// `SIGSTOP`, and `SIGCONT` as soon as the others follow another primary.
     Stopped,
 }
 
@@ -113,6 +113,11 @@ impl fmt::Display for Client {
     }
 }
 
+/// So many bodies of each client make a count of none mean something.
+pub const ENOUGH: usize = 100;
+/// Longer than they take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// One fault in one mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
@@ -122,7 +127,7 @@ pub struct Trial {
     pub mode: Mode,
     /// Calls of one client that are under way at once.
     pub tasks: usize,
-    /// How long calls are made before the fault.
+    /// How long calls are made before the fault at least. Each client has [`ENOUGH`] answers then.
     pub before: Duration,
     /// How long they go on after another primary is elected.
     pub after: Duration,
@@ -138,7 +143,7 @@ impl Trial {
             fault,
             mode,
             tasks: 16,
-            before: Duration::from_millis(500),
+            before: Duration::ZERO,
             after: Duration::from_millis(1_500),
             patience: Duration::from_millis(500),
         }
@@ -169,13 +174,21 @@ impl Trial {
         });
         let mut going: Vec<_> = going.collect();
         thread::sleep(self.before);
+        for (client, calls) in &going {
+            let end = Instant::now() + PATIENCE;
+            while calls.answered() < ENOUGH {
+                let answered = calls.answered();
+                assert!(Instant::now() < end, "{client}: only {answered} answers");
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
         let striking = Instant::now();
         stage.strike(self.fault);
         let struck = Instant::now();
         let new = stage.await_new_primary();
         let elected = Instant::now();
         if self.fault == Fault::Stopped {
-            stage.old().resume();
+            stage.resume();
         }
         thread::sleep(self.after);
         for (_, calls) in &mut going {

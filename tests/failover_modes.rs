@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 
 use idem_harness::Partition;
 use idem_runtime::store::redis::Durability;
-use idem_tests::failover::{Call, Client, Fault, Mode, Seen, Trial};
+use idem_tests::failover::{Call, Client, ENOUGH, Fault, Mode, Seen, Trial};
 
 const ACKNOWLEDGED: Mode = Mode::Plain(Durability::Acknowledged);
-/// So many bodies make a count of none mean something.
-const MANY: usize = 50;
 
 fn replicated(replicas: u32) -> Mode {
     Mode::Plain(Durability::Replicated(replicas))
@@ -31,7 +29,7 @@ fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
 fn nothing_is_forgotten(seen: &Seen) {
     for client in seen.clients() {
         let tally = seen.tally(client);
-        assert!(tally.executed >= MANY, "{client}: {tally:?}");
+        assert!(tally.executed >= ENOUGH, "{client}: {tally:?}");
         assert_eq!((tally.again, tally.differ), (0, 0), "{client}: {tally:?}");
     }
 }
@@ -132,19 +130,17 @@ fn a_stopped_primary_that_comes_back_forgets_nothing_that_is_replicated() {
 
 /// With [`Durability::Acknowledged`] a former primary goes on granting, and all that is forgotten.
 fn a_partition_forgets_what_is_only_acknowledged(how: Partition) {
-    let seen = Trial::new(Fault::Parted(how), ACKNOWLEDGED).run();
+    let seen = Trial {
+        // These wait for nothing, and all that they do is done again.
+        tasks: 4,
+        ..Trial::new(Fault::Parted(how), ACKNOWLEDGED)
+    };
+    let seen = seen.run();
     for client in seen.clients() {
         let tally = seen.tally(client);
-        assert!(tally.again >= MANY, "{client}: {tally:?}");
-        assert!(tally.differ >= MANY, "{client}: {tally:?}");
+        assert!(tally.again >= ENOUGH, "{client}: {tally:?}");
+        assert!(tally.differ >= ENOUGH, "{client}: {tally:?}");
     }
-    // A client that hears the sentinels stops writing to the former primary.
-    let forgotten = |client| {
-        let tally = seen.tally(client);
-        assert_eq!(tally.again, 0, "{client}: the second run is not forgotten");
-        tally.differ
-    };
-    assert!(forgotten(Client::Follows) < forgotten(Client::Stays));
 }
 
 #[test]
@@ -163,7 +159,7 @@ fn a_replica_that_is_lost_with_the_primary_does_not_count() {
     let fault = Fault::PartedWithReplica(Partition::Cut);
     let seen = Trial::new(fault, replicated(1)).run();
     let tally = seen.tally(Client::Stays);
-    assert!(tally.again >= MANY, "{tally:?}");
+    assert!(tally.again >= ENOUGH, "{tally:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use idem_runtime::store::redis::RedisStore;
@@ -89,6 +89,7 @@ impl Call {
 pub struct Calls {
     engine: Engine,
     stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
     going: JoinSet<Vec<Call>>,
     made: Vec<Call>,
 }
@@ -97,17 +98,24 @@ impl Calls {
     /// Calls and calls, so many at once.
     pub(super) fn start(runtime: &Runtime, engine: Engine, tasks: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicUsize::new(0));
         let mut going = JoinSet::new();
         for _ in 0..tasks {
-            let calls = repeat(engine.clone(), Arc::clone(&stop));
+            let calls = repeat(engine.clone(), Arc::clone(&stop), Arc::clone(&answered));
             going.spawn_on(calls, runtime.handle());
         }
         Self {
             engine,
             stop,
+            answered,
             going,
             made: Vec::new(),
         }
+    }
+
+    /// How many have an answer.
+    pub(super) fn answered(&self) -> usize {
+        self.answered.load(Ordering::Relaxed)
     }
 
     pub(super) fn stop(&mut self) {
@@ -133,10 +141,12 @@ impl Calls {
     }
 }
 
-async fn repeat(engine: Engine, stop: Arc<AtomicBool>) -> Vec<Call> {
+async fn repeat(engine: Engine, stop: Arc<AtomicBool>, answered: Arc<AtomicUsize>) -> Vec<Call> {
     let mut made = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        made.push(Call::make(&engine, fresh()).await);
+        let call = Call::make(&engine, fresh()).await;
+        answered.fetch_add(usize::from(call.answer.is_ok()), Ordering::Relaxed);
+        made.push(call);
     }
     made
 }

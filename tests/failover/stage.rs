@@ -94,6 +94,13 @@ impl Stage {
         index.expect("it is one of the group")
     }
 
+    /// Lets the former primary go on when the other replica has left it: until then, that one confirms
+    /// what it writes.
+    pub(super) fn resume(&self) {
+        self.group.await_settled();
+        self.old().resume();
+    }
+
     /// Ends the fault, and waits until the former primary is a replica.
     pub fn heal(&self) {
         self.group.heal();
