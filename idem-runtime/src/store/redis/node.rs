@@ -26,8 +26,8 @@ use super::link::{Failure, Kept, Link, Order, Patience, Target};
 /// | | follows | 13,449 of 28,138 | 7 of 16,337 | **0** of 2,456 | **0** of 1,501 |
 /// | is parted, links silent | stays | 25,763 of 31,353 | 19,309 of 24,633 | **0** of 1,189 | **0** of 1,110 |
 /// | | follows | 20,750 of 44,081 | 21,443 of 35,086 | **0** of 2,969 | **0** of 1,116 |
-/// | is stopped, and goes on after the election | stays | 10,763 of 22,000 | 17 of 8,157 | **0** of 2,251 | **0** of 1,396 |
-/// | | follows | 0 of 21,972 | 0 of 12,941 | **0** of 4,832 | **0** of 1,321 |
+/// | is stopped, and goes on when the others follow its successor | stays | 19,118 of 27,737 | 0 of 11,558 | **0** of 1,402 | **0** of 1,989 |
+/// | | follows | 0 of 44,549 | 0 of 32,465 | **0** of 6,497 | **0** of 1,994 |
 /// | is parted together with one replica | stays | 23,365 of 28,947 | 35,350 of 42,732 | 7,904 of 9,062 | **0** of 1,262 |
 /// | | follows | 11,184 of 33,174 | 17,552 of 24,938 | 4,030 of 5,204 | **0** of 1,247 |
 ///
@@ -44,9 +44,9 @@ use super::link::{Failure, Kept, Link, Order, Patience, Target};
 /// - **Consensus.** A write survives if the replica that is promoted has it. Sentinels promote the one
 ///   that is furthest among those that they see, whoever confirmed what; a person, or
 ///   `replica-priority`, may choose another. As the last rows show, a replica that is lost together
-///   with the primary confirms as well. Ask for most of the replicas at least; only all of them is
-///   safe whichever is promoted, and then nothing is granted while one is missing, as after each
-///   failover until the former primary is back.
+///   with the primary confirms as well; so does one that does not follow the new one yet. Ask for most
+///   of the replicas at least; only all of them is safe whichever is promoted, and then nothing is
+///   granted while one is missing, as after each failover until the former primary is back.
 /// - **A wait for the answer.** Its caller gets it in any case, and so do callers that ask the former
 ///   primary. Where the claim is on the new primary and the answer is not, the key counts as running
 ///   until its lease ends, and may then run again as after a crash. A client that knows the sentinels
