@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use idem_harness::Partition;
 use idem_runtime::store::redis::Durability;
-use idem_tests::failover::{Call, Client, ENOUGH, Fault, Mode, Seen, Trial};
+use idem_tests::trial::{Call, Client, ENOUGH, Fault, Mode, Seen, Trial};
 
 const ACKNOWLEDGED: Mode = Mode::Plain(Durability::Acknowledged);
 

@@ -7,7 +7,7 @@
 
 pub mod crew;
 pub mod events;
-pub mod failover;
+pub mod trial;
 pub mod faulty;
 pub mod history;
 mod memory;

@@ -18,7 +18,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use idem_harness::RedisServer;
-use idem_tests::failover::{Fault, Mode, Trial};
+use idem_tests::trial::{Fault, Mode, Trial};
 
 struct Arguments {
     after: Duration,
