@@ -7,6 +7,7 @@
 
 pub mod crew;
 pub mod events;
+pub mod trial;
 pub mod faulty;
 pub mod history;
 mod memory;

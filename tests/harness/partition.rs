@@ -53,17 +53,20 @@ impl Network {
         self.proxies[server].addr()
     }
 
-    /// Separates a server from all other members. Clients still reach it.
-    pub(crate) fn isolate(&self, server: usize, how: Partition) {
-        self.isolated().insert(server);
-        for (index, proxy) in self.proxies.iter().enumerate() {
-            if index != server {
-                proxy.separate(source(server), how);
-                self.proxies[server].separate(source(index), how);
+    /// Separates servers from all other members, though not from each other. Clients still reach
+    /// them.
+    pub(crate) fn isolate(&self, servers: &[usize], how: Partition) {
+        self.isolated().extend(servers);
+        for &server in servers {
+            for (index, proxy) in self.proxies.iter().enumerate() {
+                if !servers.contains(&index) {
+                    proxy.separate(source(server), how);
+                    self.proxies[server].separate(source(index), how);
+                }
             }
-        }
-        for watcher in 0..self.watchers {
-            self.proxies[server].separate(self.watcher_source(watcher), how);
+            for watcher in 0..self.watchers {
+                self.proxies[server].separate(self.watcher_source(watcher), how);
+            }
         }
     }
 

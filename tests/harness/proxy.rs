@@ -139,7 +139,7 @@ impl TcpProxy {
     }
 
     /// Cuts or silences the links of those that connect from `peer`, present and future ones.
-    pub(crate) fn separate(&self, peer: IpAddr, how: Partition) {
+    pub fn separate(&self, peer: IpAddr, how: Partition) {
         self.shared.lock().apart.insert(peer, how);
         if how == Partition::Cut {
             self.shared.cut(|link| link.peer == peer);
@@ -147,7 +147,7 @@ impl TcpProxy {
     }
 
     /// Ends what [`TcpProxy::separate`] began. A connection that lost bytes is cut.
-    pub(crate) fn rejoin(&self) {
+    pub fn rejoin(&self) {
         self.shared.lock().apart.clear();
         self.shared.cut(|link| link.torn);
     }

@@ -247,7 +247,13 @@ impl SentinelSetup {
     /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to it and
     /// may open new ones, at its own address and at the one that the sentinels know.
     pub fn isolate(&self, server: &RedisServer, how: Partition) {
-        self.network().isolate(self.index(server), how);
+        self.isolate_together(&[server], how);
+    }
+
+    /// As [`isolate`](Self::isolate), for servers that go on seeing each other.
+    pub fn isolate_together(&self, servers: &[&RedisServer], how: Partition) {
+        let indexes: Vec<_> = servers.iter().map(|server| self.index(server)).collect();
+        self.network().isolate(&indexes, how);
     }
 
     /// Ends all partitions. The sentinels make replicas of former primaries.
