@@ -30,7 +30,12 @@ pub(super) fn is_silence(error: &RedisError) -> bool {
 
 /// The server is a replica: after a failover, another one is meant.
 pub(super) fn leads_astray(error: &RedisError) -> bool {
-    matches!(code(error), Some("READONLY" | "MASTERDOWN"))
+    matches!(code(error), Some("READONLY" | "MASTERDOWN")) || is_demoted(error)
+}
+
+/// The server has become a replica between a write and its `WAIT`, or during that.
+fn is_demoted(error: &RedisError) -> bool {
+    error.code() == Some("UNBLOCKED") || says(error, "WAIT cannot be used with replica")
 }
 
 /// The server's last words on a connection beyond `maxclients`. They answer whatever was sent
@@ -97,6 +102,10 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             Refused,
             "Redis does not let this user have the database of the URL; there are 16 unless it is \
              told otherwise (`databases`), and choosing one takes the right `+select`",
+        ),
+        _ if is_demoted(&error) => (
+            Unavailable,
+            "this server has just become a replica; wait for the failover to finish",
         ),
         Some("OOM") => (Full, OUT_OF_MEMORY),
         Some("READONLY") => (
