@@ -24,6 +24,10 @@ const QUIET: Duration = Duration::from_millis(100);
 /// by now, and if it does not, connecting again and again does not help.
 const ASTRAY: Duration = Duration::from_secs(1);
 
+/// How long a failure to connect is taken for an answer: a thousand callers who each try again soon
+/// are no reason to knock more often than one would.
+const KNOCK: Duration = Duration::from_millis(20);
+
 /// A connection, made when it is first needed and made again when it is of no more use.
 ///
 /// Its driver runs on the runtime of whoever made it.
@@ -36,7 +40,7 @@ pub(super) struct Link {
     /// Counts connection attempts, so that whoever waited for a failed one shares its failure
     /// instead of trying again, one after the other.
     attempts: AtomicU32,
-    failure: Mutex<Option<StoreError>>,
+    failure: Mutex<Option<(StoreError, Instant)>>,
     /// A connection was made before, so that the URL is right, or was.
     known: AtomicBool,
 }
@@ -123,10 +127,13 @@ impl Link {
         if let Some(live) = self.current() {
             return Ok(live);
         }
-        if self.attempts.load(Ordering::Acquire) != seen {
+        let waited = self.attempts.load(Ordering::Acquire) != seen;
+        {
             let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = failure.clone() {
-                return Err(error);
+            if let Some((error, at)) = &*failure
+                && (waited || at.elapsed() < KNOCK)
+            {
+                return Err(error.clone());
             }
         }
         // Looked at before: what changes meanwhile is noticed at the next command.
@@ -149,7 +156,7 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
-                *failure = Some(error.clone());
+                *failure = Some((error.clone(), Instant::now()));
                 Err(error)
             }
         }
