@@ -36,9 +36,18 @@ struct Inner {
 /// What a sentinel says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Primary {
+    age: Age,
+    address: Address,
+}
+
+/// How new it is: the greater, the newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Age {
     /// Grows with every failover.
     epoch: u64,
-    address: Address,
+    /// The sentinel that carries a failover out still names the old primary when the others name
+    /// the new one.
+    settled: bool,
 }
 
 impl Sentinels {
@@ -76,10 +85,11 @@ impl Sentinels {
                     if answers == 1 {
                         until = until.min(Instant::now() + OTHERS);
                     }
-                    if best.as_ref().is_none_or(|best| best.epoch < primary.epoch) {
+                    if best.as_ref().is_none_or(|best| best.age < primary.age) {
                         best = Some(primary);
                     }
-                    if answers >= most {
+                    // Just after a failover most may not have heard of it yet.
+                    if answers >= most && !best.as_ref().is_some_and(|best| self.is_late(best)) {
                         break;
                     }
                 }
@@ -107,10 +117,15 @@ impl Sentinels {
         listeners.start(&Arc::downgrade(&self.0), &self.0.sentinels, patience);
     }
 
+    fn is_late(&self, primary: &Primary) -> bool {
+        let last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().is_some_and(|last| last.age > primary.age)
+    }
+
     fn elect(&self, primary: &Primary, by_most: bool) -> Result<(), StoreError> {
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &*last
-            && last.epoch > primary.epoch
+            && last.age > primary.age
             && !by_most
         {
             return Err(unavailable(
@@ -142,6 +157,19 @@ impl Inner {
             .is_some_and(|last| last.address.host == host && port.parse() == Ok(last.address.port));
         // The next connection asks who it is.
         if service == self.service && !known {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Inner {
+    /// A sentinel says who the primary is, without there being news.
+    fn heard(&self, primary: &Primary) {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let newer = last
+            .as_ref()
+            .is_some_and(|last| last.age < primary.age && last.address != primary.address);
+        if newer {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -193,18 +221,19 @@ async fn ask(client: Client, service: String, patience: Patience) -> Result<Prim
 
 /// The answer of `SENTINEL MASTER`: names and values, one after the other.
 fn primary(reply: Value) -> Option<Primary> {
-    let (mut host, mut port, mut epoch) = (None, None, 0);
+    let (mut host, mut port, mut epoch, mut settled) = (None, None, 0, true);
     for (name, value) in super::address::pairs(reply)? {
         match text(&name)?.as_str() {
             "ip" => host = text(&value),
             "port" => port = text(&value).and_then(|port| port.parse().ok()),
             "config-epoch" => epoch = text(&value).and_then(|epoch| epoch.parse().ok())?,
+            "flags" => settled = !text(&value)?.contains("failover_in_progress"),
             _ => {}
         }
     }
     let (host, port) = (host?, port?);
     Some(Primary {
-        epoch,
+        age: Age { epoch, settled },
         address: Address { host, port },
     })
 }
