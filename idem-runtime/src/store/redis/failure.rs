@@ -78,11 +78,28 @@ const HIDDEN: [&str; 5] = [
     "MASTERDOWN ",
 ];
 
+/// The server knows the user or the password not at all, or asks for one.
+pub(super) fn is_unknown_user(error: &RedisError) -> bool {
+    matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+        || error.kind() == ErrorKind::AuthenticationFailed
+}
+
+/// TLS itself works, and one side does not trust the other. The client library has no kind for it.
+fn is_distrust(error: &RedisError) -> bool {
+    let text = error.to_string();
+    error.is_io_error()
+        && ["certificate", "UnknownCA", "Certificate"]
+            .iter()
+            .any(|word| text.contains(word))
+}
+
+fn is_unknown_host(error: &RedisError) -> bool {
+    error.to_string().contains("failed to lookup address")
+}
+
 /// The error of a connection that cannot be made. `known` says that one was made before.
 pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
-    let refused = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
-        || error.kind() == ErrorKind::AuthenticationFailed;
-    if known && refused {
+    if known && is_unknown_user(&error) {
         // Somebody is changing the password, or the server refuses for want of room, which the
         // client library reports as the same. A finished answer must not be given up for that.
         return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error);
@@ -98,6 +115,15 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             Unavailable,
             "Redis takes no more connections (`maxclients`)",
         ),
+        _ if error
+            .to_string()
+            .contains("SELECT is not allowed in cluster mode") =>
+        {
+            (
+                Refused,
+                "a cluster has one database only; leave the number out of the URL",
+            )
+        }
         _ if has_no_such_database(&error) => (
             Refused,
             "Redis does not let this user have the database of the URL; there are 16 unless it is \
@@ -129,8 +155,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             "Redis cannot write its snapshot and refuses writes; look at its disk and its log",
         ),
         Some("BUSY") => (Unavailable, "Redis is busy with somebody's long script"),
-        Some("NOAUTH" | "WRONGPASS") => (Refused, WHO),
-        _ if error.kind() == ErrorKind::AuthenticationFailed => (Refused, WHO),
+        _ if is_unknown_user(&error) => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
         _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
         _ if error.is_timeout() => (Unavailable, "Redis did not answer in time"),
@@ -138,9 +163,19 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             Unavailable,
             "nothing listens at the address of Redis; is the server up?",
         ),
+        _ if is_unknown_host(&error) => (
+            Unavailable,
+            "the name of the host is not known here; compare the URL with DNS",
+        ),
+        // A certificate may be renewed at any moment, so that this may pass.
+        _ if is_distrust(&error) => (Unavailable, TRUST),
         _ if error.is_connection_dropped() || error.is_io_error() => {
             (Unavailable, "the connection to Redis is lost")
         }
+        _ if says(&error, "cluster support disabled") => (
+            Refused,
+            "this Redis is no node of a cluster; write `redis://` instead of `redis+cluster://`",
+        ),
         Some(_) | None => (Protocol, "Redis refused"),
     };
     let code = code(&error).map_or(String::new(), |code| format!(" [{code}]"));
@@ -157,6 +192,9 @@ fn caused(kind: StoreErrorKind, message: String, cause: RedisError) -> StoreErro
     error.because(cause)
 }
 
+const TRUST: &str = "one side of the TLS connection does not trust the certificate of the other: look whether it has \
+     expired and is for the host of the URL, at `RedisStoreBuilder::root_certificate`, and, if the \
+     server asks for one, at `client_certificate`";
 const OUT_OF_MEMORY: &str =
     "Redis is out of memory (`maxmemory`); finished answers are still replayed";
 const WHO: &str = "Redis does not accept the user or password of the URL";

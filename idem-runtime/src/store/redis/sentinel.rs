@@ -239,7 +239,27 @@ fn primary(reply: Value) -> Option<Primary> {
 }
 
 fn refused(error: RedisError) -> StoreError {
-    super::failure::store_error("asking a sentinel for the primary", error)
+    let what = "asking a sentinel for the primary";
+    let says = |words| error.detail().is_some_and(|said| said.contains(words));
+    if super::failure::is_unknown_user(&error) {
+        return StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "{what}: it does not accept the user or password, or asks for one; those of the URL \
+                 are the server's, and `RedisStoreBuilder::sentinel_credentials` sets the sentinels'"
+            ),
+        );
+    }
+    if error.code() == Some("ERR") && says("unknown command") {
+        return StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "{what}: this is no sentinel; the hosts of `redis+sentinel://` are those of the \
+                 sentinels, port 26379 unless it is written"
+            ),
+        );
+    }
+    super::failure::store_error(what, error)
 }
 
 fn unavailable(why: &str) -> StoreError {
