@@ -6,7 +6,7 @@
 
 mod slots;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Client, ConnectionInfo, RedisError, ServerErrorKind, Value};
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 use self::slots::{Slots, slot};
 use super::address::{Address, client_at};
@@ -27,6 +28,8 @@ const REDIRECTS: usize = 5;
 const REFRESH: Duration = Duration::from_millis(100);
 /// How many nodes are asked for it at once: one of them will not be the one that is down.
 const ASKED: usize = 4;
+/// How long the nodes that are not doubtful have to answer before the others are asked, too.
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster.
 pub(super) struct Cluster {
@@ -45,6 +48,11 @@ pub(super) struct Cluster {
 struct Known {
     slots: Option<Arc<Slots>>,
     nodes: HashMap<Address, Arc<Node>>,
+    /// Who gave the map.
+    source: Option<Address>,
+    /// Nodes that say that their cluster is down, and those who send us to them. They may only be cut
+    /// off from the others, who then know better, and they may be the quickest to answer.
+    doubtful: HashSet<Address>,
 }
 
 impl Cluster {
@@ -97,7 +105,12 @@ impl Cluster {
                     // Silence, a broken connection, a replica, a cluster without this slot: the map
                     // may have changed. Whoever sends the command again finds out.
                     if is_doubtful(&error) {
-                        self.outdated.store(true, Ordering::Release);
+                        self.doubt();
+                    }
+                    if matches!(error.code(), Some("CLUSTERDOWN")) {
+                        let mut known = self.lock();
+                        let source = known.source.clone();
+                        known.doubtful.extend(source.into_iter().chain([at]));
                     }
                     return Err(Failure::Reply(error));
                 }
@@ -216,8 +229,13 @@ impl Cluster {
         let found = self.ask().await;
         *last = Some(Instant::now());
         match found {
-            Ok(slots) => {
+            Ok((slots, source)) => {
                 let mut known = self.lock();
+                if known.doubtful.contains(&source) {
+                    // Nobody knows better.
+                    known.doubtful.clear();
+                }
+                known.source = Some(source);
                 known.nodes.retain(|at, _| slots.nodes().contains(at));
                 known.slots = Some(Arc::new(slots));
                 Ok(())
@@ -230,29 +248,45 @@ impl Cluster {
         }
     }
 
-    /// Several nodes at once: the first that answers.
-    async fn ask(&self) -> Result<Slots, StoreError> {
-        let known: Vec<_> = match self.slots() {
+    /// Several nodes at once: the first that answers, and who that is.
+    async fn ask(&self) -> Result<(Slots, Address), StoreError> {
+        let mut left: Vec<_> = match self.slots() {
             Some(slots) => slots.nodes().to_vec(),
             None => Vec::new(),
         };
-        let mut failure = None;
-        let mut left = known;
         for seed in &self.seeds {
             if !left.contains(seed) {
                 left.push(seed.clone());
             }
         }
+        let mut doubtful = {
+            let known = self.lock();
+            left.extract_if(.., |at| known.doubtful.contains(at))
+                .collect::<Vec<_>>()
+        };
+        let mut failure = None;
         let mut asked = JoinSet::new();
         let mut next = left.into_iter();
         for at in next.by_ref().take(ASKED) {
             asked.spawn(map(self.node(&at)?, at));
         }
-        while let Some(answer) = asked.join_next().await {
+        let head_start = tokio::time::Instant::now() + HEAD_START;
+        loop {
+            let answer = if doubtful.is_empty() {
+                asked.join_next().await
+            } else if let Ok(Some(answer)) = timeout_at(head_start, asked.join_next()).await {
+                Some(answer)
+            } else {
+                for at in doubtful.drain(..) {
+                    asked.spawn(map(self.node(&at)?, at));
+                }
+                continue;
+            };
             match answer {
-                Ok(Ok(slots)) => return Ok(slots),
-                Ok(Err(error)) => failure = Some(error),
-                Err(_) => {}
+                Some(Ok(Ok(found))) => return Ok(found),
+                Some(Ok(Err(error))) => failure = Some(error),
+                Some(Err(_)) => {}
+                None => break,
             }
             if let Some(at) = next.next() {
                 asked.spawn(map(self.node(&at)?, at));
@@ -275,18 +309,19 @@ impl fmt::Debug for Cluster {
     }
 }
 
-async fn map(node: Arc<Node>, at: Address) -> Result<Slots, StoreError> {
+async fn map(node: Arc<Node>, at: Address) -> Result<(Slots, Address), StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = node.ask(&command).await;
     let what = "asking the Redis cluster where its keys are";
     let reply = reply.map_err(|failure| failure.store_error(what))?;
-    Slots::read(&reply, &at).ok_or_else(|| {
+    let slots = Slots::read(&reply, &at).ok_or_else(|| {
         StoreError::new(
             StoreErrorKind::Unavailable,
             format!("{what}: a node knows of no others yet"),
         )
-    })
+    })?;
+    Ok((slots, at))
 }
 
 enum Redirect {
