@@ -19,7 +19,7 @@ use tokio::time::timeout_at;
 use self::slots::{Slots, slot};
 use super::address::{Address, client_at};
 use super::link::{Failure, Order, Target};
-use super::node::{Node, Plan};
+use super::node::{Keeping, Node, Plan};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.
@@ -81,13 +81,13 @@ impl Cluster {
         &self,
         key: &str,
         mut order: Order<'_>,
-        keeps: bool,
+        keeping: Keeping,
     ) -> Result<Value, Failure> {
         let slot = slot(key);
         let mut at = self.owner(slot).await.map_err(Failure::Connect)?;
         for _ in 0..=REDIRECTS {
             let node = self.node(&at).map_err(Failure::Connect)?;
-            let error = match node.send(order, keeps).await {
+            let error = match node.send(order, keeping).await {
                 Err(Failure::Reply(error)) => error,
                 Err(Failure::Connect(error)) => {
                     self.doubt();

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::link::{Failure, Kept, Link, Order, Patience, Target};
+use super::script::wrote;
 
 /// When a write counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,18 @@ pub enum Durability {
     /// Ask for most of the replicas, so that the one which is promoted is among them. A write then
     /// takes one more round trip, and the time in which the replicas confirm it.
     Replicated(u32),
+}
+
+/// What a command writes, seen from its loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeping {
+    /// Nothing that a failover may not forget.
+    Nothing,
+    /// What is to survive a failover, and need not happen before that can be waited for.
+    Asked,
+    /// What is to survive a failover, and comes in any case: a renewal, an answer. While others wait
+    /// for replicas that are away, a lease must not lapse for want of a connection that can wait.
+    Given,
 }
 
 /// How connections are made and used.
@@ -65,12 +78,27 @@ impl Node {
         self.link.send(Order::new(command)).await
     }
 
-    /// Sends a command. What `keeps` is to survive a failover, if anything is.
-    pub(super) async fn send(&self, order: Order<'_>, keeps: bool) -> Result<Value, Failure> {
-        match &self.lanes {
-            Some(lanes) if keeps => lanes.send(order).await,
-            _ => self.link.send(order).await,
+    /// Sends a command.
+    pub(super) async fn send(&self, order: Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
+        let Some(lanes) = self.lanes.as_ref().filter(|_| keeping != Keeping::Nothing) else {
+            return self.link.send(order).await;
+        };
+        if let Ok(permit) = lanes.free.try_acquire() {
+            return lanes.send(order, Some(permit)).await;
         }
+        let mut written = None;
+        if keeping == Keeping::Given {
+            let reply = self.link.send(order).await?;
+            if !wrote(&reply) {
+                return Ok(reply);
+            }
+            written = Some(reply);
+        }
+        // Nobody closes it.
+        let permit = lanes.free.acquire().await.ok();
+        // Sent again where that was written already, which changes nothing twice.
+        let reply = lanes.send(order, permit).await?;
+        Ok(written.filter(|_| wrote(&reply)).unwrap_or(reply))
     }
 }
 
@@ -84,9 +112,11 @@ struct Lanes {
 }
 
 impl Lanes {
-    async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
-        // Nobody closes it.
-        let _permit = self.free.acquire().await.ok();
+    async fn send(
+        &self,
+        order: Order<'_>,
+        _permit: Option<SemaphorePermit<'_>>,
+    ) -> Result<Value, Failure> {
         let link = self.take();
         let kept = Some(&self.kept);
         let reply = link.send(Order { kept, ..order }).await;

@@ -5,7 +5,7 @@ use redis::{Cmd, Value};
 use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
 use super::link::{Failure, Order};
-use super::node::Node;
+use super::node::{Keeping, Node};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// One server, or the nodes of a cluster.
@@ -34,21 +34,20 @@ impl Route {
         Ok(Report::of_cluster(servers))
     }
 
-    /// Sends a command about `key` and waits for its reply. What it `keeps` is to survive a failover
-    /// if anything is.
+    /// Sends a command about `key` and waits for its reply.
     pub(super) async fn send(
         &self,
         key: &str,
         command: &Cmd,
-        keeps: bool,
+        keeping: Keeping,
     ) -> Result<Value, Failure> {
         let order = Order {
             key: Some(key),
             ..Order::new(command)
         };
         match self {
-            Self::Node(node) => node.send(order, keeps).await,
-            Self::Cluster(cluster) => cluster.send(key, order, keeps).await,
+            Self::Node(node) => node.send(order, keeping).await,
+            Self::Cluster(cluster) => cluster.send(key, order, keeping).await,
         }
     }
 }
