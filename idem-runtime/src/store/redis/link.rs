@@ -41,6 +41,8 @@ pub(super) struct Link {
     /// instead of trying again, one after the other.
     attempts: AtomicU32,
     failure: Mutex<Option<(StoreError, Instant)>>,
+    /// When a connection was last made.
+    made: Mutex<Option<Instant>>,
     /// A connection was made before, so that the URL is right, or was.
     known: AtomicBool,
 }
@@ -62,6 +64,7 @@ impl Link {
             connecting: tokio::sync::Mutex::default(),
             attempts: AtomicU32::new(0),
             failure: Mutex::default(),
+            made: Mutex::default(),
             known: AtomicBool::new(false),
         }
     }
@@ -136,6 +139,11 @@ impl Link {
                 return Err(error.clone());
             }
         }
+        // A server that lets everybody in and hangs up is one that cannot be connected to.
+        let made = *self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = made.and_then(|made| KNOCK.checked_sub(made.elapsed())) {
+            tokio::time::sleep(left).await;
+        }
         // Looked at before: what changes meanwhile is noticed at the next command.
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
@@ -145,6 +153,7 @@ impl Link {
         match wire {
             Ok(wire) => {
                 *failure = None;
+                *self.made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
                 self.known.store(true, Ordering::Relaxed);
                 let live = Live {
                     wire,
