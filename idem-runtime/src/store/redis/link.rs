@@ -122,6 +122,7 @@ impl Link {
     }
 
     async fn connected(&self) -> Result<Live, StoreError> {
+        self.target.tend(self.patience);
         if let Some(live) = self.current() {
             return Ok(live);
         }

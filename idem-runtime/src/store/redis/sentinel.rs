@@ -111,7 +111,9 @@ impl Sentinels {
         }
     }
 
-    fn listen(&self, patience: Patience) {
+    /// Listens to the sentinels, unless it does: the runtime on which it did may have ended, while the
+    /// connection to the server is another's and goes on.
+    pub(super) fn listen(&self, patience: Patience) {
         let listeners = self.0.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.start(&Arc::downgrade(&self.0), &self.0.sentinels, patience);
