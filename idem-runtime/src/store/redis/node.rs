@@ -19,10 +19,16 @@ pub enum Durability {
     Acknowledged,
     /// When so many replicas have it as well: claims, renewals and answers are each followed by
     /// `WAIT` (<https://redis.io/docs/latest/commands/wait/>). With too few replicas nothing is
-    /// granted, and what was claimed is given back; finished answers are still replayed.
+    /// granted, and what was claimed is given back.
     ///
-    /// Ask for most of the replicas, so that the one which is promoted is among them. A write then
-    /// takes one more round trip, and the time in which the replicas confirm it.
+    /// A failover keeps what is on the replica that it promotes. With as many as there are replicas
+    /// that is everything; with fewer, one that lacks the last writes may be promoted while those
+    /// that have them are cut off. A write takes one more round trip, and the time in which the
+    /// replicas confirm it.
+    ///
+    /// Replays wait for nobody. While replicas are away, they may give an answer that is not on them
+    /// yet: if a failover follows, and whoever ran the body can no longer store it there, the body
+    /// runs again, a lease later.
     Replicated(u32),
 }
 
