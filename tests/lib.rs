@@ -7,7 +7,6 @@
 
 pub mod crew;
 pub mod events;
-pub mod trial;
 pub mod faulty;
 pub mod history;
 mod memory;
@@ -15,6 +14,7 @@ pub mod pay;
 mod redis;
 pub mod seeded;
 pub mod shop;
+pub mod trial;
 pub mod world;
 
 pub use self::redis::{InRedis, Redis, Shape, sentinel_url};

@@ -164,6 +164,8 @@ impl RedisStoreBuilder {
             let node = Node::new(target, plan);
             let server = Server::ask(&node, &look).await?;
             match target {
+                #[cfg(feature = "redis-manager")]
+                Target::Manager(_) if server.is_cluster() => return Err(has_some_keys_only()),
                 // One of a cluster's nodes: it knows the others, which are asked instead.
                 Target::Server(client) if server.is_cluster() => seeds.push(Client::clone(client)),
                 _ => found = Some((Route::Node(Box::new(node)), Report::of_server(server))),
@@ -194,6 +196,15 @@ impl RedisStoreBuilder {
             max_record_bytes: self.max_record_bytes,
         })))
     }
+}
+
+#[cfg(feature = "redis-manager")]
+fn has_some_keys_only() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Refused,
+        "the connection manager leads to one node of a cluster, which has some of the keys only; \
+         give the store a URL, a `redis::Client` or a `redis::cluster::ClusterClient` instead",
+    )
 }
 
 fn needs_own_connections() -> StoreError {

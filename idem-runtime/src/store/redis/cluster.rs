@@ -6,7 +6,7 @@
 
 mod slots;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use redis::{Client, ConnectionInfo, RedisError, ServerErrorKind, Value};
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 use self::slots::{NAMELESS, Slots, slot};
 use super::address::{Address, client_at};
 use super::link::{Failure, Order, Target};
-use super::node::{Node, Plan};
+use super::node::{Keeping, Node, Plan};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.
@@ -27,6 +28,8 @@ const REDIRECTS: usize = 5;
 const REFRESH: Duration = Duration::from_millis(100);
 /// How many nodes are asked for it at once: one of them will not be the one that is down.
 const ASKED: usize = 4;
+/// How long the nodes that are not doubtful have to answer before the others are asked, too.
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster.
 pub(super) struct Cluster {
@@ -47,6 +50,9 @@ struct Known {
     nodes: HashMap<Address, Arc<Node>>,
     /// Who gave the map, and is asked for it again first: the others may be silent.
     answered: Option<Address>,
+    /// Nodes that say that their cluster is down, and those who send us to them. They may only be cut
+    /// off from the others, who then know better, and they may be the quickest to answer.
+    doubtful: HashSet<Address>,
 }
 
 impl Cluster {
@@ -75,13 +81,13 @@ impl Cluster {
         &self,
         key: &str,
         mut order: Order<'_>,
-        keeps: bool,
+        keeping: Keeping,
     ) -> Result<Value, Failure> {
         let slot = slot(key);
         let mut at = self.owner(slot).await.map_err(Failure::Connect)?;
         for _ in 0..=REDIRECTS {
             let node = self.node(&at).map_err(Failure::Connect)?;
-            let error = match node.send(order, keeps).await {
+            let error = match node.send(order, keeping).await {
                 Err(Failure::Reply(error)) => error,
                 Err(Failure::Connect(error)) => {
                     self.doubt();
@@ -104,6 +110,11 @@ impl Cluster {
                     // may have changed. Whoever sends the command again finds out.
                     if is_doubtful(&error) {
                         self.doubt();
+                    }
+                    if matches!(error.code(), Some("CLUSTERDOWN")) {
+                        let mut known = self.lock();
+                        let answered = known.answered.clone();
+                        known.doubtful.extend(answered.into_iter().chain([at]));
                     }
                     return Err(Failure::Reply(error));
                 }
@@ -220,6 +231,10 @@ impl Cluster {
         match found {
             Ok((at, slots)) => {
                 let mut known = self.lock();
+                if known.doubtful.contains(&at) {
+                    // Nobody knows better.
+                    known.doubtful.clear();
+                }
                 known.nodes.retain(|at, _| slots.nodes().contains(at));
                 known.slots = Some(Arc::new(slots));
                 known.answered = Some(at);
@@ -235,9 +250,16 @@ impl Cluster {
 
     /// Several nodes at once: the first that answers, and what.
     async fn ask(&self) -> Result<(Address, Slots), StoreError> {
+        let (mut doubtful, askable): (Vec<_>, Vec<_>) = {
+            let askable = self.askable();
+            let known = self.lock();
+            askable
+                .into_iter()
+                .partition(|at| known.doubtful.contains(at))
+        };
         let mut failure = None;
         let mut asked = JoinSet::new();
-        let mut next = self.askable().into_iter();
+        let mut next = askable.into_iter();
         let ask = |at: Address, asked: &mut JoinSet<_>| {
             let node = self.node(&at);
             asked.spawn(async move { map(node?, at).await });
@@ -245,11 +267,23 @@ impl Cluster {
         for at in next.by_ref().take(ASKED) {
             ask(at, &mut asked);
         }
-        while let Some(answer) = asked.join_next().await {
+        let head_start = tokio::time::Instant::now() + HEAD_START;
+        loop {
+            let answer = if doubtful.is_empty() {
+                asked.join_next().await
+            } else if let Ok(Some(answer)) = timeout_at(head_start, asked.join_next()).await {
+                Some(answer)
+            } else {
+                for at in doubtful.drain(..) {
+                    ask(at, &mut asked);
+                }
+                continue;
+            };
             match answer {
-                Ok(Ok(found)) => return Ok(found),
-                Ok(Err(error)) => failure = Some(error),
-                Err(_) => {}
+                Some(Ok(Ok(found))) => return Ok(found),
+                Some(Ok(Err(error))) => failure = Some(error),
+                Some(Err(_)) => {}
+                None => break,
             }
             if let Some(at) = next.next() {
                 ask(at, &mut asked);

@@ -120,6 +120,16 @@ fn about_tls(error: &RedisError) -> Option<&'static str> {
     }
 }
 
+/// The server knows the user or the password not at all, or asks for one.
+pub(super) fn is_unknown_user(error: &RedisError) -> bool {
+    matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
+        || error.kind() == ErrorKind::AuthenticationFailed
+}
+
+fn is_unknown_host(error: &RedisError) -> bool {
+    error.to_string().contains("failed to lookup address")
+}
+
 /// The error of a connection that cannot be made. `known` says that one was made before.
 pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
     if let Some(said) = about_tls(&error) {
@@ -131,9 +141,7 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
         };
         return caused(kind, format!("connecting to Redis: {said}"), error);
     }
-    let refused = matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
-        || error.kind() == ErrorKind::AuthenticationFailed;
-    if known && refused {
+    if known && is_unknown_user(&error) {
         // Somebody is changing the password, or the server refuses for want of room, which the
         // client library reports as the same. A finished answer must not be given up for that.
         return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error);
@@ -149,6 +157,15 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             Unavailable,
             "Redis takes no more connections (`maxclients`)",
         ),
+        _ if error
+            .to_string()
+            .contains("SELECT is not allowed in cluster mode") =>
+        {
+            (
+                Refused,
+                "a cluster has one database only; leave the number out of the URL",
+            )
+        }
         _ if has_no_such_database(&error) => (
             Refused,
             "Redis does not let this user have the database of the URL; there are 16 unless it is \
@@ -174,8 +191,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             "Redis cannot write its snapshot and refuses writes; look at its disk and its log",
         ),
         Some("BUSY") => (Unavailable, "Redis is busy with somebody's long script"),
-        Some("NOAUTH" | "WRONGPASS") => (Refused, WHO),
-        _ if error.kind() == ErrorKind::AuthenticationFailed => (Refused, WHO),
+        _ if is_unknown_user(&error) => (Refused, WHO),
         Some("NOPERM") => (Refused, RIGHTS),
         _ if lacks_a_right_in_a_script(&error) => (Refused, RIGHTS),
         _ if let Some(said) = about_tls(&error) => (Unavailable, said),
@@ -184,9 +200,17 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
             Unavailable,
             "nothing listens at the address of Redis; is the server up?",
         ),
+        _ if is_unknown_host(&error) => (
+            Unavailable,
+            "the name of the host is not known here; compare the URL with DNS",
+        ),
         _ if error.is_connection_dropped() || error.is_io_error() => {
             (Unavailable, "the connection to Redis is lost")
         }
+        _ if says(&error, "cluster support disabled") => (
+            Refused,
+            "this Redis is no node of a cluster; write `redis://` instead of `redis+cluster://`",
+        ),
         Some(_) | None => (Protocol, "Redis refused"),
     };
     let code = code(&error).map_or(String::new(), |code| format!(" [{code}]"));

@@ -131,6 +131,7 @@ impl Link {
     }
 
     async fn connected(&self) -> Result<Live, StoreError> {
+        self.target.tend(self.patience);
         if let Some(live) = self.current() {
             return Ok(live);
         }

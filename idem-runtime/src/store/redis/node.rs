@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::link::{Failure, Kept, Link, Order, Patience, Target};
+use super::script::wrote;
 
 /// When a write counts.
 ///
@@ -52,8 +53,8 @@ use super::link::{Failure, Kept, Link, Order, Patience, Target};
 ///   until its lease ends, and may then run again as after a crash. A client that knows the sentinels
 ///   stores its answers there as soon as it can, so give it these.
 /// - **Free.** Claims, renewals and answers take one more round trip and the time in which the replicas
-///   confirm them, on one of eight connections; with too few replicas they fill these up to four
-///   fifths of `response_timeout` each. Leases that cannot be renewed so are lost.
+///   confirm them, on one of eight connections; with too few replicas they keep one for half of
+///   `response_timeout` each. Leases that cannot be renewed so are lost.
 ///
 /// [`WAIT`](https://redis.io/docs/latest/commands/wait/) is about what its own connection wrote: from
 /// Redis 7.2 on up to its last write, before that up to its last command. So a claim or an answer that
@@ -68,7 +69,20 @@ pub enum Durability {
     /// When so many replicas have it as well: claims, renewals and answers are each followed by
     /// `WAIT`. With too few replicas nothing is granted, and what was claimed is given back; finished
     /// answers are still replayed.
+    ///
+    /// Replays wait for nobody. While replicas are away, they may give an answer that is not on them
+    /// yet: if a failover follows, and whoever ran the body can no longer store it there, the body
+    /// runs again, a lease later.
     Replicated(u32),
+}
+
+/// What a command writes, seen from its loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeping {
+    /// Nothing that a failover may not forget.
+    Nothing,
+    /// What is to survive one.
+    Writes,
 }
 
 /// How connections are made and used.
@@ -111,12 +125,26 @@ impl Node {
         self.link.send(Order::new(command)).await
     }
 
-    /// Sends a command. What `keeps` is to survive a failover, if anything is.
-    pub(super) async fn send(&self, order: Order<'_>, keeps: bool) -> Result<Value, Failure> {
-        match &self.lanes {
-            Some(lanes) if keeps => lanes.send(order).await,
-            _ => self.link.send(order).await,
+    /// Sends a command.
+    pub(super) async fn send(&self, order: Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
+        let lanes = match &self.lanes {
+            Some(lanes) if keeping == Keeping::Writes => lanes,
+            _ => return self.link.send(order).await,
+        };
+        if let Ok(permit) = lanes.free.try_acquire() {
+            return lanes.send(order, Some(permit)).await;
         }
+        // While others wait for replicas that are away, an answer is replayed and a lease renewed all
+        // the same: what is written waits its turn afterwards.
+        let written = self.link.send(order).await?;
+        if !wrote(&written) {
+            return Ok(written);
+        }
+        // Nobody closes it.
+        let permit = lanes.free.acquire().await.ok();
+        // Sent again where that was written already, which changes nothing twice.
+        let reply = lanes.send(order, permit).await?;
+        Ok(if wrote(&reply) { written } else { reply })
     }
 }
 
@@ -130,9 +158,11 @@ struct Lanes {
 }
 
 impl Lanes {
-    async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
-        // Nobody closes it.
-        let _permit = self.free.acquire().await.ok();
+    async fn send(
+        &self,
+        order: Order<'_>,
+        _permit: Option<SemaphorePermit<'_>>,
+    ) -> Result<Value, Failure> {
         let link = self.take();
         let kept = Some(&self.kept);
         let reply = link.send(Order { kept, ..order }).await;

@@ -12,6 +12,7 @@ use super::super::{
 use super::Inner;
 use super::failure::{is_unknown_script, is_wrong_type};
 use super::link::Failure;
+use super::node::Keeping;
 use super::route::Route;
 use super::script::{Answer, Script, unexpected};
 use crate::fingerprint::Fingerprint;
@@ -28,12 +29,12 @@ impl Inner {
         arguments: &[&[u8]],
     ) -> Result<Answer, StoreError> {
         let command = script.command(key, arguments, false);
-        let mut reply = route.send(key, &command, script.keeps).await;
+        let mut reply = route.send(key, &command, script.keeping).await;
         if let Err(Failure::Reply(error)) = &reply
             && is_unknown_script(error)
         {
             let command = script.command(key, arguments, true);
-            reply = route.send(key, &command, script.keeps).await;
+            reply = route.send(key, &command, script.keeping).await;
         }
         match reply {
             Ok(value) => Answer::parse(value),
@@ -65,7 +66,7 @@ impl Inner {
         }
         let mut get = Cmd::new();
         get.arg("GET").arg(name);
-        match self.link.send(name, &get, false).await {
+        match self.link.send(name, &get, Keeping::Nothing).await {
             Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
             Ok(Value::Nil) => Ok(None),
             Ok(_) => Err(unexpected()),

@@ -24,6 +24,8 @@ elseif ARGV[2] == '0' then
 end
 local w = '1' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. sub(seen.bytes, 32, 52)
 begin(seen.life)
-redis.call('SET', KEYS[1], w, 'KEEPTTL')
+-- Not KEEPTTL: on Redis 6 the clock goes on while a script runs, and a record whose life ends just now
+-- would be written again without one, and live for ever.
+redis.call('SET', KEYS[1], w, 'PX', string.format('%.0f', math.max(seen.life, 1)))
 tell()
 return {'C'}

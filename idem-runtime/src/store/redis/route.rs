@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
 use super::link::{Failure, Order};
-use super::node::Node;
+use super::node::{Keeping, Node};
 use crate::store::StoreError;
 
 /// One server, or the nodes of a cluster.
@@ -42,21 +42,20 @@ impl Route {
         report.settled()
     }
 
-    /// Sends a command about `key` and waits for its reply. What it `keeps` is to survive a failover
-    /// if anything is.
+    /// Sends a command about `key` and waits for its reply.
     pub(super) async fn send(
         &self,
         key: &str,
         command: &Cmd,
-        keeps: bool,
+        keeping: Keeping,
     ) -> Result<Value, Failure> {
         let order = Order {
             key: Some(key),
             ..Order::new(command)
         };
         match self {
-            Self::Node(node) => node.send(order, keeps).await,
-            Self::Cluster(cluster) => cluster.send(key, order, keeps).await,
+            Self::Node(node) => node.send(order, keeping).await,
+            Self::Cluster(cluster) => cluster.send(key, order, keeping).await,
         }
     }
 }

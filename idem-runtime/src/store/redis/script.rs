@@ -8,20 +8,20 @@ use redis::{Cmd, Value};
 
 use super::super::{StoreError, StoreErrorKind, Unreadable};
 use super::check::Report;
+use super::node::Keeping;
 use crate::record::Header;
 
 /// A script that the server knows by its digest.
 pub(super) struct Script {
     source: String,
     sha: String,
-    /// What it writes is to survive a failover, if anything is. A key that is given back need not be:
-    /// it is free when its lease ends.
-    pub(super) keeps: bool,
+    /// A key that is given back need not survive a failover: it is free when its lease ends.
+    pub(super) keeping: Keeping,
 }
 
 impl Script {
     /// `flags` is what the script declares to servers that read declarations (Redis 7).
-    fn new(report: &Report, flags: Option<&str>, keeps: bool, source: &str) -> Self {
+    fn new(report: &Report, flags: Option<&str>, keeping: Keeping, source: &str) -> Self {
         let source = match flags.filter(|_| report.reads_declarations()) {
             Some(flags) => format!("#!lua flags={flags}\n{source}"),
             None => source.to_owned(),
@@ -29,7 +29,7 @@ impl Script {
         Self {
             sha: redis::Script::new(&source).get_hash().to_owned(),
             source,
-            keeps,
+            keeping,
         }
     }
 
@@ -76,24 +76,29 @@ impl Scripts {
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
     pub(super) fn new(report: &Report) -> Self {
         let prelude = include_str!("prelude.lua");
-        let script = |body| Script::new(report, None, true, &[prelude, body].concat());
+        let script = |keeping, body| Script::new(report, None, keeping, &[prelude, body].concat());
         // These find room in a full memory, and tell who waits.
         let publish = format!(
             "local PUBLISH, DECLARED = '{}', {}\n",
             report.publish(),
             report.reads_declarations(),
         );
-        let ending = |keeps, body| {
+        let ending = |keeping, body| {
             let source = [&publish, prelude, include_str!("ending.lua"), body].concat();
-            Script::new(report, Some("allow-oom"), keeps, &source)
+            Script::new(report, Some("allow-oom"), keeping, &source)
         };
         Self {
-            claim: script(include_str!("claim.lua")),
-            complete: ending(true, include_str!("complete.lua")),
-            release: ending(false, include_str!("release.lua")),
-            renew: script(include_str!("renew.lua")),
-            resolve: ending(true, include_str!("resolve.lua")),
-            read: Script::new(report, Some("no-writes"), false, include_str!("read.lua")),
+            claim: script(Keeping::Writes, include_str!("claim.lua")),
+            complete: ending(Keeping::Writes, include_str!("complete.lua")),
+            release: ending(Keeping::Nothing, include_str!("release.lua")),
+            renew: script(Keeping::Writes, include_str!("renew.lua")),
+            resolve: ending(Keeping::Writes, include_str!("resolve.lua")),
+            read: Script::new(
+                report,
+                Some("no-writes"),
+                Keeping::Nothing,
+                include_str!("read.lua"),
+            ),
         }
     }
 }

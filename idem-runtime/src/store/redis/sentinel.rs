@@ -109,7 +109,9 @@ impl Sentinels {
         }
     }
 
-    fn listen(&self, patience: Patience) {
+    /// Listens to the sentinels, unless it does: the runtime on which it did may have ended, while the
+    /// connection to the server is another's and goes on.
+    pub(super) fn listen(&self, patience: Patience) {
         let listeners = self.0.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.start(&Arc::downgrade(&self.0), &self.0.sentinels, patience);
@@ -146,6 +148,17 @@ impl Inner {
         let known = last.as_ref().is_some_and(|last| last.address == address);
         // The next connection asks who it is.
         if !known {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// A sentinel says who the primary is, without there being news.
+    fn heard(&self, primary: &Primary) {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let newer = last
+            .as_ref()
+            .is_some_and(|last| last.epoch < primary.epoch && last.address != primary.address);
+        if newer {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -239,7 +252,27 @@ fn primary(state: Value, address: &Value) -> Option<Primary> {
 }
 
 fn refused(error: RedisError) -> StoreError {
-    super::failure::store_error("asking a sentinel for the primary", error)
+    let what = "asking a sentinel for the primary";
+    let says = |words| error.detail().is_some_and(|said| said.contains(words));
+    if super::failure::is_unknown_user(&error) {
+        return StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "{what}: it does not accept the user or password, or asks for one; those of the URL \
+                 are the server's, and `RedisStoreBuilder::sentinel_credentials` sets the sentinels'"
+            ),
+        );
+    }
+    if error.code() == Some("ERR") && says("unknown command") {
+        return StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "{what}: this is no sentinel; the hosts of `redis+sentinel://` are those of the \
+                 sentinels, port 26379 unless it is written"
+            ),
+        );
+    }
+    super::failure::store_error(what, error)
 }
 
 fn unavailable(why: &str) -> StoreError {

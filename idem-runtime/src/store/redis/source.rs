@@ -238,7 +238,16 @@ fn with_port(host: &str, port: u16) -> String {
 }
 
 fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    url.into_connection_info().map_err(|_| unusable())
+    let info = url.into_connection_info().map_err(|_| unusable())?;
+    let login = info.redis_settings();
+    if login.username().is_some_and(|user| !user.is_empty()) && login.password().is_none() {
+        return Err(StoreError::new(
+            StoreErrorKind::Refused,
+            "the Redis URL names a user without a password, and would be connected to as another, the \
+             default user; write `user:password@`, with any password for a user that has none",
+        ));
+    }
+    Ok(info)
 }
 
 impl Extras {

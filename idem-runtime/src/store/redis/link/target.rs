@@ -98,6 +98,13 @@ impl Target {
         }
     }
 
+    /// Sees to it that somebody hears when `generation` is to change.
+    pub(super) fn tend(&self, patience: Patience) {
+        if let Self::Primary(sentinels) = self {
+            sentinels.listen(patience);
+        }
+    }
+
     /// Whether connections are the store's own, and lead to one server.
     pub(in crate::store::redis) fn is_ours(&self) -> bool {
         matches!(self, Self::Server(_) | Self::Primary(_))

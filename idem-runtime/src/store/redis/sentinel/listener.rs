@@ -21,6 +21,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The sentinel that leads a failover says the first as soon as the new primary is one; all of them
 /// say the second when the replicas follow it.
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+/// How long nothing is heard before it is asked: a network may have forgotten the connection, and
+/// nobody is told of what was said while there was none.
+const QUIET: Duration = Duration::from_secs(5);
 
 /// A connection to each sentinel, on the runtime of whoever connected first.
 #[derive(Default)]
@@ -56,18 +59,44 @@ async fn listen(inner: Weak<Inner>, client: Client, patience: Patience) {
     loop {
         if let Ok(Some(mut pubsub)) = timeout(patience.connect, subscribe(&client)).await {
             let mut messages = pubsub.on_message();
-            while let Some(message) =
-                std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx)).await
-            {
-                let Some(inner) = inner.upgrade() else { return };
-                inner.told(&String::from_utf8_lossy(message.get_payload_bytes()));
+            loop {
+                // At first, and whenever it was quiet.
+                if !catch_up(&inner, &client, patience).await {
+                    break;
+                }
+                let next = std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx));
+                match timeout(QUIET, next).await {
+                    Ok(Some(message)) => {
+                        let Some(inner) = inner.upgrade() else { return };
+                        inner.told(&String::from_utf8_lossy(message.get_payload_bytes()));
+                    }
+                    Ok(None) => break,
+                    Err(_) => {}
+                }
             }
         }
-        // What it said meanwhile is asked for when a connection is made.
         sleep(PAUSE).await;
         if inner.strong_count() == 0 {
             return;
         }
+    }
+}
+
+/// Asks the sentinel itself, on a connection of its own. Whether it answers.
+async fn catch_up(inner: &Weak<Inner>, client: &Client, patience: Patience) -> bool {
+    let Some(service) = inner.upgrade().map(|inner| inner.service.clone()) else {
+        return false;
+    };
+    let asked = timeout(
+        patience.connect + patience.response,
+        super::ask(client.clone(), service, patience),
+    );
+    match (asked.await, inner.upgrade()) {
+        (Ok(Ok(primary)), Some(inner)) => {
+            inner.heard(&primary);
+            true
+        }
+        _ => false,
     }
 }
 

@@ -1,0 +1,74 @@
+//! What a person reads who made a mistake in the settings.
+
+use idem_harness::{Certificates, ClusterSetup, RedisServer, SentinelSetup};
+use idem_runtime::store::StoreErrorKind;
+use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+use idem_tests::shop::{PASSWORD, refused};
+
+use super::url_of;
+
+/// What the store says of a mistake in its settings.
+async fn says(builder: RedisStoreBuilder, kind: StoreErrorKind, part: &str) {
+    let (said, message) = refused(builder).await;
+    assert_eq!(said, kind, "{message}");
+    assert!(message.contains(part), "{message}");
+}
+
+#[tokio::test]
+async fn a_url_to_something_else_is_told_what_that_is() {
+    let server = RedisServer::start();
+    let at = server.addr();
+    let refused = StoreErrorKind::Refused;
+    let sentinel = RedisStore::builder(format!("redis+sentinel://{at}/service"));
+    says(sentinel, refused, "this is no sentinel").await;
+    let cluster = RedisStore::builder(format!("redis+cluster://{at}"));
+    says(cluster, refused, "no node of a cluster").await;
+    let user = RedisStore::builder(format!("redis://user@{at}"));
+    says(user, refused, "user without a password").await;
+    let unknown = RedisStore::builder("redis://no-such-host.invalid");
+    says(unknown, StoreErrorKind::Unavailable, "DNS").await;
+}
+
+#[tokio::test]
+async fn a_cluster_has_one_database() {
+    let cluster = ClusterSetup::start();
+    let builder = RedisStore::builder(format!("redis://{}/1", cluster.addrs()[0]));
+    says(builder, StoreErrorKind::Refused, "one database only").await;
+}
+
+#[tokio::test]
+async fn sentinels_have_a_password_of_their_own() {
+    let group = SentinelSetup::builder()
+        .sentinels(|sentinel| sentinel.password("sentinel-marker,@/?"))
+        .start();
+    let builder = || RedisStore::builder(url_of(group.sentinel_addrs()));
+    let part = "sentinel_credentials";
+    says(builder(), StoreErrorKind::Refused, part).await;
+    let wrong = builder().sentinel_credentials(None, PASSWORD);
+    says(wrong, StoreErrorKind::Refused, part).await;
+    let right = builder().sentinel_credentials(None, "sentinel-marker,@/?");
+    right.connect().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_called_that() {
+    let server = RedisServer::builder().tls_client_auth().start();
+    let (own, other) = (server.certificates(), Certificates::new());
+    let builder = |ca: &str| RedisStore::builder(server.tls_url()).root_certificate(ca);
+    let unavailable = StoreErrorKind::Unavailable;
+    says(builder(other.ca_pem()), unavailable, "does not trust").await;
+    says(builder(own.ca_pem()), unavailable, "does not trust").await;
+    let stranger =
+        builder(own.ca_pem()).client_certificate(other.client_cert_pem(), other.client_key_pem());
+    says(stranger, unavailable, "does not trust").await;
+}
+
+/// A connection manager of the application's leads to one node, which has a third of the keys.
+#[tokio::test]
+async fn a_connection_manager_of_a_cluster_node_is_refused() {
+    let cluster = ClusterSetup::start();
+    let client = redis::Client::open(format!("redis://{}", cluster.addrs()[0])).unwrap();
+    let manager = client.get_connection_manager().await.unwrap();
+    let builder = RedisStore::builder(manager);
+    says(builder, StoreErrorKind::Refused, "some of the keys only").await;
+}
