@@ -226,7 +226,9 @@ impl Cluster {
         }
         // What goes wrong while it is on its way is asked about again.
         self.outdated.store(false, Ordering::Release);
+        let unanswered = Unanswered(&self.outdated);
         let found = self.ask().await;
+        std::mem::forget(unanswered);
         *last = Some(Instant::now());
         match found {
             Ok((at, slots)) => {
@@ -308,6 +310,15 @@ impl Cluster {
             }
         }
         askable
+    }
+}
+
+/// A question for the map. If whoever asks is dropped before the answer, somebody else is to ask.
+struct Unanswered<'a>(&'a AtomicBool);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 
