@@ -24,7 +24,10 @@ fn main() -> ExitCode {
         let trial = |case| redis(&runtime, store, shape, &server, case);
         trials.extend(cases().into_iter().map(trial));
     }
-    run(&Arguments::from_args(), trials).exit_code()
+    let mut arguments = Arguments::from_args();
+    // A case waits for servers most of the time.
+    arguments.test_threads.get_or_insert(8);
+    run(&arguments, trials).exit_code()
 }
 
 fn memory(runtime: &Arc<Runtime>, case: Case) -> Trial {

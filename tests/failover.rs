@@ -28,8 +28,9 @@ mod shard;
 #[path = "failover/told.rs"]
 mod told;
 
-/// One run at a time: the machine is there for its servers.
-async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
-    static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    ALONE.lock().await
+/// Two runs at a time: they wait for elections most of the time, and the machine is there for its
+/// servers as well.
+async fn seat() -> tokio::sync::SemaphorePermit<'static> {
+    static SEATS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
+    SEATS.acquire().await.unwrap()
 }

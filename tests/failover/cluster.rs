@@ -22,7 +22,7 @@ async fn run(
     promise: Promise,
     fault: impl FnOnce(&ClusterSetup, &Traffic) -> Fault + Send + 'static,
 ) {
-    let _alone = crate::alone().await;
+    let _seat = crate::seat().await;
     // A cluster without its slots all served refuses the others as well, unless it is told not to.
     let start = || {
         let nodes = ClusterSetup::builder();

@@ -57,7 +57,7 @@ fn migrate(setup: &ClusterSetup, slots: &[u16], by: usize, traffic: &Traffic) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_cost_no_call_an_error() {
-    let _alone = crate::alone().await;
+    let _seat = crate::seat().await;
     let name = "cluster, slots move";
     let setup = Arc::new(
         tokio::task::spawn_blocking(ClusterSetup::start)

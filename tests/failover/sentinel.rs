@@ -19,7 +19,7 @@ async fn run(
     promise: Promise,
     fault: impl FnOnce(&SentinelSetup, &Traffic) -> Fault + Send + 'static,
 ) {
-    let _alone = crate::alone().await;
+    let _seat = crate::seat().await;
     let setup = tokio::task::spawn_blocking(SentinelSetup::start);
     let setup = Arc::new(setup.await.unwrap());
     let store = RedisStore::builder(sentinel_url(&setup)).durability(durability);

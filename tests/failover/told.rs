@@ -25,7 +25,7 @@ fn key(number: u64) -> RecordKey {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_calls_listen_to_the_new_primary() {
-    let _alone = crate::alone().await;
+    let _seat = crate::seat().await;
     // So that a sentinel whose user is gone may do nothing.
     let setup = SentinelSetup::builder().servers(|server| server.password(PASSWORD));
     let setup = block_in_place(|| setup.start());

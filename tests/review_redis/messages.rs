@@ -1,6 +1,6 @@
 //! What a person reads who made a mistake in the settings.
 
-use idem_harness::{Certificates, ClusterSetup, RedisServer, SentinelSetup};
+use idem_harness::{ClusterSetup, RedisServer, SentinelSetup};
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_tests::shop::{PASSWORD, refused};
@@ -22,7 +22,7 @@ async fn a_url_to_something_else_is_told_what_that_is() {
     let sentinel = RedisStore::builder(format!("redis+sentinel://{at}/service"));
     says(sentinel, refused, "this is no sentinel").await;
     let cluster = RedisStore::builder(format!("redis+cluster://{at}"));
-    says(cluster, refused, "no node of a cluster").await;
+    says(cluster, refused, "is no cluster; write `redis://").await;
     let user = RedisStore::builder(format!("redis://user@{at}"));
     says(user, refused, "user without a password").await;
     let unknown = RedisStore::builder("redis://no-such-host.invalid");
@@ -48,19 +48,6 @@ async fn sentinels_have_a_password_of_their_own() {
     says(wrong, StoreErrorKind::Refused, part).await;
     let right = builder().sentinel_credentials(None, "sentinel-marker,@/?");
     right.connect().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_certificate_that_is_not_trusted_is_called_that() {
-    let server = RedisServer::builder().tls_client_auth().start();
-    let (own, other) = (server.certificates(), Certificates::new());
-    let builder = |ca: &str| RedisStore::builder(server.tls_url()).root_certificate(ca);
-    let unavailable = StoreErrorKind::Unavailable;
-    says(builder(other.ca_pem()), unavailable, "does not trust").await;
-    says(builder(own.ca_pem()), unavailable, "does not trust").await;
-    let stranger =
-        builder(own.ca_pem()).client_certificate(other.client_cert_pem(), other.client_key_pem());
-    says(stranger, unavailable, "does not trust").await;
 }
 
 /// A connection manager of the application's leads to one node, which has a third of the keys.

@@ -207,10 +207,6 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         _ if error.is_connection_dropped() || error.is_io_error() => {
             (Unavailable, "the connection to Redis is lost")
         }
-        _ if says(&error, "cluster support disabled") => (
-            Refused,
-            "this Redis is no node of a cluster; write `redis://` instead of `redis+cluster://`",
-        ),
         Some(_) | None => (Protocol, "Redis refused"),
     };
     let code = code(&error).map_or(String::new(), |code| format!(" [{code}]"));
