@@ -150,6 +150,7 @@ impl Watchers {
     }
 
     /// Whether nobody watches anything.
+    #[cfg(feature = "redis")]
     pub(crate) fn is_idle(&self) -> bool {
         self.0.nobody_watches()
     }

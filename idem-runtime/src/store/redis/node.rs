@@ -57,6 +57,8 @@ use super::script::wrote;
 ///   primary. Where the claim is on the new primary and the answer is not, the key counts as running
 ///   until its lease ends, and may then run again as after a crash. A client that knows the sentinels
 ///   stores its answers there as soon as it can, so give it these.
+/// - **About your replicas only.** Whatever acknowledges replication is counted, a backup tool too; and
+///   behind a proxy that shares its connections among clients, `WAIT` says nothing.
 /// - **Free.** Claims, renewals and answers take one more round trip and the time in which the replicas
 ///   confirm them, on one of eight connections; with too few replicas they keep one for half of
 ///   `response_timeout` each. Leases that cannot be renewed so are lost.

@@ -21,6 +21,9 @@ use crate::store::{StoreError, StoreErrorKind};
 /// A URL of the first two kinds may end with `?protocol=resp3`; without it RESP2 is spoken, which
 /// every server and proxy knows.
 ///
+/// TLS is that of rustls: the first connection gives the process ring as its provider of cryptography
+/// unless the application has chosen one before.
+///
 /// Of a `redis::Client` its address and settings are taken, and connections are made with the time
 /// limits of the store. Two others are used as they are, and with what they are set up for:
 ///

@@ -112,9 +112,10 @@ impl Target {
 
     /// Changes when a connection that was made earlier may lead to the wrong server.
     pub(in crate::store::redis) fn generation(&self) -> u64 {
-        match self {
-            Self::Primary(sentinels) => sentinels.generation(),
-            _ => 0,
+        if let Self::Primary(sentinels) = self {
+            sentinels.generation()
+        } else {
+            0
         }
     }
 
