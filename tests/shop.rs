@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
@@ -385,14 +385,17 @@ pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// Panics unless the store refuses claims, with this kind and this in its message.
 pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
+    // What is sent first after a connection broke finds just that, and so does who asks at once.
     let mut heard = Vec::new();
-    // What is sent first after a connection broke finds just that.
-    for _ in 0..10 {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
         let (said, message) = shop.store_says().await;
         if said == kind && message.contains(part) {
             return;
         }
         heard.push(message);
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    heard.dedup();
     panic!("nobody said {part:?} ({kind:?}), but {heard:#?}");
 }
