@@ -6,7 +6,10 @@
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
+use idem_harness::TestDir;
 use idem_runtime::conformance::{Case, cases};
+use idem_runtime::store::sql::Sqlite;
+use idem_tests::sql::InSql;
 use idem_tests::{InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
         let trial = |case| redis(&runtime, store, shape, &server, case);
         trials.extend(cases().into_iter().map(trial));
     }
+    trials.extend(cases().into_iter().map(|case| sqlite(&runtime, case)));
     let mut arguments = Arguments::from_args();
     // A case waits for servers most of the time.
     arguments.test_threads.get_or_insert(8);
@@ -51,6 +55,18 @@ fn redis(
     Trial::test(format!("{store}::{}", case.name), move || {
         let redis = server.get_or_init(|| runtime.block_on(Redis::start(shape)));
         let fixture = redis.fixture(case.name);
+        runtime.block_on((case.run)(Arc::new(fixture)));
+        Ok(())
+    })
+}
+
+/// Each case has a file of its own.
+fn sqlite(runtime: &Arc<Runtime>, case: Case) -> Trial {
+    let runtime = Arc::clone(runtime);
+    Trial::test(format!("sqlite::{}", case.name), move || {
+        let dir = TestDir::new("sqlite").expect("there is room for a file");
+        let file = format!("sqlite:{}", dir.path().join("records.db").display());
+        let fixture = runtime.block_on(InSql::<Sqlite>::new(file, case.name));
         runtime.block_on((case.run)(Arc::new(fixture)));
         Ok(())
     })

@@ -14,6 +14,7 @@ pub mod pay;
 mod redis;
 pub mod seeded;
 pub mod shop;
+pub mod sql;
 pub mod trial;
 pub mod world;
 

@@ -161,7 +161,11 @@ fn describe(
     let ask = inputs
         .finish()
         .and_then(|(operation, digest, fingerprint)| {
-            let policy = overrides.over(&core.defaults).map_err(|detail| {
+            let policy = overrides.over(&core.defaults).and_then(|policy| {
+                policy.kept_by(&*core.store)?;
+                Ok(policy)
+            });
+            let policy = policy.map_err(|detail| {
                 Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(detail)
             })?;
             Ok(Ask {

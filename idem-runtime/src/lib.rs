@@ -63,7 +63,7 @@ pub use operation::Operation;
 pub use outcome::{FromError, Outcome};
 pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
 pub use reconcile::{Reconciled, Verdict};
-pub use record::{Fence, OutcomeKind};
+pub use record::{FOREVER, Fence, OutcomeKind};
 pub use stored::Stored;
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.

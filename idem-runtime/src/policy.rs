@@ -3,6 +3,9 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use crate::record::FOREVER;
+use crate::store::Store;
+
 /// What a duplicate of a finished call gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnDuplicate {
@@ -150,6 +153,22 @@ impl Policy {
         self.count_errors || self.max_attempts == Some(NonZeroU16::MIN)
     }
 
+    /// Whether this store keeps records for so long.
+    ///
+    /// # Errors
+    ///
+    /// A sentence on what to do.
+    pub(crate) fn kept_by(&self, store: &dyn Store) -> Result<(), String> {
+        if self.retain() < FOREVER || store.keeps_forever() {
+            return Ok(());
+        }
+        Err(
+            "`ttl = forever` needs a store that keeps records for ever (SQLite, PostgreSQL, MySQL), \
+             and this engine's does not; on others a `ttl` is 10 years at most"
+                .to_owned(),
+        )
+    }
+
     /// How long a duplicate waits. One that would be refused in the end is refused at once.
     pub(crate) fn wait(&self) -> Duration {
         match (self.on_running, self.on_duplicate) {
@@ -165,6 +184,9 @@ fn within(
     value: Duration,
     (least, most): (Duration, Duration),
 ) -> Result<Duration, String> {
+    if value == FOREVER && (least, most) == TTL {
+        return Ok(FOREVER);
+    }
     if value < least || value > most {
         return Err(format!(
             "`{name}` is {value:?}; it must be {least:?} to {most:?}"

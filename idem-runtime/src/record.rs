@@ -22,8 +22,13 @@ use crate::fingerprint::Fingerprint;
 pub const HEADER: usize = 52;
 /// The first byte of every record that this version writes and reads.
 pub const LAYOUT: u8 = b'1';
-/// The longest time a record can be kept: what the field holds, about 34 years.
-pub const MAX_RETAIN: Duration = Duration::from_millis((1 << 40) - 1);
+/// The longest time a record can be kept that is not [`FOREVER`]: what the field holds, about 34 years.
+pub const MAX_RETAIN: Duration = Duration::from_millis(RETAIN_FOREVER - 1);
+/// The `ttl` of an answer that is kept as long as its store: `ttl = forever`. Only a store that
+/// [can](crate::store::Store::keeps_forever) takes it.
+pub const FOREVER: Duration = Duration::MAX;
+/// What the field holds for that.
+const RETAIN_FOREVER: u64 = (1 << 40) - 1;
 
 /// Who holds a claim: 128 random bits, new for every attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -174,7 +179,7 @@ impl Header {
     /// 18–24  fence, microseconds              all numbers big-endian
     /// 25–26  attempts
     /// 27–30  P Q: lease, milliseconds         D E T: schema, U: cause
-    /// 31–35  retain, milliseconds
+    /// 31–35  retain, milliseconds; all ones for ever
     /// 36–51  fingerprint
     /// 52–    the answer (D, E)
     /// ```
@@ -194,7 +199,11 @@ impl Header {
         out[18..25].copy_from_slice(&self.fence.get().to_be_bytes()[1..]);
         out[25..27].copy_from_slice(&self.attempts.to_be_bytes());
         out[27..31].copy_from_slice(&word.to_be_bytes());
-        out[31..36].copy_from_slice(&millis(self.retain).to_be_bytes()[3..]);
+        let retain = match self.retain {
+            FOREVER => RETAIN_FOREVER,
+            retain => millis(retain),
+        };
+        out[31..36].copy_from_slice(&retain.to_be_bytes()[3..]);
         out[36..52].copy_from_slice(self.fingerprint.as_bytes());
         out
     }
@@ -239,7 +248,10 @@ impl Header {
             owner: Owner(part(header, 2)),
             fence: Fence::new(number(&header[18..25])),
             attempts: u16::from_be_bytes(part(header, 25)),
-            retain: Duration::from_millis(number(&header[31..36])),
+            retain: match number(&header[31..36]) {
+                RETAIN_FOREVER => FOREVER,
+                retain => Duration::from_millis(retain),
+            },
             fingerprint: Fingerprint::from_bytes(part(header, 36)),
         })
     }

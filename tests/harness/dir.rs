@@ -12,12 +12,17 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A directory under the system's temporary one, removed on drop unless the thread panics.
 #[derive(Debug)]
-pub(crate) struct TestDir {
+pub struct TestDir {
     path: PathBuf,
 }
 
 impl TestDir {
-    pub(crate) fn new(name: &str) -> io::Result<Self> {
+    /// A new one, with this in its name.
+    ///
+    /// # Errors
+    ///
+    /// As `std::fs::create_dir`.
+    pub fn new(name: &str) -> io::Result<Self> {
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = env::temp_dir().join(format!("idem-{name}-{}-{number}", process::id()));
@@ -30,7 +35,9 @@ impl TestDir {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 

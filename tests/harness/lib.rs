@@ -39,6 +39,7 @@ mod zookeeper;
 pub use builder::{RedisServerBuilder, StartError};
 pub use certificates::Certificates;
 pub use cluster::{ClusterSetup, ClusterSetupBuilder};
+pub use dir::TestDir;
 pub use edition::Edition;
 pub use monitor::{Command, Monitor};
 pub use partition::Partition;

@@ -268,6 +268,7 @@ impl EngineBuilder {
         limits.complete_deadline = limits.complete_deadline.min(LONG);
         limits.reconcile_deadline = limits.reconcile_deadline.min(LONG);
         let defaults = self.defaults.checked().map_err(refuse)?;
+        defaults.kept_by(&*self.store).map_err(refuse)?;
         let keeper = Keeper::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),

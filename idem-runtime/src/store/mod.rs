@@ -3,6 +3,8 @@
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub mod sql;
 mod watch;
 
 use std::fmt;
@@ -16,7 +18,8 @@ use bytes::Bytes;
 pub use self::watch::{Feed, Watch, Watchers};
 pub use crate::operation::RecordKey;
 pub use crate::record::{
-    Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
+    FOREVER, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State,
+    Unreadable,
 };
 pub use crate::transition::{
     ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, RenewReply, ResolveReply,
@@ -126,6 +129,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// on it stores no longer answers, whatever its `max_value_bytes`.
     fn max_record_bytes(&self) -> Option<usize> {
         None
+    }
+
+    /// Whether a record whose `retain` is [`FOREVER`] is kept until somebody deletes it. An engine
+    /// refuses `ttl = forever` on a store that cannot.
+    fn keeps_forever(&self) -> bool {
+        false
     }
 
     /// What an operator should know about this store, a sentence each. Told to the observer when an

@@ -1,0 +1,20 @@
+-- The records of idem on SQLite, one a key. Can be run again.
+CREATE TABLE IF NOT EXISTS idem_records (
+    record_key  BLOB    NOT NULL PRIMARY KEY, -- 32 bytes: SHA-256 of prefix, operation and digest
+    operation   TEXT    NOT NULL,             -- for people; no statement of idem looks for it
+    layout      INTEGER NOT NULL,             -- 49; a record of another layout is refused
+    state       TEXT    NOT NULL,             -- P pending, R released, Q reconciling;
+                                              -- done: D value, E error, U unknown, T tombstone
+    owner       BLOB    NOT NULL,             -- 16 bytes: whose attempt wrote it last
+    fence       INTEGER NOT NULL,             -- grows with every claim
+    attempts    INTEGER NOT NULL,             -- those that count
+    detail      INTEGER NOT NULL,             -- P, Q: lease in ms; D, E, T: tag of the type; U: cause
+    retain_ms   INTEGER NOT NULL,             -- how long it was written to be kept
+    fingerprint BLOB    NOT NULL,             -- 16 bytes: what was asked
+    body        BLOB,                         -- D, E: the answer
+    expires_us  INTEGER NOT NULL,             -- microseconds since 1970
+    version     INTEGER NOT NULL              -- grows with every write
+);
+
+-- For the purge alone.
+CREATE INDEX IF NOT EXISTS idem_records_expires ON idem_records (expires_us);

@@ -1,0 +1,121 @@
+//! Settings of a SQL store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backend::{Backend, Sealed};
+use super::failure::store_error;
+use super::lane::Lane;
+use super::source::SqlSource;
+use super::statement::Statements;
+use super::{Inner, SqlStore};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// The name of the table in the files of `migrations`.
+const TABLE: &str = "idem_records";
+
+/// Sets up a SQL store.
+#[must_use = "a builder does nothing until it connects"]
+pub struct SqlStoreBuilder<B: Backend> {
+    source: SqlSource<B>,
+    table: String,
+    connections: usize,
+    response_timeout: Duration,
+}
+
+impl<B: Backend> fmt::Debug for SqlStoreBuilder<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStoreBuilder")
+            .field("table", &self.table)
+            .field("connections", &self.connections)
+            .field("response_timeout", &self.response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> SqlStoreBuilder<B> {
+    pub(super) fn new(source: SqlSource<B>) -> Self {
+        Self {
+            source,
+            table: TABLE.to_owned(),
+            connections: 8,
+            response_timeout: Duration::from_secs(2),
+        }
+    }
+
+    /// The table of the records: a name of ASCII letters, digits and `_` that begins with a letter, at
+    /// most 48 characters; on PostgreSQL and MySQL with a schema in front, as in `app.idem_records`.
+    /// Default: `idem_records`.
+    pub fn table(mut self, table: impl Into<String>) -> Self {
+        self.table = table.into();
+        self
+    }
+
+    /// How many connections are made at most, when they are needed. Calls beyond that wait for one.
+    /// Default: 8; at least 1.
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections.clamp(1, 10_000);
+        self
+    }
+
+    /// How long a statement may take, waiting for a connection included. Then it counts as failed, its
+    /// connection is closed, and the engine sends it again on another. Default: 2 seconds.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// Connects, and looks at the server's settings.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::Refused`] if the URL, the name of the table, the user or the password is wrong;
+    /// `Unavailable` if the server is. The table need not be there yet.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; the connection is closed.
+    pub async fn connect(self) -> Result<SqlStore<B>, StoreError> {
+        const WHAT: &str = "connecting";
+        if !is_name(&self.table) {
+            let message = "connecting: the name of the table is not one of ASCII letters, digits and \
+                           `_` that begins with a letter (with a schema in front: `app.idem_records`)";
+            return Err(StoreError::new(StoreErrorKind::Refused, message));
+        }
+        let options = B::own(self.source.into_options()?);
+        let lane = |most| Lane::<B>::new(options.clone(), most, self.response_timeout);
+        let mut inner = Inner {
+            lane: lane(self.connections),
+            own: lane(2),
+            statements: Statements::new::<B>(&self.table),
+            table: self.table,
+            warnings: Vec::new(),
+        };
+        let mut conn = inner.lane.open(WHAT).await?;
+        inner.warnings =
+            (B::look(&mut conn).await).map_err(|error| store_error::<B>(WHAT, error))?;
+        inner.lane.keep(conn);
+        Ok(SqlStore(Arc::new(inner)))
+    }
+}
+
+/// Whether this can stand in a statement as it is.
+fn is_name(table: &str) -> bool {
+    let part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && part.len() <= 48
+    };
+    let parts: Vec<_> = table.split('.').collect();
+    parts.len() <= 2 && parts.into_iter().all(part)
+}
+
+/// The SQL of the table. Its index is named after it, without the schema that it is in anyway.
+pub(super) fn schema<B: Sealed>(table: &str) -> String {
+    let name = table.rsplit('.').next().unwrap_or(table);
+    (B::SCHEMA)
+        .replace("idem_records_expires", &format!("{name}_expires"))
+        .replace("EXISTS idem_records ", &format!("EXISTS {table} "))
+        .replace("ON idem_records ", &format!("ON {table} "))
+}

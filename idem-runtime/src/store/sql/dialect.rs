@@ -1,0 +1,66 @@
+//! What the three databases do in the same words, for types of sqlx that have nothing in common.
+
+/// [`Sealed::run`](super::backend::Sealed::run) for prepared statements: sends one, and reads at most a
+/// row.
+macro_rules! prepared {
+    ($db:ty, $conn:ident, $statement:ident, $arguments:ident) => {{
+        let mut query =
+            sqlx::query::<$db>(sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text)));
+        let all = 0..$arguments.len();
+        let order: &mut dyn Iterator<Item = usize> = if $statement.order.is_empty() {
+            &mut all.into_iter()
+        } else {
+            &mut $statement.order.iter().copied()
+        };
+        for index in order {
+            query = match $arguments[index] {
+                Argument::Bytes(bytes) => query.bind(bytes),
+                Argument::Body(bytes) => query.bind(bytes),
+                Argument::Int(number) => query.bind(number),
+                Argument::Text(text) => query.bind(text),
+            };
+        }
+        match $statement.kind {
+            Kind::Execute => {
+                let done = query.execute(&mut *$conn).await?;
+                Ok(Answer {
+                    affected: done.rows_affected(),
+                    row: None,
+                })
+            }
+            _ => {
+                let row = query.fetch_optional(&mut *$conn).await?;
+                let row = match &row {
+                    Some(row) => Some(crate::store::sql::dialect::row!(row)),
+                    None => None,
+                };
+                Ok(Answer { affected: 0, row })
+            }
+        }
+    }};
+}
+
+/// The columns of a row of sqlx.
+macro_rules! row {
+    ($row:expr) => {{
+        use sqlx::Row as _;
+        let row = $row;
+        Row::new(&Parts {
+            layout: row.try_get(0)?,
+            state: row.try_get(1)?,
+            owner: row.try_get(2)?,
+            fence: row.try_get(3)?,
+            attempts: row.try_get(4)?,
+            detail: row.try_get(5)?,
+            retain_ms: row.try_get(6)?,
+            fingerprint: row.try_get(7)?,
+            body: row.try_get(8)?,
+            left_us: row.try_get(9)?,
+            now_us: row.try_get(10)?,
+            version: row.try_get(11)?,
+        })
+    }};
+}
+
+pub(crate) use prepared;
+pub(crate) use row;

@@ -1,0 +1,180 @@
+//! Connections of the store's own, and one statement on one of them.
+//!
+//! Not a pool of sqlx: that pings a connection whenever it is given back, a round trip for each
+//! operation; and a pool that bodies take their connections from as well can run dry while every one
+//! of them waits for its claim to be completed.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::{Connection, Database};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::failure::{broken, store_error};
+use super::statement::Statement;
+use crate::record::Owner;
+use crate::store::{StoreError, StoreErrorKind};
+
+type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
+pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
+
+/// A connection that nobody has used for this long is tried before it is trusted: a firewall may have
+/// forgotten it.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// How long that may take.
+const PING: Duration = Duration::from_millis(500);
+
+/// How often a statement is sent again that collided with another transaction.
+const COLLISIONS: u32 = 20;
+
+/// Some connections, made when they are needed.
+pub(crate) struct Lane<B: Sealed> {
+    options: Options<B>,
+    idle: Mutex<Vec<(Conn<B>, Instant)>>,
+    seats: Semaphore,
+    most: usize,
+    response_timeout: Duration,
+}
+
+impl<B: Sealed> fmt::Debug for Lane<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("most", &self.most)
+            .field("response_timeout", &self.response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Sealed> Lane<B> {
+    pub(crate) fn new(options: Options<B>, most: usize, response_timeout: Duration) -> Self {
+        Self {
+            options,
+            idle: Mutex::default(),
+            seats: Semaphore::new(most),
+            most,
+            response_timeout,
+        }
+    }
+
+    /// Sends a statement. `what` is what it is for, as in "a claim". Every statement of the store may
+    /// be sent again, and so it is where it collided or where its connection had gone stale.
+    pub(crate) async fn run(
+        &self,
+        what: &str,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Answer, StoreError> {
+        match timeout(self.response_timeout, self.attempt(statement, arguments)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(store_error::<B>(what, error)),
+            Err(_) => Err(self.silence(what)),
+        }
+    }
+
+    fn silence(&self, what: &str) -> StoreError {
+        let (name, patience) = (B::NAME, self.response_timeout);
+        let used = self.most - self.seats.available_permits();
+        let message = format!(
+            "{what}: no reply of {name} within {patience:?}, with {used} of {} connections in use: the \
+             server is silent or busy, or another transaction holds the record",
+            self.most
+        );
+        StoreError::new(StoreErrorKind::Unavailable, message)
+    }
+
+    async fn attempt(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Answer, sqlx::Error> {
+        let _seat = self.seat().await;
+        let mut collisions = 0;
+        loop {
+            // Dropped half-way, it is closed: what it was sent may still be on its way.
+            let (mut conn, used) = self.connection().await?;
+            match B::run(&mut conn, statement, arguments).await {
+                Ok(answer) => {
+                    self.keep(conn);
+                    return Ok(answer);
+                }
+                Err(sqlx::Error::Database(error)) => {
+                    let trouble = B::trouble(&*error);
+                    if trouble != Trouble::Unavailable {
+                        self.keep(conn);
+                    } else if used {
+                        continue;
+                    }
+                    if trouble != Trouble::Collision || collisions == COLLISIONS {
+                        return Err(sqlx::Error::Database(error));
+                    }
+                    collisions += 1;
+                    pause(collisions).await;
+                }
+                // The server was restarted since. There are only so many of them.
+                Err(error) if used && broken(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn seat(&self) -> SemaphorePermit<'_> {
+        let seat = self.seats.acquire().await;
+        seat.expect("nobody closes the semaphore")
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<(Conn<B>, Instant)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn keep(&self, conn: Conn<B>) {
+        self.idle().push((conn, Instant::now()));
+    }
+
+    /// A connection, and whether it was used before.
+    async fn connection(&self) -> Result<(Conn<B>, bool), sqlx::Error> {
+        loop {
+            let idle = self.idle().pop();
+            let Some((mut conn, since)) = idle else {
+                return Ok((self.connect().await?, false));
+            };
+            let trusted = since.elapsed() < IDLE;
+            if trusted || matches!(timeout(PING, conn.ping()).await, Ok(Ok(()))) {
+                return Ok((conn, true));
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Conn<B>, sqlx::Error> {
+        let mut collisions = 0;
+        loop {
+            match Conn::<B>::connect_with(&self.options).await {
+                Err(sqlx::Error::Database(error))
+                    if collisions < COLLISIONS && B::trouble(&*error) == Trouble::Collision =>
+                {
+                    collisions += 1;
+                    pause(collisions).await;
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    /// Does what takes more than a statement, on a connection that is closed afterwards.
+    pub(crate) async fn open(&self, what: &str) -> Result<Conn<B>, StoreError> {
+        match timeout(self.response_timeout, self.connect()).await {
+            Ok(connected) => connected.map_err(|error| store_error::<B>(what, error)),
+            Err(_) => Err(self.silence(what)),
+        }
+    }
+}
+
+/// Longer each time, and not the same for two that collided.
+async fn pause(collisions: u32) {
+    let most = 500 << collisions.min(6);
+    let share = u64::from(Owner::random().as_bytes()[0]) + 1;
+    tokio::time::sleep(Duration::from_micros(most * share / 256)).await;
+}

@@ -1,0 +1,223 @@
+//! Records in a SQL database: [`SqliteStore`], [`PostgresStore`], [`MySqlStore`].
+//!
+//! The database's clock is the only one that counts, every record is one row of a table of its own, and
+//! every statement that changes one says whose it must be. What an operation does to a record is decided
+//! by the same functions as everywhere; where nothing stands in the way, a claim, a replay, a
+//! completion, a renewal and a release are one round trip each.
+//!
+//! # The table
+//!
+//! [`migrate`](SqlStore::migrate) creates it; the same SQL is in the folder `migrations` of this crate,
+//! for whoever keeps the schema elsewhere. Both may be run again, and by ten processes at once. It is
+//! called `idem_records` unless [`table`](SqlStoreBuilder::table) says otherwise.
+//!
+//! Records that have expired are nobody's any more, but stay in the table until somebody deletes them:
+//! see [`purge`](SqlStore::purge). No answer depends on it.
+//!
+//! A very large table is partitioned by hash of `record_key`, never by time: a unique index of a
+//! partitioned table must contain the partition column, so that the same key could exist once a day.
+
+mod backend;
+mod builder;
+mod dialect;
+mod failure;
+mod lane;
+#[cfg(feature = "mysql")]
+mod mysql;
+mod operations;
+#[cfg(any(test, feature = "testing"))]
+mod plant;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod purge;
+mod row;
+mod source;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod statement;
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+pub use self::backend::Backend;
+use self::backend::Sealed;
+pub use self::builder::SqlStoreBuilder;
+use self::lane::Lane;
+#[cfg(feature = "mysql")]
+pub use self::mysql::MySql;
+#[cfg(feature = "postgres")]
+pub use self::postgres::Postgres;
+pub use self::purge::{Purge, PurgeTask};
+pub use self::source::SqlSource;
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::Sqlite;
+use self::statement::Statements;
+use super::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
+    RenewReply, ResolveReply, Store, StoreError, StoreFuture,
+};
+
+/// A store in PostgreSQL.
+#[cfg(feature = "postgres")]
+pub type PostgresStore = SqlStore<Postgres>;
+/// A store in MySQL or MariaDB.
+#[cfg(feature = "mysql")]
+pub type MySqlStore = SqlStore<MySql>;
+/// A store in a file, for the processes of one machine: the embedded, durable default.
+#[cfg(feature = "sqlite")]
+pub type SqliteStore = SqlStore<Sqlite>;
+
+/// A store in a SQL database. Clones share its connections.
+///
+/// It has connections of its own, up to [`connections`](SqlStoreBuilder::connections) of them, and two
+/// more on the engine's thread for renewals and reads: a pool that bodies use as well could run dry
+/// while each of them waits for its claim to be completed.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_runtime::{Engine, store::sql::SqliteStore};
+///
+/// let file = std::env::temp_dir().join("idem-example.db");
+/// let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await?;
+/// store.migrate().await?;
+/// let engine = Engine::new(store);
+/// # drop(engine);
+/// # Ok::<_, idem_runtime::store::StoreError>(()) }).unwrap();
+/// ```
+pub struct SqlStore<B: Backend>(Arc<Inner<B>>);
+
+pub(crate) struct Inner<B: Sealed> {
+    lane: Lane<B>,
+    /// For renewals and reads: its connections are made on the engine's own thread.
+    own: Lane<B>,
+    statements: Statements,
+    table: String,
+    warnings: Vec<String>,
+}
+
+impl<B: Backend> Clone for SqlStore<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Backend> fmt::Debug for SqlStore<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore")
+            .field("database", &B::NAME)
+            .field("table", &self.0.table)
+            .field("lane", &self.0.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> SqlStore<B> {
+    /// Connects with the default settings: to a URL, or with the options of a pool that the application
+    /// has. See [`SqlSource`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SqlStoreBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; the connection is closed.
+    pub async fn connect(source: impl Into<SqlSource<B>>) -> Result<Self, StoreError> {
+        Self::builder(source).connect().await
+    }
+
+    /// Sets up a store.
+    pub fn builder(source: impl Into<SqlSource<B>>) -> SqlStoreBuilder<B> {
+        SqlStoreBuilder::new(source.into())
+    }
+
+    /// Creates the table, unless it is there. Any number of processes may do so at once, also one that
+    /// may not create tables, if another has.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreErrorKind::Refused`](crate::store::StoreErrorKind::Refused) if this user may not create a
+    /// table: then whoever may runs the file in `migrations`. `Unavailable` if the server is.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves open whether the table was created. Call it again.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        self.0.migrate().await
+    }
+
+    /// The plain SQL of the table, with its name in it.
+    #[must_use]
+    pub fn schema(&self) -> String {
+        builder::schema::<B>(&self.0.table)
+    }
+}
+
+impl<B: Sealed> Inner<B> {
+    async fn migrate(&self) -> Result<(), StoreError> {
+        const WHAT: &str = "creating the table";
+        let nowhere = [backend::Argument::Bytes(&[0; 32])];
+        if (self.lane.run(WHAT, &self.statements.read, &nowhere).await).is_ok() {
+            return Ok(());
+        }
+        let schema = builder::schema::<B>(&self.table);
+        let mut conn = self.lane.open(WHAT).await?;
+        (B::migrate(&mut conn, &schema).await)
+            .map_err(|error| failure::store_error::<B>(WHAT, error))
+    }
+}
+
+impl<B: Backend> Store for SqlStore<B> {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        StoreFuture::pending(self.0.claim(key, request))
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        StoreFuture::pending(self.0.complete(key, record))
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        StoreFuture::pending(self.0.release(key, owner, count))
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        StoreFuture::pending(self.0.renew_on(&self.0.own, key, claim))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        StoreFuture::pending(self.0.resolve(key, seen, record))
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        StoreFuture::pending(self.0.read(key))
+    }
+
+    fn keeps_forever(&self) -> bool {
+        true
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings.clone()
+    }
+}

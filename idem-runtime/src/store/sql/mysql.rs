@@ -1,0 +1,174 @@
+//! MySQL and MariaDB.
+
+use std::fmt::Write as _;
+
+use sqlx::error::DatabaseError;
+use sqlx::mysql::MySqlConnectOptions;
+use sqlx::{Executor as _, MySqlConnection};
+
+use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::dialect::{prepared, row};
+use super::row::{Parts, Row};
+use super::statement::{Kind, Statement, Template};
+
+/// MySQL 8.0 or newer, MariaDB 10.6 or newer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct MySql;
+
+impl Sealed for MySql {
+    type Db = sqlx::MySql;
+
+    const NAME: &'static str = "MySQL";
+
+    // UTC: the time zone of a session is nobody's business here.
+    const NOW: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+
+    const READS_FIRST: bool = false;
+
+    // Two statements in one message: MySQL has no `RETURNING`. `ROW_COUNT` is about the first of them.
+    const CLAIM: Template = Template {
+        text: "INSERT IGNORE INTO {t} (record_key, operation, layout, state, owner, fence, attempts, \
+               detail, retain_ms, fingerprint, body, expires_us, version) \
+               VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1); \
+               SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
+               expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END \
+               FROM {t} WHERE record_key = ?1",
+        kind: Kind::Script,
+    };
+
+    const INSERT: &'static str = "INSERT IGNORE INTO {t} (record_key, operation, layout, state, owner, \
+        fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)";
+
+    const PURGE: &'static str =
+        "DELETE FROM {t} WHERE expires_us <= {now} ORDER BY expires_us LIMIT ?1";
+
+    const SCHEMA: &'static str = include_str!("../../../migrations/mysql/0001_idem_records.sql");
+
+    // The server lets one at a time create a table.
+    async fn migrate(conn: &mut MySqlConnection, schema: &str) -> Result<(), sqlx::Error> {
+        conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(schema)))
+            .await?;
+        Ok(())
+    }
+
+    /// `?1 … ?2 … ?1` is `? … ? … ?`, of the arguments 0, 1 and 0.
+    fn parameters(template: &str) -> (String, Vec<usize>) {
+        let (mut text, mut order) = (String::with_capacity(template.len()), Vec::new());
+        pieces(template, |piece| match piece {
+            Piece::Text(piece) => text.push_str(piece),
+            Piece::Argument(index) => {
+                text.push('?');
+                order.push(index);
+            }
+        });
+        (text, order)
+    }
+
+    fn trouble(error: &dyn DatabaseError) -> Trouble {
+        let number = error
+            .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
+            .map(sqlx::mysql::MySqlDatabaseError::number);
+        // https://mariadb.com/kb/en/mariadb-error-code-reference/
+        match number {
+            Some(1213 | 1020 | 1614) => Trouble::Collision,
+            Some(1205 | 3572) => Trouble::Locked,
+            Some(1021 | 1041 | 1114 | 1037 | 1038) => Trouble::Full,
+            Some(1146 | 1054 | 1364) => Trouble::NoTable,
+            Some(1044 | 1045 | 1049 | 1142 | 1143 | 1227 | 1698) => Trouble::Refused,
+            Some(1040 | 1053 | 1077 | 1079 | 1290 | 1836 | 1927 | 1969 | 3024) => {
+                Trouble::Unavailable
+            }
+            _ => Trouble::Other,
+        }
+    }
+
+    async fn run<'c>(
+        conn: &'c mut MySqlConnection,
+        statement: &'c Statement,
+        arguments: &'c [Argument<'c>],
+    ) -> Result<Answer, sqlx::Error> {
+        if statement.kind != Kind::Script {
+            return prepared!(sqlx::MySql, conn, statement, arguments);
+        }
+        let script = written(&statement.text, arguments);
+        let rows = conn
+            .fetch_all(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
+            .await?;
+        let row = match rows.first() {
+            Some(row) => Some(row!(row)),
+            None => None,
+        };
+        Ok(Answer { affected: 0, row })
+    }
+
+    async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
+        let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
+                        CAST(@@read_only AS SIGNED)";
+        let (flush, read_only): (i64, i64) = sqlx::query_as(settings).fetch_one(&mut *conn).await?;
+        let mut warnings = Vec::new();
+        if read_only != 0 {
+            warnings.push("MySQL: this server is read-only; no call runs".to_owned());
+        }
+        if flush != 1 {
+            warnings.push(format!(
+                "MySQL: innodb_flush_log_at_trx_commit is {flush}: a crash of the server forgets what \
+                 it has acknowledged, and a body may run again"
+            ));
+        }
+        Ok(warnings)
+    }
+
+    fn own(options: MySqlConnectOptions) -> MySqlConnectOptions {
+        options
+    }
+}
+
+/// A part of a template.
+enum Piece<'a> {
+    Text(&'a str),
+    /// An argument, counted from zero.
+    Argument(usize),
+}
+
+fn pieces<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('?') {
+        take(Piece::Text(before));
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let number = after[..digits].parse::<usize>().unwrap_or(1);
+        take(Piece::Argument(number - 1));
+        rest = &after[digits..];
+    }
+    take(Piece::Text(rest));
+}
+
+/// The text with its arguments in it. Whatever is not a number is written as the digits of its bytes,
+/// so that nothing in it can end the literal.
+pub(super) fn written(template: &str, arguments: &[Argument<'_>]) -> String {
+    let mut text = String::with_capacity(template.len() * 2);
+    let hex = |text: &mut String, bytes: &[u8]| {
+        text.push_str("x'");
+        for byte in bytes {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text.push('\'');
+    };
+    pieces(template, |piece| match piece {
+        Piece::Text(piece) => text.push_str(piece),
+        Piece::Argument(index) => match arguments[index] {
+            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => hex(&mut text, bytes),
+            Argument::Body(None) => text.push_str("NULL"),
+            Argument::Int(number) => {
+                let _ = write!(text, "{number}");
+            }
+            Argument::Text(value) => {
+                text.push_str("CONVERT(");
+                hex(&mut text, value.as_bytes());
+                text.push_str(" USING utf8mb4)");
+            }
+        },
+    });
+    text
+}

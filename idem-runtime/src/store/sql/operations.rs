@@ -1,0 +1,371 @@
+//! What each operation does: one statement where it meets what it expects, else it reads the record,
+//! decides as every other store, and writes unless somebody has written since.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::Inner;
+use super::backend::{Argument, Sealed};
+use super::lane::Lane;
+use super::row::{Columns, Row, life_us, place, shown};
+use super::statement::Statement;
+use crate::operation::RecordKey;
+use crate::record::{Fence, HEADER, Header, Owner, State, Unreadable};
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Current, ReadReply, ReleaseReply, RenewReply,
+    ResolveReply, StoreError, StoreErrorKind,
+};
+use crate::transition;
+
+/// How often an operation begins again because somebody was quicker, before it gives up: each time
+/// somebody else got on.
+const TRIES: usize = 1_000;
+
+/// What an operation writes.
+pub(super) struct Write {
+    pub(super) header: Header,
+    /// The life of the record; `None`: what it has left.
+    pub(super) life: Option<Duration>,
+}
+
+/// A decision on what was read.
+type Decision<T> = (T, Option<Write>);
+
+impl<B: Sealed> Inner<B> {
+    async fn fetch(
+        lane: &Lane<B>,
+        what: &str,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(lane.run(what, statement, arguments).await?.row)
+    }
+
+    /// Reads, lets `decide` say what to write in front of `body`, and writes.
+    async fn operate<T>(
+        &self,
+        lane: &Lane<B>,
+        what: &str,
+        key: &RecordKey,
+        body: &[u8],
+        mut found: Option<Row>,
+        decide: impl Fn(Option<Current<'_>>, u64) -> Decision<T>,
+        unreadable: impl Fn(Unreadable) -> T,
+    ) -> Result<T, StoreError> {
+        let place = place(key);
+        let here = [Argument::Bytes(&place)];
+        for _ in 0..TRIES {
+            let row = match found.take() {
+                Some(row) => Some(row),
+                None => Self::fetch(lane, what, &self.statements.read, &here).await?,
+            };
+            let record = match row.as_ref().map(Row::record).transpose() {
+                Ok(record) => record.flatten(),
+                Err(error) => return Ok(unreadable(error)),
+            };
+            let current = record.as_ref().map(|(record, left)| Current {
+                record,
+                left: *left,
+            });
+            let now_us = row.as_ref().map_or(0, |row| row.now_us);
+            let (reply, write) = decide(current, now_us);
+            let Some(write) = write else {
+                return Ok(reply);
+            };
+            let done = match &row {
+                Some(row) => self.replace(lane, what, &place, row, &write, body).await?,
+                None => self.insert(lane, what, key, &place, &write, body).await?,
+            };
+            if done {
+                return Ok(reply);
+            }
+        }
+        Err(overtaken(what))
+    }
+
+    async fn replace(
+        &self,
+        lane: &Lane<B>,
+        what: &str,
+        place: &[u8],
+        row: &Row,
+        write: &Write,
+        body: &[u8],
+    ) -> Result<bool, StoreError> {
+        let columns = Columns::new(&write.header);
+        let (owner, fence) = row.written_by();
+        let arguments = [
+            Argument::Bytes(place),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.fence(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            kept(&write.header, body),
+            Argument::Int(write.life.map_or(-1, life_us)),
+            Argument::Int(row.version),
+            Argument::Bytes(owner),
+            Argument::Int(fence),
+        ];
+        let answer = lane.run(what, &self.statements.replace, &arguments).await?;
+        Ok(answer.affected > 0)
+    }
+
+    async fn insert(
+        &self,
+        lane: &Lane<B>,
+        what: &str,
+        key: &RecordKey,
+        place: &[u8],
+        write: &Write,
+        body: &[u8],
+    ) -> Result<bool, StoreError> {
+        let columns = Columns::new(&write.header);
+        let arguments = [
+            Argument::Bytes(place),
+            Argument::Text(shown(key)),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.fence(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            kept(&write.header, body),
+            Argument::Int(life_us(write.life.unwrap_or_default())),
+        ];
+        let answer = lane.run(what, &self.statements.insert, &arguments).await?;
+        Ok(answer.affected > 0)
+    }
+
+    pub(super) async fn claim(
+        &self,
+        key: &RecordKey,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
+        const WHAT: &str = "a claim";
+        let place = place(key);
+        let fresh = fresh(request);
+        let columns = Columns::new(&fresh);
+        let arguments = [
+            Argument::Bytes(&place),
+            Argument::Text(shown(key)),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            Argument::Int(life_us(request.retain)),
+        ];
+        let lane = &self.lane;
+        let decide = |current: Option<Current<'_>>, now_us| {
+            // Nobody has a record to write there, unless the database says when that is.
+            if now_us == 0 && !request.starts {
+                return (None, None);
+            }
+            let (reply, write) = transition::claim(current, request, now_us);
+            let life = Some(request.retain);
+            (Some(reply), write.map(|header| Write { header, life }))
+        };
+        for _ in 0..TRIES {
+            let mut found = None;
+            // Whoever starts after a verdict has a claim there, and is not to make a new one.
+            if B::READS_FIRST && !request.starts {
+                found = Self::fetch(lane, WHAT, &self.statements.read, &arguments[..1]).await?;
+            }
+            if found.is_none() && !request.starts {
+                found = Self::fetch(lane, WHAT, &self.statements.claim, &arguments).await?;
+            }
+            if let Some(row) = &found
+                && row.is_fresh(&request.owner)
+            {
+                return Ok(ClaimReply::Granted {
+                    fence: Fence::new(row.written_by().1.unsigned_abs()),
+                    attempt: fresh.attempts,
+                });
+            }
+            // Not found: somebody whom the statement could not see was quicker.
+            let unreadable = |error| Some(ClaimReply::Unreadable(error));
+            let reply = self
+                .operate(lane, WHAT, key, &[], found, decide, unreadable)
+                .await?;
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+        }
+        Err(overtaken(WHAT))
+    }
+
+    pub(super) async fn complete(
+        &self,
+        key: &RecordKey,
+        record: &Bytes,
+    ) -> Result<CompleteReply, StoreError> {
+        const WHAT: &str = "a completion";
+        let done = match Header::decode(record) {
+            Ok(done) => done,
+            Err(error) => return Ok(CompleteReply::Unreadable(error)),
+        };
+        let (place, columns, body) = (place(key), Columns::new(&done), &record[HEADER..]);
+        let arguments = [
+            Argument::Bytes(&place),
+            columns.state(),
+            columns.detail(),
+            columns.retain_ms(),
+            kept(&done, body),
+            Argument::Int(life_us(columns.retain)),
+            columns.owner(),
+            columns.fence(),
+            columns.attempts(),
+            columns.fingerprint(),
+        ];
+        let statement = &self.statements.complete;
+        let answer = self.lane.run(WHAT, statement, &arguments).await?;
+        if answer.affected > 0 {
+            return Ok(CompleteReply::Stored { late: false });
+        }
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = transition::complete(current, &done);
+            let write = write.map(|header| Write {
+                header,
+                life: Some(header.retain),
+            });
+            (reply, write)
+        };
+        let unreadable = CompleteReply::Unreadable;
+        self.operate(&self.lane, WHAT, key, body, None, decide, unreadable)
+            .await
+    }
+
+    pub(super) async fn release(
+        &self,
+        key: &RecordKey,
+        owner: &Owner,
+        count: bool,
+    ) -> Result<ReleaseReply, StoreError> {
+        const WHAT: &str = "a release";
+        let place = place(key);
+        let arguments = [
+            Argument::Bytes(&place),
+            Argument::Bytes(owner.as_bytes()),
+            Argument::Int(i64::from(!count)),
+        ];
+        let statement = &self.statements.release;
+        let answer = self.lane.run(WHAT, statement, &arguments).await?;
+        if answer.affected > 0 {
+            return Ok(ReleaseReply::Released);
+        }
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = transition::release(current, *owner, count);
+            (reply, write.map(|header| Write { header, life: None }))
+        };
+        let unreadable = ReleaseReply::Unreadable;
+        self.operate(&self.lane, WHAT, key, &[], None, decide, unreadable)
+            .await
+    }
+
+    pub(super) async fn renew_on(
+        &self,
+        lane: &Lane<B>,
+        key: &RecordKey,
+        claim: &Header,
+    ) -> Result<RenewReply, StoreError> {
+        const WHAT: &str = "a renewal";
+        let (place, columns) = (place(key), Columns::new(claim));
+        let arguments = [
+            Argument::Bytes(&place),
+            Argument::Int(life_us(claim.retain)),
+            columns.owner(),
+            columns.fence(),
+            columns.retain_ms(),
+        ];
+        let statement = &self.statements.renew;
+        let answer = lane.run(WHAT, statement, &arguments).await?;
+        if answer.affected > 0 {
+            return Ok(RenewReply::Renewed);
+        }
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = transition::renew(current, claim);
+            let write = write.map(|header| Write {
+                header,
+                life: Some(header.retain),
+            });
+            (reply, write)
+        };
+        let unreadable = RenewReply::Unreadable;
+        self.operate(lane, WHAT, key, &[], None, decide, unreadable)
+            .await
+    }
+
+    pub(super) async fn resolve(
+        &self,
+        key: &RecordKey,
+        seen: &Header,
+        record: &Bytes,
+    ) -> Result<ResolveReply, StoreError> {
+        let new = match Header::decode(record) {
+            Ok(new) => new,
+            Err(error) => return Ok(ResolveReply::Unreadable(error)),
+        };
+        let decide = |current: Option<Current<'_>>, _| {
+            let (reply, write) = transition::resolve(current, seen, &new);
+            let write = write.map(|header| Write {
+                header,
+                life: Some(header.retain),
+            });
+            (reply, write)
+        };
+        let (body, unreadable) = (&record[HEADER..], ResolveReply::Unreadable);
+        let what = "a resolution";
+        self.operate(&self.lane, what, key, body, None, decide, unreadable)
+            .await
+    }
+
+    pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let reply = match current {
+                None => ReadReply::Absent,
+                Some(Current { record, left }) => ReadReply::Found {
+                    record: record.clone(),
+                    left,
+                },
+            };
+            (reply, None)
+        };
+        let unreadable = ReadReply::Unreadable;
+        self.operate(&self.own, "a read", key, &[], None, decide, unreadable)
+            .await
+    }
+}
+
+fn overtaken(what: &str) -> StoreError {
+    let message = format!("{what}: others were quicker {TRIES} times; it may be sent again");
+    StoreError::new(StoreErrorKind::Unavailable, message)
+}
+
+/// The record of a first claim, but for its fence.
+pub(super) fn fresh(request: &ClaimRequest) -> Header {
+    Header {
+        state: State::Pending {
+            lease: request.lease,
+        },
+        owner: request.owner,
+        fence: Fence::default(),
+        attempts: 1,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+    }
+}
+
+/// The answer goes with the records that have one.
+pub(super) fn kept<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
+    let done = matches!(header.state, State::Done { .. });
+    Argument::Body(done.then_some(body))
+}

@@ -1,0 +1,101 @@
+//! What tests do behind a store's back.
+
+use std::time::Duration;
+
+use super::backend::{Argument, Backend};
+use super::row::{Columns, life_us, place, shown};
+use super::{SqlStore, statement};
+use crate::fingerprint::Fingerprint;
+use crate::operation::RecordKey;
+use crate::record::{Fence, HEADER, Header, Owner, State};
+use crate::store::StoreError;
+
+const WHAT: &str = "a test";
+
+impl<B: Backend> SqlStore<B> {
+    /// Makes every record older by as much. For tests: a database's clock cannot be moved.
+    ///
+    /// # Errors
+    ///
+    /// As the store's operations.
+    pub async fn age(&self, by: Duration) -> Result<(), StoreError> {
+        let by = [Argument::Int(
+            i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
+        )];
+        let statement = statement::age::<B>(&self.0.table);
+        self.0.lane.run(WHAT, &statement, &by).await?;
+        Ok(())
+    }
+
+    /// Puts bytes under a key, past the store.
+    ///
+    /// # Errors
+    ///
+    /// As the store's operations.
+    pub async fn plant(
+        &self,
+        key: &RecordKey,
+        bytes: &[u8],
+        life: Duration,
+    ) -> Result<(), StoreError> {
+        let place = place(key);
+        let here = [Argument::Bytes(&place)];
+        let statement = statement::forget::<B>(&self.0.table);
+        self.0.lane.run(WHAT, &statement, &here).await?;
+        let (columns, body) = match Header::decode(bytes) {
+            Ok(header) => (Columns::new(&header), &bytes[HEADER..]),
+            Err(_) => (Columns::new(&nobody()), bytes),
+        };
+        let layout = match Header::decode(bytes) {
+            Ok(_) => columns.layout(),
+            Err(_) => Argument::Int(0),
+        };
+        let arguments = [
+            Argument::Bytes(&place),
+            Argument::Text(shown(key)),
+            layout,
+            columns.state(),
+            columns.owner(),
+            columns.fence(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            Argument::Body(Some(body)),
+            Argument::Int(life_us(life)),
+        ];
+        let statement = &self.0.statements.insert;
+        self.0.lane.run(WHAT, statement, &arguments).await?;
+        Ok(())
+    }
+
+    /// The bytes under a key, past the store; `None` if nothing is alive there.
+    ///
+    /// # Errors
+    ///
+    /// As the store's operations.
+    pub async fn peek(&self, key: &RecordKey) -> Result<Option<Vec<u8>>, StoreError> {
+        let place = place(key);
+        let here = [Argument::Bytes(&place)];
+        let answer = self
+            .0
+            .lane
+            .run(WHAT, &self.0.statements.read, &here)
+            .await?;
+        Ok(answer
+            .row
+            .and_then(|row| row.bytes().map(|bytes| bytes.to_vec())))
+    }
+}
+
+/// What the columns say beside bytes that are no record.
+fn nobody() -> Header {
+    Header {
+        state: State::Released,
+        owner: Owner::from_bytes([0; 16]),
+        fence: Fence::default(),
+        attempts: 0,
+        retain: Duration::ZERO,
+        fingerprint: Fingerprint::NONE,
+    }
+}

@@ -1,0 +1,108 @@
+//! PostgreSQL.
+
+use sqlx::error::DatabaseError;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Executor as _, PgConnection};
+
+use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::dialect::prepared;
+use super::row::{Parts, Row};
+use super::statement::{Kind, Statement, Template};
+
+/// PostgreSQL 12 or newer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Postgres;
+
+impl Sealed for Postgres {
+    type Db = sqlx::Postgres;
+
+    const NAME: &'static str = "PostgreSQL";
+
+    // The time at which it is read, not the one at which the transaction began.
+    const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+    const READS_FIRST: bool = false;
+
+    // One round trip for a first call and for a replay, which locks nothing. Zero rows is an answer
+    // as well: the record was made after this statement began, which therefore does not see it.
+    const CLAIM: Template = Template {
+        text: "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
+               fresh AS (INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
+               attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+               SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
+               WHERE NOT EXISTS (SELECT 1 FROM found) ON CONFLICT (record_key) DO NOTHING \
+               RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
+               expires_us - {now} AS left_us, {now} AS now_us, -version AS version) \
+               SELECT * FROM found UNION ALL SELECT * FROM fresh",
+        kind: Kind::Fetch,
+    };
+
+    const INSERT: &'static str = super::statement::INSERT;
+
+    // The time in a query of its own: an index is of no use to what may change from row to row.
+    const PURGE: &'static str = "DELETE FROM {t} WHERE record_key IN \
+        (SELECT record_key FROM {t} WHERE expires_us <= (SELECT {now}) \
+         ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED)";
+
+    const SCHEMA: &'static str = include_str!("../../../migrations/postgres/0001_idem_records.sql");
+
+    // `IF NOT EXISTS` alone is not safe beside another that does the same.
+    async fn migrate(conn: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
+        let script = format!("BEGIN; SELECT pg_advisory_xact_lock(8245920571); {schema}; COMMIT");
+        conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
+            .await?;
+        Ok(())
+    }
+
+    fn parameters(template: &str) -> (String, Vec<usize>) {
+        (template.replace('?', "$"), Vec::new())
+    }
+
+    fn trouble(error: &dyn DatabaseError) -> Trouble {
+        let code = error.code().unwrap_or_default();
+        // https://www.postgresql.org/docs/current/errcodes-appendix.html
+        match &*code {
+            "40001" | "40P01" => Trouble::Collision,
+            "55P03" => Trouble::Locked,
+            "53100" | "53200" | "53400" => Trouble::Full,
+            "42P01" | "42703" | "42804" | "3F000" => Trouble::NoTable,
+            "42501" | "28000" | "28P01" | "3D000" => Trouble::Refused,
+            "25006" | "53300" | "57P01" | "57P02" | "57P03" | "57014" => Trouble::Unavailable,
+            code if code.starts_with("08") || code.starts_with("58") => Trouble::Unavailable,
+            _ => Trouble::Other,
+        }
+    }
+
+    async fn run<'c>(
+        conn: &'c mut PgConnection,
+        statement: &'c Statement,
+        arguments: &'c [Argument<'c>],
+    ) -> Result<Answer, sqlx::Error> {
+        prepared!(sqlx::Postgres, conn, statement, arguments)
+    }
+
+    async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+        let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
+                        pg_is_in_recovery()";
+        let (fsync, commit, standby): (String, String, bool) =
+            sqlx::query_as(settings).fetch_one(&mut *conn).await?;
+        let mut warnings = Vec::new();
+        if standby {
+            warnings.push(
+                "PostgreSQL: this server is a standby and only reads; no call runs".to_owned(),
+            );
+        }
+        if fsync == "off" || commit == "off" {
+            warnings.push(format!(
+                "PostgreSQL: fsync is {fsync} and synchronous_commit is {commit}: a crash of the server \
+                 forgets what it has acknowledged, and a body may run again"
+            ));
+        }
+        Ok(warnings)
+    }
+
+    fn own(options: PgConnectOptions) -> PgConnectOptions {
+        options
+    }
+}

@@ -1,0 +1,221 @@
+//! Deleting what has expired.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::backend::{Argument, Backend, Sealed};
+use super::{Inner, SqlStore};
+use crate::fingerprint::Fingerprint;
+use crate::key::KeyDigest;
+use crate::operation::{Operation, RecordKey};
+use crate::record::{Header, OutcomeKind, Owner, State};
+use crate::store::{ClaimReply, ClaimRequest, RenewReply, StoreError};
+
+const WHAT: &str = "the purge";
+
+/// How long whoever purges is believed to be alive between two batches.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// How expired records are deleted: in batches, with pauses, so that nobody notices.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Purge {
+    batch: u32,
+    pause: Duration,
+    every: Duration,
+}
+
+impl Default for Purge {
+    fn default() -> Self {
+        Self {
+            batch: 1_000,
+            pause: Duration::from_millis(100),
+            every: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Purge {
+    /// How many records a statement deletes at most. Default: 1,000; at least 1.
+    #[must_use]
+    pub fn batch(mut self, records: u32) -> Self {
+        self.batch = records.max(1);
+        self
+    }
+
+    /// How long it waits between two batches. Default: 100 milliseconds; at most 10 seconds.
+    #[must_use]
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = pause.min(LEASE / 3);
+        self
+    }
+
+    /// How long [`SqlStore::spawn_purge`] waits between two purges, in whichever process. Default: one
+    /// minute; at least 1 second.
+    #[must_use]
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = every.max(Duration::from_secs(1));
+        self
+    }
+}
+
+/// A purge in the background; it ends when this is dropped.
+#[derive(Debug)]
+#[must_use = "the purge ends when this is dropped"]
+pub struct PurgeTask {
+    task: JoinHandle<()>,
+    told: Arc<Told>,
+}
+
+/// What the task has to say.
+#[derive(Debug, Default)]
+struct Told {
+    deleted: AtomicU64,
+    error: Mutex<Option<StoreError>>,
+}
+
+impl Told {
+    fn error(&self, error: Option<StoreError>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+impl PurgeTask {
+    /// How many records this process has deleted so far.
+    #[must_use]
+    pub fn deleted(&self) -> u64 {
+        self.told.deleted.load(Ordering::Relaxed)
+    }
+
+    /// Why the last purge of this process failed, if it did. It is tried again.
+    #[must_use]
+    pub fn error(&self) -> Option<StoreError> {
+        let error = self.told.error.lock();
+        error.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for PurgeTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<B: Backend> SqlStore<B> {
+    /// Deletes expired records until there are none, and says how many those were. No other process is
+    /// asked; two that do this at once get on beside each other.
+    ///
+    /// # Errors
+    ///
+    /// As the store's operations. What is deleted is deleted.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn purge(&self, purge: Purge) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        loop {
+            let batch = self.0.purge_batch(purge).await?;
+            deleted += batch;
+            if batch < u64::from(purge.batch) {
+                return Ok(deleted);
+            }
+            sleep(purge.pause).await;
+        }
+    }
+
+    /// Purges now and then, in this runtime, until the task is dropped. Of all processes that do so on
+    /// a table one at a time does the work, and none sooner than [`every`](Purge::every) after the
+    /// last: they agree on it by a claim in the table itself.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn spawn_purge(&self, purge: Purge) -> PurgeTask {
+        let told = Arc::new(Told::default());
+        let (inner, tell) = (Arc::clone(&self.0), Arc::clone(&told));
+        let task = tokio::spawn(async move {
+            loop {
+                let pause = match inner.purge_turn(purge, &tell).await {
+                    Ok(pause) => {
+                        tell.error(None);
+                        pause
+                    }
+                    Err(error) => {
+                        tell.error(Some(error));
+                        purge.every.min(LEASE)
+                    }
+                };
+                // Never at once, whatever a clock says.
+                sleep(pause.max(Duration::from_millis(100))).await;
+            }
+        });
+        PurgeTask { task, told }
+    }
+}
+
+impl<B: Sealed> Inner<B> {
+    async fn purge_batch(&self, purge: Purge) -> Result<u64, StoreError> {
+        let limit = [Argument::Int(purge.batch.into())];
+        let statement = &self.statements.purge;
+        Ok(self.lane.run(WHAT, statement, &limit).await?.affected)
+    }
+
+    /// Purges if it is this process's turn, and says when to ask again.
+    async fn purge_turn(&self, purge: Purge, told: &Told) -> Result<Duration, StoreError> {
+        let key = turn();
+        let request = ClaimRequest {
+            owner: Owner::random(),
+            fingerprint: Fingerprint::NONE,
+            lease: LEASE,
+            retain: LEASE * 2,
+            max_attempts: None,
+            reconciles: false,
+            starts: false,
+        };
+        let (fence, attempts) = match self.claim(&key, &request).await? {
+            ClaimReply::Granted { fence, attempt } => (fence, attempt),
+            ClaimReply::Running { lease_left } => return Ok(lease_left),
+            ClaimReply::Done { left, .. } => return Ok(left),
+            _ => return Ok(purge.every),
+        };
+        let claim = Header {
+            fence,
+            attempts,
+            ..super::operations::fresh(&request)
+        };
+        loop {
+            let batch = self.purge_batch(purge).await?;
+            told.deleted.fetch_add(batch, Ordering::Relaxed);
+            if batch < u64::from(purge.batch) {
+                break;
+            }
+            sleep(purge.pause).await;
+            if self.renew_on(&self.lane, &key, &claim).await? == RenewReply::Lost {
+                return Ok(purge.every);
+            }
+        }
+        let done = Header {
+            state: State::Done {
+                outcome: OutcomeKind::Tombstone,
+                schema: 0,
+            },
+            retain: purge.every,
+            ..claim
+        };
+        self.complete(&key, &Bytes::copy_from_slice(&done.encode()))
+            .await?;
+        Ok(purge.every)
+    }
+}
+
+/// The key of whoever purges. Its operation is one that no application has.
+fn turn() -> RecordKey {
+    let operation = Operation::new("idem: the purge of this table");
+    RecordKey::new("".into(), operation, KeyDigest::from_bytes([0; 32]))
+}

@@ -1,0 +1,204 @@
+//! A record as a row.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+
+use super::backend::Argument;
+use crate::operation::RecordKey;
+use crate::record::{FOREVER, HEADER, Header, LAYOUT, Owner, Record, Unreadable};
+
+/// What `expires_us` of a record that is kept for ever lies ahead of its last write, so that its age is
+/// known as any other's. Longer than any database is kept.
+const AHEAD: Duration = Duration::from_hours(24 * 365 * 1_000);
+
+/// How long a record is to live from now, in the database's unit.
+pub(crate) fn life_us(retain: Duration) -> i64 {
+    let life = if retain == FOREVER { AHEAD } else { retain };
+    i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
+}
+
+/// Where a record stands: 32 bytes, whatever prefix and operation are.
+pub(crate) fn place(key: &RecordKey) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in [key.prefix().as_bytes(), key.operation().as_str().as_bytes()] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.update(key.digest().as_bytes());
+    hash.finalize().into()
+}
+
+/// The operation as the table shows it to people.
+pub(crate) fn shown(key: &RecordKey) -> &str {
+    let name = key.operation().as_str();
+    let mut end = name.len().min(255);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+/// The columns that come out of a header.
+pub(crate) struct Columns {
+    bytes: [u8; HEADER],
+    pub(crate) retain: Duration,
+}
+
+impl Columns {
+    pub(crate) fn new(header: &Header) -> Self {
+        Self {
+            bytes: header.encode(),
+            retain: header.retain,
+        }
+    }
+
+    fn number(&self, from: usize, to: usize) -> i64 {
+        let number = |number, byte: &u8| number << 8 | i64::from(*byte);
+        self.bytes[from..to].iter().fold(0, number)
+    }
+
+    pub(crate) fn layout(&self) -> Argument<'_> {
+        Argument::Int(self.bytes[0].into())
+    }
+
+    pub(crate) fn state(&self) -> Argument<'_> {
+        // A header's is a letter.
+        Argument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default())
+    }
+
+    pub(crate) fn owner(&self) -> Argument<'_> {
+        Argument::Bytes(&self.bytes[2..18])
+    }
+
+    pub(crate) fn fence(&self) -> Argument<'_> {
+        Argument::Int(self.number(18, 25))
+    }
+
+    pub(crate) fn attempts(&self) -> Argument<'_> {
+        Argument::Int(self.number(25, 27))
+    }
+
+    pub(crate) fn detail(&self) -> Argument<'_> {
+        Argument::Int(self.number(27, 31))
+    }
+
+    pub(crate) fn retain_ms(&self) -> Argument<'_> {
+        Argument::Int(self.number(31, 36))
+    }
+
+    pub(crate) fn fingerprint(&self) -> Argument<'_> {
+        Argument::Bytes(&self.bytes[36..52])
+    }
+}
+
+/// A row as it was read.
+#[derive(Debug)]
+pub(crate) struct Row {
+    record: Bytes,
+    owner: [u8; 16],
+    fence: i64,
+    left_us: i64,
+    pub(crate) now_us: u64,
+    /// Below zero: it was put there by the statement that gives it back.
+    pub(crate) version: i64,
+}
+
+/// The columns of a row, borrowed from the driver.
+pub(crate) struct Parts<'r> {
+    pub(crate) layout: i64,
+    pub(crate) state: &'r str,
+    pub(crate) owner: &'r [u8],
+    pub(crate) fence: i64,
+    pub(crate) attempts: i64,
+    pub(crate) detail: i64,
+    pub(crate) retain_ms: i64,
+    pub(crate) fingerprint: &'r [u8],
+    pub(crate) body: Option<&'r [u8]>,
+    pub(crate) left_us: i64,
+    pub(crate) now_us: i64,
+    pub(crate) version: i64,
+}
+
+impl Row {
+    /// Puts the bytes of the record together, with one copy of the answer.
+    pub(crate) fn new(parts: &Parts<'_>) -> Self {
+        // What is not of this layout is refused as it stands.
+        let record = match bytes(parts) {
+            Some(record) => record,
+            None => Bytes::copy_from_slice(parts.body.unwrap_or_default()),
+        };
+        Self {
+            record,
+            owner: parts.owner.try_into().unwrap_or_default(),
+            fence: parts.fence,
+            left_us: parts.left_us,
+            now_us: u64::try_from(parts.now_us).unwrap_or_default(),
+            version: parts.version,
+        }
+    }
+
+    /// The record and how long it will still be kept; `None` where its life is over.
+    pub(crate) fn record(&self) -> Result<Option<(Record, Duration)>, Unreadable> {
+        let Ok(left) = u64::try_from(self.left_us) else {
+            return Ok(None);
+        };
+        if left == 0 {
+            return Ok(None);
+        }
+        let record = Record::decode(self.record.clone())?;
+        let mut left = Duration::from_micros(left);
+        if record.header.retain == FOREVER {
+            left = FOREVER - AHEAD.saturating_sub(left);
+        }
+        Ok(Some((record, left)))
+    }
+
+    /// Who wrote it, and with which fence, as the statements compare them.
+    pub(crate) fn written_by(&self) -> (&[u8; 16], i64) {
+        (&self.owner, self.fence)
+    }
+
+    /// The bytes of the record.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        (self.left_us > 0).then_some(&self.record)
+    }
+
+    /// Whether the statement that gave this back put it there, for this owner.
+    pub(crate) fn is_fresh(&self, owner: &Owner) -> bool {
+        self.version < 0 && self.owner == *owner.as_bytes()
+    }
+}
+
+/// `None` if it is of another layout, or if a column holds what this one does not.
+fn bytes(parts: &Parts<'_>) -> Option<Bytes> {
+    let body = parts.body.unwrap_or_default();
+    let mut record = Vec::with_capacity(HEADER + body.len());
+    record.push(
+        u8::try_from(parts.layout)
+            .ok()
+            .filter(|layout| *layout == LAYOUT)?,
+    );
+    let &[state] = parts.state.as_bytes() else {
+        return None;
+    };
+    record.push(state);
+    record.extend(parts.owner);
+    for (number, bytes) in [
+        (parts.fence, 7),
+        (parts.attempts, 2),
+        (parts.detail, 4),
+        (parts.retain_ms, 5),
+    ] {
+        let number = u64::try_from(number)
+            .ok()
+            .filter(|n| n >> (bytes * 8) == 0)?;
+        record.extend(&number.to_be_bytes()[8 - bytes..]);
+    }
+    record.extend(parts.fingerprint);
+    (record.len() == HEADER && parts.owner.len() == 16).then_some(())?;
+    record.extend(body);
+    Some(record.into())
+}

@@ -1,0 +1,105 @@
+//! SQLite: a file, shared by the processes of a machine.
+
+use std::time::Duration;
+
+use sqlx::error::DatabaseError;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{Executor as _, SqliteConnection};
+
+use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::dialect::prepared;
+use super::row::{Parts, Row};
+use super::statement::{Kind, Statement, Template};
+
+/// SQLite 3.42 or newer; the one that is built in is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Sqlite;
+
+/// How long a statement waits for another process that writes.
+const BUSY: Duration = Duration::from_secs(1);
+
+impl Sealed for Sqlite {
+    type Db = sqlx::Sqlite;
+
+    const NAME: &'static str = "SQLite";
+
+    // The machine's clock, which is everybody's who can open the file. Whole milliseconds: a number
+    // with a point holds no more exactly.
+    const NOW: &'static str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
+
+    // A statement that may write takes the file's only lock for writing: replays are not to.
+    const READS_FIRST: bool = true;
+
+    const CLAIM: Template = Template {
+        text: "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, attempts, detail, \
+               retain_ms, fingerprint, body, expires_us, version) \
+               VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1) \
+               ON CONFLICT (record_key) DO NOTHING \
+               RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
+               expires_us - {now}, {now}, -version",
+        kind: Kind::Fetch,
+    };
+
+    const INSERT: &'static str = super::statement::INSERT;
+
+    const PURGE: &'static str = "DELETE FROM {t} WHERE record_key IN \
+        (SELECT record_key FROM {t} WHERE expires_us <= {now} ORDER BY expires_us LIMIT ?1)";
+
+    const SCHEMA: &'static str = include_str!("../../../migrations/sqlite/0001_idem_records.sql");
+
+    async fn migrate(conn: &mut SqliteConnection, schema: &str) -> Result<(), sqlx::Error> {
+        let script = format!("BEGIN IMMEDIATE; {schema}; COMMIT");
+        conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
+            .await?;
+        Ok(())
+    }
+
+    fn parameters(template: &str) -> (String, Vec<usize>) {
+        (template.to_owned(), Vec::new())
+    }
+
+    fn trouble(error: &dyn DatabaseError) -> Trouble {
+        let code = error.code().unwrap_or_default().parse::<i32>();
+        // The low byte is the primary code; https://sqlite.org/rescode.html
+        match code.map(|code| code & 0xff) {
+            Ok(5 | 6) => Trouble::Collision,
+            Ok(13) => Trouble::Full,
+            Ok(3 | 8 | 14 | 23) => Trouble::Refused,
+            Ok(9 | 10 | 15) => Trouble::Unavailable,
+            Ok(1) => Trouble::NoTable,
+            _ => Trouble::Other,
+        }
+    }
+
+    async fn run<'c>(
+        conn: &'c mut SqliteConnection,
+        statement: &'c Statement,
+        arguments: &'c [Argument<'c>],
+    ) -> Result<Answer, sqlx::Error> {
+        prepared!(sqlx::Sqlite, conn, statement, arguments)
+    }
+
+    async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
+            .fetch_one(&mut *conn)
+            .await?;
+        let mut warnings = Vec::new();
+        if mode != "wal" {
+            warnings.push(format!(
+                "SQLite: the journal mode is {mode}, not wal: readers and writers wait for each other, \
+                 and an answer may be late (is the file on a network drive?)"
+            ));
+        }
+        Ok(warnings)
+    }
+
+    fn own(options: SqliteConnectOptions) -> SqliteConnectOptions {
+        options
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            // An answer that was acknowledged survives a power cut too.
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(BUSY)
+    }
+}

@@ -1,0 +1,146 @@
+//! The statements of the store. They are the same in every dialect but for the few that a
+//! [`Backend`](super::Backend) has itself.
+//!
+//! `{t}` is the table, `{now}` the database's clock, `?1` the first argument. Times are microseconds.
+
+#![allow(
+    unnameable_types,
+    reason = "parts of the backends, which nobody else implements"
+)]
+
+use super::backend::{Sealed, Text};
+
+/// A statement before its table is known.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct Template {
+    pub(crate) text: &'static str,
+    pub(crate) kind: Kind,
+}
+
+/// How a statement is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Prepared once a connection; gives back at most a row.
+    Fetch,
+    /// Prepared once a connection; gives back how many rows it changed.
+    Execute,
+    /// Several statements in one message, with the arguments written into the text.
+    Script,
+}
+
+/// A statement for a table.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Statement {
+    pub(crate) text: Text,
+    /// Which argument each parameter is, where the dialect only counts them.
+    pub(crate) order: Vec<usize>,
+    pub(crate) kind: Kind,
+}
+
+impl Statement {
+    pub(crate) fn new<B: Sealed>(template: Template, table: &str) -> Self {
+        let text = template.text.replace("{columns}", COLUMNS);
+        let text = text.replace("{t}", table).replace("{now}", B::NOW);
+        let (text, order) = match template.kind {
+            Kind::Script => (text, Vec::new()),
+            Kind::Fetch | Kind::Execute => B::parameters(&text),
+        };
+        Self {
+            text: text.into(),
+            order,
+            kind: template.kind,
+        }
+    }
+}
+
+/// What [`Row`](super::row::Row) reads, in its order.
+const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
+                       expires_us - {now} AS left_us, {now} AS now_us, version";
+
+const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
+
+/// Whoever read the record writes, unless somebody has written since.
+const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
+     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = ?10, \
+     expires_us = CASE WHEN ?11 < 0 THEN expires_us ELSE {now} + ?11 END, version = version + 1 \
+     WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
+
+/// The owner of a claim finishes it. What else a completion may meet is decided where it was read.
+const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
+     expires_us = {now} + ?6, version = version + 1 \
+     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 AND fingerprint = ?10 \
+     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}";
+
+const RENEW: &str = "UPDATE {t} SET expires_us = {now} + ?2, version = version + 1 \
+     WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
+     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}";
+
+const RELEASE: &str = "UPDATE {t} SET state = 'R', detail = 0, version = version + 1, \
+     attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
+     WHERE record_key = ?1 AND owner = ?2 AND layout = 49 AND state = 'P' AND expires_us > {now}";
+
+/// `?6` is the fence. What is there already stays.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
+     attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1) \
+     ON CONFLICT (record_key) DO NOTHING";
+
+const fn fetch(text: &'static str) -> Template {
+    Template {
+        text,
+        kind: Kind::Fetch,
+    }
+}
+
+const fn execute(text: &'static str) -> Template {
+    Template {
+        text,
+        kind: Kind::Execute,
+    }
+}
+
+/// All statements, for one table.
+#[derive(Debug)]
+pub(crate) struct Statements {
+    pub(crate) claim: Statement,
+    pub(crate) read: Statement,
+    pub(crate) insert: Statement,
+    pub(crate) replace: Statement,
+    pub(crate) complete: Statement,
+    pub(crate) renew: Statement,
+    pub(crate) release: Statement,
+    pub(crate) purge: Statement,
+}
+
+impl Statements {
+    pub(crate) fn new<B: Sealed>(table: &str) -> Self {
+        let statement = |template| Statement::new::<B>(template, table);
+        Self {
+            claim: statement(B::CLAIM),
+            read: statement(fetch(READ)),
+            insert: statement(execute(B::INSERT)),
+            replace: statement(execute(REPLACE)),
+            complete: statement(execute(COMPLETE)),
+            renew: statement(execute(RENEW)),
+            release: statement(execute(RELEASE)),
+            purge: statement(execute(B::PURGE)),
+        }
+    }
+}
+
+/// Makes every record older by `?1`.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn age<B: Sealed>(table: &str) -> Statement {
+    let text = "UPDATE {t} SET expires_us = expires_us - ?1, version = version + 1";
+    Statement::new::<B>(execute(text), table)
+}
+
+/// Deletes a record.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn forget<B: Sealed>(table: &str) -> Statement {
+    let text = "DELETE FROM {t} WHERE record_key = ?1";
+    Statement::new::<B>(execute(text), table)
+}

@@ -1,0 +1,74 @@
+//! The SQL stores as fixtures of the conformance suite.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
+use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
+use idem_runtime::store::{RecordKey, Store};
+
+/// A busy machine may keep a reply waiting; no case is about that.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A table of its own in a database.
+#[derive(Debug)]
+pub struct InSql<B: Backend>(SqlStore<B>);
+
+impl<B: Backend> InSql<B> {
+    /// A fixture whose records stand in a table that is named after the case.
+    ///
+    /// # Panics
+    ///
+    /// If the database is not there.
+    pub async fn new(source: impl Into<SqlSource<B>>, case: &str) -> Self {
+        let builder = SqlStore::builder(source).table(table(case));
+        let store = builder.connections(4).response_timeout(PATIENCE);
+        let store = store.connect().await.expect("the database is up");
+        store.migrate().await.expect("the table is created");
+        Self(store)
+    }
+}
+
+/// Names of cases are sentences, some of them long ones that begin alike.
+fn table(case: &str) -> String {
+    let hash = case.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let name = case.chars().filter(char::is_ascii_alphanumeric).take(20);
+    format!("t_{}_{hash:016x}", name.collect::<String>())
+}
+
+const UP: &str = "the database is up, and nobody else is in this table";
+
+impl<B: Backend> Fixture for InSql<B> {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.0.clone())
+    }
+
+    fn prefix(&self) -> Arc<str> {
+        "a prefix".into()
+    }
+
+    fn advance(&self, by: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.0.age(by).await.expect(UP) })
+    }
+
+    fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            // Every row expires, and columns have their types.
+            let Plant::Bytes { bytes, life } = plant else {
+                return false;
+            };
+            self.0.plant(key, &bytes, life).await.expect(UP);
+            true
+        })
+    }
+
+    fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>> {
+        Box::pin(async move { self.0.peek(key).await.expect(UP) })
+    }
+
+    fn drift(&self) -> Duration {
+        PATIENCE
+    }
+}
