@@ -1,0 +1,14 @@
+//! The harness against a real server.
+
+use idem_harness::MariaDbServer;
+#[test]
+fn a_started_server_answers() {
+    let t = std::time::Instant::now();
+    let server = MariaDbServer::start();
+    eprintln!("first {:?}", t.elapsed());
+    let t = std::time::Instant::now();
+    let two = MariaDbServer::start();
+    eprintln!("second {:?}", t.elapsed());
+    assert_eq!(server.execute("SELECT 1"), "1");
+    assert_eq!(two.execute("SELECT 1"), "1");
+}
