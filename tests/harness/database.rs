@@ -252,7 +252,8 @@ impl DatabaseServer {
         let start = fs::read(self.log_path())?.len();
         let errors = log.try_clone()?;
         let dir = self.dir.disposable();
-        let mut child = Guarded::spawn(self.product.server(), &self.args, dir, |command| {
+        let (server, will) = (self.product.server(), self.product.will());
+        let mut child = Guarded::spawn_with_will(server, &self.args, dir, will, |command| {
             command
                 .env("LC_ALL", "C")
                 .current_dir(self.dir.path())

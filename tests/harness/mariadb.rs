@@ -222,8 +222,6 @@ impl Product for MariaDb {
     fn stop_signal(&self) -> Signal {
         Signal::SIGTERM
     }
-
-    fn tidy(&self, _: &Path) {}
 }
 
 fn option(name: &str, path: &Path) -> OsString {
@@ -280,4 +278,27 @@ fn advice() -> String {
          mariadb-server`, macOS: `brew install mariadb`), or set {SERVER} to the path of a \
          mariadbd or mysqld"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_says_how_to_get_it() {
+        let error = find_server(Some("/nowhere/mariadbd".into())).unwrap_err();
+        let expected = "IDEM_MARIADB_SERVER is no program: `/nowhere/mariadbd`";
+        assert_eq!(error.to_string(), expected);
+
+        let error = required(Path::new("/nowhere/bin/mariadbd"), &["no-such-program"]).unwrap_err();
+        let message = error.to_string();
+        assert!(
+            message.contains("no program `no-such-program`"),
+            "{message}"
+        );
+        assert!(
+            message.contains("apt-get install mariadb-server"),
+            "{message}"
+        );
+    }
 }

@@ -49,6 +49,11 @@ pub(crate) trait Product: Debug + Send + Sync {
     /// Ends the server in order, whoever is connected.
     fn stop_signal(&self) -> Signal;
 
+    /// What is to be done when the tests die before the server, see `Guarded::spawn_with_will`.
+    fn will(&self) -> &'static str {
+        ""
+    }
+
     /// Removes what a server that was killed has left outside of its directory.
-    fn tidy(&self, dir: &Path);
+    fn tidy(&self, _dir: &Path) {}
 }

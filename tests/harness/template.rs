@@ -80,3 +80,44 @@ fn cache() -> io::Result<PathBuf> {
         None => env::temp_dir().join(format!("idem-templates-{}", nix::unistd::getuid())),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    #[test]
+    fn a_template_is_made_once_and_never_in_part() {
+        let count = AtomicUsize::new(0);
+        let make = |dir: &TestDir| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let data = dir.path().join("data");
+            fs::create_dir_all(data.join("below"))?;
+            fs::write(data.join("below/file"), "text")?;
+            Ok(data)
+        };
+        let key = format!("{} {:?}", process::id(), std::time::SystemTime::now());
+
+        let failed = template("test", &key, |_| Err(StartError::new("no room")));
+        assert_eq!(failed.unwrap_err().to_string(), "no room");
+
+        let places = thread::scope(|scope| {
+            let asked = [(); 4].map(|()| scope.spawn(|| template("test", &key, make).unwrap()));
+            asked.map(|place| place.join().unwrap())
+        });
+        assert_eq!(count.into_inner(), 1);
+        let [place, others @ ..] = places;
+        assert!(others.iter().all(|other| *other == place));
+        let dir = TestDir::new("copy").unwrap();
+        let copied = dir.path().join("copied");
+        copy(&place, &copied, None).unwrap();
+        assert_eq!(
+            fs::read_to_string(copied.join("below/file")).unwrap(),
+            "text"
+        );
+
+        fs::remove_file(place.with_extension("lock")).unwrap();
+        fs::remove_dir_all(place).unwrap();
+    }
+}
