@@ -127,7 +127,7 @@ impl<B: Sealed> Inner<B> {
         let columns = Columns::new(&write.header);
         let arguments = [
             Argument::Bytes(place),
-            Argument::Text(shown(key)),
+            Argument::Text(&shown(key)),
             columns.layout(),
             columns.state(),
             columns.owner(),
@@ -154,7 +154,7 @@ impl<B: Sealed> Inner<B> {
         let columns = Columns::new(&fresh);
         let arguments = [
             Argument::Bytes(&place),
-            Argument::Text(shown(key)),
+            Argument::Text(&shown(key)),
             columns.layout(),
             columns.state(),
             columns.owner(),

@@ -113,7 +113,7 @@ impl<B: Sealed> Inner<B> {
         let columns = Columns::new(&first);
         let arguments = [
             Argument::Bytes(&place),
-            Argument::Text(shown(key)),
+            Argument::Text(&shown(key)),
             columns.layout(),
             columns.state(),
             columns.owner(),
