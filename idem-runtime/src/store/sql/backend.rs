@@ -13,6 +13,8 @@ use std::time::Duration;
 use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database};
 
+#[cfg(feature = "postgres")]
+use super::notices::Notices;
 use super::row::Row;
 use super::statement::{Statement, Template};
 use super::transaction::SqlConnection;
@@ -125,6 +127,18 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     fn look(
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
+
+    /// What hears of changes, where the database tells of them.
+    #[cfg(feature = "postgres")]
+    #[doc(hidden)]
+    fn notices(
+        options: <<Self::Db as Database>::Connection as Connection>::Options,
+        table: &str,
+        patience: Duration,
+    ) -> Option<Notices> {
+        let _ = (options, table, patience);
+        None
+    }
 
     /// How the store's own connections are set up.
     #[doc(hidden)]

@@ -8,6 +8,7 @@ use sqlx::{Executor as _, PgConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::dialect::{prepared, scripts};
+use super::notices::Notices;
 use super::row::{Parts, Row};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
@@ -132,6 +133,10 @@ impl Sealed for Postgres {
             ));
         }
         Ok(warnings)
+    }
+
+    fn notices(options: PgConnectOptions, table: &str, patience: Duration) -> Option<Notices> {
+        Some(Notices::new(options, table, patience))
     }
 
     fn own(options: PgConnectOptions) -> PgConnectOptions {

@@ -86,7 +86,8 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
 
 const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
-     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8; RELEASE SAVEPOINT idem_claim";
+     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
+const RELEASE: &str = "; RELEASE SAVEPOINT idem_claim";
 
 const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT idem_body; ";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT idem_claim; RELEASE SAVEPOINT idem_claim";
@@ -245,10 +246,8 @@ impl<B: Sealed> Inner<B> {
             columns.owner(),
             columns.fence(),
         ];
-        let template = match undo {
-            true => format!("{UNDO_BODY}{COMPLETE}"),
-            false => COMPLETE.to_owned(),
-        };
+        let undo = if undo { UNDO_BODY } else { "" };
+        let template = format!("{undo}{COMPLETE}{}{RELEASE}", self.told);
         let script = self.script(&template, &arguments);
         let aborted = |error| Failed::Aborted(store_error::<B>(WHAT, error));
         match B::execute_script(conn, script).await {
