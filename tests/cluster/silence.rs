@@ -33,7 +33,7 @@ async fn sorted(
         } else {
             elsewhere.push(key);
         }
-        if here.len() >= 2 && elsewhere.len() >= 10 {
+        if here.len() >= 3 && elsewhere.len() >= 10 {
             break;
         }
     }
@@ -75,13 +75,17 @@ async fn a_node_that_is_silent_is_nobody_elses_trouble() {
         assert!(took < HASTE + SLACK, "{took:?}");
         took_others.extend(times);
     }
-    took_others.sort();
-    let (calls, slowest) = (took_others.len(), took_others.last().unwrap());
-    eprintln!("{calls} calls of other nodes beside a silent one, the slowest in {slowest:?}");
-    // Whoever waited for the silent node waited for as long as a reply may take. Not all of them:
-    // the machine may be busy.
-    let usual = took_others[calls * 19 / 20];
-    assert!(usual < HASTE / 4, "{usual:?}");
+    let (calls, slowest) = (took_others.len(), took_others.iter().max().unwrap());
+    // Whoever waited for the silent node waited for a reply of its most of the time. The machine may
+    // stand still as well, but not for half of the test.
+    let slow = took_others.iter().filter(|took| **took > HASTE / 8);
+    let slow: Duration = slow.sum();
+    eprintln!(
+        "{calls} calls of other nodes beside a silent one, the slowest in {slowest:?}, \
+         {slow:?} in slow ones"
+    );
+    let all = HASTE * u32::try_from(here.len()).unwrap();
+    assert!(slow < all / 2, "{slow:?} of {all:?}");
     node.resume();
     for key in &here {
         shop.pay(key).await.unwrap();
