@@ -117,7 +117,8 @@ async fn a_lease_that_is_not_renewed_on_the_replica_is_lost() {
     let pair = ReplicaPair::start();
     let lease = Duration::from_secs(3);
     let shop = Shop::open_with(&pair.primary.url(), replicated, |engine| {
-        engine.lease(lease)
+        // The replica may take a moment to be back.
+        engine.lease(lease).complete_deadline(lease * 5)
     })
     .await;
     let answer = shop
