@@ -80,8 +80,8 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         arguments: &'c [Argument<'c>],
     ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + 'c;
 
-    /// A claim inside a transaction: the savepoints `idem_claim` and `idem_body`, and the row between and
-    /// after them. `{insert}` and `{read}` are what all dialects say alike, `?11` is
+    /// A claim inside a transaction: the savepoints `{claim}` and `{body}`, and the row between and after
+    /// them. `{insert}` and `{read}` are what all dialects say alike, `?11` is
     /// [`lock_wait`](Self::lock_wait).
     #[doc(hidden)]
     const CLAIM_WITHIN: &'static str;

@@ -98,13 +98,17 @@ impl Sealed for MySql {
         Self::fetch_script(conn, script).await
     }
 
-    // What the claim waits for a row is the session's; it is given back.
-    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
-        SET @idem_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ?11; \
-        INSERT IGNORE INTO {t} {insert}; SET innodb_lock_wait_timeout = @idem_wait; \
-        SAVEPOINT idem_body; {read} LOCK IN SHARE MODE";
+    // What the claim waits for a row is the session's; it is given back. A claim that is dropped while it
+    // waits cannot do that; the next one of the session then does.
+    const CLAIM_WITHIN: &'static str = "SAVEPOINT {claim}; \
+        SET @idem_wait = CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), \
+        innodb_lock_wait_timeout = ?11; \
+        INSERT IGNORE INTO {t} {insert}; \
+        SET innodb_lock_wait_timeout = @idem_wait, @idem_wait = NULL; \
+        SAVEPOINT {body}; {read} LOCK IN SHARE MODE";
 
-    const RESTORE: &'static str = "SET innodb_lock_wait_timeout = @idem_wait; ";
+    const RESTORE: &'static str = "SET innodb_lock_wait_timeout = \
+        CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), @idem_wait = NULL; ";
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CONVERT(x'", "' USING utf8mb4)");
 
@@ -122,7 +126,7 @@ impl Sealed for MySql {
         }
     }
 
-    scripts!(MySqlConnection);
+    scripts!(MySqlConnection, &[u8]);
 
     async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \

@@ -87,12 +87,12 @@ impl Sealed for Postgres {
 
     // `lock_timeout` is the caller's; it is given back. A savepoint keeps what fails here from spoiling
     // the rest of the transaction.
-    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
+    const CLAIM_WITHIN: &'static str = "SAVEPOINT {claim}; \
         SELECT set_config('idem.lock_timeout', current_setting('lock_timeout'), true), \
         set_config('lock_timeout', (?11)::text, true); \
         INSERT INTO {t} {insert} ON CONFLICT (record_key) DO NOTHING; \
         SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true); \
-        SAVEPOINT idem_body; {read}";
+        SAVEPOINT {body}; {read}";
 
     // With the savepoint the setting comes back.
     const RESTORE: &'static str = "";
@@ -112,7 +112,8 @@ impl Sealed for Postgres {
         }
     }
 
-    scripts!(PgConnection);
+    // In the simple protocol bytes come as digits.
+    scripts!(PgConnection, Vec<u8>);
 
     async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \

@@ -82,8 +82,8 @@ impl Sealed for Sqlite {
     }
 
     // How long it waits for the file is the connection's own `busy_timeout`.
-    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
-        INSERT INTO {t} {insert} ON CONFLICT (record_key) DO NOTHING; SAVEPOINT idem_body; {read}";
+    const CLAIM_WITHIN: &'static str = "SAVEPOINT {claim}; \
+        INSERT INTO {t} {insert} ON CONFLICT (record_key) DO NOTHING; SAVEPOINT {body}; {read}";
 
     const RESTORE: &'static str = "";
     const BYTES: (&'static str, &'static str) = ("x'", "'");
@@ -101,7 +101,7 @@ impl Sealed for Sqlite {
         }
     }
 
-    scripts!(SqliteConnection);
+    scripts!(SqliteConnection, &[u8]);
 
     async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")

@@ -59,7 +59,7 @@ pub(crate) trait Within: Send + Sync {
     ) -> Boxed<'a, ()>;
 
     /// Undoes everything since the claim, and the claim.
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()>;
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()>;
 }
 
 /// What a record says while the body runs.
@@ -86,19 +86,29 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
 
 const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
-     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8; RELEASE SAVEPOINT idem_claim";
+     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8; RELEASE SAVEPOINT {claim}";
 
-const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT idem_body; ";
-const UNDO: &str = "ROLLBACK TO SAVEPOINT idem_claim; RELEASE SAVEPOINT idem_claim";
+const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}; ";
+const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
+
+/// A text with its savepoints named. Each key has its own: in MySQL a savepoint takes the place of another
+/// of its name, which for a call within a body would be the outer call's.
+fn named(place: &[u8], text: &str) -> String {
+    let mut number = [0; 8];
+    number.copy_from_slice(&place[..8]);
+    let number = u64::from_be_bytes(number);
+    text.replace("{claim}", &format!("idem_claim_{number:016x}"))
+        .replace("{body}", &format!("idem_body_{number:016x}"))
+}
 
 /// How often a claim begins again because somebody was quicker.
 const TRIES: usize = 100;
 
 impl<B: Sealed> Inner<B> {
     /// A script with its arguments in it.
-    fn script(&self, template: &str, arguments: &[Argument<'_>]) -> String {
+    fn script(&self, place: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
         let text = super::statement::filled::<B>(template, &self.table);
-        super::script::written::<B>(&text, arguments)
+        super::script::written::<B>(&named(place, &text), arguments)
     }
 
     async fn claim_in(
@@ -127,11 +137,11 @@ impl<B: Sealed> Inner<B> {
         let template = B::CLAIM_WITHIN
             .replace("{insert}", INSERT)
             .replace("{read}", READ);
-        let script = self.script(&template, &arguments);
+        let script = self.script(&place, &template, &arguments);
         for _ in 0..TRIES {
             let row = match B::fetch_script(conn, script.clone()).await {
                 Ok(answer) => answer.row,
-                Err(error) => return Err(self.claim_failed(conn, error).await),
+                Err(error) => return Err(self.claim_failed(conn, &place, error).await),
             };
             if let Some(row) = row {
                 if *row.written_by().0 == *request.owner.as_bytes() {
@@ -144,12 +154,12 @@ impl<B: Sealed> Inner<B> {
                 if let Some(ClaimReply::Granted { .. }) = reply {
                     return Ok(reply.expect("just matched"));
                 }
-                self.undo_in(conn).await?;
+                self.undo_in(conn, &place).await?;
                 if let Some(reply) = reply {
                     return Ok(reply);
                 }
             } else {
-                self.undo_in(conn).await?;
+                self.undo_in(conn, &place).await?;
             }
         }
         let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");
@@ -195,22 +205,28 @@ impl<B: Sealed> Inner<B> {
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
-        let script = self.script(REPLACE, &arguments);
+        let script = self.script(place, REPLACE, &arguments);
         match B::execute_script(conn, script).await {
             Ok(0) => Ok(None),
             Ok(_) => Ok(Some(reply)),
-            Err(error) => Err(self.claim_failed(conn, error).await),
+            Err(error) => Err(self.claim_failed(conn, place, error).await),
         }
     }
 
     /// What a claim that failed has left of the transaction.
-    async fn claim_failed(&self, conn: &mut Conn<B>, error: sqlx::Error) -> Failed {
+    async fn claim_failed(&self, conn: &mut Conn<B>, place: &[u8], error: sqlx::Error) -> Failed {
         let kind = trouble::<B>(&error);
         let store = store_error::<B>("a claim", error);
         match kind {
             // After a deadlock or a serialization failure nothing of the transaction is of use.
-            Some(Trouble::Collision) => Failed::Aborted(store),
-            Some(kind) => match self.undo_in(conn).await {
+            Some(Trouble::Collision) => {
+                if !B::RESTORE.is_empty() {
+                    // The session outlives its transaction.
+                    let _ = B::execute_script(conn, B::RESTORE.to_owned()).await;
+                }
+                Failed::Aborted(store)
+            }
+            Some(kind) => match self.undone(conn, place, B::RESTORE).await {
                 Ok(()) if kind == Trouble::Locked => Failed::Locked,
                 Ok(()) => Failed::Store(store),
                 Err(_) => Failed::Aborted(store),
@@ -249,7 +265,7 @@ impl<B: Sealed> Inner<B> {
             true => format!("{UNDO_BODY}{COMPLETE}"),
             false => COMPLETE.to_owned(),
         };
-        let script = self.script(&template, &arguments);
+        let script = self.script(&place, &template, &arguments);
         let aborted = |error| Failed::Aborted(store_error::<B>(WHAT, error));
         match B::execute_script(conn, script).await {
             Ok(0) => {
@@ -264,8 +280,13 @@ impl<B: Sealed> Inner<B> {
         }
     }
 
-    async fn undo_in(&self, conn: &mut Conn<B>) -> Result<(), Failed> {
-        let undone = B::execute_script(conn, B::RESTORE.to_owned() + UNDO).await;
+    async fn undo_in(&self, conn: &mut Conn<B>, place: &[u8]) -> Result<(), Failed> {
+        self.undone(conn, place, "").await
+    }
+
+    async fn undone(&self, conn: &mut Conn<B>, place: &[u8], before: &str) -> Result<(), Failed> {
+        let script = before.to_owned() + &named(place, UNDO);
+        let undone = B::execute_script(conn, script).await;
         undone.map(drop).map_err(|error| {
             Failed::Aborted(store_error::<B>(
                 "undoing its part of the transaction",
@@ -308,10 +329,10 @@ impl<B: Sealed> Within for SqlStore<B> {
         })
     }
 
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()> {
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()> {
         Box::pin(async move {
             let conn = self.ours(conn)?;
-            self.0.undo_in(conn).await
+            self.0.undo_in(conn, &place(key)).await
         })
     }
 }
