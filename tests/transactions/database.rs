@@ -24,6 +24,12 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     const NAME: &'static str;
     /// How many sessions wait for a lock; `None` where nobody can be asked.
     const WAITING: Option<&'static str>;
+    /// How long the session waits for locks, as a text.
+    const SETTING: Option<&'static str>;
+    /// Sets that for the session.
+    const SET_SESSION: Option<&'static str>;
+    /// Sets that for the transaction alone.
+    const SET_LOCAL: Option<&'static str>;
     /// The id of the connection's session.
     const SESSION: &'static str;
     /// What a transaction of each level begins with.
@@ -127,6 +133,9 @@ macro_rules! database {
 database!(Sqlite, Sqlite, SqliteConnection {
     const NAME: &'static str = "SQLite";
     const WAITING: Option<&'static str> = None;
+    const SETTING: Option<&'static str> = None;
+    const SET_SESSION: Option<&'static str> = None;
+    const SET_LOCAL: Option<&'static str> = None;
     const SESSION: &'static str = "SELECT 0";
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
 
@@ -145,6 +154,9 @@ database!(Postgres, Postgres, PgConnection {
         "SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database() AND wait_event_type = 'Lock'",
     );
+    const SETTING: Option<&'static str> = Some("SELECT current_setting('lock_timeout')");
+    const SET_SESSION: Option<&'static str> = Some("SET lock_timeout = '77s'");
+    const SET_LOCAL: Option<&'static str> = Some("SET LOCAL lock_timeout = '88s'");
     const SESSION: &'static str = "SELECT pg_backend_pid()::bigint";
     const LEVELS: &'static [&'static str] = &[
         "BEGIN ISOLATION LEVEL READ COMMITTED",
@@ -169,6 +181,10 @@ database!(MySql, MySql, MySqlConnection {
          JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
          WHERE t.trx_state = 'LOCK WAIT' AND p.db = database()",
     );
+    const SETTING: Option<&'static str> =
+        Some("SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)");
+    const SET_SESSION: Option<&'static str> = Some("SET innodb_lock_wait_timeout = 77");
+    const SET_LOCAL: Option<&'static str> = None;
     const SESSION: &'static str = "SELECT CAST(connection_id() AS SIGNED)";
     const LEVELS: &'static [&'static str] = &[
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN",

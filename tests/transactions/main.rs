@@ -12,6 +12,7 @@ mod database;
 mod nesting;
 mod outcomes;
 mod stage;
+mod waiting;
 
 use idem_runtime::store::sql::{MySql, Postgres, Sqlite};
 use tokio::runtime::Builder;
@@ -23,13 +24,8 @@ fn run(case: impl Future<Output = ()>) {
 }
 
 /// A test of each case's name for each database.
-macro_rules! on_every_database {
-    ($($module:ident { $($case:ident,)* })*) => {
-        on_every_database! { @ sqlite Sqlite $($module { $($case,)* })* }
-        on_every_database! { @ postgres Postgres $($module { $($case,)* })* }
-        on_every_database! { @ mariadb MySql $($module { $($case,)* })* }
-    };
-    (@ $name:ident $database:ident $($module:ident { $($case:ident,)* })*) => {
+macro_rules! cases {
+    ($name:ident $database:ident $($module:ident { $($case:ident,)* })*) => {
         mod $name {
             $(mod $module { $(
                 #[test]
@@ -37,6 +33,32 @@ macro_rules! on_every_database {
                     crate::run(crate::$module::$case::<crate::$database>());
                 }
             )* })*
+        }
+    };
+}
+
+macro_rules! on_every_database {
+    ($($cases:tt)*) => {
+        cases! { sqlite Sqlite $($cases)* }
+        cases! { postgres Postgres $($cases)* }
+        cases! { mariadb MySql $($cases)* }
+    };
+}
+
+/// Of sessions that wait for each other, and can be ended.
+macro_rules! on_every_server {
+    ($($cases:tt)*) => {
+        mod servers {
+            cases! { postgres Postgres $($cases)* }
+            cases! { mariadb MySql $($cases)* }
+        }
+    };
+}
+
+macro_rules! on_files {
+    ($($cases:tt)*) => {
+        mod files {
+            cases! { sqlite Sqlite $($cases)* }
         }
     };
 }
@@ -68,5 +90,24 @@ on_every_database! {
         an_inner_replay_leaves_the_outer_one,
         a_body_that_calls_itself_is_refused,
         a_savepoint_of_sqlx_around_a_call,
+    }
+    waiting {
+        a_duplicate_waits_for_the_commit_and_replays,
+        a_duplicate_waits_for_the_rollback_and_runs,
+    }
+}
+
+on_every_server! {
+    waiting {
+        who_does_not_wait_gets_running_and_goes_on,
+        a_session_keeps_its_settings,
+        a_dropped_claim_leaves_a_usable_connection,
+        a_deadlock_ends_with_one_of_two_told_to_try_again,
+    }
+}
+
+on_files! {
+    waiting {
+        who_finds_the_file_locked_is_told,
     }
 }
