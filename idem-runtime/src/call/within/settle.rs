@@ -55,7 +55,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             return Ok(());
         }
         let within = within(&self.engine, key)?;
-        let undone = within.undo_within(self.part.tx.connection());
+        let undone = within.undo_within(self.part.tx.connection(), key);
         in_time(&self.engine, key, undone).await
     }
 
