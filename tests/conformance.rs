@@ -3,12 +3,13 @@
 //!
 //! `cargo test --test conformance -- redis::` runs the cases whose names contain that.
 
+use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use idem_harness::TestDir;
+use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::conformance::{Case, cases};
-use idem_runtime::store::sql::Sqlite;
+use idem_runtime::store::sql::{Backend, MySql, Postgres, Sqlite};
 use idem_tests::sql::InSql;
 use idem_tests::{InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
@@ -28,6 +29,14 @@ fn main() -> ExitCode {
         trials.extend(cases().into_iter().map(trial));
     }
     trials.extend(cases().into_iter().map(|case| sqlite(&runtime, case)));
+    let server = Arc::new(OnceLock::new());
+    let postgres =
+        |case| database::<Postgres, _>(&runtime, "postgres", &server, PostgresServer::start, case);
+    trials.extend(cases().into_iter().map(postgres));
+    let server = Arc::new(OnceLock::new());
+    let mariadb =
+        |case| database::<MySql, _>(&runtime, "mariadb", &server, MariaDbServer::start, case);
+    trials.extend(cases().into_iter().map(mariadb));
     let mut arguments = Arguments::from_args();
     // A case waits for servers most of the time.
     arguments.test_threads.get_or_insert(8);
@@ -67,6 +76,26 @@ fn sqlite(runtime: &Arc<Runtime>, case: Case) -> Trial {
         let dir = TestDir::new("sqlite").expect("there is room for a file");
         let file = format!("sqlite:{}", dir.path().join("records.db").display());
         let fixture = runtime.block_on(InSql::<Sqlite>::new(file, case.name));
+        runtime.block_on((case.run)(Arc::new(fixture)));
+        Ok(())
+    })
+}
+
+/// The server serves all cases, each in a table of its own.
+fn database<B: Backend, S>(
+    runtime: &Arc<Runtime>,
+    store: &'static str,
+    server: &Arc<OnceLock<S>>,
+    start: fn() -> S,
+    case: Case,
+) -> Trial
+where
+    S: Deref<Target = DatabaseServer> + Send + Sync + 'static,
+{
+    let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
+    Trial::test(format!("{store}::{}", case.name), move || {
+        let server = server.get_or_init(start);
+        let fixture = runtime.block_on(InSql::<B>::new(server.url(), case.name));
         runtime.block_on((case.run)(Arc::new(fixture)));
         Ok(())
     })

@@ -4,6 +4,8 @@ pub use core::time::Duration;
 
 pub use crate::answer::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
 pub use crate::call::{Call, finish, run};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use crate::call::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 pub use crate::context::context;
 pub use crate::inputs::{Inputs, arg};
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
@@ -11,6 +13,7 @@ pub use crate::operation::Operation;
 pub use crate::outcome::{Codec, Sealed};
 pub use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
 pub use crate::reconcile::{Verdict, reconciled, unsettled};
+pub use crate::record::FOREVER;
 
 use crate::engine::{Engine, HasEngine};
 use crate::error::{Error, ErrorKind};

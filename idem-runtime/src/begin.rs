@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::busy::{Entered, Unprotected};
+use crate::busy::{Entered, Unleased};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::context::{is_held, is_inside};
@@ -49,7 +49,7 @@ pub(crate) enum Start {
     /// It finds out about an earlier attempt first.
     Reconcile(Claim, Riddle),
     /// It runs the body without protection.
-    Unprotected(Unprotected),
+    Unprotected(Unleased),
     /// It has its answer.
     Done(Stored),
 }
@@ -93,13 +93,38 @@ impl Core {
                         reason: &error.to_string(),
                     },
                 );
-                Ok(Start::Unprotected(Unprotected::new(self, key, max_run)))
+                Ok(Start::Unprotected(Unleased::new(self, key, max_run)))
             }
             Err(error) => {
                 self.tell(&key, EventKind::Refused { error: &error });
                 Err(error)
             }
             begun => begun,
+        }
+    }
+
+    /// Whether a call is to be protected.
+    ///
+    /// # Errors
+    ///
+    /// It is not to run at all.
+    pub(crate) fn lets_in(&self, key: &RecordKey) -> Result<bool, Error> {
+        let operation = key.operation();
+        if is_held(self.id, key) {
+            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
+        }
+        // What runs already may finish, with all that it calls.
+        if self.closing.load(Ordering::SeqCst) && !is_inside() {
+            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
+        }
+        match &self.protection {
+            Protection::On => Ok(true),
+            Protection::Off(reason) => {
+                self.tell(key, EventKind::Unprotected { reason });
+                Ok(false)
+            }
+            Protection::Refused => Err(Error::new(ErrorKind::NoEngine, operation.clone())
+                .detail("`Engine::disabled` has no effect in a release build")),
         }
     }
 
@@ -110,25 +135,10 @@ impl Core {
         policy: Policy,
     ) -> Result<Start, Error> {
         let operation = key.operation();
-        if is_held(self.id, key) {
-            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
-        }
-        // What runs already may finish, with all that it calls.
-        if self.closing.load(Ordering::SeqCst) && !is_inside() {
-            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
-        }
-        match &self.protection {
-            Protection::On => {}
-            Protection::Off(reason) => {
-                self.tell(key, EventKind::Unprotected { reason });
-                let key = key.clone();
-                let call = Unprotected::new(self, key, policy.max_run);
-                return Ok(Start::Unprotected(call));
-            }
-            Protection::Refused => {
-                return Err(Error::new(ErrorKind::NoEngine, operation.clone())
-                    .detail("`Engine::disabled` has no effect in a release build"));
-            }
+        if !self.lets_in(key)? {
+            let key = key.clone();
+            let call = Unleased::new(self, key, policy.max_run);
+            return Ok(Start::Unprotected(call));
         }
         if let Err(error) = self.keeper.start() {
             let detail = format!("the thread that renews leases cannot be started: {error}");

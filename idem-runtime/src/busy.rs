@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::context::Context;
 use crate::engine::Core;
 use crate::operation::RecordKey;
+use crate::record::Header;
 
 /// A call that is on its way to its claim or its answer.
 pub(crate) struct Entered<'a>(&'a Core);
@@ -24,16 +25,16 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A call that runs its body without protection.
-pub(crate) struct Unprotected {
+/// A call that runs its body without a lease: without protection, or in a transaction.
+pub(crate) struct Unleased {
     core: Arc<Core>,
     pub(crate) key: RecordKey,
     max_run: Duration,
 }
 
-impl Unprotected {
+impl Unleased {
     pub(crate) fn new(core: &Arc<Core>, key: RecordKey, max_run: Duration) -> Self {
-        core.unprotected.fetch_add(1, Ordering::SeqCst);
+        core.unleased.fetch_add(1, Ordering::SeqCst);
         Self {
             core: Arc::clone(core),
             key,
@@ -43,13 +44,18 @@ impl Unprotected {
 
     /// What the body can ask.
     pub(crate) fn context(&self) -> Context {
-        Context::unprotected(self.core.id, self.key.clone(), self.max_run)
+        self.context_with(None)
+    }
+
+    /// As [`context`](Self::context), with the claim of a call in a transaction.
+    pub(crate) fn context_with(&self, within: Option<Header>) -> Context {
+        Context::unleased(self.core.id, self.key.clone(), within, self.max_run)
     }
 }
 
-impl Drop for Unprotected {
+impl Drop for Unleased {
     fn drop(&mut self) {
-        self.core.left(&self.core.unprotected);
+        self.core.left(&self.core.unleased);
     }
 }
 

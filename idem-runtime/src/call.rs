@@ -2,6 +2,10 @@
 
 mod builder;
 mod execute;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod in_tx;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod within;
 
 use std::borrow::Cow;
 use std::num::NonZeroU16;
@@ -9,6 +13,10 @@ use std::time::Duration;
 
 pub use self::builder::CallBuilder;
 pub use self::execute::{finish, run};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use self::in_tx::CallInTx;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 use crate::answer::Undecodable;
 use crate::begin::{Ask, Start};
 use crate::engine::Engine;

@@ -17,6 +17,12 @@ pub(crate) enum Cause {
     Undecided,
     /// What classifies the error panicked.
     Unclassified,
+    /// Its transaction was committed before it ended.
+    #[cfg_attr(
+        not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+        allow(dead_code, reason = "written by stores that are left out")
+    )]
+    HalfWay,
 }
 
 impl Cause {
@@ -27,6 +33,7 @@ impl Cause {
             Self::Panicked => 3,
             Self::Undecided => UNDECIDED,
             Self::Unclassified => 5,
+            Self::HalfWay => 6,
         }
     }
 
@@ -38,6 +45,7 @@ impl Cause {
             3 => Some(Self::Panicked),
             UNDECIDED => Some(Self::Undecided),
             5 => Some(Self::Unclassified),
+            6 => Some(Self::HalfWay),
             _ => None,
         }
     }
@@ -51,6 +59,7 @@ impl fmt::Display for Cause {
             Self::Panicked => "panicked",
             Self::Undecided => "was reconciled without a verdict",
             Self::Unclassified => "ended with an error whose classification panicked",
+            Self::HalfWay => "was dropped half-way, and its transaction was committed all the same",
         })
     }
 }
@@ -67,8 +76,9 @@ mod tests {
             Cause::Panicked,
             Cause::Undecided,
             Cause::Unclassified,
+            Cause::HalfWay,
         ];
-        assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5]);
+        assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5, 6]);
         assert!(
             all.iter()
                 .all(|cause| Cause::of(cause.code()) == Some(*cause))

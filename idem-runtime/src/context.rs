@@ -10,8 +10,9 @@ use crate::error::Error;
 use crate::key::KeyDigest;
 use crate::lease::Lease;
 use crate::operation::{Operation, RecordKey};
+use crate::policy::LONG;
 use crate::reconcile::Riddle;
-use crate::record::Fence;
+use crate::record::{Fence, Header};
 
 tokio::task_local! {
     static CONTEXT: Context;
@@ -24,12 +25,14 @@ pub struct Context(Arc<Call>);
 struct Call {
     engine: u64,
     key: RecordKey,
-    /// `None`: the call runs without protection.
+    /// `None`: the call runs without protection, or in a transaction.
     lease: Option<Arc<Lease>>,
+    /// The claim of a call that runs in a transaction.
+    within: Option<Header>,
     riddle: Option<Riddle>,
     /// The call whose body this one is called in.
     outer: Option<Context>,
-    /// When a call without protection has run for as long as its lease would be renewed.
+    /// When a call without a lease has run for as long as one would be renewed.
     bare_until: Option<Instant>,
 }
 
@@ -82,18 +85,26 @@ impl Context {
             engine,
             key,
             lease,
+            within: None,
             riddle,
             outer: try_context(),
             bare_until: None,
         }))
     }
 
-    /// The context of a call without protection, which may take so long.
-    pub(crate) fn unprotected(engine: u64, key: RecordKey, max_run: Duration) -> Self {
+    /// The context of a call without a lease, which may take so long. `within` is its claim, if it
+    /// runs in a transaction; without one it runs without protection.
+    pub(crate) fn unleased(
+        engine: u64,
+        key: RecordKey,
+        within: Option<Header>,
+        max_run: Duration,
+    ) -> Self {
         Self(Arc::new(Call {
             engine,
             key,
             lease: None,
+            within,
             riddle: None,
             outer: try_context(),
             bare_until: Some(Instant::now() + max_run),
@@ -124,15 +135,19 @@ impl Context {
         self.0.key.digest()
     }
 
+    fn claim(&self) -> Option<Header> {
+        match &self.0.lease {
+            Some(lease) => Some(lease.claim()),
+            None => self.0.within,
+        }
+    }
+
     /// Which attempt this is, starting at 1. An attempt that gave the key back in good order is not
     /// counted. In a reconcile hook: how many attempts were started before and are not accounted
     /// for. 0 where the call runs [without protection](crate::OnOutage::Run).
     #[must_use]
     pub fn attempt(&self) -> u16 {
-        self.0
-            .lease
-            .as_ref()
-            .map_or(0, |lease| lease.claim().attempts)
+        self.claim().map_or(0, |claim| claim.attempts)
     }
 
     /// A number that grows with every claim of this key. A downstream system that remembers the
@@ -152,8 +167,8 @@ impl Context {
     /// May be dropped.
     #[allow(clippy::unused_async, reason = "a store may need a round trip for it")]
     pub async fn fence(&self) -> Result<Fence, Error> {
-        match &self.0.lease {
-            Some(lease) => Ok(lease.claim().fence),
+        match self.claim() {
+            Some(claim) => Ok(claim.fence),
             None => Err(unprotected(self.operation())),
         }
     }
@@ -189,14 +204,16 @@ impl Context {
 
     /// For how long from now nobody else can be granted the key, if it is not renewed again: to be
     /// looked at before a step that cannot be taken back. Zero when the lease is lost, and where there is
-    /// none because the call runs [without protection](crate::OnOutage::Run). It catches
+    /// none because the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction
+    /// (`tx = …`): nobody is granted the key before that is committed or rolled back. It catches
     /// most pauses of a process and guarantees nothing, since a pause may come right after.
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
-        self.0
-            .lease
-            .as_ref()
-            .map_or(Duration::ZERO, |lease| lease.remaining())
+        match (&self.0.lease, self.0.within) {
+            (Some(lease), _) => lease.remaining(),
+            (None, Some(_)) => LONG,
+            (None, None) => Duration::ZERO,
+        }
     }
 
     /// When `max_run` is over: the lease is then renewed no longer.

@@ -64,8 +64,8 @@ pub(crate) struct Core {
     pub(crate) closing: AtomicBool,
     /// Calls between their start and their claim or answer.
     pub(crate) entering: AtomicUsize,
-    /// Bodies that run without protection.
-    pub(crate) unprotected: AtomicUsize,
+    /// Bodies that run without a lease.
+    pub(crate) unleased: AtomicUsize,
     pub(crate) protection: Protection,
 }
 

@@ -70,6 +70,13 @@ pub enum ErrorKind {
     /// The store could not be asked within its deadline, or refused. The body was not run.
     /// [`Error::is_retryable`] tells the two apart.
     StoreUnavailable,
+    /// The transaction that the call runs in (`tx = …`) can only be rolled back: it collided with
+    /// another, its connection is lost, or the answer could not be stored in it. Nothing of it is
+    /// kept. Roll it back and call again in a new one.
+    TransactionAborted,
+    /// It is not known whether the transaction of the call was committed: the reply was lost. Call
+    /// again: if it was, the answer is replayed, and if not, the body runs.
+    CommitUnknown,
     /// The body of this call called itself with the same key: it would wait for itself.
     Reentered,
     /// The engine is being shut down and starts nothing new. Call another instance.
@@ -134,7 +141,11 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         let may_pass = matches!(
             self.0.kind,
-            ErrorKind::Running { .. } | ErrorKind::StoreUnavailable | ErrorKind::ShuttingDown
+            ErrorKind::Running { .. }
+                | ErrorKind::StoreUnavailable
+                | ErrorKind::TransactionAborted
+                | ErrorKind::CommitUnknown
+                | ErrorKind::ShuttingDown
         );
         may_pass && !self.0.permanent
     }
@@ -230,6 +241,14 @@ impl fmt::Display for Error {
             ErrorKind::StoreUnavailable => {
                 f.write_str("the store did not grant the claim, so nothing was run; call again")
             }
+            ErrorKind::TransactionAborted => f.write_str(
+                "its transaction can only be rolled back, and nothing of it is kept; roll it back \
+                 and call again in a new one",
+            ),
+            ErrorKind::CommitUnknown => f.write_str(
+                "the reply to the commit was lost, so it is not known whether it happened; call \
+                 again: what was committed is replayed",
+            ),
             ErrorKind::Reentered => f.write_str(
                 "its own body called it again with the same key, and would wait for itself; give \
                  the inner call a key of its own",

@@ -48,6 +48,8 @@ pub use answer::EncryptionKeys;
 pub use answer::{Answer, AnswerFormat, How, Replay};
 pub use begin::Begun;
 pub use call::CallBuilder;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use call::CallInTx;
 pub use canonical::CanonicalError;
 pub use claim::{Claim, Completion};
 pub use classify::{Class, Classify};

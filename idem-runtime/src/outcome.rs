@@ -45,6 +45,8 @@ pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
     fn refuse(error: Error) -> Self;
     #[doc(hidden)]
+    fn succeeded(&self) -> bool;
+    #[doc(hidden)]
     #[must_use]
     fn schemas() -> [u32; 2];
 }
@@ -84,6 +86,10 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
         Err(E::from_error(error))
     }
 
+    fn succeeded(&self) -> bool {
+        self.is_ok()
+    }
+
     fn schemas() -> [u32; 2] {
         [T::schema(), schema_of(std::any::type_name::<E>())]
     }
@@ -97,6 +103,8 @@ pub struct Codec<O, P> {
     decode: fn(OutcomeKind, &Body<'_>) -> Result<O, Undecodable>,
     come_about: fn(&mut O, How, u16, Duration),
     refuse: fn(Error) -> O,
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    succeeded: fn(&O) -> bool,
     schema: fn() -> [u32; 2],
 }
 
@@ -108,6 +116,8 @@ impl<O: Outcome<P>, P> Codec<O, P> {
             decode: O::decode,
             come_about: O::come_about,
             refuse: O::refuse,
+            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+            succeeded: O::succeeded,
             schema: O::schemas,
         }
     }
@@ -141,6 +151,12 @@ impl<O, P> Codec<O, P> {
     /// What [`refuse`](Self::refuse) calls, for where the codec has gone elsewhere.
     pub(crate) fn refusal(&self) -> fn(Error) -> O {
         self.refuse
+    }
+
+    /// Whether it is a success.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn succeeded(&self, output: &O) -> bool {
+        (self.succeeded)(output)
     }
 
     /// The tags of the types that this codec writes.

@@ -11,10 +11,12 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// Waits to be told a pid, then for the end of its input, which comes when the process that
-/// holds the other end of the pipe dies, by whatever cause.
+/// holds the other end of the pipe dies, by whatever cause. Then it does what the will says, if
+/// there is one, kills the child, and removes its directory.
 const WATCHDOG: &str = r#"
 read -r pid || exit 0
 read -r _
+if [ -n "$2" ]; then kill -STOP "$pid"; eval "$2"; fi
 kill -9 "$pid"
 if [ -n "$1" ]; then rm -rf -- "$1"; fi
 "#;
@@ -46,11 +48,25 @@ impl Guarded {
         dir: Option<&Path>,
         setup: impl FnOnce(&mut Command) -> &mut Command,
     ) -> io::Result<Self> {
+        Self::spawn_with_will(program, args, dir, "", setup)
+    }
+
+    /// Like [`spawn`](Self::spawn), for a child with processes of its own. When this process dies
+    /// without dropping the value, the watchdog stops the child and runs `will`, a shell script,
+    /// before it kills the child. There, `$pid` is the child, and `$1` is `dir`.
+    pub(crate) fn spawn_with_will(
+        program: &Path,
+        args: &[OsString],
+        dir: Option<&Path>,
+        will: &str,
+        setup: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> io::Result<Self> {
         // Both get a process group of their own: Ctrl-C reaches this process only, and the
         // watchdog is still there to see it go.
         let mut watchdog = Command::new("sh")
             .args(["-c", WATCHDOG, "watchdog"])
-            .args(dir)
+            .arg(dir.unwrap_or(Path::new("")))
+            .arg(will)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

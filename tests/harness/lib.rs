@@ -1,5 +1,5 @@
-//! Real servers for tests: a [`RedisServer`] or a [`ZooKeeperServer`] that lives as long as its
-//! value.
+//! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`MariaDbServer`] or
+//! [`ZooKeeperServer`] that lives as long as its value.
 //!
 //! The harness panics when something is wrong, with a message that says what to do: a test has
 //! nothing better to do with an error. A missing server binary is such a panic, never a skip.
@@ -12,17 +12,24 @@
     reason = "every function panics when its server does not do as it is told"
 )]
 
+mod account;
 mod builder;
 mod certificates;
 mod child;
 mod cluster;
 mod cluster_view;
+mod database;
+mod database_builder;
 mod dir;
 mod edition;
+mod family;
+mod mariadb;
 mod monitor;
 mod partition;
 mod poll;
 mod port;
+mod postgres;
+mod product;
 mod proxy;
 mod replication;
 mod resp;
@@ -31,7 +38,9 @@ mod sentinel;
 mod sentinel_view;
 mod server;
 mod slot_migration;
+mod template;
 mod tls;
+mod tool;
 mod url;
 mod worker;
 mod zookeeper;
@@ -39,10 +48,14 @@ mod zookeeper;
 pub use builder::{RedisServerBuilder, StartError};
 pub use certificates::Certificates;
 pub use cluster::{ClusterSetup, ClusterSetupBuilder};
+pub use database::DatabaseServer;
+pub use database_builder::DatabaseServerBuilder;
 pub use dir::TestDir;
 pub use edition::Edition;
+pub use mariadb::{MariaDbServer, MariaDbServerBuilder};
 pub use monitor::{Command, Monitor};
 pub use partition::Partition;
+pub use postgres::{PostgresServer, PostgresServerBuilder};
 pub use proxy::{ProxyStats, TcpProxy};
 pub use resp::{Reply, RespConn};
 pub use sentinel::{SentinelSetup, SentinelSetupBuilder};

@@ -290,7 +290,16 @@ impl<P> CallBuilder<P> {
         run(self.call().reconciles(), pin!(Some(body))).await
     }
 
-    fn call<O: Outcome<P>>(self) -> Call<O, P> {
+    /// The call inside a transaction: see [`CallInTx`](crate::CallInTx).
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    pub fn in_tx<T>(self, tx: &mut T) -> super::CallInTx<'_, T, P>
+    where
+        T: crate::store::sql::SqlTransaction + ?Sized,
+    {
+        super::CallInTx::new(self, tx)
+    }
+
+    pub(super) fn call<O: Outcome<P>>(self) -> Call<O, P> {
         Call {
             inputs: self.inputs,
             engine: Ok(self.engine),

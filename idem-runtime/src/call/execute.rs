@@ -11,7 +11,7 @@ use super::{Call, begin, replay};
 use crate::answer::How;
 use crate::backoff::Backoff;
 use crate::begin::Start;
-use crate::busy::Unprotected;
+use crate::busy::Unleased;
 use crate::cause::Cause;
 use crate::claim::Claim;
 use crate::clock::deadline;
@@ -101,7 +101,7 @@ struct Turn {
     /// `None`: it runs without protection.
     claim: Option<Claim>,
     /// Counts a body without a claim as one that runs.
-    unprotected: Option<Unprotected>,
+    unprotected: Option<Unleased>,
 }
 
 impl Turn {

@@ -289,7 +289,7 @@ impl EngineBuilder {
             flights: Flights::new(),
             closing: AtomicBool::new(false),
             entering: AtomicUsize::new(0),
-            unprotected: AtomicUsize::new(0),
+            unleased: AtomicUsize::new(0),
             protection,
         };
         let disabled = match &core.protection {

@@ -84,7 +84,7 @@ impl Engine {
         // In this order: a call that stops waiting is among those that run before.
         let waiting = self.core.entering.load(Ordering::SeqCst);
         let (claims, storing) = self.core.keeper.busy();
-        let running = claims + self.core.unprotected.load(Ordering::SeqCst);
+        let running = claims + self.core.unleased.load(Ordering::SeqCst);
         let unfinished = Unfinished {
             waiting,
             running,

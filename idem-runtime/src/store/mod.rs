@@ -137,6 +137,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// What can work inside a transaction of the caller's, if this store can.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[doc(hidden)]
+    fn sql(&self) -> Option<sql::Sql<'_>> {
+        None
+    }
+
     /// What an operator should know about this store, a sentence each. Told to the observer when an
     /// engine is built.
     fn warnings(&self) -> Vec<String> {

@@ -8,12 +8,14 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database};
 
 use super::row::Row;
 use super::statement::{Statement, Template};
+use super::transaction::SqlConnection;
 
 /// A database that sqlx speaks to. Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and
 /// [`Sqlite`](super::Sqlite) are all.
@@ -77,6 +79,46 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
     ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + 'c;
+
+    /// A claim inside a transaction: the savepoints `idem_claim` and `idem_body`, and the row between and
+    /// after them. `{insert}` and `{read}` are what all dialects say alike, `?11` is
+    /// [`lock_wait`](Self::lock_wait).
+    #[doc(hidden)]
+    const CLAIM_WITHIN: &'static str;
+
+    /// What gives the session its settings back when that stopped half-way.
+    #[doc(hidden)]
+    const RESTORE: &'static str;
+
+    /// What stands around the hexadecimal digits of bytes.
+    #[doc(hidden)]
+    const BYTES: (&'static str, &'static str);
+
+    /// What stands around the hexadecimal digits of a text in UTF-8.
+    #[doc(hidden)]
+    const TEXT: (&'static str, &'static str);
+
+    /// How long a statement may wait for a row, in the unit of the setting.
+    #[doc(hidden)]
+    fn lock_wait(wait: Duration) -> i64;
+
+    /// The connection, if it is one to this database.
+    #[doc(hidden)]
+    fn connection(conn: SqlConnection<'_>) -> Option<&mut <Self::Db as Database>::Connection>;
+
+    /// Sends a script, and reads the row that it gives of the table.
+    #[doc(hidden)]
+    fn fetch_script(
+        conn: &mut <Self::Db as Database>::Connection,
+        script: String,
+    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + '_;
+
+    /// Sends a script, and counts the rows that it changed.
+    #[doc(hidden)]
+    fn execute_script(
+        conn: &mut <Self::Db as Database>::Connection,
+        script: String,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + '_;
 
     /// What an operator should know about this server, or why it is of no use.
     #[doc(hidden)]

@@ -40,6 +40,29 @@ macro_rules! prepared {
     }};
 }
 
+/// [`Sealed::fetch_script`](super::backend::Sealed::fetch_script) and
+/// [`Sealed::execute_script`](super::backend::Sealed::execute_script).
+macro_rules! scripts {
+    ($conn:ident) => {
+        async fn fetch_script(conn: &mut $conn, script: String) -> Result<Answer, sqlx::Error> {
+            use sqlx::Row as _;
+            let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
+            let rows = conn.fetch_all(script).await?;
+            // Other statements of it may give rows as well; those of the table have more columns.
+            let row = match rows.iter().find(|row| row.len() > 3) {
+                Some(row) => Some(crate::store::sql::dialect::row!(row)),
+                None => None,
+            };
+            Ok(Answer { affected: 0, row })
+        }
+
+        async fn execute_script(conn: &mut $conn, script: String) -> Result<u64, sqlx::Error> {
+            let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
+            Ok(conn.execute(script).await?.rows_affected())
+        }
+    };
+}
+
 /// The columns of a row of sqlx.
 macro_rules! row {
     ($row:expr) => {{
@@ -64,3 +87,4 @@ macro_rules! row {
 
 pub(crate) use prepared;
 pub(crate) use row;
+pub(crate) use scripts;

@@ -31,10 +31,13 @@ mod plant;
 mod postgres;
 mod purge;
 mod row;
+mod script;
 mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod statement;
+mod transaction;
+mod within;
 
 use std::fmt;
 use std::sync::Arc;
@@ -54,10 +57,23 @@ pub use self::source::SqlSource;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Sqlite;
 use self::statement::Statements;
+pub use self::transaction::{SqlConnection, SqlTransaction};
+pub(crate) use self::within::{Failed, Within};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
     RenewReply, ResolveReply, Store, StoreError, StoreFuture,
 };
+
+/// A store that can work inside a transaction.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Sql<'a>(pub(crate) &'a dyn Within);
+
+impl fmt::Debug for Sql<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sql").finish_non_exhaustive()
+    }
+}
 
 /// A store in PostgreSQL.
 #[cfg(feature = "postgres")]
@@ -215,6 +231,10 @@ impl<B: Backend> Store for SqlStore<B> {
 
     fn keeps_forever(&self) -> bool {
         true
+    }
+
+    fn sql(&self) -> Option<Sql<'_>> {
+        Some(Sql(self))
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -1,15 +1,17 @@
 //! MySQL and MariaDB.
 
-use std::fmt::Write as _;
+use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{Executor as _, MySqlConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::dialect::{prepared, row};
+use super::dialect::{prepared, scripts};
 use super::row::{Parts, Row};
+use super::script::{Piece, pieces, written};
 use super::statement::{Kind, Statement, Template};
+use super::transaction::SqlConnection;
 
 /// MySQL 8.0 or newer, MariaDB 10.6 or newer.
 #[derive(Clone, Copy, Debug)]
@@ -92,16 +94,35 @@ impl Sealed for MySql {
         if statement.kind != Kind::Script {
             return prepared!(sqlx::MySql, conn, statement, arguments);
         }
-        let script = written(&statement.text, arguments);
-        let rows = conn
-            .fetch_all(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
-            .await?;
-        let row = match rows.first() {
-            Some(row) => Some(row!(row)),
-            None => None,
-        };
-        Ok(Answer { affected: 0, row })
+        let script = written::<Self>(&statement.text, arguments);
+        Self::fetch_script(conn, script).await
     }
+
+    // What the claim waits for a row is the session's; it is given back.
+    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
+        SET @idem_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ?11; \
+        INSERT IGNORE INTO {t} {insert}; SET innodb_lock_wait_timeout = @idem_wait; \
+        SAVEPOINT idem_body; {read} LOCK IN SHARE MODE";
+
+    const RESTORE: &'static str = "SET innodb_lock_wait_timeout = @idem_wait; ";
+    const BYTES: (&'static str, &'static str) = ("x'", "'");
+    const TEXT: (&'static str, &'static str) = ("CONVERT(x'", "' USING utf8mb4)");
+
+    // Whole seconds, and at least one.
+    fn lock_wait(wait: Duration) -> i64 {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        i64::try_from(seconds.clamp(1, 3_600)).unwrap_or(1)
+    }
+
+    fn connection(conn: SqlConnection<'_>) -> Option<&mut MySqlConnection> {
+        match conn {
+            SqlConnection::MySql(conn) => Some(conn),
+            #[allow(unreachable_patterns, reason = "other databases are features")]
+            _ => None,
+        }
+    }
+
+    scripts!(MySqlConnection);
 
     async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
@@ -123,52 +144,4 @@ impl Sealed for MySql {
     fn own(options: MySqlConnectOptions) -> MySqlConnectOptions {
         options
     }
-}
-
-/// A part of a template.
-enum Piece<'a> {
-    Text(&'a str),
-    /// An argument, counted from zero.
-    Argument(usize),
-}
-
-fn pieces<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once('?') {
-        take(Piece::Text(before));
-        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let number = after[..digits].parse::<usize>().unwrap_or(1);
-        take(Piece::Argument(number - 1));
-        rest = &after[digits..];
-    }
-    take(Piece::Text(rest));
-}
-
-/// The text with its arguments in it. Whatever is not a number is written as the digits of its bytes,
-/// so that nothing in it can end the literal.
-pub(super) fn written(template: &str, arguments: &[Argument<'_>]) -> String {
-    let mut text = String::with_capacity(template.len() * 2);
-    let hex = |text: &mut String, bytes: &[u8]| {
-        text.push_str("x'");
-        for byte in bytes {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text.push('\'');
-    };
-    pieces(template, |piece| match piece {
-        Piece::Text(piece) => text.push_str(piece),
-        Piece::Argument(index) => match arguments[index] {
-            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => hex(&mut text, bytes),
-            Argument::Body(None) => text.push_str("NULL"),
-            Argument::Int(number) => {
-                let _ = write!(text, "{number}");
-            }
-            Argument::Text(value) => {
-                text.push_str("CONVERT(");
-                hex(&mut text, value.as_bytes());
-                text.push_str(" USING utf8mb4)");
-            }
-        },
-    });
-    text
 }

@@ -1,13 +1,16 @@
 //! PostgreSQL.
 
+use std::time::Duration;
+
 use sqlx::error::DatabaseError;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Executor as _, PgConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::dialect::prepared;
+use super::dialect::{prepared, scripts};
 use super::row::{Parts, Row};
 use super::statement::{Kind, Statement, Template};
+use super::transaction::SqlConnection;
 
 /// PostgreSQL 12 or newer.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +84,35 @@ impl Sealed for Postgres {
     ) -> Result<Answer, sqlx::Error> {
         prepared!(sqlx::Postgres, conn, statement, arguments)
     }
+
+    // `lock_timeout` is the caller's; it is given back. A savepoint keeps what fails here from spoiling
+    // the rest of the transaction.
+    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
+        SELECT set_config('idem.lock_timeout', current_setting('lock_timeout'), true), \
+        set_config('lock_timeout', (?11)::text, true); \
+        INSERT INTO {t} {insert} ON CONFLICT (record_key) DO NOTHING; \
+        SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true); \
+        SAVEPOINT idem_body; {read}";
+
+    // With the savepoint the setting comes back.
+    const RESTORE: &'static str = "";
+    const BYTES: (&'static str, &'static str) = ("decode('", "', 'hex')");
+    const TEXT: (&'static str, &'static str) = ("convert_from(decode('", "', 'hex'), 'UTF8')");
+
+    // Milliseconds; 0 would be for ever.
+    fn lock_wait(wait: Duration) -> i64 {
+        i64::try_from(wait.as_millis().clamp(1, 3_600_000)).unwrap_or(1)
+    }
+
+    fn connection(conn: SqlConnection<'_>) -> Option<&mut PgConnection> {
+        match conn {
+            SqlConnection::Postgres(conn) => Some(conn),
+            #[allow(unreachable_patterns, reason = "other databases are features")]
+            _ => None,
+        }
+    }
+
+    scripts!(PgConnection);
 
     async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \

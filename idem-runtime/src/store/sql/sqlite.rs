@@ -7,9 +7,10 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Executor as _, SqliteConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::dialect::prepared;
+use super::dialect::{prepared, scripts};
 use super::row::{Parts, Row};
 use super::statement::{Kind, Statement, Template};
+use super::transaction::SqlConnection;
 
 /// SQLite 3.42 or newer; the one that is built in is.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,28 @@ impl Sealed for Sqlite {
     ) -> Result<Answer, sqlx::Error> {
         prepared!(sqlx::Sqlite, conn, statement, arguments)
     }
+
+    // How long it waits for the file is the connection's own `busy_timeout`.
+    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
+        INSERT INTO {t} {insert} ON CONFLICT (record_key) DO NOTHING; SAVEPOINT idem_body; {read}";
+
+    const RESTORE: &'static str = "";
+    const BYTES: (&'static str, &'static str) = ("x'", "'");
+    const TEXT: (&'static str, &'static str) = ("CAST(x'", "' AS TEXT)");
+
+    fn lock_wait(_: Duration) -> i64 {
+        0
+    }
+
+    fn connection(conn: SqlConnection<'_>) -> Option<&mut SqliteConnection> {
+        match conn {
+            SqlConnection::Sqlite(conn) => Some(conn),
+            #[allow(unreachable_patterns, reason = "other databases are features")]
+            _ => None,
+        }
+    }
+
+    scripts!(SqliteConnection);
 
     async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")

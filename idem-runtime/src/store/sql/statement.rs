@@ -41,8 +41,7 @@ pub struct Statement {
 
 impl Statement {
     pub(crate) fn new<B: Sealed>(template: Template, table: &str) -> Self {
-        let text = template.text.replace("{columns}", COLUMNS);
-        let text = text.replace("{t}", table).replace("{now}", B::NOW);
+        let text = filled::<B>(template.text, table);
         let (text, order) = match template.kind {
             Kind::Script => (text, Vec::new()),
             Kind::Fetch | Kind::Execute => B::parameters(&text),
@@ -53,6 +52,12 @@ impl Statement {
             kind: template.kind,
         }
     }
+}
+
+/// A text with the table, the clock and the columns in it.
+pub(super) fn filled<B: Sealed>(text: &str, table: &str) -> String {
+    let text = text.replace("{columns}", COLUMNS);
+    text.replace("{t}", table).replace("{now}", B::NOW)
 }
 
 /// What [`Row`](super::row::Row) reads, in its order.

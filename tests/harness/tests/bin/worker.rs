@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::{env, thread};
 
-use idem_harness::RedisServer;
+use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, RedisServer};
 
 fn main() -> ExitCode {
     let mut out = io::stdout();
@@ -27,6 +27,26 @@ fn main() -> ExitCode {
             }
             say(&format!("addr {}", server.addr()));
             say(&format!("dir {}", server.dir().display()));
+            loop {
+                thread::park();
+            }
+        }
+        Some(name @ ("postgres" | "mariadb")) => {
+            let (postgres, mariadb);
+            let server: &DatabaseServer = if name == "postgres" {
+                postgres = PostgresServer::start();
+                &postgres
+            } else {
+                mariadb = MariaDbServer::start();
+                &mariadb
+            };
+            say(&format!("addr {}", server.addr()));
+            say(&format!("dir {}", server.dir().display()));
+            // Until told to pause the server.
+            let mut line = String::new();
+            io::stdin().read_line(&mut line).expect("stdin is text");
+            server.pause();
+            say("paused");
             loop {
                 thread::park();
             }

@@ -1,0 +1,130 @@
+//! A call inside a transaction, without the attribute.
+
+use std::fmt;
+use std::ops::AsyncFnOnce;
+use std::pin::pin;
+
+use super::CallBuilder;
+use super::within::{InTx, begin_in_tx};
+use crate::context::Context;
+use crate::outcome::Outcome;
+use crate::store::sql::SqlTransaction;
+
+/// A call whose record is claimed and completed in the caller's transaction: made by
+/// [`CallBuilder::in_tx`].
+///
+/// What the body writes through the transaction is committed together with the record of it, or not at
+/// all. There is no lease: whoever calls with the same key waits (as
+/// [`on_running`](CallBuilder::on_running) says) until this transaction is committed or rolled back, and
+/// then gets its answer or runs.
+///
+/// - **Success**: commit, and the answer counts.
+/// - **Business error**: what the body wrote is undone, and the kept error is committed with the
+///   transaction.
+/// - **System error, panic**: what the body wrote is undone, and so is the claim. A commit commits
+///   nothing of this call.
+/// - **Dropped half-way**: roll back, as a dropped transaction of sqlx does. Should it be committed all the
+///   same, later calls get [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and nothing runs twice.
+///
+/// So the caller **commits whatever this returns**, except after
+/// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted). Nothing is counted that is not
+/// committed: `max_attempts` does not apply, nor do leases and what goes with them.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_runtime::{Engine, Error, store::sql::SqliteStore};
+/// use sqlx::{Connection, SqliteConnection, SqliteTransaction};
+///
+/// # let dir = std::env::temp_dir().join(format!("idem-in-tx-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir).unwrap();
+/// # let url = format!("sqlite:{}", dir.join("shop.db").display());
+/// let store = SqliteStore::connect(&url).await?;
+/// store.migrate().await?;
+/// let engine = Engine::new(store);
+///
+/// #[derive(Debug)]
+/// enum OrderError {
+///     Database(sqlx::Error),
+///     Idem(Error),
+/// }
+/// # impl From<sqlx::Error> for OrderError { fn from(e: sqlx::Error) -> Self { Self::Database(e) } }
+/// # impl From<Error> for OrderError { fn from(e: Error) -> Self { Self::Idem(e) } }
+///
+/// let mut shop = SqliteConnection::connect(&url).await.unwrap();
+/// sqlx::query("CREATE TABLE orders (number INTEGER)").execute(&mut shop).await.unwrap();
+/// for _ in 0..2 {
+///     let mut tx = shop.begin().await.unwrap();
+///     let order: Result<u64, OrderError> = engine
+///         .operation("orders.create")
+///         .key("order-7")
+///         .release_errors()
+///         .in_tx(&mut tx)
+///         .run(async |tx: &mut SqliteTransaction<'_>, _| {
+///             sqlx::query("INSERT INTO orders VALUES (7)").execute(&mut **tx).await?;
+///             Ok(7)
+///         })
+///         .await;
+///     assert_eq!(order.unwrap(), 7);
+///     tx.commit().await.unwrap();
+/// }
+/// let orders: i64 = sqlx::query_scalar("SELECT count(*) FROM orders").fetch_one(&mut shop).await.unwrap();
+/// assert_eq!(orders, 1);
+/// # drop(shop);
+/// # std::fs::remove_dir_all(&dir).unwrap();
+/// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[must_use = "a call does nothing until it is run"]
+pub struct CallInTx<'t, T: ?Sized, P> {
+    call: CallBuilder<P>,
+    tx: &'t mut T,
+}
+
+impl<T: ?Sized, P: fmt::Debug> fmt::Debug for CallInTx<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallInTx")
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
+    pub(super) fn new(call: CallBuilder<P>, tx: &'t mut T) -> Self {
+        Self { call, tx }
+    }
+
+    /// Answers the call from its record, or runs the body in the transaction and stores its result
+    /// there. `T` and `E` are as in [`CallBuilder::run`].
+    ///
+    /// # Errors
+    ///
+    /// The body's, and idem's own: [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted)
+    /// after which the transaction can only be rolled back,
+    /// [`ErrorKind::Running`](crate::ErrorKind::Running) where another transaction holds the record for
+    /// longer than this call waits, and as in [`CallBuilder::run`].
+    ///
+    /// # Panics
+    ///
+    /// With the body.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped half-way, the transaction is to be rolled back.
+    pub async fn run<V, E, B>(self, body: B) -> Result<V, E>
+    where
+        Result<V, E>: Outcome<P>,
+        B: AsyncFnOnce(&mut T, Context) -> Result<V, E>,
+    {
+        match begin_in_tx(self.call.call(), self.tx).await {
+            InTx::Answered(answer) => answer,
+            InTx::Run(mut turn) => {
+                let context = turn.context().clone();
+                let end = {
+                    let (scope, tx) = turn.split();
+                    scope.run(pin!(Some(body(tx, context)))).await
+                };
+                turn.finish(end).await
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Several statements in one message, with their arguments in the text.
+
+use std::fmt::Write as _;
+
+use super::backend::{Argument, Sealed};
+
+/// A part of a template.
+pub(super) enum Piece<'a> {
+    Text(&'a str),
+    /// An argument, counted from zero.
+    Argument(usize),
+}
+
+/// Takes a template apart at its `?1`.
+pub(super) fn pieces<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('?') {
+        take(Piece::Text(before));
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let number = after[..digits].parse::<usize>().unwrap_or(1);
+        take(Piece::Argument(number - 1));
+        rest = &after[digits..];
+    }
+    take(Piece::Text(rest));
+}
+
+/// The text with its arguments in it. Whatever is not a number is written as the digits of its bytes,
+/// so that nothing in it can end the literal.
+pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> String {
+    let mut text = String::with_capacity(template.len() + 512);
+    pieces(template, |piece| match piece {
+        Piece::Text(piece) => text.push_str(piece),
+        Piece::Argument(index) => match arguments[index] {
+            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => {
+                literal(&mut text, B::BYTES, bytes);
+            }
+            Argument::Body(None) => text.push_str("NULL"),
+            Argument::Int(number) => {
+                let _ = write!(text, "{number}");
+            }
+            Argument::Text(value) => literal(&mut text, B::TEXT, value.as_bytes()),
+        },
+    });
+    text
+}
+
+fn literal(text: &mut String, (before, after): (&str, &str), bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    text.push_str(before);
+    text.reserve(bytes.len() * 2);
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from(DIGITS[usize::from(digit)]));
+        }
+    }
+    text.push_str(after);
+}

@@ -1,0 +1,122 @@
+//! The caller's transaction.
+
+use std::fmt;
+
+use sqlx::pool::PoolConnection;
+use sqlx::{Database, Transaction};
+use sqlx_core::transaction::TransactionManager as _;
+
+/// What `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx) take: a transaction of sqlx,
+/// or a connection.
+///
+/// | type | who begins and commits |
+/// |---|---|
+/// | `sqlx::PgTransaction<'_>`, `sqlx::Transaction<'_, MySql>`, … | the caller |
+/// | `sqlx::PgConnection`, `PoolConnection<Postgres>`, … in a transaction that sqlx began | the caller |
+/// | the same without one | idem, for this call |
+///
+/// A transaction that was begun by an SQL text (`BEGIN`) is one that sqlx does not know of; take one of
+/// sqlx's.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no transaction that idem can use",
+    label = "not a transaction or connection of sqlx",
+    note = "take `&mut sqlx::PgTransaction<'_>`, or the transaction, connection or pool connection of another \
+            database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
+)]
+pub trait SqlTransaction: Send {
+    /// The connection beneath.
+    #[doc(hidden)]
+    fn connection(&mut self) -> SqlConnection<'_>;
+}
+
+/// A connection to one of the databases.
+#[doc(hidden)]
+pub enum SqlConnection<'a> {
+    #[cfg(feature = "mysql")]
+    MySql(&'a mut sqlx::MySqlConnection),
+    #[cfg(feature = "postgres")]
+    Postgres(&'a mut sqlx::PgConnection),
+    #[cfg(feature = "sqlite")]
+    Sqlite(&'a mut sqlx::SqliteConnection),
+}
+
+impl fmt::Debug for SqlConnection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlConnection").finish_non_exhaustive()
+    }
+}
+
+macro_rules! transactions {
+    ($($feature:literal $variant:ident $db:ident $conn:ident;)*) => {
+        $(
+            #[cfg(feature = $feature)]
+            impl SqlTransaction for sqlx::$conn {
+                fn connection(&mut self) -> SqlConnection<'_> {
+                    SqlConnection::$variant(self)
+                }
+            }
+
+            #[cfg(feature = $feature)]
+            impl SqlTransaction for PoolConnection<sqlx::$db> {
+                fn connection(&mut self) -> SqlConnection<'_> {
+                    SqlConnection::$variant(self)
+                }
+            }
+
+            #[cfg(feature = $feature)]
+            impl SqlTransaction for Transaction<'_, sqlx::$db> {
+                fn connection(&mut self) -> SqlConnection<'_> {
+                    SqlConnection::$variant(self)
+                }
+            }
+        )*
+
+        impl SqlConnection<'_> {
+            /// How many transactions and savepoints sqlx knows of.
+            pub(crate) fn depth(&self) -> usize {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(conn) => Manager::<sqlx::$db>::get_transaction_depth(conn),
+                    )*
+                }
+            }
+
+            pub(crate) async fn begin(self) -> Result<(), sqlx::Error> {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(conn) => Manager::<sqlx::$db>::begin(conn, None).await,
+                    )*
+                }
+            }
+
+            pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(conn) => Manager::<sqlx::$db>::commit(conn).await,
+                    )*
+                }
+            }
+
+            /// Before anything else is done with the connection.
+            pub(crate) fn start_rollback(self) {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(conn) => Manager::<sqlx::$db>::start_rollback(conn),
+                    )*
+                }
+            }
+        }
+    };
+}
+
+type Manager<D> = <D as Database>::TransactionManager;
+
+transactions! {
+    "mysql" MySql MySql MySqlConnection;
+    "postgres" Postgres Postgres PgConnection;
+    "sqlite" Sqlite Sqlite SqliteConnection;
+}

@@ -1,0 +1,317 @@
+//! Claims and completions inside a transaction that is somebody else's.
+//!
+//! A claim is a row that nobody sees before the transaction is committed, and that whoever claims the same
+//! key waits for. Until the answer takes its place it says that nobody knows the outcome: should a
+//! transaction be committed after its call was dropped half-way, nothing runs a second time.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sqlx::Database;
+
+use super::backend::{Argument, Sealed, Trouble};
+use super::failure::{store_error, trouble};
+use super::operations::{fresh, kept};
+use super::row::{Columns, Row, life_us, place, shown};
+use super::transaction::SqlConnection;
+use super::{Inner, SqlStore};
+use crate::cause::Cause;
+use crate::operation::RecordKey;
+use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
+use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
+use crate::transition;
+
+type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
+
+/// Why nothing came of it.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The transaction is of another database than the store.
+    Elsewhere { store: &'static str },
+    /// Another transaction holds the row for longer than this call waits. Ours can go on.
+    Locked,
+    /// The transaction can only be rolled back.
+    Aborted(StoreError),
+    /// The store refuses, or cannot be asked.
+    Store(StoreError),
+}
+
+/// A store that can work inside a transaction of the database that it is in.
+pub(crate) trait Within: Send + Sync {
+    /// Claims, waiting for whoever holds the row for as long as `wait`.
+    fn claim_within<'a>(
+        &'a self,
+        conn: SqlConnection<'a>,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        wait: Duration,
+    ) -> Boxed<'a, ClaimReply>;
+
+    /// Stores `record`; undoes before what the body has written, if told to.
+    fn complete_within<'a>(
+        &'a self,
+        conn: SqlConnection<'a>,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+        undo: bool,
+    ) -> Boxed<'a, ()>;
+
+    /// Undoes everything since the claim, and the claim.
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()>;
+}
+
+/// What a record says while the body runs.
+fn half_way(header: Header) -> Header {
+    Header {
+        state: State::Done {
+            outcome: OutcomeKind::Unknown,
+            schema: Cause::HalfWay.code(),
+        },
+        ..header
+    }
+}
+
+/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement`](super::statement).
+const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
+
+const INSERT: &str = "(record_key, operation, layout, state, owner, fence, attempts, detail, retain_ms, \
+     fingerprint, body, expires_us, version) \
+     VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
+
+const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
+     detail = ?7, retain_ms = ?8, fingerprint = ?9, body = NULL, expires_us = {now} + ?10, \
+     version = version + 1 WHERE record_key = ?1 AND version = ?11 AND owner = ?12 AND fence = ?13";
+
+const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
+     expires_us = {now} + ?6, version = version + 1 \
+     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8; RELEASE SAVEPOINT idem_claim";
+
+const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT idem_body; ";
+const UNDO: &str = "ROLLBACK TO SAVEPOINT idem_claim; RELEASE SAVEPOINT idem_claim";
+
+/// How often a claim begins again because somebody was quicker.
+const TRIES: usize = 100;
+
+impl<B: Sealed> Inner<B> {
+    /// A script with its arguments in it.
+    fn script(&self, template: &str, arguments: &[Argument<'_>]) -> String {
+        let text = super::statement::filled::<B>(template, &self.table);
+        super::script::written::<B>(&text, arguments)
+    }
+
+    async fn claim_in(
+        &self,
+        conn: &mut Conn<B>,
+        key: &RecordKey,
+        request: &ClaimRequest,
+        wait: Duration,
+    ) -> Result<ClaimReply, Failed> {
+        let place = place(key);
+        let first = half_way(fresh(request));
+        let columns = Columns::new(&first);
+        let arguments = [
+            Argument::Bytes(&place),
+            Argument::Text(shown(key)),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            Argument::Int(life_us(request.retain)),
+            Argument::Int(B::lock_wait(wait)),
+        ];
+        let template = B::CLAIM_WITHIN
+            .replace("{insert}", INSERT)
+            .replace("{read}", READ);
+        let script = self.script(&template, &arguments);
+        for _ in 0..TRIES {
+            let row = match B::fetch_script(conn, script.clone()).await {
+                Ok(answer) => answer.row,
+                Err(error) => return Err(self.claim_failed(conn, error).await),
+            };
+            if let Some(row) = row {
+                if *row.written_by().0 == *request.owner.as_bytes() {
+                    return Ok(ClaimReply::Granted {
+                        fence: Fence::new(row.written_by().1.unsigned_abs()),
+                        attempt: first.attempts,
+                    });
+                }
+                let reply = self.take_over(conn, &place, row, request).await?;
+                if let Some(ClaimReply::Granted { .. }) = reply {
+                    return Ok(reply.expect("just matched"));
+                }
+                self.undo_in(conn).await?;
+                if let Some(reply) = reply {
+                    return Ok(reply);
+                }
+            } else {
+                self.undo_in(conn).await?;
+            }
+        }
+        let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");
+        let kind = crate::store::StoreErrorKind::Unavailable;
+        Err(Failed::Store(StoreError::new(kind, message)))
+    }
+
+    /// Decides on what another has left there. `None`: it has changed since, ask again.
+    async fn take_over(
+        &self,
+        conn: &mut Conn<B>,
+        place: &[u8],
+        row: Row,
+        request: &ClaimRequest,
+    ) -> Result<Option<ClaimReply>, Failed> {
+        let record = match row.record() {
+            Ok(record) => record,
+            Err(error) => return Ok(Some(ClaimReply::Unreadable(error))),
+        };
+        let current = record.as_ref().map(|(record, left)| Current {
+            record,
+            left: *left,
+        });
+        let (reply, write) = transition::claim(current, request, row.now_us);
+        let Some(header) = write else {
+            return Ok(Some(reply));
+        };
+        let columns_of = half_way(header);
+        let columns = Columns::new(&columns_of);
+        let (owner, fence) = row.written_by();
+        let arguments = [
+            Argument::Bytes(place),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.fence(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            Argument::Int(life_us(request.retain)),
+            Argument::Int(row.version),
+            Argument::Bytes(owner),
+            Argument::Int(fence),
+        ];
+        let script = self.script(REPLACE, &arguments);
+        match B::execute_script(conn, script).await {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(Some(reply)),
+            Err(error) => Err(self.claim_failed(conn, error).await),
+        }
+    }
+
+    /// What a claim that failed has left of the transaction.
+    async fn claim_failed(&self, conn: &mut Conn<B>, error: sqlx::Error) -> Failed {
+        let kind = trouble::<B>(&error);
+        let store = store_error::<B>("a claim", error);
+        match kind {
+            // After a deadlock or a serialization failure nothing of the transaction is of use.
+            Some(Trouble::Collision) => Failed::Aborted(store),
+            Some(kind) => match self.undo_in(conn).await {
+                Ok(()) if kind == Trouble::Locked => Failed::Locked,
+                Ok(()) => Failed::Store(store),
+                Err(_) => Failed::Aborted(store),
+            },
+            None => Failed::Aborted(store),
+        }
+    }
+
+    async fn complete_in(
+        &self,
+        conn: &mut Conn<B>,
+        key: &RecordKey,
+        record: &Bytes,
+        undo: bool,
+    ) -> Result<(), Failed> {
+        const WHAT: &str = "storing the answer in the transaction";
+        let done = match Header::decode(record) {
+            Ok(done) => done,
+            Err(error) => {
+                let kind = crate::store::StoreErrorKind::Protocol;
+                return Err(Failed::Aborted(StoreError::new(kind, error.to_string())));
+            }
+        };
+        let (place, columns) = (place(key), Columns::new(&done));
+        let arguments = [
+            Argument::Bytes(&place),
+            columns.state(),
+            columns.detail(),
+            columns.retain_ms(),
+            kept(&done, &record[HEADER..]),
+            Argument::Int(life_us(done.retain)),
+            columns.owner(),
+            columns.fence(),
+        ];
+        let template = match undo {
+            true => format!("{UNDO_BODY}{COMPLETE}"),
+            false => COMPLETE.to_owned(),
+        };
+        let script = self.script(&template, &arguments);
+        let aborted = |error| Failed::Aborted(store_error::<B>(WHAT, error));
+        match B::execute_script(conn, script).await {
+            Ok(0) => {
+                let message = format!(
+                    "{WHAT}: its record is not there: the body has ended the transaction, or the server has"
+                );
+                let kind = crate::store::StoreErrorKind::Unavailable;
+                Err(Failed::Aborted(StoreError::new(kind, message)))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(aborted(error)),
+        }
+    }
+
+    async fn undo_in(&self, conn: &mut Conn<B>) -> Result<(), Failed> {
+        let undone = B::execute_script(conn, B::RESTORE.to_owned() + UNDO).await;
+        undone.map(drop).map_err(|error| {
+            Failed::Aborted(store_error::<B>(
+                "undoing its part of the transaction",
+                error,
+            ))
+        })
+    }
+}
+
+impl<B: Sealed> SqlStore<B> {
+    fn ours<'a>(&self, conn: SqlConnection<'a>) -> Result<&'a mut Conn<B>, Failed> {
+        B::connection(conn).ok_or(Failed::Elsewhere { store: B::NAME })
+    }
+}
+
+impl<B: Sealed> Within for SqlStore<B> {
+    fn claim_within<'a>(
+        &'a self,
+        conn: SqlConnection<'a>,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        wait: Duration,
+    ) -> Boxed<'a, ClaimReply> {
+        Box::pin(async move {
+            let conn = self.ours(conn)?;
+            self.0.claim_in(conn, key, request, wait).await
+        })
+    }
+
+    fn complete_within<'a>(
+        &'a self,
+        conn: SqlConnection<'a>,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+        undo: bool,
+    ) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            let conn = self.ours(conn)?;
+            self.0.complete_in(conn, key, record, undo).await
+        })
+    }
+
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            let conn = self.ours(conn)?;
+            self.0.undo_in(conn).await
+        })
+    }
+}

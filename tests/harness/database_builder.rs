@@ -1,0 +1,90 @@
+//! How a database server is started.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use crate::product::Product;
+use crate::{DatabaseServer, StartError};
+
+/// Settings of a database server that becomes an `S`.
+#[must_use = "a builder does nothing until `start`"]
+pub struct DatabaseServerBuilder<S> {
+    find: fn() -> Result<Box<dyn Product>, StartError>,
+    wrap: fn(DatabaseServer) -> S,
+    settings: Vec<(String, String)>,
+    durable: bool,
+}
+
+impl<S> DatabaseServerBuilder<S> {
+    pub(crate) fn new(
+        find: fn() -> Result<Box<dyn Product>, StartError>,
+        wrap: fn(DatabaseServer) -> S,
+    ) -> Self {
+        Self {
+            find,
+            wrap,
+            settings: Vec::new(),
+            durable: false,
+        }
+    }
+
+    /// A setting of the server, as in its configuration file: `setting("max_connections", "20")`.
+    /// The last one of a name counts, also over those of the harness.
+    pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// Syncs each commit to disk, as a server in production does. Without it, what was committed
+    /// outlives a `kill` of the server all the same, but not one of the machine.
+    pub fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message says why and what to do.
+    #[must_use]
+    pub fn start(self) -> S {
+        match self.try_start() {
+            Ok(server) => server,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start; the message says why and what to do.
+    pub fn try_start(self) -> Result<S, StartError> {
+        // Somebody else may take a port between our look and the server's.
+        for _ in 0..9 {
+            match self.launch() {
+                Err(error) if error.port_taken => {}
+                outcome => return outcome,
+            }
+        }
+        self.launch()
+    }
+
+    fn launch(&self) -> Result<S, StartError> {
+        let product = (self.find)()?;
+        let settings = self.settings.iter();
+        let settings = settings.flat_map(|(name, value)| product.setting(name, value));
+        let settings: Vec<OsString> = settings.collect();
+        DatabaseServer::launch(product, self.durable, settings).map(self.wrap)
+    }
+}
+
+impl<S> fmt::Debug for DatabaseServerBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatabaseServerBuilder")
+            .field("settings", &self.settings)
+            .field("durable", &self.durable)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! The processes that a server has started: Postgres has one for each connection.
+//!
+//! A signal to the group of the server does not reach them, as each is a group of its own.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    parent: i32,
+    /// `T` stands still, `Z` has ended; the first letter that `ps` prints.
+    state: char,
+}
+
+impl Process {
+    /// From a line of `/proc/<pid>/stat`. The name of the program may be anything.
+    fn from_stat(line: &str) -> Option<Self> {
+        let (pid, rest) = line.split_once(" (")?;
+        let (_, rest) = rest.rsplit_once(") ")?;
+        let mut words = rest.split(' ');
+        let state = words.next()?.chars().next()?;
+        Some(Self {
+            pid: pid.parse().ok()?,
+            parent: words.next()?.parse().ok()?,
+            state,
+        })
+    }
+
+    /// From a line of `ps -A -o pid=,ppid=,state=`.
+    fn from_ps(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        Some(Self {
+            pid: words.next()?.parse().ok()?,
+            parent: words.next()?.parse().ok()?,
+            state: words.next()?.chars().next()?,
+        })
+    }
+}
+
+/// Kills the children of a process that stands still, and returns once they have ended.
+pub(crate) fn kill_children(parent: u32) -> io::Result<()> {
+    signal_children(parent, Signal::SIGKILL, "Z")
+}
+
+/// Stops the children of a process that stands still, and returns once they stand still too.
+pub(crate) fn pause_children(parent: u32) -> io::Result<()> {
+    signal_children(parent, Signal::SIGSTOP, "TZ")
+}
+
+/// Lets the children of a process that stands still run again.
+pub(crate) fn resume_children(parent: u32) -> io::Result<()> {
+    signal_children(parent, Signal::SIGCONT, "")
+}
+
+/// The parent must not run: it neither starts children meanwhile, nor is one waited for whose pid
+/// could then be that of another process.
+fn signal_children(parent: u32, signal: Signal, until: &str) -> io::Result<()> {
+    let parent = i32::try_from(parent).map_err(io::Error::other)?;
+    for child in children(parent)? {
+        match kill(Pid::from_raw(child.pid), signal) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while !until.is_empty() {
+        let busy = children(parent)?;
+        let Some(busy) = busy.iter().find(|child| !until.contains(child.state)) else {
+            break;
+        };
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!(
+                "{signal} to process {} has no effect within {PATIENCE:?}",
+                busy.pid
+            )));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn children(parent: i32) -> io::Result<Vec<Process>> {
+    let mut all = if Path::new("/proc/self/stat").exists() {
+        from_proc()?
+    } else {
+        from_ps()?
+    };
+    all.retain(|process| process.parent == parent);
+    Ok(all)
+}
+
+fn from_proc() -> io::Result<Vec<Process>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        // A process may end meanwhile, and most entries are no processes.
+        if let Ok(stat) = fs::read(entry?.path().join("stat")) {
+            all.extend(Process::from_stat(&String::from_utf8_lossy(&stat)));
+        }
+    }
+    Ok(all)
+}
+
+/// For systems without `/proc`.
+fn from_ps() -> io::Result<Vec<Process>> {
+    let output = Command::new("ps")
+        .args(["-A", "-o", "pid=,ppid=,state="])
+        .output()?;
+    let lines = String::from_utf8_lossy(&output.stdout);
+    Ok(lines.lines().filter_map(Process::from_ps).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process;
+
+    #[test]
+    fn a_name_with_spaces_and_brackets_is_skipped() {
+        let process = Process::from_stat("12 (a) S 1) T 34 12 12 0 -1").unwrap();
+        let (pid, parent, state) = (process.pid, process.parent, process.state);
+        assert_eq!((pid, parent, state), (12, 34, 'T'));
+    }
+
+    #[test]
+    fn both_sources_find_a_child() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, parent) = (child.id().cast_signed(), process::id().cast_signed());
+        let found = [from_proc(), from_ps()].map(|all| {
+            let all = all.unwrap();
+            all.iter().any(|p| (p.pid, p.parent) == (pid, parent))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, [true, true]);
+    }
+}

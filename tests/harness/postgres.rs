@@ -1,0 +1,304 @@
+//! A Postgres of one's own.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use nix::sys::signal::Signal;
+
+use crate::account::Account;
+use crate::builder::find_program;
+use crate::product::{APP, Product};
+use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
+
+/// Names the directory of another Postgres's programs.
+const BIN: &str = "IDEM_POSTGRES_BIN";
+
+/// Where Debian's packages put each version, none of them in `PATH`.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+/// Who may come in: the harness and most tests without a password, others with one.
+const HBA: &str = "\
+host all idem 127.0.0.0/8 trust
+host all all 127.0.0.0/8 scram-sha-256
+";
+
+/// A `postgres` on a loopback port, stopped when the value is dropped.
+///
+/// It has a superuser `idem` who needs no password, a user `app` who does, and a database `idem`
+/// that belongs to `app`. For what it can do see [`DatabaseServer`].
+#[derive(Debug)]
+pub struct PostgresServer(DatabaseServer);
+
+/// Settings of a [`PostgresServer`].
+pub type PostgresServerBuilder = DatabaseServerBuilder<PostgresServer>;
+
+impl PostgresServer {
+    /// Starts a server with an empty database.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// For a server with settings.
+    pub fn builder() -> PostgresServerBuilder {
+        DatabaseServerBuilder::new(|| Ok(Box::new(Postgres::find()?)), Self)
+    }
+}
+
+impl Deref for PostgresServer {
+    type Target = DatabaseServer;
+
+    fn deref(&self) -> &DatabaseServer {
+        &self.0
+    }
+}
+
+/// The programs.
+#[derive(Debug)]
+struct Postgres {
+    server: PathBuf,
+    initdb: PathBuf,
+    psql: PathBuf,
+    account: Option<Account>,
+}
+
+impl Postgres {
+    fn find() -> Result<Self, StartError> {
+        let named = env::var_os(BIN).map(PathBuf::from);
+        let [server, initdb, psql] = find_programs(named.as_deref(), Path::new(DEBIAN))?;
+        Ok(Self {
+            server,
+            initdb,
+            psql,
+            account: Account::below_root("postgres")?,
+        })
+    }
+}
+
+impl Product for Postgres {
+    fn name(&self) -> &'static str {
+        "Postgres"
+    }
+
+    fn scheme(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn account(&self) -> Option<Account> {
+        self.account
+    }
+
+    fn server(&self) -> &Path {
+        &self.server
+    }
+
+    fn template(&self) -> Result<PathBuf, StartError> {
+        let (user, password) = APP;
+        // One statement in a line, as a server without clients reads them.
+        let setup = format!(
+            "SET password_encryption = 'scram-sha-256'\n\
+             CREATE ROLE {user} LOGIN PASSWORD '{password}'\n\
+             CREATE DATABASE idem OWNER {user}\n"
+        );
+        let init = [
+            "--username=idem",
+            "--auth=trust",
+            "--no-locale",
+            "--encoding=UTF8",
+            "--no-sync",
+            // Each is copied for each server.
+            "--wal-segsize=1",
+            "--pgdata",
+        ];
+        let single = ["--single", "-c", "fsync=off", "-D"];
+        let key = (
+            template::identity(&self.server)?,
+            init,
+            &setup,
+            HBA,
+            self.account,
+        );
+        template::template("postgres", key, |dir| {
+            if let Some(account) = self.account {
+                account.own(dir.path())?;
+            }
+            let data = dir.path().join("data");
+            let mut args: Vec<OsString> = init.map(OsString::from).into();
+            args.push(data.clone().into());
+            tool::run(&self.initdb, &args, "", dir, self.account)?;
+            fs::write(data.join("pg_hba.conf"), HBA)?;
+            let mut args: Vec<OsString> = single.map(OsString::from).into();
+            args.extend([data.clone().into(), "postgres".into()]);
+            tool::run(&self.server, &args, &setup, dir, self.account)?;
+            Ok(data)
+        })
+    }
+
+    fn args(&self, port: u16, dir: &Path, durable: bool) -> Vec<OsString> {
+        let (port, on) = (port.to_string(), if durable { "on" } else { "off" });
+        let settings = [
+            ("listen_addresses", "127.0.0.1"),
+            ("port", &port),
+            ("unix_socket_directories", ""),
+            ("max_connections", "300"),
+            ("shared_buffers", "16MB"),
+            // In the data directory, where it does not outlive a server that is killed.
+            ("dynamic_shared_memory_type", "mmap"),
+            // What was committed is with the system either way, and outlives a kill.
+            ("fsync", on),
+            ("full_page_writes", on),
+            ("synchronous_commit", "on"),
+        ];
+        let mut args = vec!["-D".into(), dir.join("data").into()];
+        args.extend(
+            settings
+                .iter()
+                .flat_map(|(name, value)| self.setting(name, value)),
+        );
+        args
+    }
+
+    fn setting(&self, name: &str, value: &str) -> Vec<OsString> {
+        vec!["-c".into(), format!("{name}={value}").into()]
+    }
+
+    fn client(&self, addr: SocketAddr, database: &str) -> Command {
+        let mut command = Command::new(&self.psql);
+        for (name, _) in env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"PG") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("PGCONNECT_TIMEOUT", "20")
+            .args([
+                "-X",
+                "-A",
+                "-t",
+                "-q",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-U",
+                "idem",
+            ])
+            .args(["-h", &addr.ip().to_string(), "-p", &addr.port().to_string()])
+            .args(["-d", database]);
+        command
+    }
+
+    fn data_query(&self) -> &'static str {
+        "SHOW data_directory"
+    }
+
+    fn quoted(&self, name: &str) -> String {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+
+    fn stop_signal(&self) -> Signal {
+        Signal::SIGINT
+    }
+
+    fn will(&self) -> &'static str {
+        include_str!("postgres_will.sh")
+    }
+
+    /// There is a small piece of shared memory by which a server sees that another one has its
+    /// data. Systems allow some thousands of them.
+    fn tidy(&self, dir: &Path) {
+        let lock = fs::read_to_string(dir.join("data/postmaster.pid")).unwrap_or_default();
+        let memory = lock.lines().nth(6).unwrap_or_default();
+        if let Some(id) = memory.split_whitespace().nth(1) {
+            // It says itself why it cannot, and the test has other worries.
+            drop(Command::new("ipcrm").args(["-m", id]).status());
+        }
+    }
+}
+
+/// The programs in the directory that is named, in `PATH`, or of Debian's newest package.
+fn find_programs(chosen: Option<&Path>, debian: &Path) -> Result<[PathBuf; 3], StartError> {
+    let names = ["postgres", "initdb", "psql"];
+    if let Some(dir) = chosen {
+        for name in names {
+            if find_program(&dir.join(name)).is_none() {
+                let dir = dir.display();
+                return Err(StartError::new(format!(
+                    "{BIN} has no `{name}` in it: `{dir}`"
+                )));
+            }
+        }
+        return Ok(names.map(|name| dir.join(name)));
+    }
+    // A link in `PATH` need not have the others beside it, nor be of the version of the others.
+    let beside = find_program(Path::new("postgres")).and_then(|path| path.canonicalize().ok());
+    let beside = beside.and_then(|path| path.parent().map(Path::to_owned));
+    let mut dirs: Vec<_> = beside.into_iter().chain(versions(debian)).collect();
+    dirs.retain(|dir| {
+        names
+            .iter()
+            .all(|name| find_program(&dir.join(name)).is_some())
+    });
+    let dir = dirs.first().ok_or_else(|| {
+        StartError::new(format!(
+            "no Postgres with `initdb` and `psql`; install it (Debian, Ubuntu: `apt-get install \
+             postgresql`, Fedora: `dnf install postgresql-server`, macOS: `brew install \
+             postgresql`) or set {BIN} to the directory of its programs"
+        ))
+    })?;
+    Ok(names.map(|name| dir.join(name)))
+}
+
+/// The newest first.
+fn versions(debian: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(debian).into_iter().flatten().flatten();
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    found.sort_by(|one, two| two.cmp(one));
+    found.into_iter().map(|(_, dir)| dir).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dir::TestDir;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn programs_that_are_chosen_must_all_be_there() {
+        let error = find_programs(Some(Path::new("/nowhere")), Path::new("/nowhere")).unwrap_err();
+        let message = error.to_string();
+        assert_eq!(
+            message,
+            "IDEM_POSTGRES_BIN has no `postgres` in it: `/nowhere`"
+        );
+    }
+
+    #[test]
+    fn the_newest_package_counts() {
+        let dir = TestDir::new("packages").unwrap();
+        for version in ["9", "15", "16", "README"] {
+            fs::create_dir_all(dir.path().join(version).join("bin")).unwrap();
+        }
+        let found = versions(dir.path());
+        let expected = ["16", "15", "9"].map(|version| dir.path().join(version).join("bin"));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_link_in_a_directory_of_ones_own_will_do() {
+        let dir = TestDir::new("programs").unwrap();
+        let there = find_programs(None, Path::new(DEBIAN)).unwrap();
+        for path in &there {
+            symlink(path, dir.path().join(path.file_name().unwrap())).unwrap();
+        }
+        let found = find_programs(Some(dir.path()), Path::new("/nowhere")).unwrap();
+        assert!(found.iter().all(|path| path.starts_with(dir.path())));
+    }
+}

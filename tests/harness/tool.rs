@@ -1,0 +1,62 @@
+//! Programs that prepare a server, and end.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use crate::StartError;
+use crate::account::Account;
+use crate::child::Guarded;
+use crate::dir::TestDir;
+
+/// Making a database takes seconds on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Runs a program in `dir` until it ends well, or fails with what it said.
+pub(crate) fn run(
+    program: &Path,
+    args: &[OsString],
+    input: &str,
+    dir: &TestDir,
+    account: Option<Account>,
+) -> Result<(), StartError> {
+    let said = dir.path().join("tool.log");
+    let log = File::create(&said)?;
+    let errors = log.try_clone()?;
+    let mut child = Guarded::spawn(program, args, dir.disposable(), |command| {
+        command
+            .env("LC_ALL", "C")
+            .current_dir(dir.path())
+            .stdout(log)
+            .stderr(errors);
+        match account {
+            Some(account) => account.put_on(command),
+            None => command,
+        }
+    })?;
+    // One that has ended without reading has said why.
+    if let Some(stdin) = child.stdin()
+        && let Err(error) = stdin.write_all(input.as_bytes())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        return Err(error.into());
+    }
+    child.close_stdin();
+    let deadline = Instant::now() + PATIENCE;
+    let what = loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => break format!("ended with {status}"),
+            None if Instant::now() > deadline => break format!("does not end within {PATIENCE:?}"),
+            None => thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    Err(StartError::new(format!(
+        "`{}` {what}; it says:\n{}",
+        program.display(),
+        String::from_utf8_lossy(&fs::read(&said)?)
+    )))
+}
