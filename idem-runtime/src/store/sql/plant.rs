@@ -52,7 +52,7 @@ impl<B: Backend> SqlStore<B> {
         };
         let arguments = [
             Argument::Bytes(&place),
-            Argument::Text(shown(key)),
+            Argument::Text(&shown(key)),
             layout,
             columns.state(),
             columns.owner(),

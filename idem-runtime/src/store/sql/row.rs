@@ -1,5 +1,6 @@
 //! A record as a row.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,14 +31,16 @@ pub(crate) fn place(key: &RecordKey) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The operation as the table shows it to people.
-pub(crate) fn shown(key: &RecordKey) -> &str {
+/// The operation as the table shows it to people. It may be any text, but not every database takes a zero
+/// byte, and a column has an end.
+pub(crate) fn shown(key: &RecordKey) -> Cow<'_, str> {
     let name = key.operation().as_str();
-    let mut end = name.len().min(255);
-    while !name.is_char_boundary(end) {
-        end -= 1;
+    let name = &name[..name.floor_char_boundary(255)];
+    if name.contains('\0') {
+        name.replace('\0', "\u{fffd}").into()
+    } else {
+        name.into()
     }
-    &name[..end]
 }
 
 /// The columns that come out of a header.
@@ -166,9 +169,14 @@ impl Row {
         (self.left_us > 0).then_some(&self.record)
     }
 
+    /// Whether this owner wrote it last.
+    pub(crate) fn is_of(&self, owner: &Owner) -> bool {
+        self.owner == *owner.as_bytes()
+    }
+
     /// Whether the statement that gave this back put it there, for this owner.
     pub(crate) fn is_fresh(&self, owner: &Owner) -> bool {
-        self.version < 0 && self.owner == *owner.as_bytes()
+        self.version < 0 && self.is_of(owner)
     }
 }
 
