@@ -10,11 +10,14 @@ use syn::{FnArg, Pat, Signature};
 ///
 /// Output:
 /// ```text
-/// match begin_in_tx::<_, _, T>(call, &mut *tx).await {
+/// let mut lent = lend::<T>(&mut *tx);
+/// let turn = begin_in_tx(call, &mut lent).await;
+/// match turn {
 ///     InTx::Answered(out) => out,
 ///     InTx::Run(mut turn) => {
 ///         let end = {
-///             let (scope, tx) = turn.split();
+///             let (scope, lent) = turn.split();
+///             let tx = lent.tx();
 ///             scope.run(pin!(Some(BODY))).await
 ///         };
 ///         turn.finish(end).await
@@ -28,17 +31,27 @@ pub(super) fn run(tx: &Transaction, body: &TokenStream, rt: &TokenStream) -> Tok
         ty,
         span,
     } = tx;
-    // The type carries the blame for not being a transaction.
-    let begin = located(rt, *span);
-    let begin = quote_spanned!(at(*span)=> #begin::begin_in_tx);
+    // The type carries the blame for not being a transaction. One that cannot be written lends its
+    // place.
+    let lend = match ty {
+        Some(ty) => quote_spanned!(here()=> #rt::lend::<#ty>),
+        None => {
+            let rt = located(rt, *span);
+            quote_spanned!(at(*span)=> #rt::lend)
+        }
+    };
     quote_spanned! {here()=>
         #[allow(clippy::used_underscore_binding)]
-        match #begin::<_, _, #ty>(call, &mut *#name).await {
+        let mut lent = #lend(&mut *#name);
+        // Bound to a name: as a temporary it would outlive what is lent.
+        let turn = #rt::begin_in_tx(call, &mut lent).await;
+        match turn {
             #rt::InTx::Answered(out) => out,
             #rt::InTx::Run(mut turn) => {
                 let end = {
+                    let (scope, lent) = turn.split();
                     #[allow(unused_variables)]
-                    let (scope, #mutability #name) = turn.split();
+                    let #mutability #name = lent.tx();
                     scope.run(::core::pin::pin!(::core::option::Option::Some(#body))).await
                 };
                 turn.finish(end).await

@@ -15,8 +15,8 @@ pub(crate) struct Transaction {
     pub(crate) name: Ident,
     /// Of the binding, as in `mut tx: &mut T`.
     pub(crate) mutability: Option<Token![mut]>,
-    /// What it is a reference to, with `_` for what cannot be written in an expression.
-    pub(crate) ty: Type,
+    /// What it is a reference to, if that can be written in an expression.
+    pub(crate) ty: Option<Type>,
     pub(crate) span: Span,
 }
 
@@ -60,11 +60,7 @@ pub(super) fn plan(
         mutability: *mutability,
         span: ty.span(),
         // Of two that stand under `#[cfg]`, this may not be the one.
-        ty: if parameter.cfgs.is_empty() {
-            output::nameable(ty.clone())
-        } else {
-            syn::parse_quote!(_)
-        },
+        ty: Some(ty.clone()).filter(|ty| parameter.cfgs.is_empty() && !output::mentions_impl(ty)),
     })
 }
 
