@@ -1,10 +1,10 @@
-//! Transactions of every database, which nobody opens here: only the types are looked at.
+//! Transactions that nobody begins: only their types are looked at.
 
 #![deny(warnings)]
 
 use idem_runtime::{Error, idempotent};
 use sqlx::pool::PoolConnection;
-use sqlx::{MySql, PgConnection, Postgres, SqliteTransaction, Transaction};
+use sqlx::{PgConnection, PgTransaction, Postgres, Transaction};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -19,7 +19,7 @@ pub async fn connection(order: u64, conn: &mut PgConnection) -> Result<u64, Erro
 }
 
 #[idempotent(key = order, on_error = release, tx = _conn)]
-pub async fn pooled(order: u64, #[idem(skip)] _conn: &mut PoolConnection<MySql>) -> Result<u64, Error> {
+pub async fn pooled(order: u64, #[idem(skip)] _conn: &mut PoolConnection<Postgres>) -> Result<u64, Error> {
     Ok(order)
 }
 
@@ -27,11 +27,11 @@ pub async fn pooled(order: u64, #[idem(skip)] _conn: &mut PoolConnection<MySql>)
 #[idempotent(key = order, on_error = release, tx = tx)]
 pub fn boxed<'a>(
     order: u64,
-    mut tx: &'a mut SqliteTransaction<'_>,
+    mut tx: &'a mut PgTransaction<'_>,
 ) -> Pin<Box<dyn Future<Output = Result<usize, Error>> + Send + 'a>> {
     Box::pin(async move {
         let tx = &mut tx;
-        let _: &mut sqlx::SqliteConnection = tx;
+        let _: &mut PgConnection = tx;
         Ok(1)
     })
 }
