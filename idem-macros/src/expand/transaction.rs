@@ -33,16 +33,18 @@ pub(super) fn run(tx: &Transaction, body: &TokenStream, rt: &TokenStream) -> Tok
     } = tx;
     // The type carries the blame for not being a transaction. One that cannot be written lends its
     // place.
-    let lend = match ty {
-        Some(ty) => quote_spanned!(here()=> #rt::lend::<#ty>),
+    let lent = match ty {
+        Some(ty) => quote_spanned!(here()=> #rt::lend::<#ty>(&mut *#name)),
         None => {
             let rt = located(rt, *span);
-            quote_spanned!(at(*span)=> #rt::lend)
+            let mut there = name.clone();
+            there.set_span(name.span().located_at(*span));
+            quote_spanned!(at(*span)=> #rt::lend(&mut *#there))
         }
     };
     quote_spanned! {here()=>
         #[allow(clippy::used_underscore_binding)]
-        let mut lent = #lend(&mut *#name);
+        let mut lent = #lent;
         // Bound to a name: as a temporary it would outlive what is lent.
         let turn = #rt::begin_in_tx(call, &mut lent).await;
         match turn {

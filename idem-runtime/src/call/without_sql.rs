@@ -1,5 +1,11 @@
 //! What `tx = …` finds where no database is a feature: an error that says so.
 
+#![allow(
+    unnameable_types,
+    clippy::unused_async,
+    reason = "what it stands for awaits, and so does the expansion"
+)]
+
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -80,9 +86,9 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
 }
 
 /// Never called.
-pub async fn begin_in_tx<'t, O, P, T: SqlTransaction + ?Sized>(
+pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     _: Call<O, P>,
-    tx: &'t mut T,
-) -> InTx<'t, O, P, T> {
+    tx: &mut T,
+) -> InTx<'_, O, P, T> {
     match tx.never() {}
 }

@@ -153,7 +153,7 @@ impl Row {
         let record = Record::decode(self.record.clone())?;
         let mut left = Duration::from_micros(left);
         if record.header.retain == FOREVER {
-            left = FOREVER - AHEAD.saturating_sub(left);
+            left = FOREVER.saturating_sub(AHEAD.saturating_sub(left));
         }
         Ok(Some((record, left)))
     }

@@ -213,14 +213,14 @@ impl<B: Sealed> Inner<B> {
         let kind = trouble::<B>(&error);
         let store = store_error::<B>("a claim", error);
         match kind {
-            // After a deadlock or a serialization failure nothing of the transaction is of use.
-            Some(Trouble::Collision) => Failed::Aborted(store),
+            // After a deadlock, a serialization failure or a lost connection nothing of the transaction is
+            // of use.
+            Some(Trouble::Collision) | None => Failed::Aborted(store),
             Some(kind) => match self.undo_in(conn).await {
                 Ok(()) if kind == Trouble::Locked => Failed::Locked,
                 Ok(()) => Failed::Store(store),
                 Err(_) => Failed::Aborted(store),
             },
-            None => Failed::Aborted(store),
         }
     }
 
@@ -278,10 +278,8 @@ impl<B: Sealed> Inner<B> {
     }
 }
 
-impl<B: Sealed> SqlStore<B> {
-    fn ours<'a>(&self, conn: SqlConnection<'a>) -> Result<&'a mut Conn<B>, Failed> {
-        B::connection(conn).ok_or(Failed::Elsewhere { store: B::NAME })
-    }
+fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {
+    B::connection(conn).ok_or(Failed::Elsewhere { store: B::NAME })
 }
 
 impl<B: Sealed> Within for SqlStore<B> {
@@ -293,7 +291,7 @@ impl<B: Sealed> Within for SqlStore<B> {
         wait: Duration,
     ) -> Boxed<'a, ClaimReply> {
         Box::pin(async move {
-            let conn = self.ours(conn)?;
+            let conn = ours::<B>(conn)?;
             self.0.claim_in(conn, key, request, wait).await
         })
     }
@@ -306,14 +304,14 @@ impl<B: Sealed> Within for SqlStore<B> {
         undo: bool,
     ) -> Boxed<'a, ()> {
         Box::pin(async move {
-            let conn = self.ours(conn)?;
+            let conn = ours::<B>(conn)?;
             self.0.complete_in(conn, key, record, undo).await
         })
     }
 
     fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()> {
         Box::pin(async move {
-            let conn = self.ours(conn)?;
+            let conn = ours::<B>(conn)?;
             self.0.undo_in(conn).await
         })
     }
