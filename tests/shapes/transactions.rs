@@ -157,8 +157,8 @@ async fn a_connection_without_a_transaction_gets_one() {
 
 #[idempotent(key = order, tx = tx)]
 async fn mutable(order: u32, mut tx: &mut SqliteConnection) -> Answer {
-    let own = &mut tx;
-    insert(own, order).await
+    tx = std::convert::identity(tx);
+    insert(tx, order).await
 }
 
 // Shadowed by a name that the expansion uses, and back.
@@ -275,8 +275,8 @@ impl Boxed for Till {
 
     #[idempotent(op = "shapes.boxed.mutable", key = self.0, tx = tx)]
     async fn mutable(&self, mut tx: &mut SqliteTransaction<'_>) -> Answer {
-        let own = &mut tx;
-        insert(own, self.0).await
+        tx = std::convert::identity(tx);
+        insert(tx, self.0).await
     }
 }
 

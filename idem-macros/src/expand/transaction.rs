@@ -33,14 +33,13 @@ pub(super) fn run(tx: &Transaction, body: &TokenStream, rt: &TokenStream) -> Tok
     } = tx;
     // The type carries the blame for not being a transaction. One that cannot be written lends its
     // place.
-    let lent = match ty {
-        Some(ty) => quote_spanned!(here()=> #rt::lend::<#ty>(&mut *#name)),
-        None => {
-            let rt = located(rt, *span);
-            let mut there = name.clone();
-            there.set_span(name.span().located_at(*span));
-            quote_spanned!(at(*span)=> #rt::lend(&mut *#there))
-        }
+    let lent = if let Some(ty) = ty {
+        quote_spanned!(here()=> #rt::lend::<#ty>(&mut *#name))
+    } else {
+        let rt = located(rt, *span);
+        let mut there = name.clone();
+        there.set_span(name.span().located_at(*span));
+        quote_spanned!(at(*span)=> #rt::lend(&mut *#there))
     };
     quote_spanned! {here()=>
         #[allow(clippy::used_underscore_binding)]
