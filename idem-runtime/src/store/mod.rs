@@ -1,5 +1,7 @@
 //! The contract between the engine and whatever keeps the records.
 
+mod front;
+pub mod layered;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -13,7 +15,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+pub use self::front::{Copied, Front};
 pub use self::watch::{Feed, Watch, Watchers};
+use crate::observer::Observer;
 pub use crate::operation::RecordKey;
 pub use crate::record::{
     Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State, Unreadable,
@@ -121,6 +125,22 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     ///
     /// Called on the engine's own thread.
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
+
+    /// What a call that waits looks at now and then: the record, or what is known of it nearby. An
+    /// answer that this shows is the answer. That a claim is held it may say for a while after that is
+    /// over, never for longer than the claim's lease.
+    ///
+    /// Called on the engine's own thread.
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.read(key)
+    }
+
+    /// An engine on this store is built, and this is who is told what happens in it: also what befalls
+    /// the store, if that matters to an operator. Several engines may share a store. To be kept as a
+    /// [`Weak`](std::sync::Weak).
+    fn observed_by(&self, observer: &Arc<dyn Observer>) {
+        let _ = observer;
+    }
 
     /// The longest record that this store keeps and reads back, header included, in bytes. An engine
     /// on it stores no longer answers, whatever its `max_value_bytes`.
