@@ -45,8 +45,17 @@ pub(super) struct Layers {
 
 /// What is done to a copy.
 enum Write {
-    Keep { record: Bytes, left: Duration },
-    Forget { owner: Option<Owner> },
+    Keep {
+        record: Bytes,
+        left: Duration,
+        /// Since when that is left.
+        since: Instant,
+        /// How much sooner the copy ends.
+        margin: Duration,
+    },
+    Forget {
+        owner: Option<Owner>,
+    },
 }
 
 /// Awaits `work` for so long by the machine's clock.
@@ -153,16 +162,25 @@ impl Layers {
         Some((record, left + self.margin))
     }
 
-    /// Keeps a copy of a record that the durable store will keep for `left`.
-    pub(super) fn copy(self: &Arc<Self>, place: &Place, record: &Bytes, left: Duration) {
-        let left = left.saturating_sub(self.margin);
+    /// Keeps a copy of a record that the durable store keeps for `left` from `since` on.
+    pub(super) fn copy(
+        self: &Arc<Self>,
+        place: &Place,
+        record: &Bytes,
+        left: Duration,
+        since: Instant,
+    ) {
         let fits = self
             .fast
             .max_record_bytes()
             .is_none_or(|most| record.len() <= most);
-        let write = if fits && !left.is_zero() {
-            let record = record.clone();
-            Write::Keep { record, left }
+        let write = if fits && left > self.margin {
+            Write::Keep {
+                record: record.clone(),
+                left,
+                since,
+                margin: self.margin,
+            }
         } else {
             // Whoever waits is told all the same.
             Write::Forget { owner: None }
@@ -184,12 +202,17 @@ impl Layers {
             return count(&self.counters.skipped);
         }
         let writing = Writing::new(self);
-        let since = Instant::now();
         self.background.run(async move {
             let fast = &writing.0.fast;
             let done = match write {
-                Write::Keep { record, left } => {
-                    let left = left.saturating_sub(since.elapsed());
+                Write::Keep {
+                    record,
+                    left,
+                    since,
+                    margin,
+                } => {
+                    // The margin is for what takes time on the way.
+                    let left = left.saturating_sub(since.elapsed().max(margin));
                     within(PATIENCE, fast.keep(&copy, &record, left)).await
                 }
                 Write::Forget { owner } => {
@@ -214,13 +237,19 @@ impl Layers {
             }
             count(&self.counters.misses);
         }
+        let since = Instant::now();
         let reply = self.durable.read(key).await?;
         if let ReadReply::Found { record, left } = &reply {
             if is_final(&record.header) {
-                self.copy(&place, record.bytes(), *left);
+                self.copy(&place, record.bytes(), *left, since);
             } else if let Some((hint, left)) = super::hint(&record.header, *left) {
-                let record = Bytes::copy_from_slice(&hint.encode());
-                self.write(&place, Write::Keep { record, left });
+                let write = Write::Keep {
+                    record: Bytes::copy_from_slice(&hint.encode()),
+                    left,
+                    since,
+                    margin: Duration::ZERO,
+                };
+                self.write(&place, write);
             }
         }
         Ok(reply)

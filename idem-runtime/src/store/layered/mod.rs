@@ -109,6 +109,11 @@ impl LayeredStore {
         LayeredStoreBuilder::new(Arc::new(fast), Arc::new(durable))
     }
 
+    /// Sets up a store on two that are shared already.
+    pub fn over(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> LayeredStoreBuilder {
+        LayeredStoreBuilder::new(fast, durable)
+    }
+
     /// Counters, for metrics.
     #[must_use]
     pub fn stats(&self) -> LayeredStats {
@@ -134,15 +139,32 @@ impl LayeredStore {
     }
 
     /// Copies a record that is stored for good, committed and acknowledged, and that the durable store
-    /// will keep for `left`. In the background; what is no final answer is not copied.
-    pub fn copy(&self, place: &Place, record: &Bytes, left: Duration) {
+    /// keeps for `left` from `since` on. In the background; what is no final answer is not copied.
+    pub fn copy(&self, place: &Place, record: &Bytes, left: Duration, since: Instant) {
         match Header::decode(record) {
             // With a fingerprint of none it would answer every request; the stored record may know
             // better.
             Ok(header) if is_final(&header) && !header.fingerprint.is_none() => {
-                self.0.copy(place, record, left);
+                self.0.copy(place, record, left, since);
             }
             _ => self.0.forget(place, None),
+        }
+    }
+
+    /// Removes the copy of a key, after its record was changed past this store. Caches of other
+    /// processes are not reached: reset the key through an engine for that.
+    ///
+    /// # Errors
+    ///
+    /// Those of the fast store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it may or may not have happened.
+    pub async fn forget(&self, key: &RecordKey) -> Result<(), StoreError> {
+        match self.0.place(key).copy {
+            Some(copy) => self.0.fast.forget(&copy, None).await,
+            None => Ok(()),
         }
     }
 
@@ -158,11 +180,12 @@ impl LayeredStore {
         {
             return Ok(ClaimReply::Done { record, left });
         }
+        let since = Instant::now();
         let reply = self.0.durable.claim(key, request).await?;
         if let ClaimReply::Done { record, left } = &reply
             && is_final(&record.header)
         {
-            self.0.copy(&place, record.bytes(), *left);
+            self.0.copy(&place, record.bytes(), *left, since);
         }
         Ok(reply)
     }
@@ -178,12 +201,11 @@ impl LayeredStore {
         match &reply {
             // A late one stands under the header of a later claim.
             CompleteReply::Stored { late: false } if first => {
-                let left = header.retain.saturating_sub(sending.sent.elapsed());
-                self.copy(&place, record, left);
+                self.copy(&place, record, header.retain, sending.sent);
             }
             CompleteReply::Stored { .. } => self.0.forget(&place, None),
             CompleteReply::Adopted { record, left } if is_final(&record.header) => {
-                self.0.copy(&place, record.bytes(), *left);
+                self.0.copy(&place, record.bytes(), *left, sending.sent);
             }
             _ => {}
         }
