@@ -52,7 +52,7 @@ pub struct LayeredStore(Arc<Layers>);
 /// let store = layered(fast, durable);
 /// let engine = Engine::new(store.clone());
 /// for _ in 0..3 {
-///     let call = engine.operation("orders.place").key(&"o-7");
+///     let call = engine.operation("orders.place").key(&"o-7").fingerprint(&1250);
 ///     let receipt = call.run(|_| async { Ok::<_, Error>(1250) }).await?;
 ///     assert_eq!(receipt, 1250);
 /// }
@@ -66,7 +66,7 @@ pub struct LayeredStore(Arc<Layers>);
 ///   durable one.
 /// - A first call asks the fast store once, for `patience` (50 ms) at most, before it claims. Its answer
 ///   is copied in the background: nobody waits for that.
-/// - Of many processes that wait for a call, one a second looks at the durable store.
+/// - Of many processes that wait for a call, about one a second looks at the durable store.
 /// - After 5 failures in a row the fast store is not asked for 1 s, then 2 s, up to 30 s, but for a
 ///   question in the background that finds out whether it is back. Observers are told
 ///   [`Degraded`](crate::EventKind::Degraded) and [`Restored`](crate::EventKind::Restored);
