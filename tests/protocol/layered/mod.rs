@@ -119,7 +119,7 @@ fn explore(scenario: &Scenario) -> Vec<(Promise, Vec<Step>)> {
     let mut broken: Vec<(Promise, u64)> = Vec::new();
     let world = World::new(scenario);
     ways.insert(hasher.hash_one(&world), None);
-    let (mut layer, mut later, mut steps) = (vec![world], Vec::new(), Vec::new());
+    let (mut layer, mut next, mut steps) = (vec![world], Vec::new(), Vec::new());
     while !layer.is_empty() {
         for world in layer.drain(..) {
             let from = hasher.hash_one(&world);
@@ -136,11 +136,11 @@ fn explore(scenario: &Scenario) -> Vec<(Promise, Vec<Step>)> {
                 world.take(scenario, step);
                 if let Entry::Vacant(entry) = ways.entry(hasher.hash_one(&world)) {
                     entry.insert(Some((from, step)));
-                    later.push(world);
+                    next.push(world);
                 }
             }
         }
-        std::mem::swap(&mut layer, &mut later);
+        std::mem::swap(&mut layer, &mut next);
     }
     let way = |mut at: u64| {
         let mut way = Vec::new();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::background::Background;
 use super::breaker::{Admission, Breaker, Turn};
 use super::doubts::Doubts;
-use super::epochs::{Epochs, next, record_of};
+use super::epochs::{Epoch, Epochs, closing, opening, record_of};
 use super::stats::{Counters, count};
 use super::told::Observers;
 use super::{Front, Place, Store, StoreError, StoreErrorKind};
@@ -18,9 +18,9 @@ use crate::clock::{Clock, SystemClock, deadline};
 use crate::fingerprint::Fingerprint;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
-use crate::record::{Owner, Record};
+use crate::record::{Header, Owner, Record, State};
 use crate::store::front::{Copied, is_final};
-use crate::store::{ClaimReply, ReadReply};
+use crate::store::{ClaimReply, ReadReply, ResolveReply};
 
 /// How long anything that nobody waits for may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -255,22 +255,63 @@ impl Layers {
         Ok(reply)
     }
 
-    /// Begins a new epoch: what was copied before counts no more for who knows of it. Gives the moment
-    /// from which on everybody will who asks.
-    pub(super) async fn begin_epoch(&self, prefix: &Arc<str>) -> Result<Instant, StoreError> {
-        let sent = Instant::now();
-        let (epoch, claim) = (record_of(Arc::clone(prefix)), next());
-        match self.durable.claim(&epoch, &claim).await? {
-            ClaimReply::Granted { fence, .. } => {
-                self.epochs.learn(prefix, fence.get(), sent);
-                Ok(Instant::now())
-            }
-            _ => Err(StoreError::new(
+    /// Closes the epoch of a prefix, and waits until nobody answers from copies any more.
+    pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
+        let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
+        let asked = Instant::now();
+        let ClaimReply::Granted { fence, attempt } = self.durable.claim(&epoch, &claim).await?
+        else {
+            return Err(StoreError::new(
                 StoreErrorKind::Protocol,
-                "the durable store does not grant the record by which copies of a reset key are \
+                "the durable store does not grant the record by which the copies of a reset key are \
                  made void; look who else writes its key `…:idem.epoch:…`",
-            )),
+            ));
+        };
+        let closed = Header {
+            state: State::Pending { lease: claim.lease },
+            owner: claim.owner,
+            fence,
+            attempts: attempt,
+            retain: claim.retain,
+            fingerprint: claim.fingerprint,
+        };
+        self.epochs.learn(prefix, Epoch::Closed(closed), asked);
+        tokio::time::sleep(self.epochs.trust).await;
+        Ok(closed)
+    }
+
+    /// Opens an epoch that is still closed by this. Whether it was.
+    pub(super) async fn open(
+        &self,
+        prefix: &Arc<str>,
+        closed: &Header,
+    ) -> Result<bool, StoreError> {
+        let open = Bytes::copy_from_slice(&opening(closed).encode());
+        let (epoch, asked) = (record_of(Arc::clone(prefix)), Instant::now());
+        let opened = self.durable.resolve(&epoch, closed, &open).await? == ResolveReply::Resolved;
+        if opened {
+            let number = closed.fence.get();
+            self.epochs.learn(prefix, Epoch::Open(number), asked);
         }
+        Ok(opened)
+    }
+
+    /// Opens the epoch after what it was closed for is done.
+    pub(super) async fn reopen(
+        &self,
+        prefix: &Arc<str>,
+        mut closed: Header,
+    ) -> Result<(), StoreError> {
+        while !self.open(prefix, &closed).await? {
+            let reply = self.durable.read(&record_of(Arc::clone(prefix))).await?;
+            if let Some(Epoch::Closed(_)) = Epoch::of(&reply) {
+                // Another closed it after us, and opens it.
+                return Ok(());
+            }
+            // We took so long that it was opened: there may be copies of what was reset.
+            closed = self.close(prefix).await?;
+        }
+        Ok(())
     }
 }
 
@@ -299,13 +340,14 @@ async fn follow(layers: Weak<Layers>, prefix: Arc<str>) {
                 return;
             };
             let asked = Instant::now();
-            let number = match within(PATIENCE, layers.durable.read(&epoch)).await {
-                Some(Ok(ReadReply::Absent)) => Some(0),
-                Some(Ok(ReadReply::Found { record, .. })) => Some(record.header.fence.get()),
-                _ => None,
-            };
-            if let Some(number) = number {
-                layers.epochs.learn(&prefix, number, asked);
+            if let Some(Ok(reply)) = within(PATIENCE, layers.durable.read(&epoch)).await
+                && let Some(epoch) = Epoch::of(&reply)
+            {
+                layers.epochs.learn(&prefix, epoch, asked);
+            }
+            if let Some(closed) = layers.epochs.abandoned(&prefix, Instant::now()) {
+                // Of many who notice, one opens it; if none does, all notice again.
+                let _ = within(PATIENCE, layers.open(&prefix, &closed)).await;
             }
             if !layers.epochs.goes_on(&prefix, Instant::now()) {
                 return;

@@ -81,12 +81,13 @@ pub struct LayeredStore(Arc<Layers>);
 ///
 /// # Resets
 ///
-/// Only [`Entry::reset`](crate::Entry::reset) takes an answer back. Then a new *epoch* begins, a number
-/// in the durable store that is part of the name of each copy, and all copies of the prefix are void:
+/// Only [`Entry::reset`](crate::Entry::reset) takes an answer back. It begins a new *epoch*, a number in
+/// the durable store that is part of the name of each copy, which makes all copies of the prefix void:
 /// also those in a snapshot that the fast store comes back with, and in caches of other processes. A
 /// process answers from copies only while it has heard of the epoch within
-/// [`trust`](LayeredStoreBuilder::trust) (1 s), and the reset returns when that is over; so it is known
-/// to everybody by then. When the durable store falls silent, copies are therefore trusted that long.
+/// [`trust`](LayeredStoreBuilder::trust) (1 s), and a reset waits that long before it changes anything: so
+/// nobody is told the old answer after somebody may have been told a new one. When the durable store
+/// falls silent, copies are therefore trusted that long.
 ///
 /// # A fast store that is down when the process starts
 ///
@@ -233,27 +234,20 @@ impl LayeredStore {
         record: &Bytes,
     ) -> Result<ResolveReply, StoreError> {
         let (place, prefix) = (self.0.place(key), Arc::from(key.prefix()));
-        let takes_back = is_final(seen);
-        if takes_back {
-            // Before as well, in case that this process dies half-way.
-            self.0.begin_epoch(&prefix).await?;
-        }
-        let reply = self.0.durable.resolve(key, seen, record).await?;
-        if reply != ResolveReply::Resolved {
-            return Ok(reply);
-        }
-        let known = if takes_back {
-            Some(self.0.begin_epoch(&prefix).await?)
+        let closed = if is_final(seen) {
+            Some(self.0.close(&prefix).await?)
         } else {
             None
         };
-        // Who waits is told where it watches.
-        self.0.forget(&place, Some(seen.owner));
-        if let Some(known) = known {
-            let known = known + self.0.epochs.trust;
-            tokio::time::sleep(known.saturating_duration_since(Instant::now())).await;
+        let reply = self.0.durable.resolve(key, seen, record).await;
+        if let Some(closed) = closed {
+            self.0.reopen(&prefix, closed).await?;
         }
-        Ok(reply)
+        if let Ok(ResolveReply::Resolved) = reply {
+            // Who waits is told where it watches.
+            self.0.forget(&place, Some(seen.owner));
+        }
+        reply
     }
 
     async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
