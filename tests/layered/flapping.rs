@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_harness::RedisServer;
-use idem_runtime::store::layered::{LayeredStoreBuilder, later};
+use idem_runtime::store::layered::later;
 use idem_runtime::store::redis::RedisStore;
 use idem_tests::pay::{PayError, Receipt};
 use idem_tests::shop::until;
@@ -65,14 +65,13 @@ async fn call(desk: Arc<Desk>, journal: Arc<Journal>, caller: u64) {
         let answer = desk.call(&key.to_string()).run(body).await;
         let receipt = answer.expect("the durable store is up, and calls wait for each other");
         journal.answered(key, &receipt);
+        // A load that two cores bear: a durable store in memory alone would keep them busy.
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Comes back with what it had at some time, or with nothing.
+/// Comes back with what it had when it last wrote that down, or with nothing.
 fn kill(server: &RedisServer, dump: &Path, number: u32) {
-    if number.is_multiple_of(4) {
-        server.cli(&["SAVE"]);
-    }
     server.kill();
     if number % 2 == 1 {
         let _ = std::fs::remove_file(dump);
@@ -85,12 +84,11 @@ async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     let server = Arc::new(RedisServer::start());
     let durable = Counted::memory();
     let journal = Arc::new(Journal::default());
-    let hasty = |store: LayeredStoreBuilder| store.patience(Duration::from_millis(20));
     let mut desks = Vec::new();
     for _ in 0..PROCESSES {
         let url = server.url();
         let fast = later(move || RedisStore::connect(url.clone()));
-        desks.push(Arc::new(Desk::with(fast, &durable, hasty)));
+        desks.push(Arc::new(Desk::with(fast, &durable, |store| store)));
     }
     let mut callers = JoinSet::new();
     for (desk, first) in desks.iter().zip((0..).step_by(100)) {
@@ -102,9 +100,16 @@ async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     let hits = || desks.iter().map(|desk| desk.stats().hits).sum::<u64>();
     let dump = server.dir().join("dump.rdb");
     for number in 0..KILLS {
-        // Each time it has been of use in between.
-        let before = hits();
-        until("the fast store answers calls", || hits() > before + 500).await;
+        // Each time it has been of use in between, and half of the time it remembers some of it.
+        for part in 0..2 {
+            let before = hits();
+            until("the fast store answers calls", || hits() > before + 100).await;
+            if part == 0 && number % 2 == 0 {
+                let server = Arc::clone(&server);
+                let saved = tokio::task::spawn_blocking(move || server.cli(&["SAVE"]));
+                assert_eq!(saved.await.unwrap(), "OK");
+            }
+        }
         let (server, dump) = (Arc::clone(&server), dump.clone());
         let killed = tokio::task::spawn_blocking(move || kill(&server, &dump, number));
         killed.await.unwrap();

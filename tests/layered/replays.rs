@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use idem_harness::RedisServer;
+use idem_harness::{Edition, RedisServer};
 use idem_runtime::Reconciled;
+use idem_runtime::store::redis::RedisStore;
 use idem_tests::pay::{PayError, Receipt};
 use idem_tests::shop::{patiently, until};
+use idem_tests::{Redis, Shape};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::counted::Counted;
-use crate::desk::Desk;
+use crate::desk::{Desk, patient};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replay_is_one_command_and_no_question_to_the_durable_store() {
@@ -51,6 +53,44 @@ async fn a_large_answer_is_replayed_with_two_commands() {
     assert_eq!(pay().await, first);
     assert_eq!(monitor.names(), ["EVALSHA", "GET"]);
     assert_eq!(durable.asked(), (1, 1));
+}
+
+/// Replays from copies, and takes them away again.
+async fn copies_are_made_and_forgotten(fast: RedisStore) {
+    let durable = Counted::memory();
+    let desk = Desk::with(fast, &durable, patient);
+    let first = desk.pay("a").await.unwrap();
+    desk.settle().await;
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    assert_eq!(durable.asked(), (1, 1));
+    desk.store.forget(&Desk::key("a")).await.unwrap();
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    assert_eq!(durable.asked(), (2, 1));
+    desk.settle().await;
+    assert_eq!(desk.stats().failures, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_rights_are_enough() {
+    let rights = "on >secret ~desk:* +eval +evalsha +get +getrange +set +time +pttl +pexpire \
+                  +strlen +exists +hello +info resetchannels &desk:* +publish +subscribe +unsubscribe";
+    let server = RedisServer::builder().acl_user("app", rights).start();
+    let url = server.url_as("app", "secret");
+    let store = RedisStore::builder(url).checked_prefix("desk");
+    copies_are_made_and_forgotten(store.connect().await.unwrap()).await;
+    assert_eq!(server.cli(&["ACL", "LOG"]), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_may_be_in_front() {
+    let redis = Redis::start(Shape::Cluster).await;
+    copies_are_made_and_forgotten(redis.store().clone()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_of_another_age_may_be_in_front() {
+    let redis = Redis::start(Shape::Edition(Edition::Redis62)).await;
+    copies_are_made_and_forgotten(redis.store().clone()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,8 +26,10 @@ enum Flaw {
     UnknownIsCopied,
     /// Copies keep their name when a key is reset.
     NoEpochs,
-    /// A reset returns before everybody knows of the epoch.
-    ResetsReturnAtOnce,
+    /// A reset does not wait until nobody trusts the copies of before.
+    ResetsDoNotWait,
+    /// A reset begins an epoch when it is done, and closes none before.
+    ResetsCloseNothing,
     /// The epoch is looked at when a copy is made, and not before the record is read.
     PlacesAreTakenLate,
 }
@@ -45,6 +47,8 @@ struct Faults {
     unknown: u8,
     /// Somebody resets the answered key.
     resets: u8,
+    /// Who resets it dies half-way.
+    deaths: u8,
 }
 
 const NONE: Faults = Faults {
@@ -53,6 +57,7 @@ const NONE: Faults = Faults {
     zombies: 0,
     unknown: 0,
     resets: 0,
+    deaths: 0,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -97,17 +102,28 @@ const RESETS: Scenario = scenario(
     Faults {
         flaps: 1,
         resets: 1,
+        deaths: 1,
         ..NONE
     },
 );
-const SOUND: [Scenario; 3] = [FLAPS, UNKNOWN, RESETS];
+const THREE: Scenario = scenario(
+    "resets, three callers",
+    3,
+    Faults {
+        resets: 1,
+        deaths: 1,
+        ..NONE
+    },
+);
+const SOUND: [Scenario; 4] = [FLAPS, UNKNOWN, RESETS, THREE];
 
-const FLAWED: [(Flaw, Scenario, Promise); 6] = [
+const FLAWED: [(Flaw, Scenario, Promise); 7] = [
     (Flaw::ClaimsInFront, FLAPS, Promise::AnswersEndIt),
     (Flaw::CopiesBeforeCommit, FLAPS, Promise::CopiesAreTrue),
     (Flaw::UnknownIsCopied, UNKNOWN, Promise::CopiesAreTrue),
     (Flaw::NoEpochs, RESETS, Promise::CopiesAreTrue),
-    (Flaw::ResetsReturnAtOnce, RESETS, Promise::CopiesAreTrue),
+    (Flaw::ResetsDoNotWait, RESETS, Promise::CopiesAreTrue),
+    (Flaw::ResetsCloseNothing, RESETS, Promise::CopiesAreTrue),
     (Flaw::PlacesAreTakenLate, RESETS, Promise::CopiesAreTrue),
 ];
 

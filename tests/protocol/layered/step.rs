@@ -2,7 +2,7 @@
 
 use idem_runtime::store::layered::is_final;
 
-use super::world::{EPOCHS, Phase, Reset, World};
+use super::world::{Caller, EPOCHS, Phase, Reset, World};
 use super::{Flaw, Scenario};
 use crate::kept::Kept;
 
@@ -38,10 +38,13 @@ pub(super) enum Step {
         empty: bool,
     },
     Snapshot,
-    BeginReset,
+    /// Somebody who saw the answer closes the epoch.
+    Close,
+    /// Nobody trusts what was before, and the answer is taken back.
     Resolve,
-    EndEpoch,
-    ResetReturns,
+    Open,
+    /// Who resets the key is gone.
+    ResetterDies,
 }
 
 impl World {
@@ -65,23 +68,28 @@ impl World {
                 steps.push(Step::Snapshot);
             }
         }
+        if self.faults.deaths > 0 && matches!(self.reset, Reset::Closed | Reset::Resolved) {
+            steps.push(Step::ResetterDies);
+        }
         match self.reset {
             Reset::None
                 if self.faults.resets > 0
                     && self.durable.is_some_and(|kept| is_final(&kept.header())) =>
             {
-                steps.push(Step::BeginReset);
+                steps.push(Step::Close);
             }
-            Reset::Begun => steps.push(Step::Resolve),
-            Reset::Resolved => steps.push(Step::EndEpoch),
-            Reset::Known => {
-                let at_once = scenario.flaw == Flaw::ResetsReturnAtOnce;
-                let behind = |epoch, fresh| fresh && epoch != self.epoch;
-                let anybody = self.callers.iter().any(|c| behind(c.known, c.fresh));
-                if at_once || !anybody {
-                    steps.push(Step::ResetReturns);
+            Reset::Closed => {
+                let hasty = [Flaw::ResetsDoNotWait, Flaw::ResetsCloseNothing];
+                let at_once = hasty.contains(&scenario.flaw);
+                let trusts =
+                    |c: &Caller| c.fresh && c.known != Some(self.epoch) && c.known.is_some();
+                if at_once || !self.callers.iter().any(trusts) {
+                    steps.push(Step::Resolve);
                 }
             }
+            Reset::Resolved => steps.push(Step::Open),
+            // Whoever notices.
+            Reset::Dead if !self.open => steps.push(Step::Open),
             _ => {}
         }
     }
@@ -112,7 +120,9 @@ impl World {
                     Some(copy) if copy.is_held() => {}
                     Some(_) => steps.push(Step::Poll(number)),
                     None if free || !held => steps.push(Step::Poll(number)),
-                    None if self.up && caller.fresh => steps.push(Step::Hint(number)),
+                    None if self.up && caller.fresh && caller.known.is_some() => {
+                        steps.push(Step::Hint(number));
+                    }
                     None => {}
                 }
             }
@@ -123,7 +133,7 @@ impl World {
             if caller.fresh {
                 steps.push(Step::Stale(number));
             }
-            if !caller.fresh || caller.known != self.epoch {
+            if !caller.fresh || caller.known != self.named() {
                 steps.push(Step::Learn(number));
             }
         }

@@ -10,8 +10,8 @@ use crate::kept::Kept;
 use crate::scenario::Flaw as StoreFlaw;
 use crate::store::{Command, Ending, Reply, Sender, execute};
 
-/// One before the reset, one within, one after.
-pub(super) const EPOCHS: usize = 3;
+/// One before the reset, one after.
+pub(super) const EPOCHS: usize = 2;
 /// The place of a copy that is decided upon when it arrives.
 const LATE: u8 = u8::MAX;
 /// The owner of what is done by hand.
@@ -24,7 +24,7 @@ pub(super) enum Promise {
     EqualAnswers,
     /// No body starts after somebody was told an answer that was not reset.
     AnswersEndIt,
-    /// What is told from a copy is what the durable store has; until a reset has returned, what it had.
+    /// What is told from a copy is what the durable store has.
     CopiesAreTrue,
     /// Nobody waits for ever.
     NobodyIsKeptOut,
@@ -47,26 +47,27 @@ pub(super) struct Caller {
     pub(super) phase: Phase,
     pub(super) round: u8,
     fence: u8,
-    /// The epoch as its process knows it.
-    pub(super) known: u8,
+    /// The epoch as its process knows it; `None` for a closed one.
+    pub(super) known: Option<u8>,
     pub(super) fresh: bool,
     /// The epoch when it looked.
-    place: u8,
+    place: Option<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Reset {
     None,
-    Begun,
+    Closed,
     Resolved,
-    Known,
     Returned,
+    Dead,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct World {
     pub(super) durable: Option<Kept>,
     pub(super) epoch: u8,
+    pub(super) open: bool,
     pub(super) up: bool,
     pub(super) copies: [Option<Kept>; EPOCHS],
     pub(super) old: [Option<Kept>; EPOCHS],
@@ -85,13 +86,14 @@ impl World {
             phase: Phase::Idle,
             round: 0,
             fence: 0,
-            known: 0,
+            known: Some(0),
             fresh: true,
-            place: 0,
+            place: Some(0),
         };
         Self {
             durable: None,
             epoch: 0,
+            open: true,
             up: true,
             copies: [None; EPOCHS],
             old: [None; EPOCHS],
@@ -135,9 +137,8 @@ impl World {
 
     /// The copy that a process would see.
     pub(super) fn visible(&self, caller: Caller) -> Option<Kept> {
-        (self.up && caller.fresh)
-            .then_some(self.copies[usize::from(caller.known)])
-            .flatten()
+        let epoch = caller.known.filter(|_| self.up && caller.fresh)?;
+        self.copies[usize::from(epoch)]
     }
 
     pub(super) fn take(&mut self, scenario: &Scenario, step: Step) {
@@ -192,7 +193,7 @@ impl World {
             Step::CopyArrives(write) => {
                 let (place, copy) = self.writes.remove(usize::from(write));
                 let epoch = if place == LATE { self.epoch } else { place };
-                if self.up {
+                if self.up && (place != LATE || self.open) {
                     let there = &mut self.copies[usize::from(epoch)];
                     let wins = |there: Kept| supersedes(&copy.header(), &there.header());
                     if there.is_none_or(wins) {
@@ -201,9 +202,9 @@ impl World {
                 }
             }
             Step::Learn(number) => {
-                let epoch = self.epoch;
+                let known = self.named();
                 let caller = &mut self.callers[usize::from(number)];
-                (caller.known, caller.fresh) = (epoch, true);
+                (caller.known, caller.fresh) = (known, true);
             }
             Step::Stale(number) => self.callers[usize::from(number)].fresh = false,
             Step::Down => {
@@ -216,11 +217,14 @@ impl World {
                 self.copies = if empty { [None; EPOCHS] } else { self.old };
             }
             Step::Snapshot => self.old = self.copies,
-            Step::BeginReset => {
+            Step::Close => {
                 self.faults.resets -= 1;
                 self.seen = self.durable;
-                self.reset = Reset::Begun;
-                self.next_epoch(flaw);
+                self.reset = Reset::Closed;
+                if !matches!(flaw, Flaw::NoEpochs | Flaw::ResetsCloseNothing) {
+                    self.epoch += 1;
+                    self.open = false;
+                }
             }
             Step::Resolve => {
                 let hand = Sender {
@@ -235,18 +239,25 @@ impl World {
                 self.told = 0;
                 self.reset = Reset::Resolved;
             }
-            Step::EndEpoch => {
-                self.next_epoch(flaw);
-                self.reset = Reset::Known;
+            Step::Open => {
+                if flaw == Flaw::ResetsCloseNothing {
+                    self.epoch += 1;
+                }
+                self.open = true;
+                if self.reset == Reset::Resolved {
+                    self.reset = Reset::Returned;
+                }
             }
-            Step::ResetReturns => self.reset = Reset::Returned,
+            Step::ResetterDies => {
+                self.faults.deaths -= 1;
+                self.reset = Reset::Dead;
+            }
         }
     }
 
-    fn next_epoch(&mut self, flaw: Flaw) {
-        if flaw != Flaw::NoEpochs {
-            self.epoch += 1;
-        }
+    /// The epoch, for who asks.
+    pub(super) fn named(&self) -> Option<u8> {
+        self.open.then_some(self.epoch)
     }
 
     fn look(&mut self, number: u8, flaw: Flaw) {
@@ -263,7 +274,7 @@ impl World {
                 let mut claimed = None;
                 let sender = sender(number, caller);
                 let reply = execute(&mut claimed, Command::Ask, sender, None, StoreFlaw::None);
-                self.copies[usize::from(caller.known)] = claimed;
+                self.copies[usize::from(self.epoch)] = claimed;
                 return self.hear_claim(number, reply, flaw);
             }
             _ => {}
@@ -353,23 +364,21 @@ impl World {
     fn write(&mut self, number: u8, copy: Kept, flaw: Flaw) {
         let caller = &self.callers[usize::from(number)];
         let place = match flaw {
-            Flaw::PlacesAreTakenLate => LATE,
+            Flaw::PlacesAreTakenLate => Some(LATE),
             _ => caller.place,
         };
+        let Some(place) = place else { return };
         if !self.writes.contains(&(place, copy)) {
             self.writes.push((place, copy));
         }
     }
 
     fn tell_copy(&mut self, number: u8, copy: &Kept) {
-        let had = |kept: &Option<Kept>| kept.is_some_and(|kept| kept.answer() == copy.answer());
-        let unfinished = matches!(self.reset, Reset::Resolved | Reset::Known);
-        let before = unfinished && had(&self.seen);
-        let is_true = had(&self.durable) || before;
+        let is_true = self
+            .durable
+            .is_some_and(|kept| kept.answer() == copy.answer());
         self.note(Promise::CopiesAreTrue, is_true);
-        if let Some(answer) = copy.answer()
-            && !before
-        {
+        if let Some(answer) = copy.answer() {
             self.tell(answer);
         }
         self.callers[usize::from(number)].phase = Phase::Over;
