@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_harness::RedisServer;
-use idem_runtime::store::layered::later;
+use idem_runtime::store::layered::{LayeredStoreBuilder, later};
 use idem_runtime::store::redis::RedisStore;
 use idem_tests::pay::{PayError, Receipt};
 use idem_tests::shop::until;
@@ -84,11 +84,12 @@ async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     let server = Arc::new(RedisServer::start());
     let durable = Counted::memory();
     let journal = Arc::new(Journal::default());
+    let hasty = |store: LayeredStoreBuilder| store.pause(Duration::from_millis(100));
     let mut desks = Vec::new();
     for _ in 0..PROCESSES {
         let url = server.url();
         let fast = later(move || RedisStore::connect(url.clone()));
-        desks.push(Arc::new(Desk::with(fast, &durable, |store| store)));
+        desks.push(Arc::new(Desk::with(fast, &durable, hasty)));
     }
     let mut callers = JoinSet::new();
     for (desk, first) in desks.iter().zip((0..).step_by(100)) {

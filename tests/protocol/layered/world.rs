@@ -217,6 +217,13 @@ impl World {
                 self.copies = if empty { [None; EPOCHS] } else { self.old };
             }
             Step::Snapshot => self.old = self.copies,
+            step => self.take_back(step, flaw),
+        }
+    }
+
+    /// A step of a reset.
+    fn take_back(&mut self, step: Step, flaw: Flaw) {
+        match step {
             Step::Close => {
                 self.faults.resets -= 1;
                 self.seen = self.durable;
@@ -252,6 +259,7 @@ impl World {
                 self.faults.deaths -= 1;
                 self.reset = Reset::Dead;
             }
+            other => unreachable!("{other:?} is no step of a reset"),
         }
     }
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 /// Failures in a row after which it is not.
 const FAILURES: u32 = 5;
-const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// What a call does about the fast store.
@@ -24,8 +23,12 @@ pub(super) enum Turn {
     Closed,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Breaker {
+    /// For how long it is not asked the first time.
+    first: Duration,
+    state: Mutex<State>,
+}
 
 #[derive(Debug)]
 enum State {
@@ -46,8 +49,15 @@ impl Default for State {
 }
 
 impl Breaker {
+    pub(super) fn new(first: Duration) -> Self {
+        Self {
+            first,
+            state: Mutex::default(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn admit(&self, now: Instant) -> Admission {
@@ -82,8 +92,8 @@ impl Breaker {
             return None;
         }
         *state = State::Open {
-            until: now + FIRST,
-            pause: FIRST,
+            until: now + self.first,
+            pause: self.first,
             probing: false,
         };
         Some(Turn::Opened)
@@ -124,7 +134,7 @@ mod tests {
 
     #[test]
     fn it_opens_after_failures_in_a_row_only() {
-        let (breaker, now) = (Breaker::default(), Instant::now());
+        let (breaker, now) = (Breaker::new(Duration::from_secs(1)), Instant::now());
         for _ in 0..10 {
             for _ in 1..FAILURES {
                 assert_eq!(breaker.failed(now), None);
@@ -139,7 +149,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_probes_and_pauses_double() {
-        let (breaker, mut now) = (Breaker::default(), Instant::now());
+        let (breaker, mut now) = (Breaker::new(Duration::from_secs(1)), Instant::now());
         open(&breaker, now);
         for seconds in [1, 2, 4, 8, 16, 30, 30] {
             let pause = Duration::from_secs(seconds);

@@ -17,6 +17,7 @@ pub struct LayeredStoreBuilder {
     patience: Duration,
     margin: Duration,
     trust: Duration,
+    pause: Duration,
 }
 
 impl LayeredStoreBuilder {
@@ -27,12 +28,20 @@ impl LayeredStoreBuilder {
             patience: Duration::from_millis(50),
             margin: Duration::from_secs(5),
             trust: Duration::from_secs(1),
+            pause: Duration::from_secs(1),
         }
     }
 
     /// How long a call waits for the fast store at most; default 50 ms. Then it asks the durable one.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience.min(Duration::from_mins(1));
+        self
+    }
+
+    /// How long the fast store is not asked after 5 failures in a row; default 1 s, at most 30 s. As long
+    /// as it fails, this doubles up to 30 s.
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = pause.min(Duration::from_secs(30));
         self
     }
 
@@ -61,7 +70,7 @@ impl LayeredStoreBuilder {
             patience: self.patience,
             margin: self.margin,
             epochs: Epochs::new(self.trust),
-            breaker: Breaker::default(),
+            breaker: Breaker::new(self.pause),
             background: super::background::Background::default(),
             counters: super::stats::Counters::default(),
             doubts: super::doubts::Doubts::default(),
