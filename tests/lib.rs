@@ -9,6 +9,7 @@ pub mod crew;
 pub mod events;
 pub mod faulty;
 pub mod history;
+mod layers;
 mod memory;
 pub mod pay;
 mod redis;
@@ -19,4 +20,5 @@ pub mod trial;
 pub mod world;
 
 pub use self::redis::{InRedis, Redis, Shape, sentinel_url};
+pub use layers::InLayers;
 pub use memory::InMemory;
