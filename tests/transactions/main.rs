@@ -8,7 +8,10 @@
     reason = "a case ends where something is not as it says"
 )]
 
+mod commits;
+mod connections;
 mod database;
+mod isolation;
 mod nesting;
 mod outcomes;
 mod stage;
@@ -55,6 +58,15 @@ macro_rules! on_every_server {
     };
 }
 
+macro_rules! on_databases_that_check_at_commit {
+    ($($cases:tt)*) => {
+        mod deferred {
+            cases! { sqlite Sqlite $($cases)* }
+            cases! { postgres Postgres $($cases)* }
+        }
+    };
+}
+
 macro_rules! on_files {
     ($($cases:tt)*) => {
         mod files {
@@ -95,6 +107,23 @@ on_every_database! {
         a_duplicate_waits_for_the_commit_and_replays,
         a_duplicate_waits_for_the_rollback_and_runs,
     }
+    connections {
+        a_plain_connection_is_committed_for_the_call,
+        a_pool_connection_is_committed_for_the_call,
+        errors_on_a_connection_without_a_transaction,
+        dropped_half_way_nothing_stays_open,
+        the_connection_of_a_transaction,
+        savepoints_of_sqlx,
+        a_body_that_rolls_back_is_told,
+        an_engine_of_another_store_says_so,
+        a_refusal_leaves_nothing_open,
+        calls_are_spawned,
+        a_shutdown_waits_for_bodies,
+    }
+    isolation {
+        callers_that_try_again_have_one_effect_a_key,
+        an_old_snapshot_is_no_answer,
+    }
 }
 
 on_every_server! {
@@ -103,6 +132,21 @@ on_every_server! {
         a_session_keeps_its_settings,
         a_dropped_claim_leaves_a_usable_connection,
         a_deadlock_ends_with_one_of_two_told_to_try_again,
+    }
+    commits {
+        a_session_that_ends_before_the_commit_leaves_nothing,
+        a_zombie_cannot_finish,
+        lost_replies_to_commits_of_the_caller,
+        lost_replies_to_commits_of_idem,
+        a_lost_reply_to_the_completion,
+        a_lost_reply_to_the_claim,
+        a_body_that_deadlocks_loses_nothing_silently,
+    }
+}
+
+on_databases_that_check_at_commit! {
+    commits {
+        a_commit_that_is_refused_leaves_nothing,
     }
 }
 

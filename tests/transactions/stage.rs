@@ -117,8 +117,9 @@ impl<D: Database> Stage<D> {
             .acquire_timeout(PATIENCE);
         let pool: Pool<D::Db> = pool.connect_with(options).await.done();
         let mut conn = D::acquire(&pool).await.done();
-        let orders = "CREATE TABLE orders (name VARCHAR(100) NOT NULL)";
-        D::execute(&mut conn, orders).await.done();
+        let tables = "CREATE TABLE orders (name VARCHAR(100) NOT NULL); \
+                      CREATE TABLE shelves (name VARCHAR(100) PRIMARY KEY, pieces BIGINT NOT NULL)";
+        D::execute(&mut conn, tables).await.done();
         drop(conn);
         let events = Events::default();
         let engine = Engine::builder(store.clone()).observer(events.clone());
