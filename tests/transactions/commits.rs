@@ -51,15 +51,19 @@ pub(crate) async fn a_session_that_ends_before_the_commit_leaves_nothing<D: Data
 /// Its session is ended while its body runs; another caller runs, and then the body ends.
 pub(crate) async fn a_zombie_cannot_finish<D: Database>() {
     for own in [false, true] {
-        let stage = Stage::<D>::new().await;
+        let stage = Arc::new(Stage::<D>::new().await);
         let body = async |conn: &mut D::Conn| -> Answer {
             let session = D::number(conn, D::SESSION).await?;
             insert::<D>(conn, "zombie").await?;
             end(&stage, session).await;
-            let mut tx = stage.begin().await;
-            let other = ordered(&stage, stage.order(), &mut tx, "mine").await;
-            assert_eq!(other, Ok(1));
-            D::commit(tx).await.done();
+            let stage = Arc::clone(&stage);
+            let other = tokio::spawn(async move {
+                let mut tx = stage.begin().await;
+                let answer = ordered(&stage, stage.order(), &mut tx, "mine").await;
+                D::commit(tx).await.done();
+                answer
+            });
+            assert_eq!(soon("another runs", other).await.unwrap(), Ok(1));
             Ok(666)
         };
         let mut conn = stage.alone().await;

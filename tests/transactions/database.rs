@@ -41,6 +41,8 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     fn server() -> Option<&'static DatabaseServer>;
     /// Lets another transaction be the victim of a deadlock.
     const SURVIVE_DEADLOCKS: Option<&'static str>;
+    /// Settings of a session after which the same text means something else.
+    const DIALECTS: &'static [&'static str];
     /// How many sessions have the id `{}`.
     const SESSIONS: Option<&'static str>;
 
@@ -145,6 +147,7 @@ database!(Sqlite, Sqlite, SqliteConnection {
     const SET_LOCAL: Option<&'static str> = None;
     const SURVIVE_DEADLOCKS: Option<&'static str> = None;
     const SESSIONS: Option<&'static str> = None;
+    const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
     const SESSION: &'static str = "SELECT 0";
     const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
@@ -170,6 +173,12 @@ database!(Postgres, Postgres, PgConnection {
     const SURVIVE_DEADLOCKS: Option<&'static str> = Some("SET LOCAL deadlock_timeout = '1h'");
     const SESSIONS: Option<&'static str> =
         Some("SELECT count(*) FROM pg_stat_activity WHERE pid = {}");
+    const DIALECTS: &'static [&'static str] = &[
+        "SET standard_conforming_strings = off",
+        "SET bytea_output = 'escape'",
+        "SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = 'iso_8601'",
+        "SET default_transaction_isolation = 'serializable'",
+    ];
     const SESSION: &'static str = "SELECT pg_backend_pid()::bigint";
     const COLLISIONS: &'static [&'static str] = &["40001", "40P01"];
     const LEVELS: &'static [&'static str] = &[
@@ -203,6 +212,18 @@ database!(MySql, MySql, MySqlConnection {
     const SURVIVE_DEADLOCKS: Option<&'static str> = None;
     const SESSIONS: Option<&'static str> =
         Some("SELECT count(*) FROM information_schema.processlist WHERE id = {}");
+    const DIALECTS: &'static [&'static str] = &[
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+        "SET sql_mode = 'ANSI_QUOTES'",
+        "SET sql_mode = 'ANSI'",
+        "SET sql_mode = 'ORACLE'",
+        "SET sql_mode = 'TRADITIONAL'",
+        "SET sql_mode = ''",
+        "SET NAMES latin1",
+        "SET time_zone = '+09:00'",
+        "SET collation_connection = 'utf8mb4_bin'",
+        "SET autocommit = 0",
+    ];
     const SESSION: &'static str = "SELECT CAST(connection_id() AS SIGNED)";
     const COLLISIONS: &'static [&'static str] = &["40001"];
     const LEVELS: &'static [&'static str] = &[

@@ -14,7 +14,10 @@ mod database;
 mod isolation;
 mod nesting;
 mod outcomes;
+mod records;
 mod stage;
+mod texts;
+mod traffic;
 mod waiting;
 
 use idem_runtime::store::sql::{MySql, Postgres, Sqlite};
@@ -120,6 +123,21 @@ on_every_database! {
         calls_are_spawned,
         a_shutdown_waits_for_bodies,
     }
+    records {
+        a_key_that_was_given_back_is_claimed,
+        a_lapsed_lease_is_taken_over,
+        a_lease_that_runs_is_respected,
+        an_expired_record_is_taken_over,
+        an_unknown_outcome_is_respected,
+        calls_with_leases_replay_what_a_transaction_has_committed,
+        the_context_of_a_body,
+    }
+    texts {
+        operations_with_any_name,
+        large_answers_with_all_bytes,
+        encrypted_and_compressed_answers,
+        settings_of_a_session_that_change_what_a_text_means,
+    }
     isolation {
         callers_that_try_again_have_one_effect_a_key,
         an_old_snapshot_is_no_answer,
@@ -131,6 +149,7 @@ on_every_server! {
         who_does_not_wait_gets_running_and_goes_on,
         a_session_keeps_its_settings,
         a_dropped_claim_leaves_a_usable_connection,
+        a_claim_that_gives_up_unheard_spoils_no_setting,
         a_deadlock_ends_with_one_of_two_told_to_try_again,
     }
     commits {
@@ -141,6 +160,9 @@ on_every_server! {
         a_lost_reply_to_the_completion,
         a_lost_reply_to_the_claim,
         a_body_that_deadlocks_loses_nothing_silently,
+    }
+    traffic {
+        round_trips_of_calls,
     }
 }
 

@@ -173,15 +173,23 @@ impl<D: Database> Stage<D> {
 
     /// Waits until so many sessions wait for a lock. Nobody can ask a file about that.
     pub(crate) async fn until_waiting(&self, sessions: i64) {
+        self.until(|waiting| waiting >= sessions).await;
+    }
+
+    pub(crate) async fn until_nobody_waits(&self) {
+        self.until(|waiting| waiting == 0).await;
+    }
+
+    async fn until(&self, wanted: impl Fn(i64) -> bool) {
         let Some(sql) = D::WAITING else { return };
         let mut conn = self.connection().await;
         let waits = async {
-            while D::number(&mut conn, sql).await.done() < sessions {
+            while !wanted(D::number(&mut conn, sql).await.done()) {
                 // The server renews what it says about this ten times a second.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        soon("somebody waits for a lock", waits).await;
+        soon("so many wait for a lock", waits).await;
     }
 
     /// A connection whose setting for waiting is known.
