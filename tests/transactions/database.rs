@@ -216,7 +216,6 @@ database!(MySql, MySql, MySqlConnection {
         "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
         "SET sql_mode = 'ANSI_QUOTES'",
         "SET sql_mode = 'ANSI'",
-        "SET sql_mode = 'ORACLE'",
         "SET sql_mode = 'TRADITIONAL'",
         "SET sql_mode = ''",
         "SET NAMES latin1",

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_runtime::OnRunning;
+use sqlx::Connection;
 use tokio::task::JoinHandle;
 
 use crate::database::Database;
@@ -248,6 +249,8 @@ pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>
     }
     stage.until_nobody_waits().await;
     D::commit(first).await.done();
+    // What the server has said about it since is heard now.
+    drop(conn.ping().await);
     let call = stage.order().in_tx(&mut *conn);
     let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
     assert_eq!(answer, Ok(1));
