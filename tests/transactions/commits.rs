@@ -120,7 +120,7 @@ pub(crate) async fn lost_replies_to_commits_of_the_caller<D: Database>() {
         let key = format!("order-{time}");
         let mut conn = far.connect::<D>().await;
         let mut tx = conn.begin().await.done();
-        let run = u32::try_from(stage.runs.count() + 1).unwrap();
+        let run = stage.runs.count() + 1;
         let on: &mut D::Conn = &mut tx;
         assert_eq!(order(&stage, on, &key).await, Ok(run));
         let arrives = time % 2 == 0;
@@ -271,9 +271,10 @@ pub(crate) async fn a_body_that_deadlocks_loses_nothing_silently<D: Database>() 
             let deadlock = D::execute(tx, &update("two")).await;
             let error = deadlock.expect_err("it is the victim");
             assert!(D::collides(&error), "{error}");
-            Err(match business {
-                true => OrderError::SoldOut { run: 1 },
-                false => error.into(),
+            Err(if business {
+                OrderError::SoldOut { run: 1 }
+            } else {
+                error.into()
             })
         });
         let answer = soon("the deadlock is found", answer).await;

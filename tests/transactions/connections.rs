@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::sql::{SqlTransaction, SqliteStore};
+use idem_runtime::store::sql::SqliteStore;
 use idem_runtime::{Engine, ErrorKind};
 use sqlx::Connection;
 use tokio::sync::Notify;
@@ -202,10 +202,7 @@ pub(crate) async fn a_refusal_leaves_nothing_open<D: Database>() {
 }
 
 /// Calls whose futures go to other threads.
-pub(crate) async fn calls_are_spawned<D: Database>()
-where
-    D::Tx: SqlTransaction,
-{
+pub(crate) async fn calls_are_spawned<D: Database>() {
     let stage = Arc::new(Stage::<D>::new().await);
     let spawned = Arc::clone(&stage);
     let task = tokio::spawn(async move {

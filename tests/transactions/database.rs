@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlTransaction, Sqlite};
+use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, Row};
 use sqlx::{Pool, SqliteConnection, Transaction};
@@ -50,7 +51,7 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     fn end_session(id: i64) -> String;
     /// Whether a transaction that collided with another ends like this.
     fn collides(error: &sqlx::Error) -> bool {
-        let code = error.as_database_error().and_then(|error| error.code());
+        let code = error.as_database_error().and_then(DatabaseError::code);
         Self::COLLISIONS.contains(&&*code.unwrap_or_default())
     }
     fn options(url: &str) -> <Self::Conn as Connection>::Options;
@@ -252,19 +253,17 @@ impl Place {
     pub(crate) fn new<D: Database>() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        match D::server() {
-            Some(server) => Self {
+        if let Some(server) = D::server() {
+            return Self {
                 url: server.create_database(&format!("case_{number}")),
                 _dir: None,
-            },
-            None => {
-                let dir = TestDir::new("transactions").expect("there is room for a file");
-                let file = dir.path().join("shop.db");
-                Self {
-                    url: format!("sqlite:{}", file.display()),
-                    _dir: Some(dir),
-                }
-            }
+            };
+        }
+        let dir = TestDir::new("transactions").expect("there is room for a file");
+        let file = dir.path().join("shop.db");
+        Self {
+            url: format!("sqlite:{}", file.display()),
+            _dir: Some(dir),
         }
     }
 }

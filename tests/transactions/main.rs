@@ -1,4 +1,4 @@
-//! Calls inside the caller's transaction, on SQLite, PostgreSQL and MariaDB.
+//! Calls inside the caller's transaction, on `SQLite`, `PostgreSQL` and `MariaDB`.
 //!
 //! Every case runs on each of them: `cargo test --test transactions -- postgres::` runs those of one.
 //! The servers start with the first case and serve all, each of which has a database of its own.

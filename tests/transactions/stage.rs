@@ -72,10 +72,8 @@ pub(crate) fn assert_unknown(error: &Error) {
 
 /// Fails instead of hanging.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(output) => output,
-        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
-    }
+    let output = tokio::time::timeout(PATIENCE, future).await;
+    output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
 /// What cannot be dropped silently.
@@ -182,7 +180,7 @@ impl<D: Database> Stage<D> {
     }
 
     async fn until(&self, wanted: impl Fn(i64) -> bool) {
-        /// InnoDB renews what it says about locks when nobody has asked for 0.1 s.
+        /// `InnoDB` renews what it says about locks when nobody has asked for 0.1 s.
         static ASKING: Mutex<()> = Mutex::const_new(());
         const PAUSE: Duration = Duration::from_millis(110);
         let Some(sql) = D::WAITING else { return };

@@ -49,7 +49,7 @@ pub(crate) async fn operations_with_any_name<D: Database>() {
 /// 200 KiB with every byte in it.
 fn large() -> Vec<u8> {
     (0..200 * 1024_u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[1])
         .collect()
 }
 

@@ -55,7 +55,7 @@ fn counting(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Turns>>) {
     (addr, turns)
 }
 
-/// Prints the figures of every kind of call; the claim and the completion are two, a replay's are two.
+/// A first call is two more than its transaction, a replay two.
 pub(crate) async fn round_trips_of_calls<D: Database>() {
     let stage = Stage::<D>::new().await;
     let server = D::server().expect("it has a server").addr();
@@ -100,11 +100,6 @@ pub(crate) async fn round_trips_of_calls<D: Database>() {
     // The rollback goes with what comes next.
     conn.ping().await.done();
     let own_replay = taken() - 1;
-    println!(
-        "{}: an empty transaction {empty}, with one statement {bare}, as a call {first}, a replay \
-         {replay}; begun by idem {own_first} and {own_replay}",
-        D::NAME
-    );
     assert_eq!((empty, bare), (2, 3));
     assert_eq!((first, replay), (bare + 2, empty + 2));
     assert!(own_first <= first, "{own_first}");
