@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
-use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlSource, SqlTransaction, Sqlite};
+use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlTransaction, Sqlite};
+use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, Row};
 use sqlx::{Pool, SqliteConnection, Transaction};
@@ -32,14 +33,27 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     const SET_LOCAL: Option<&'static str>;
     /// The id of the connection's session.
     const SESSION: &'static str;
+    /// The codes of errors that say so.
+    const COLLISIONS: &'static [&'static str];
     /// What a transaction of each level begins with.
     const LEVELS: &'static [&'static str];
 
     /// The server of this process. None for files.
     fn server() -> Option<&'static DatabaseServer>;
+    /// Lets another transaction be the victim of a deadlock.
+    const SURVIVE_DEADLOCKS: Option<&'static str>;
+    /// Settings of a session after which the same text means something else.
+    const DIALECTS: &'static [&'static str];
+    /// How many sessions have the id `{}`.
+    const SESSIONS: Option<&'static str>;
+
     /// What ends a session.
     fn end_session(id: i64) -> String;
-    fn source(pool: &Pool<Self::Db>) -> SqlSource<Self::Backend>;
+    /// Whether a transaction that collided with another ends like this.
+    fn collides(error: &sqlx::Error) -> bool {
+        let code = error.as_database_error().and_then(DatabaseError::code);
+        Self::COLLISIONS.contains(&&*code.unwrap_or_default())
+    }
     fn options(url: &str) -> <Self::Conn as Connection>::Options;
 
     fn begin(
@@ -78,10 +92,6 @@ macro_rules! database {
             type Tx = Transaction<'static, sqlx::$db>;
 
             $($own)*
-
-            fn source(pool: &Pool<Self::Db>) -> SqlSource<Self> {
-                pool.into()
-            }
 
             fn options(url: &str) -> <Self::Conn as Connection>::Options {
                 url.parse().expect("the URL is ours")
@@ -136,7 +146,11 @@ database!(Sqlite, Sqlite, SqliteConnection {
     const SETTING: Option<&'static str> = None;
     const SET_SESSION: Option<&'static str> = None;
     const SET_LOCAL: Option<&'static str> = None;
+    const SURVIVE_DEADLOCKS: Option<&'static str> = None;
+    const SESSIONS: Option<&'static str> = None;
+    const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
     const SESSION: &'static str = "SELECT 0";
+    const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
 
     fn server() -> Option<&'static DatabaseServer> {
@@ -157,7 +171,17 @@ database!(Postgres, Postgres, PgConnection {
     const SETTING: Option<&'static str> = Some("SELECT current_setting('lock_timeout')");
     const SET_SESSION: Option<&'static str> = Some("SET lock_timeout = '77s'");
     const SET_LOCAL: Option<&'static str> = Some("SET LOCAL lock_timeout = '88s'");
+    const SURVIVE_DEADLOCKS: Option<&'static str> = Some("SET LOCAL deadlock_timeout = '1h'");
+    const SESSIONS: Option<&'static str> =
+        Some("SELECT count(*) FROM pg_stat_activity WHERE pid = {}");
+    const DIALECTS: &'static [&'static str] = &[
+        "SET standard_conforming_strings = off",
+        "SET bytea_output = 'escape'",
+        "SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = 'iso_8601'",
+        "SET default_transaction_isolation = 'serializable'",
+    ];
     const SESSION: &'static str = "SELECT pg_backend_pid()::bigint";
+    const COLLISIONS: &'static [&'static str] = &["40001", "40P01"];
     const LEVELS: &'static [&'static str] = &[
         "BEGIN ISOLATION LEVEL READ COMMITTED",
         "BEGIN ISOLATION LEVEL REPEATABLE READ",
@@ -185,7 +209,23 @@ database!(MySql, MySql, MySqlConnection {
         Some("SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)");
     const SET_SESSION: Option<&'static str> = Some("SET innodb_lock_wait_timeout = 77");
     const SET_LOCAL: Option<&'static str> = None;
+    // The one that has written less.
+    const SURVIVE_DEADLOCKS: Option<&'static str> = None;
+    const SESSIONS: Option<&'static str> =
+        Some("SELECT count(*) FROM information_schema.processlist WHERE id = {}");
+    const DIALECTS: &'static [&'static str] = &[
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+        "SET sql_mode = 'ANSI_QUOTES'",
+        "SET sql_mode = 'ANSI'",
+        "SET sql_mode = 'TRADITIONAL'",
+        "SET sql_mode = ''",
+        "SET NAMES latin1",
+        "SET time_zone = '+09:00'",
+        "SET collation_connection = 'utf8mb4_bin'",
+        "SET autocommit = 0",
+    ];
     const SESSION: &'static str = "SELECT CAST(connection_id() AS SIGNED)";
+    const COLLISIONS: &'static [&'static str] = &["40001"];
     const LEVELS: &'static [&'static str] = &[
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN",
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN",
@@ -213,19 +253,17 @@ impl Place {
     pub(crate) fn new<D: Database>() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        match D::server() {
-            Some(server) => Self {
+        if let Some(server) = D::server() {
+            return Self {
                 url: server.create_database(&format!("case_{number}")),
                 _dir: None,
-            },
-            None => {
-                let dir = TestDir::new("transactions").expect("there is room for a file");
-                let file = dir.path().join("shop.db");
-                Self {
-                    url: format!("sqlite:{}", file.display()),
-                    _dir: Some(dir),
-                }
-            }
+            };
+        }
+        let dir = TestDir::new("transactions").expect("there is room for a file");
+        let file = dir.path().join("shop.db");
+        Self {
+            url: format!("sqlite:{}", file.display()),
+            _dir: Some(dir),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls inside the caller's transaction, on SQLite, PostgreSQL and MariaDB.
+//! Calls inside the caller's transaction, on `SQLite`, `PostgreSQL` and `MariaDB`.
 //!
 //! Every case runs on each of them: `cargo test --test transactions -- postgres::` runs those of one.
 //! The servers start with the first case and serve all, each of which has a database of its own.
@@ -8,10 +8,16 @@
     reason = "a case ends where something is not as it says"
 )]
 
+mod commits;
+mod connections;
 mod database;
+mod isolation;
 mod nesting;
 mod outcomes;
+mod records;
 mod stage;
+mod texts;
+mod traffic;
 mod waiting;
 
 use idem_runtime::store::sql::{MySql, Postgres, Sqlite};
@@ -51,6 +57,15 @@ macro_rules! on_every_server {
         mod servers {
             cases! { postgres Postgres $($cases)* }
             cases! { mariadb MySql $($cases)* }
+        }
+    };
+}
+
+macro_rules! on_databases_that_check_at_commit {
+    ($($cases:tt)*) => {
+        mod deferred {
+            cases! { sqlite Sqlite $($cases)* }
+            cases! { postgres Postgres $($cases)* }
         }
     };
 }
@@ -95,6 +110,38 @@ on_every_database! {
         a_duplicate_waits_for_the_commit_and_replays,
         a_duplicate_waits_for_the_rollback_and_runs,
     }
+    connections {
+        a_plain_connection_is_committed_for_the_call,
+        a_pool_connection_is_committed_for_the_call,
+        errors_on_a_connection_without_a_transaction,
+        dropped_half_way_nothing_stays_open,
+        the_connection_of_a_transaction,
+        savepoints_of_sqlx,
+        a_body_that_rolls_back_is_told,
+        an_engine_of_another_store_says_so,
+        a_refusal_leaves_nothing_open,
+        calls_are_spawned,
+        a_shutdown_waits_for_bodies,
+    }
+    records {
+        a_key_that_was_given_back_is_claimed,
+        a_lapsed_lease_is_taken_over,
+        a_lease_that_runs_is_respected,
+        an_expired_record_is_taken_over,
+        an_unknown_outcome_is_respected,
+        calls_with_leases_replay_what_a_transaction_has_committed,
+        the_context_of_a_body,
+    }
+    texts {
+        operations_with_any_name,
+        large_answers_with_all_bytes,
+        encrypted_and_compressed_answers,
+        settings_of_a_session_that_change_what_a_text_means,
+    }
+    isolation {
+        callers_that_try_again_have_one_effect_a_key,
+        an_old_snapshot_is_no_answer,
+    }
 }
 
 on_every_server! {
@@ -102,7 +149,26 @@ on_every_server! {
         who_does_not_wait_gets_running_and_goes_on,
         a_session_keeps_its_settings,
         a_dropped_claim_leaves_a_usable_connection,
+        a_claim_that_gives_up_unheard_spoils_no_setting,
         a_deadlock_ends_with_one_of_two_told_to_try_again,
+    }
+    commits {
+        a_session_that_ends_before_the_commit_leaves_nothing,
+        a_zombie_cannot_finish,
+        lost_replies_to_commits_of_the_caller,
+        lost_replies_to_commits_of_idem,
+        a_lost_reply_to_the_completion,
+        a_lost_reply_to_the_claim,
+        a_body_that_deadlocks_loses_nothing_silently,
+    }
+    traffic {
+        round_trips_of_calls,
+    }
+}
+
+on_databases_that_check_at_commit! {
+    commits {
+        a_commit_that_is_refused_leaves_nothing,
     }
 }
 

@@ -10,6 +10,7 @@ use idem_tests::pay::Runs;
 use idem_tests::world::Classified;
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Pool};
+use tokio::sync::Mutex;
 
 use crate::database::{Database, Place};
 
@@ -71,10 +72,8 @@ pub(crate) fn assert_unknown(error: &Error) {
 
 /// Fails instead of hanging.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(output) => output,
-        Err(_) => panic!("not within {PATIENCE:?}: {what}"),
-    }
+    let output = tokio::time::timeout(PATIENCE, future).await;
+    output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
 /// What cannot be dropped silently.
@@ -117,8 +116,9 @@ impl<D: Database> Stage<D> {
             .acquire_timeout(PATIENCE);
         let pool: Pool<D::Db> = pool.connect_with(options).await.done();
         let mut conn = D::acquire(&pool).await.done();
-        let orders = "CREATE TABLE orders (name VARCHAR(100) NOT NULL)";
-        D::execute(&mut conn, orders).await.done();
+        let tables = "CREATE TABLE orders (name VARCHAR(100) NOT NULL); \
+                      CREATE TABLE shelves (name VARCHAR(100) PRIMARY KEY, pieces BIGINT NOT NULL)";
+        D::execute(&mut conn, tables).await.done();
         drop(conn);
         let events = Events::default();
         let engine = Engine::builder(store.clone()).observer(events.clone());
@@ -172,15 +172,29 @@ impl<D: Database> Stage<D> {
 
     /// Waits until so many sessions wait for a lock. Nobody can ask a file about that.
     pub(crate) async fn until_waiting(&self, sessions: i64) {
+        self.until(|waiting| waiting >= sessions).await;
+    }
+
+    pub(crate) async fn until_nobody_waits(&self) {
+        self.until(|waiting| waiting == 0).await;
+    }
+
+    async fn until(&self, wanted: impl Fn(i64) -> bool) {
+        /// `InnoDB` renews what it says about locks when nobody has asked for 0.1 s.
+        static ASKING: Mutex<()> = Mutex::const_new(());
+        const PAUSE: Duration = Duration::from_millis(110);
         let Some(sql) = D::WAITING else { return };
         let mut conn = self.connection().await;
         let waits = async {
-            while D::number(&mut conn, sql).await.done() < sessions {
-                // The server renews what it says about this ten times a second.
-                tokio::time::sleep(Duration::from_millis(10)).await;
+            loop {
+                let _asking = ASKING.lock().await;
+                tokio::time::sleep(PAUSE).await;
+                if wanted(D::number(&mut conn, sql).await.done()) {
+                    return;
+                }
             }
         };
-        soon("somebody waits for a lock", waits).await;
+        soon("so many wait for a lock", waits).await;
     }
 
     /// A connection whose setting for waiting is known.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_runtime::OnRunning;
+use sqlx::Connection;
 use tokio::task::JoinHandle;
 
 use crate::database::Database;
@@ -14,7 +15,7 @@ use crate::stage::{
 };
 
 /// What waits for a lock for a moment only, on a database where a call can say so.
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A duplicate in a task of its own, which commits what it gets. Also whether `ended` was true then.
 fn duplicate<D: Database>(
@@ -227,4 +228,31 @@ pub(crate) async fn a_deadlock_ends_with_one_of_two_told_to_try_again<D: Databas
     assert!(aborted >= 1, "nobody was told");
     assert_eq!((stage.orders("a").await, stage.orders("b").await), (1, 1));
     assert_eq!(stage.records().await, 2);
+}
+
+/// The server gives up the statement of a claim that nobody waits for any more.
+pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut conn = stage.connection().await;
+    let before = settings::<D>(&mut conn).await;
+    let mut first = stage.begin().await;
+    let answer = ordered(&stage, stage.order(), &mut first, "mine").await;
+    assert_eq!(answer, Ok(1));
+    {
+        let call = stage.order().on_running(OnRunning::Wait(SHORT));
+        let call = call.in_tx(&mut *conn);
+        let call = call.run(async |_: &mut D::Conn, _| -> Answer { unreachable!() });
+        tokio::select! {
+            answer = call => panic!("nobody has seen it wait: {answer:?}"),
+            () = stage.until_waiting(1) => {}
+        }
+    }
+    stage.until_nobody_waits().await;
+    D::commit(first).await.done();
+    // What the server has said about it since is heard now.
+    drop(conn.ping().await);
+    let call = stage.order().in_tx(&mut *conn);
+    let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
+    assert_eq!(answer, Ok(1));
+    assert_eq!(settings::<D>(&mut conn).await, before);
 }
