@@ -10,6 +10,7 @@ pub mod events;
 pub mod faulty;
 pub mod history;
 mod memory;
+pub mod orders;
 pub mod pay;
 mod redis;
 pub mod seeded;
