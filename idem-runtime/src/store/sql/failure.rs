@@ -45,7 +45,9 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
         ),
         Some(Trouble::Other) => (Protocol, "the server refused a statement"),
         None => match &error {
-            sqlx::Error::Configuration(_) => (Refused, "the address is none for this database"),
+            sqlx::Error::Configuration(_) => {
+                (Refused, "the address or the server's settings do not do")
+            }
             error if broken(error) => (Unavailable, "the connection is lost or cannot be made"),
             _ => (Protocol, "the reply cannot be read"),
         },

@@ -27,6 +27,8 @@ pub(super) struct Write {
     pub(super) header: Header,
     /// The life of the record; `None`: what it has left.
     pub(super) life: Option<Duration>,
+    /// Whether it ends the wait of others.
+    pub(super) told: bool,
 }
 
 /// A decision on what was read.
@@ -111,7 +113,11 @@ impl<B: Sealed> Inner<B> {
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
-        let answer = lane.run(what, &self.statements.replace, &arguments).await?;
+        let statement = match write.told {
+            true => &self.statements.replace_told,
+            false => &self.statements.replace,
+        };
+        let answer = lane.run(what, statement, &arguments).await?;
         Ok(answer.affected > 0)
     }
 
@@ -139,7 +145,11 @@ impl<B: Sealed> Inner<B> {
             kept(&write.header, body),
             Argument::Int(life_us(write.life.unwrap_or_default())),
         ];
-        let answer = lane.run(what, &self.statements.insert, &arguments).await?;
+        let statement = match write.told {
+            true => &self.statements.insert_told,
+            false => &self.statements.insert,
+        };
+        let answer = lane.run(what, statement, &arguments).await?;
         Ok(answer.affected > 0)
     }
 
@@ -172,7 +182,12 @@ impl<B: Sealed> Inner<B> {
             }
             let (reply, write) = transition::claim(current, request, now_us);
             let life = Some(request.retain);
-            (Some(reply), write.map(|header| Write { header, life }))
+            let write = write.map(|header| Write {
+                header,
+                life,
+                told: false,
+            });
+            (Some(reply), write)
         };
         for _ in 0..TRIES {
             let mut found = None;
@@ -236,6 +251,7 @@ impl<B: Sealed> Inner<B> {
             let write = write.map(|header| Write {
                 header,
                 life: Some(header.retain),
+                told: true,
             });
             (reply, write)
         };
@@ -264,7 +280,12 @@ impl<B: Sealed> Inner<B> {
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::release(current, *owner, count);
-            (reply, write.map(|header| Write { header, life: None }))
+            let write = write.map(|header| Write {
+                header,
+                life: None,
+                told: true,
+            });
+            (reply, write)
         };
         let unreadable = ReleaseReply::Unreadable;
         self.operate(&self.lane, WHAT, key, &[], None, decide, unreadable)
@@ -296,6 +317,7 @@ impl<B: Sealed> Inner<B> {
             let write = write.map(|header| Write {
                 header,
                 life: Some(header.retain),
+                told: false,
             });
             (reply, write)
         };
@@ -319,6 +341,7 @@ impl<B: Sealed> Inner<B> {
             let write = write.map(|header| Write {
                 header,
                 life: Some(header.retain),
+                told: true,
             });
             (reply, write)
         };

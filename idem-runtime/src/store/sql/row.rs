@@ -169,9 +169,14 @@ impl Row {
         (self.left_us > 0).then_some(&self.record)
     }
 
+    /// Whether this owner wrote it last.
+    pub(crate) fn is_of(&self, owner: &Owner) -> bool {
+        self.owner == *owner.as_bytes()
+    }
+
     /// Whether the statement that gave this back put it there, for this owner.
     pub(crate) fn is_fresh(&self, owner: &Owner) -> bool {
-        self.version < 0 && self.owner == *owner.as_bytes()
+        self.version < 0 && self.is_of(owner)
     }
 }
 
