@@ -25,7 +25,7 @@ pub(crate) enum Manner {
 
 /// The answer to an order that was taken. No two bodies give the same.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Receipt(String);
+pub(crate) struct Receipt(pub(crate) String);
 
 #[derive(Classify, Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Refusal {

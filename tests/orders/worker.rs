@@ -6,11 +6,15 @@
 //!
 //! ```text
 //! orders <number> …       takes these orders, each until it has an answer; ends with `done`
+//! burst <number> <count>  so many calls of one order at once; their body ends with `go`
+//! hold <number>           a call under a lease that never ends
+//! call <number>           a call under a lease that waits for nobody
 //! ```
 //!
 //! It says `step <task> <number> <step>` all along, `answer <number> <answer>`, and
 //! `again <number> <why>` before an order is tried again.
 
+mod burst;
 mod flow;
 
 use std::collections::VecDeque;
@@ -27,6 +31,7 @@ use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, PA
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use self::burst::Go;
 use self::flow::{Desk, Manner};
 
 /// How many orders a worker takes at once.
@@ -97,16 +102,25 @@ async fn work<D: Database>(url: &str, manner: Manner) {
         let lines = io::stdin().lock().lines().map_while(Result::ok);
         lines.for_each(|line| drop(sender.send(line)));
     });
+    let go = Arc::new(Go::new(false));
     while let Some(line) = lines.recv().await {
-        let mut words = line.split(' ');
-        match words.next() {
-            Some("orders") => take(&desk, words.map(number).collect()).await,
+        let words: Vec<_> = line.split(' ').collect();
+        let (desk, go) = (Arc::clone(&desk), Arc::clone(&go));
+        match words[..] {
+            ["orders", ..] => take(&desk, words[1..].iter().map(number).collect()).await,
+            ["burst", order, count] => {
+                let count = count.parse().expect("a number");
+                tokio::spawn(desk.burst(number(&order), count, go));
+            }
+            ["go"] => drop(go.send_replace(true)),
+            ["hold", order] => drop(tokio::spawn(desk.hold(number(&order)))),
+            ["call", order] => drop(tokio::spawn(desk.call(number(&order)))),
             _ => panic!("not understood: {line}"),
         }
     }
 }
 
-fn number(word: &str) -> u64 {
+fn number(word: &&str) -> u64 {
     word.parse().expect("a number")
 }
 
