@@ -123,7 +123,7 @@ fn burst<D: Database>(manner: &str) -> Option<u64> {
         worker.send("go");
     }
     let mut answers = BTreeSet::new();
-    let mut tries = 0;
+    let mut calls = 0;
     for worker in &mut workers {
         let told = worker.line_after("burst ");
         let words: Vec<_> = told.split(' ').collect();
@@ -135,7 +135,7 @@ fn burst<D: Database>(manner: &str) -> Option<u64> {
             (&*EACH.to_string(), "1"),
             "answers, different answers"
         );
-        tries += tried.parse::<usize>().expect("a number");
+        calls += tried.parse::<usize>().expect("a number");
         answers.insert(answer.to_owned());
     }
     let took = began.elapsed();
@@ -145,7 +145,7 @@ fn burst<D: Database>(manner: &str) -> Option<u64> {
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(shop.rows::<D>("orders"), 1);
     assert_eq!(shop.rows::<D>("idem_records"), 1);
-    let again = tries - PROCESSES * EACH;
+    let again = calls - PROCESSES * EACH;
     eprintln!(
         "{} {manner}: {took:?}, {again} tried again, statements: {seen:?}",
         D::NAME

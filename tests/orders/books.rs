@@ -140,9 +140,10 @@ impl Books {
             let order = Order::of(number);
             let changes = order.changes.iter();
             let changes = changes.map(|one| (one.account.number(), one.id, one.by));
-            let expected = match placed.contains(&number) {
-                true => (1, changes.collect()),
-                false => (0, Vec::new()),
+            let expected = if placed.contains(&number) {
+                (1, changes.collect())
+            } else {
+                (0, Vec::new())
             };
             if (rows, &lines) != (expected.0, &expected.1) {
                 wrong.push(format!(
@@ -157,7 +158,7 @@ impl Books {
         let mut balances = BTreeMap::new();
         for account in Account::ALL {
             let (count, units) = account.beginning();
-            let ids = (0..count).map(|id| id.cast_signed());
+            let ids = (0..count).map(u64::cast_signed);
             balances.extend(ids.map(|id| ((account.number(), id), units)));
         }
         for line in &self.journal {

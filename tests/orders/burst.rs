@@ -87,7 +87,7 @@ impl<D: Database> Desk<D> {
     pub(crate) async fn hold(self: Arc<Self>, number: u64) {
         let answer = self.leased(number, async || {
             say("held");
-            pending().await
+            pending::<()>().await;
         });
         drop(answer.await);
     }

@@ -132,6 +132,7 @@ impl<D: Database> Desk<D> {
                 let mut apart = self.pool.begin().await?;
                 let receipt = body::<D>(&mut apart, order, steps).await?;
                 apart.commit().await?;
+                steps.tell("apart");
                 Ok(receipt)
             }
             _ => body::<D>(conn, order, steps).await,

@@ -194,7 +194,7 @@ impl<'a> Lives<'a> {
 
 /// Whether a body had begun when this step was told, and its transaction was not yet committed.
 fn is_inside(step: &str) -> bool {
-    let steps = ["claimed", "ordered", "recorded"];
+    let steps = ["claimed", "ordered", "apart", "recorded"];
     let tables = || Account::ALL.iter().map(|account| account.table());
     steps.contains(&step)
         || tables().any(|table| step.strip_suffix("-journal").unwrap_or(step) == table)

@@ -6,7 +6,7 @@ mod lives;
 
 use std::time::Instant;
 
-use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
+use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, PostgresServerBuilder, TestDir};
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, open_shop};
 use tokio::runtime::Builder;
 
@@ -52,8 +52,11 @@ fn assert_books_are_right<D: Database>(lives: Lives<'_>) {
         inside * 2 > kills,
         "only {inside} of {kills} kills were inside a transaction"
     );
-    let placed = heard.ledger.answers().values().flatten();
-    let refused = placed
+    for step in ["begun", "claimed", "ordered", "stock", "points", "recorded"] {
+        assert!(heard.hits.contains_key(step), "no kill after {step}");
+    }
+    let answers = heard.ledger.answers().values().flatten();
+    let refused = answers
         .filter(|answer| answer.starts_with("refused"))
         .count();
     assert!(refused > 0, "nothing was refused");
@@ -70,17 +73,18 @@ fn assert_books_are_wrong<D: Database>(lives: Lives<'_>) {
     );
 }
 
+/// The server is killed four times as well.
 fn with_a_server<D: Database>(server: &DatabaseServer) {
     let url = server.url();
     let mut lives = Lives::new(D::NAME, &url, "inside");
-    lives.server = Some((server, 50));
+    lives.server = Some((server, lives.kills / 4));
     assert_books_are_right::<D>(lives);
 }
 
 /// As in production, but a deadlock is found sooner.
-fn postgres() -> PostgresServer {
+fn postgres() -> PostgresServerBuilder {
     let server = PostgresServer::builder().durable();
-    server.setting("deadlock_timeout", "50ms").start()
+    server.setting("deadlock_timeout", "50ms")
 }
 
 fn file(dir: &TestDir) -> String {
@@ -95,8 +99,19 @@ fn two_hundred_kills_leave_the_books_right_in_sqlite() {
 
 #[test]
 fn two_hundred_kills_leave_the_books_right_in_postgres() {
-    let server = postgres();
+    let server = postgres().start();
     with_a_server::<InPostgres>(&server);
+}
+
+/// Most of the transactions that meet another on a row are refused there, and tried again.
+#[test]
+fn kills_leave_the_books_right_among_serialization_failures() {
+    let server = postgres().setting("default_transaction_isolation", "serializable");
+    let server = server.start();
+    let url = server.url();
+    let mut lives = Lives::new(InPostgres::NAME, &url, "inside");
+    lives.kills = 60;
+    assert_books_are_right::<InPostgres>(lives);
 }
 
 #[test]
@@ -107,12 +122,9 @@ fn two_hundred_kills_leave_the_books_right_in_mariadb() {
 /// The books would tell if the record were committed apart from the order.
 #[test]
 fn a_record_that_stands_apart_leaves_the_books_wrong() {
-    let server = PostgresServer::builder()
-        .setting("deadlock_timeout", "50ms")
-        .start();
+    let server = postgres().start();
     let url = server.url();
-    let mut lives = Lives::new(InPostgres::NAME, &url, "apart");
-    lives.kills = 100;
+    let lives = Lives::new(InPostgres::NAME, &url, "apart");
     assert_books_are_wrong::<InPostgres>(lives);
 }
 
