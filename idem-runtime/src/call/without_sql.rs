@@ -1,5 +1,11 @@
 //! What `tx = …` finds where no database is a feature: an error that says so.
 
+#![allow(
+    unnameable_types,
+    clippy::unused_async,
+    reason = "what it stands for awaits, and so does the expansion"
+)]
+
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -15,6 +21,28 @@ use super::Call;
 pub trait SqlTransaction {
     #[doc(hidden)]
     fn never(&self) -> Infallible;
+}
+
+/// A transaction of whatever type.
+#[derive(Debug)]
+pub struct Lent<'t, T: ?Sized>(&'t mut T, Infallible);
+
+/// The only place at which an expansion asks for a transaction.
+pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
+    match tx.never() {}
+}
+
+impl<T: ?Sized> Lent<'_, T> {
+    /// Never called.
+    pub fn tx(&mut self) -> &mut T {
+        self.0
+    }
+}
+
+impl<T: ?Sized> SqlTransaction for Lent<'_, T> {
+    fn never(&self) -> Infallible {
+        self.1
+    }
 }
 
 /// What a claim in a transaction led to.
@@ -58,9 +86,9 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
 }
 
 /// Never called.
-pub async fn begin_in_tx<'t, O, P, T: SqlTransaction + ?Sized>(
+pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     _: Call<O, P>,
-    tx: &'t mut T,
-) -> InTx<'t, O, P, T> {
+    tx: &mut T,
+) -> InTx<'_, O, P, T> {
     match tx.never() {}
 }

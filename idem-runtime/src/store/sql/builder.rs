@@ -87,7 +87,14 @@ impl<B: Backend> SqlStoreBuilder<B> {
                            `_` that begins with a letter (with a schema in front: `app.idem_records`)";
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
-        let told = self.told();
+        #[cfg(feature = "postgres")]
+        let told = if self.notify {
+            super::notices::told(&self.table)
+        } else {
+            String::new()
+        };
+        #[cfg(not(feature = "postgres"))]
+        let told = String::new();
         let options = B::own(self.source.into_options()?);
         let lane = |most| Lane::<B>::new(options.clone(), most, self.response_timeout);
         let mut inner = Inner {
@@ -107,17 +114,6 @@ impl<B: Backend> SqlStoreBuilder<B> {
             (B::look(&mut conn).await).map_err(|error| store_error::<B>(WHAT, error))?;
         inner.lane.keep(conn);
         Ok(SqlStore(Arc::new(inner)))
-    }
-}
-
-impl<B: Backend> SqlStoreBuilder<B> {
-    fn told(&self) -> String {
-        #[cfg(feature = "postgres")]
-        if self.notify {
-            let channel = super::notices::channel(&self.table);
-            return format!(" RETURNING pg_notify('{channel}', encode(record_key, 'hex'))");
-        }
-        String::new()
     }
 }
 

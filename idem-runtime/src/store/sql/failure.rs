@@ -53,7 +53,9 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
         },
     };
     // The text of a server may quote values; its code does not.
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     let code = code.map_or(String::new(), |code| format!(" ({} error {code})", B::NAME));
     let message = format!("{what}: {advice}{code}");
     let cause = Some(error).filter(|error| error.as_database_error().is_none());

@@ -62,11 +62,17 @@ impl fmt::Debug for Notices {
 }
 
 /// The channel of a table: its name, without what a channel's may not have.
-pub(super) fn channel(table: &str) -> String {
+fn channel(table: &str) -> String {
     format!("idem_{}", table.replace('.', "_"))
         .chars()
         .take(63)
         .collect()
+}
+
+/// What tells others of the record that a statement changes, at its end.
+pub(super) fn told(table: &str) -> String {
+    let channel = channel(table);
+    format!(" RETURNING pg_notify('{channel}', encode(record_key, 'hex'))")
 }
 
 impl Notices {
@@ -105,13 +111,11 @@ impl Notices {
             listener.listen(&self.channel).await?;
             Ok(listener)
         };
-        let listener = match timeout(self.patience, connecting).await {
-            Ok(listener) => listener.map_err(|error| store_error::<Postgres>(WHAT, error))?,
-            Err(_) => {
-                let message = format!("{WHAT}: no reply of PostgreSQL within {:?}", self.patience);
-                return Err(StoreError::new(StoreErrorKind::Unavailable, message));
-            }
+        let Ok(listener) = timeout(self.patience, connecting).await else {
+            let message = format!("{WHAT}: no reply of PostgreSQL within {:?}", self.patience);
+            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
         };
+        let listener = listener.map_err(|error| store_error::<Postgres>(WHAT, error))?;
         let (watchers, keys) = (self.watchers.clone(), Arc::downgrade(&self.keys));
         *listens = Some(tokio::spawn(hear(listener, watchers, keys)));
         Ok(())

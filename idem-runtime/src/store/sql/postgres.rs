@@ -115,7 +115,8 @@ impl Sealed for Postgres {
         }
     }
 
-    scripts!(PgConnection);
+    // In the simple protocol bytes come as digits.
+    scripts!(PgConnection, Vec<u8>);
 
     async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \

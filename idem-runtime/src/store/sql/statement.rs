@@ -26,6 +26,7 @@ pub(crate) enum Kind {
     /// Prepared once a connection; gives back how many rows it changed.
     Execute,
     /// Several statements in one message, with the arguments written into the text.
+    #[cfg(feature = "mysql")]
     Script,
 }
 
@@ -43,6 +44,7 @@ impl Statement {
     pub(crate) fn new<B: Sealed>(kind: Kind, text: &str, table: &str) -> Self {
         let text = filled::<B>(text, table);
         let (text, order) = match kind {
+            #[cfg(feature = "mysql")]
             Kind::Script => (text, Vec::new()),
             Kind::Fetch | Kind::Execute => B::parameters(&text),
         };
