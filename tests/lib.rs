@@ -11,6 +11,7 @@ pub mod faulty;
 pub mod history;
 mod layers;
 mod memory;
+pub mod orders;
 pub mod pay;
 mod redis;
 pub mod seeded;
