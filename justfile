@@ -30,4 +30,4 @@ deny:
 
 # the compiler's words for mistakes, written anew: read them before committing
 bless:
-    TRYBUILD=overwrite cargo test -p idem-tests --test ui
+    TRYBUILD=overwrite cargo test -p idem-tests-ui --test ui

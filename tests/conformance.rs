@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::conformance::{Case, cases};
-use idem_runtime::store::sql::{Backend, MySql, Postgres, Sqlite};
+use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
 use idem_tests::sql::InSql;
 use idem_tests::{InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
@@ -30,12 +30,24 @@ fn main() -> ExitCode {
     }
     trials.extend(cases().into_iter().map(|case| sqlite(&runtime, case)));
     let server = Arc::new(OnceLock::new());
-    let postgres =
-        |case| database::<Postgres, _>(&runtime, "postgres", &server, PostgresServer::start, case);
-    trials.extend(cases().into_iter().map(postgres));
+    for (name, notify) in [("postgres", false), ("postgres_notify", true)] {
+        let store = move |url: &str| PostgresStore::builder(url).notify(notify);
+        let start = PostgresServer::start;
+        let trial = |case| database(&runtime, name, &server, start, store, case);
+        trials.extend(cases().into_iter().map(trial));
+    }
     let server = Arc::new(OnceLock::new());
-    let mariadb =
-        |case| database::<MySql, _>(&runtime, "mariadb", &server, MariaDbServer::start, case);
+    let store = |url: &str| MySqlStore::builder(url);
+    let mariadb = |case| {
+        database(
+            &runtime,
+            "mariadb",
+            &server,
+            MariaDbServer::start,
+            store,
+            case,
+        )
+    };
     trials.extend(cases().into_iter().map(mariadb));
     let mut arguments = Arguments::from_args();
     // A case waits for servers most of the time.
@@ -75,7 +87,8 @@ fn sqlite(runtime: &Arc<Runtime>, case: Case) -> Trial {
     Trial::test(format!("sqlite::{}", case.name), move || {
         let dir = TestDir::new("sqlite").expect("there is room for a file");
         let file = format!("sqlite:{}", dir.path().join("records.db").display());
-        let fixture = runtime.block_on(InSql::<Sqlite>::new(file, case.name));
+        let store = SqliteStore::builder(file);
+        let fixture = runtime.block_on(InSql::new(store, "sqlite", case.name));
         runtime.block_on((case.run)(Arc::new(fixture)));
         Ok(())
     })
@@ -84,18 +97,19 @@ fn sqlite(runtime: &Arc<Runtime>, case: Case) -> Trial {
 /// The server serves all cases, each in a table of its own.
 fn database<B: Backend, S>(
     runtime: &Arc<Runtime>,
-    store: &'static str,
+    name: &'static str,
     server: &Arc<OnceLock<S>>,
     start: fn() -> S,
+    store: impl FnOnce(&str) -> SqlStoreBuilder<B> + Send + 'static,
     case: Case,
 ) -> Trial
 where
     S: Deref<Target = DatabaseServer> + Send + Sync + 'static,
 {
     let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
-    Trial::test(format!("{store}::{}", case.name), move || {
-        let server = server.get_or_init(start);
-        let fixture = runtime.block_on(InSql::<B>::new(server.url(), case.name));
+    Trial::test(format!("{name}::{}", case.name), move || {
+        let store = store(&server.get_or_init(start).url());
+        let fixture = runtime.block_on(InSql::new(store, name, case.name));
         runtime.block_on((case.run)(Arc::new(fixture)));
         Ok(())
     })

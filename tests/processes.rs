@@ -235,7 +235,7 @@ fn a_paused_process_does_not_free_the_key_of_a_running_successor() {
 #[test]
 fn a_body_that_runs_for_longer_than_its_lease_keeps_its_key() {
     let mut crew = crew("long").impatient();
-    crew.lease = Duration::from_millis(900);
+    crew.lease = Duration::from_secs(3);
     let mut workers = crew.hire_many(2);
     hold(&mut workers[0], 1);
     // Four thirds of a lease, and more.

@@ -15,34 +15,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use idem_harness::{ClusterSetup, Edition, Partition, RedisServer, SentinelSetup, TcpProxy};
+use idem_harness::{
+    ClusterSetup, Edition, Partition, RedisServer, ReplicaPair, SentinelSetup, TcpProxy,
+};
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
 use idem_runtime::{Fingerprint, KeyBuilder, Operation};
 use idem_tests::shop::{Shop, until};
 
-const REPLY: Duration = Duration::from_millis(600);
-
-async fn pair() -> (RedisServer, RedisServer) {
-    let primary = RedisServer::builder()
-        .arg("--repl-diskless-sync-delay", "0")
-        .start();
-    let port = primary.port().to_string();
-    let replica = RedisServer::builder()
-        .args(["--replicaof", "127.0.0.1", &port])
-        .start();
-    in_sync(&primary, &replica).await;
-    (primary, replica)
-}
-
-async fn in_sync(primary: &RedisServer, replica: &RedisServer) {
-    until("the replica follows", || {
-        let told = replica.cli(&["INFO", "replication"]);
-        told.contains("master_link_status:up")
-    })
-    .await;
-    assert_eq!(primary.cli(&["WAIT", "1", "20000"]), "1");
-}
+const REPLY: Duration = Duration::from_secs(10);
 
 fn key(number: usize) -> RecordKey {
     let digest = KeyBuilder::new("shop.ask", 64).key(&number).unwrap();
@@ -64,7 +45,7 @@ fn request(lease: Duration, retain: Duration) -> ClaimRequest {
 /// A server that becomes a replica answers the `WAIT` that it interrupts with `UNBLOCKED`.
 #[tokio::test]
 async fn a_wait_that_a_demotion_interrupts_may_be_sent_again() {
-    let (primary, replica) = pair().await;
+    let ReplicaPair { primary, replica } = ReplicaPair::start();
     let store = RedisStore::builder(primary.url())
         .response_timeout(REPLY)
         .durability(Durability::Replicated(1));
@@ -131,7 +112,7 @@ async fn releases_leave_nothing_immortal_on_redis_7() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
     const BODIES: usize = 100;
-    let (primary, replica) = pair().await;
+    let ReplicaPair { primary, replica } = ReplicaPair::start();
     let lease = Duration::from_secs(4);
     let shop = Shop::open_with(
         &primary.url(),

@@ -1,25 +1,27 @@
 //! One idempotent operation on a store in Redis, with its body counted.
 
-use std::error::Error as StdError;
-use std::fmt::Write;
-use std::future::Future;
+mod patience;
+mod verdict;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreError, StoreErrorKind};
+use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
 use idem_runtime::{
-    Classify, Context, Engine, EngineBuilder, Error, ErrorKind, Event, EventKind, Fingerprint,
-    KeyBuilder, Observer, OnRunning, Operation,
+    Classify, Context, Engine, EngineBuilder, Error, Event, EventKind, Fingerprint, KeyBuilder,
+    Observer, OnRunning, Operation,
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::patience::{happened, patiently, until};
+pub use self::verdict::{
+    assert_discreet, assert_refused_by_store, assert_store_says, assert_unavailable, refused,
+};
+use self::verdict::{assert_no_marker, chain};
 use crate::events::Events;
-
-/// How long anything that must happen may take before a test fails instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The password of servers that have one.
 pub const PASSWORD: &str = "password-marker";
@@ -30,6 +32,13 @@ const ANSWER: &str = "answer-marker";
 
 /// Text of users and operators that no message and no key of a record may contain.
 pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
+
+/// The deadlines of a hasty shop: long enough for a call that nothing is in the way of, on a machine
+/// that has stood still for a second.
+pub const HASTE: Duration = Duration::from_secs(2);
+
+/// What a call may take beyond its deadline on a busy machine.
+pub const SLACK: Duration = Duration::from_secs(5);
 
 /// What a body can end with, and how it is treated.
 #[derive(Classify, Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -108,8 +117,8 @@ impl Shop {
         Self::open_with(url, |store| store, |engine| engine).await
     }
 
-    /// A shop whose store gives up on a reply after 100 ms, and its engine on the store after
-    /// 400 ms.
+    /// A shop whose engine gives up on the store after [`HASTE`], and its store on a reply after a
+    /// quarter of that.
     pub async fn open_hasty(url: &str) -> Self {
         Self::open_with(url, |store| store.response_timeout(HASTE / 4), hasty).await
     }
@@ -307,95 +316,7 @@ impl Shop {
     }
 }
 
-/// The deadlines of a hasty shop.
-const HASTE: Duration = Duration::from_millis(400);
-
-fn hasty(engine: EngineBuilder) -> EngineBuilder {
+/// The settings of a hasty shop.
+pub fn hasty(engine: EngineBuilder) -> EngineBuilder {
     engine.claim_deadline(HASTE).complete_deadline(HASTE)
-}
-
-/// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
-pub fn assert_discreet(error: &(dyn StdError + 'static)) {
-    assert_no_marker(&chain(error));
-}
-
-fn assert_no_marker(text: &str) {
-    for marker in MARKERS {
-        assert!(!text.contains(marker), "{marker} is in: {text}");
-    }
-}
-
-/// The kind and the message of a store that could not be connected to.
-///
-/// # Errors
-///
-/// Never; a store that connects is a panic.
-pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
-    let outcome: Result<RedisStore, StoreError> = builder.connect().await;
-    let error = outcome.expect_err("the store must not connect");
-    assert_discreet(&error);
-    (error.kind(), error.to_string())
-}
-
-/// Panics unless the call was refused because the store is not to be had.
-pub fn assert_unavailable(answer: Result<Receipt, Failure>) {
-    let error = answer.expect_err("the store is not to be had").refused();
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
-    assert!(error.is_retryable());
-}
-
-/// Panics unless the call was refused because the store refuses, until somebody mends that.
-pub fn assert_refused_by_store(answer: Result<Receipt, Failure>) {
-    let error = answer.expect_err("the store refuses").refused();
-    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
-    assert!(!error.is_retryable(), "{error}");
-}
-
-/// All that an error says, for people and for developers.
-fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = format!("{error:?}");
-    let mut next = Some(error);
-    while let Some(error) = next {
-        write!(text, "; {error}").expect("a string takes anything");
-        next = error.source();
-    }
-    text
-}
-
-/// Waits until something has happened so many times.
-pub async fn happened(events: &Events, start: &str, times: usize) {
-    patiently(start, events.wait_for(start, times)).await;
-}
-
-/// Awaits something that must happen.
-pub async fn patiently<F: Future>(what: &str, work: F) -> F::Output {
-    let outcome = tokio::time::timeout(PATIENCE, work).await;
-    outcome.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
-}
-
-/// Waits for something that another process does without telling us.
-pub async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let polling = async {
-        while !done() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    patiently(what, polling).await;
-}
-
-/// Panics unless the store refuses claims, with this kind and this in its message.
-pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
-    // What is sent first after a connection broke finds just that, and so does who asks at once.
-    let mut heard = Vec::new();
-    let began = Instant::now();
-    while began.elapsed() < PATIENCE {
-        let (said, message) = shop.store_says().await;
-        if said == kind && message.contains(part) {
-            return;
-        }
-        heard.push(message);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    heard.dedup();
-    panic!("nobody said {part:?} ({kind:?}), but {heard:#?}");
 }

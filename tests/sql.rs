@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
-use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
+use idem_runtime::store::sql::{Backend, SqlStore, SqlStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 
 /// A busy machine may keep a reply waiting; no case is about that.
@@ -20,20 +20,23 @@ impl<B: Backend> InSql<B> {
     /// # Panics
     ///
     /// If the database is not there.
-    pub async fn new(source: impl Into<SqlSource<B>>, case: &str) -> Self {
-        let builder = SqlStore::builder(source).table(table(case));
-        let store = builder.connections(4).response_timeout(PATIENCE);
+    pub async fn new(store: SqlStoreBuilder<B>, shape: &str, case: &str) -> Self {
+        let store = store.table(table(shape, case)).connections(4);
+        let store = store.response_timeout(PATIENCE);
         let store = store.connect().await.expect("the database is up");
         store.migrate().await.expect("the table is created");
         Self(store)
     }
 }
 
-/// Names of cases are sentences, some of them long ones that begin alike.
-fn table(case: &str) -> String {
-    let hash = case.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+/// The server may be that of other stores, too. Names of cases are sentences, some of them long ones that begin alike.
+fn table(shape: &str, case: &str) -> String {
+    let hash = shape
+        .bytes()
+        .chain(case.bytes())
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
     let name = case.chars().filter(char::is_ascii_alphanumeric).take(20);
     format!("t_{}_{hash:016x}", name.collect::<String>())
 }

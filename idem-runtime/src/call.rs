@@ -6,6 +6,8 @@ mod execute;
 mod in_tx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod within;
+#[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+mod without_sql;
 
 use std::borrow::Cow;
 use std::num::NonZeroU16;
@@ -17,6 +19,8 @@ pub use self::execute::{finish, run};
 pub use self::in_tx::CallInTx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
+#[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+pub use self::without_sql::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 use crate::answer::Undecodable;
 use crate::begin::{Ask, Start};
 use crate::engine::Engine;

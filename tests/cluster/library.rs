@@ -192,7 +192,7 @@ async fn a_connection_that_is_silent_is_replaced_and_no_other() {
         keys,
     } = &behind;
     let store = RedisStore::builder(behind.other_urls()[0].as_str())
-        .response_timeout(Duration::from_millis(100));
+        .response_timeout(Duration::from_millis(500));
     let store = store.connect().await.unwrap();
     once(&store, &keys.key(1)).await;
     let other = Keys::on(cluster, cluster.node_of_slot(16_000), "other");

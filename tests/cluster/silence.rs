@@ -3,26 +3,14 @@
 use std::time::{Duration, Instant};
 
 use idem_harness::{ClusterSetup, RedisServer};
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{Shop, assert_unavailable, patiently};
+use idem_tests::shop::{HASTE, SLACK, Shop, assert_unavailable, patiently};
 
 use crate::setup::primaries;
 
-/// What a call may take beyond its deadline on a busy machine.
-const SLACK: Duration = Duration::from_secs(2);
-const DEADLINE: Duration = Duration::from_millis(400);
-
-/// A shop that gives up on a reply after 100 ms, and on the store after 400 ms.
-async fn hasty(url: &str) -> Shop {
-    let store = RedisStore::builder(url).response_timeout(DEADLINE / 4);
-    let store = store.connect().await.unwrap();
-    Shop::on(store, |engine| {
-        engine.claim_deadline(DEADLINE).complete_deadline(DEADLINE)
-    })
-}
-
-fn records(node: &RedisServer) -> String {
-    node.cli(&["DBSIZE"])
+/// The records of a shop on a node. Not `DBSIZE`: there may be keys of others, which expire.
+fn records(shop: &Shop, node: &RedisServer) -> usize {
+    let names = node.cli(&["KEYS", &format!("{}:*", shop.prefix())]);
+    names.split_whitespace().count()
 }
 
 /// Some keys of a shop that are on this node, and some that are not; all have answers.
@@ -32,20 +20,25 @@ async fn sorted(
     node: &RedisServer,
 ) -> (Vec<String>, Vec<String>) {
     let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    let nodes = primaries(cluster);
     for number in 0.. {
         let key = number.to_string();
-        let before = records(node);
+        let before = nodes.map(|node| records(shop, node));
         patiently("a call", shop.pay(&key)).await.unwrap();
-        if records(node) == before {
-            elsewhere.push(key);
-        } else {
+        let after = nodes.map(|node| records(shop, node));
+        let grown: Vec<_> = (0..nodes.len())
+            .filter(|at| before[*at] != after[*at])
+            .collect();
+        assert_eq!(grown.len(), 1, "one record more: {before:?}, {after:?}");
+        if nodes[grown[0]].port() == node.port() {
             here.push(key);
+        } else {
+            elsewhere.push(key);
         }
-        if here.len() >= 5 && elsewhere.len() >= 20 {
+        if here.len() >= 3 && elsewhere.len() >= 10 {
             break;
         }
     }
-    assert_eq!(primaries(cluster).len(), 3);
     (here, elsewhere)
 }
 
@@ -56,7 +49,7 @@ async fn a_node_that_is_silent_is_nobody_elses_trouble() {
         .node_timeout(Duration::from_mins(1))
         .start();
     let node = cluster.node_of_slot(8_000);
-    let shop = hasty(&cluster.urls()[1]).await;
+    let shop = Shop::open_hasty(&cluster.urls()[1]).await;
     let (here, elsewhere) = sorted(&shop, &cluster, node).await;
     let runs = shop.runs();
     node.pause();
@@ -69,7 +62,7 @@ async fn a_node_that_is_silent_is_nobody_elses_trouble() {
         };
         let others = async {
             let mut times = Vec::new();
-            while began.elapsed() < DEADLINE {
+            while began.elapsed() < HASTE {
                 for key in &elsewhere {
                     let one = Instant::now();
                     shop.pay(key).await.unwrap();
@@ -81,16 +74,20 @@ async fn a_node_that_is_silent_is_nobody_elses_trouble() {
         };
         let ((answer, took), times) = tokio::join!(blocked, others);
         assert_unavailable(answer);
-        assert!(took < DEADLINE + SLACK, "{took:?}");
+        assert!(took < HASTE + SLACK, "{took:?}");
         took_others.extend(times);
     }
-    took_others.sort();
-    let (calls, slowest) = (took_others.len(), took_others.last().unwrap());
-    eprintln!("{calls} calls of other nodes beside a silent one, the slowest in {slowest:?}");
-    // Whoever waited for the silent node waited for as long as a reply may take. Not all of them:
-    // the machine may be busy.
-    let usual = took_others[calls * 19 / 20];
-    assert!(usual < DEADLINE / 4, "{usual:?}");
+    let (calls, slowest) = (took_others.len(), took_others.iter().max().unwrap());
+    // Whoever waited for the silent node waited for a reply of its most of the time. The machine may
+    // stand still as well, but not for half of the test.
+    let slow = took_others.iter().filter(|took| **took > HASTE / 8);
+    let slow: Duration = slow.sum();
+    eprintln!(
+        "{calls} calls of other nodes beside a silent one, the slowest in {slowest:?}, \
+         {slow:?} in slow ones"
+    );
+    let all = HASTE * u32::try_from(here.len()).unwrap();
+    assert!(slow < all / 2, "{slow:?} of {all:?}");
     node.resume();
     for key in &here {
         shop.pay(key).await.unwrap();
@@ -102,7 +99,7 @@ async fn a_node_that_is_silent_is_nobody_elses_trouble() {
 async fn a_silent_node_whose_place_is_taken_is_left() {
     let cluster = ClusterSetup::start();
     let node = cluster.node_of_slot(8_000);
-    let shop = hasty(&cluster.urls()[0]).await;
+    let shop = Shop::open_hasty(&cluster.urls()[0]).await;
     let (here, elsewhere) = sorted(&shop, &cluster, node).await;
     let runs = shop.runs();
     node.pause();
@@ -127,15 +124,15 @@ async fn a_silent_node_whose_place_is_taken_is_left() {
 async fn a_call_whose_node_falls_silent_in_its_body_loses_no_answer() {
     let cluster = ClusterSetup::start();
     let node = cluster.node_of_slot(16_000);
-    let shop = hasty(&cluster.urls()[0]).await;
+    let shop = Shop::open_hasty(&cluster.urls()[0]).await;
     let mut on_node = None;
     for number in 0..100 {
         let key = number.to_string();
-        let before = records(node);
+        let before = records(&shop, node);
         let mut paused = false;
         let answer = shop
             .pay_by(&key, async |_| {
-                if records(node) != before {
+                if records(&shop, node) != before {
                     // Its replica has the claim.
                     node.cli(&["WAIT", "1", "20000"]);
                     node.pause();

@@ -9,7 +9,7 @@ use idem_runtime::{ErrorKind, OnRunning};
 use idem_tests::shop::{Shop, happened, until};
 
 /// Long enough for a busy machine to renew it in time.
-const LEASE: Duration = Duration::from_millis(900);
+const LEASE: Duration = Duration::from_secs(3);
 
 async fn with_a_short_lease(url: &str) -> Shop {
     Shop::open_with(url, |store| store, |engine| engine.lease(LEASE)).await

@@ -1,6 +1,6 @@
 //! A server that answers, and refuses to write.
 
-use idem_harness::{RedisServer, Reply, RespConn};
+use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
 use idem_runtime::store::StoreErrorKind;
 use idem_tests::shop::{
     Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, until,
@@ -53,7 +53,7 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
 #[tokio::test]
 async fn a_renewal_needs_no_memory() {
     let server = RedisServer::start();
-    let lease = std::time::Duration::from_millis(600);
+    let lease = std::time::Duration::from_secs(3);
     let shop = Shop::open_with(&server.url(), |store| store, |engine| engine.lease(lease)).await;
     let long = shop.pay_by("a", async |_| {
         full(&server, true);
@@ -67,18 +67,7 @@ async fn a_renewal_needs_no_memory() {
 
 #[tokio::test]
 async fn a_replica_replays_and_sends_claims_to_the_primary() {
-    let primary = RedisServer::builder()
-        .arg("--repl-diskless-sync-delay", "0")
-        .start();
-    let port = primary.port().to_string();
-    let replica = RedisServer::builder()
-        .args(["--replicaof", "127.0.0.1", &port])
-        .start();
-    until("the replica follows", || {
-        let told = replica.cli(&["INFO", "replication"]);
-        told.contains("master_link_status:up")
-    })
-    .await;
+    let ReplicaPair { primary, replica } = ReplicaPair::start();
     let shop = Shop::open(&primary.url()).await;
     let answer = shop.pay("a").await;
     assert_eq!(primary.cli(&["WAIT", "1", "20000"]), "1");

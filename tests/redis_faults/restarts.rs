@@ -102,13 +102,14 @@ async fn a_server_that_lost_the_claim_takes_the_answer() {
     assert_eq!(shop.runs(), 1);
 }
 
-/// A server whose snapshot takes a second or two to load, answering `LOADING` meanwhile.
+/// A server whose snapshot takes five seconds to load, answering `LOADING` meanwhile: longer than a
+/// hasty shop tries.
 fn slow_to_load() -> RedisServer {
     let server = RedisServer::builder()
         .arg("--key-load-delay", "1000")
         .arg("--loading-process-events-interval-bytes", "1024")
         .start();
-    let fill = "for n = 1, 1500 do redis.call('SET', 'filler:' .. n, string.rep('f', 64)) end";
+    let fill = "for n = 1, 5000 do redis.call('SET', 'filler:' .. n, string.rep('f', 64)) end";
     server.cli(&["EVAL", fill, "0"]);
     server
 }

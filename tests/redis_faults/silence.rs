@@ -4,13 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Reply, TcpProxy};
-use idem_runtime::EngineBuilder;
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{Failure, Shop, assert_unavailable, happened, until};
-
-/// What a hasty shop may take beyond its deadline on a busy machine.
-const SLACK: Duration = Duration::from_secs(2);
+use idem_tests::shop::{Failure, HASTE, SLACK, Shop, assert_unavailable, happened, hasty, until};
 
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
     let server = RedisServer::start();
@@ -46,8 +42,8 @@ async fn a_black_hole_during_a_claim_ends_with_its_deadline() {
     let began = Instant::now();
     let answer = shop.pay("a").await;
     let took = began.elapsed();
-    assert!(took >= Duration::from_millis(400), "{took:?}");
-    assert!(took < Duration::from_millis(400) + SLACK, "{took:?}");
+    assert!(took >= HASTE, "{took:?}");
+    assert!(took < HASTE + SLACK, "{took:?}");
     assert_unavailable(answer);
     assert_eq!(shop.runs(), 1, "only the first call of the test ran");
     proxy.black_hole(false);
@@ -103,7 +99,7 @@ async fn a_black_hole_during_a_completion_costs_neither_answer_nor_record() {
     };
     let began = Instant::now();
     let answer = shop.pay_by("a", body).await;
-    assert!(began.elapsed() < Duration::from_millis(400) + SLACK);
+    assert!(began.elapsed() < HASTE + SLACK);
     let receipt = answer.expect("the body has succeeded, and so has the call");
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_eq!(shop.events.count("completed"), 1, "that of the first call");
@@ -184,13 +180,16 @@ async fn a_server_that_pauses_during_a_completion_stores_it_once() {
 async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
-    let hasty = Duration::from_millis(200);
-    let settings = |engine: EngineBuilder| engine.claim_deadline(hasty);
-    let shop = Shop::open_with(&proxy.url(), |store| store, settings).await;
+    let shop = Shop::open_with(
+        &proxy.url(),
+        |store| store.response_timeout(HASTE * 10),
+        |engine| engine.claim_deadline(HASTE / 2),
+    )
+    .await;
     shop.pay("warm").await.unwrap();
     let before = proxy.stats().connections;
     proxy.black_hole(true);
-    for _ in 0..6 {
+    for _ in 0..4 {
         assert_unavailable(shop.pay("a").await);
     }
     assert!(proxy.stats().connections > before, "nobody noticed");
@@ -200,11 +199,10 @@ async fn a_connection_that_is_silent_for_hasty_callers_is_replaced_as_well() {
 async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
-    let deadline = Duration::from_millis(400);
     let shop = Shop::open_with(
         &proxy.url(),
         |store| store.connect_timeout(Duration::from_mins(1)),
-        |engine| engine.claim_deadline(deadline).complete_deadline(deadline),
+        hasty,
     )
     .await;
     let began = Arc::new(std::sync::Mutex::new(None));
@@ -225,7 +223,7 @@ async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
     let answer = running.await;
     let took = began.lock().unwrap().unwrap().elapsed();
     // The claims of the others, and then this call's completion.
-    assert!(took < deadline * 2 + SLACK, "{took:?}");
+    assert!(took < HASTE * 2 + SLACK, "{took:?}");
     assert!(answer.is_ok());
     assert_eq!(shop.events.count("unsaved"), 1);
     assert_eq!(shop.runs(), 1);
@@ -285,7 +283,7 @@ fn half_a_server() -> std::net::SocketAddr {
 #[tokio::test]
 async fn a_server_that_does_not_say_whether_it_evicts_is_no_store() {
     let url = format!("redis://{}", half_a_server());
-    let store = RedisStore::builder(&url).response_timeout(Duration::from_millis(100));
+    let store = RedisStore::builder(&url).response_timeout(HASTE);
     let error = store.connect().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("about itself"), "{error}");

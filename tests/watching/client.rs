@@ -14,7 +14,7 @@ use idem_runtime::store::{
     State, Store, StoreError, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
-use idem_tests::shop::patiently;
+use idem_tests::shop::{HASTE, patiently};
 
 /// A busy machine may keep an answer waiting; no test is about that.
 const LONG: Duration = Duration::from_secs(20);
@@ -41,7 +41,7 @@ impl Client {
 
     /// One that gives up on an answer soon.
     pub(crate) async fn hasty(url: &str) -> Self {
-        let store = RedisStore::builder(url).response_timeout(Duration::from_millis(200));
+        let store = RedisStore::builder(url).response_timeout(HASTE);
         Self(Arc::new(store.connect().await.unwrap()))
     }
 

@@ -3,20 +3,17 @@
 //! There is no lease and nothing to renew: the claim is a row that the transaction holds, and whoever comes
 //! second waits for that. What the body wrote, and the record of it, are committed together or not at all.
 
+mod settle;
+
 use std::fmt;
 use std::future::Future;
-use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::{Call, describe, replay};
-use crate::answer::{Encoded, How, Unencodable};
 use crate::ask::unavailable;
 use crate::begin::Ask;
 use crate::busy::{Entered, Unleased};
-use crate::cause::Cause;
 use crate::clock::deadline;
 use crate::context::Context;
 use crate::engine::Engine;
@@ -26,8 +23,7 @@ use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::outcome::Codec;
 use crate::policy::Policy;
-use crate::record::{HEADER, Header, OutcomeKind, Owner, State};
-use crate::settle::REPLY;
+use crate::record::{Header, Owner, State};
 use crate::store::StoreError;
 use crate::store::sql::{Failed, SqlTransaction, Within};
 use crate::stored::Stored;
@@ -36,6 +32,10 @@ use crate::unwind::{Panic, unwind};
 
 /// What a claim in a transaction led to.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
 pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
     /// The call has its answer, and its body does not run.
     Answered(O),
@@ -95,6 +95,10 @@ impl<O> fmt::Debug for TxEnd<O> {
 
 impl TxScope {
     /// Runs the body to its end, and drops it.
+    ///
+    /// # Panics
+    ///
+    /// Without a body.
     pub async fn run<F: Future>(self, mut body: Pin<&mut Option<F>>) -> TxEnd<F::Output> {
         let there = body.as_mut().as_pin_mut();
         let end = (self.0).scope(unwind(there.expect("a body"))).await;
@@ -104,10 +108,10 @@ impl TxScope {
 }
 
 /// Claims the key inside the transaction, or finds the call's answer.
-pub async fn begin_in_tx<'t, O, P, T: SqlTransaction + ?Sized>(
+pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     call: Call<O, P>,
-    tx: &'t mut T,
-) -> InTx<'t, O, P, T> {
+    tx: &mut T,
+) -> InTx<'_, O, P, T> {
     let Call {
         inputs,
         engine,
@@ -190,13 +194,11 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
     let conn = part.tx.connection();
     let claim = within.claim_within(conn, key, &request, policy.wait());
-    let reply = match deadline(clock, moment, claim).await {
-        Ok(reply) => reply.map_err(|failed| failure(key, failed))?,
-        Err(_) => {
-            let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
-            return Err(error.detail("no reply to the claim within its deadline"));
-        }
+    let Ok(reply) = deadline(clock, moment, claim).await else {
+        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        return Err(error.detail("no reply to the claim within its deadline"));
     };
+    let reply = reply.map_err(|failed| failure(key, failed))?;
     match reply {
         ClaimReply::Granted { fence, attempt } => {
             core.tell(key, EventKind::Claimed { attempt, fence });
@@ -221,16 +223,14 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
 }
 
 fn within<'e>(engine: &'e Engine, key: &RecordKey) -> Result<&'e dyn Within, Error> {
-    match engine.core.store.sql() {
-        Some(sql) => Ok(sql.0),
-        None => {
-            let error = Error::new(ErrorKind::InvalidPolicy, key.operation().clone());
-            Err(error.detail(
-                "a call in a transaction needs an engine whose store is in the same database: SQLite, \
-                 PostgreSQL or MySQL",
-            ))
-        }
-    }
+    let sql = engine.core.store.sql().ok_or_else(|| {
+        let error = Error::new(ErrorKind::InvalidPolicy, key.operation().clone());
+        error.detail(
+            "a call in a transaction needs an engine whose store is in the same database: SQLite, \
+             PostgreSQL or MySQL",
+        )
+    })?;
+    Ok(sql.0)
 }
 
 fn unreachable_database(key: &RecordKey, error: sqlx::Error) -> Error {
@@ -264,167 +264,5 @@ fn failure(key: &RecordKey, failed: Failed) -> Error {
             Error::new(ErrorKind::TransactionAborted, operation.clone()).because(error)
         }
         Failed::Store(error) => unavailable(operation, error),
-    }
-}
-
-impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
-    /// What the body runs in, and the transaction that it writes through.
-    pub fn split(&mut self) -> (TxScope, &mut T) {
-        (TxScope(self.context.clone()), self.part.tx)
-    }
-
-    pub(crate) fn context(&self) -> &Context {
-        &self.context
-    }
-
-    /// Stores the body's answer in the transaction, or undoes what the body wrote.
-    pub async fn finish(mut self, end: TxEnd<O>) -> O {
-        match end {
-            TxEnd(Ok(output)) => Box::pin(self.settle(output)).await,
-            TxEnd(Err(panic)) => {
-                self.tell(EventKind::Panicked);
-                // What cannot be undone is rolled back by whoever began it.
-                let _ = Box::pin(self.undo()).await;
-                drop(self);
-                resume_unwind(panic)
-            }
-        }
-    }
-
-    fn tell(&self, kind: EventKind<'_>) {
-        self.engine.core.tell(&self.running.key, kind);
-    }
-
-    /// Undoes the call's part of the transaction, claim included.
-    async fn undo(&mut self) -> Result<(), Error> {
-        let key = &self.running.key;
-        if self.claim.is_none() || self.part.own {
-            // Dropped, it is rolled back.
-            return Ok(());
-        }
-        let within = within(&self.engine, key)?;
-        let undone = within.undo_within(self.part.tx.connection());
-        in_time(&self.engine, key, undone).await
-    }
-
-    async fn settle(mut self, mut output: O) -> O {
-        let Some(claim) = self.claim else {
-            let attempt = self.context.attempt();
-            (self.codec).annotate(&mut output, How::Executed, attempt, Duration::ZERO);
-            let kept = self.codec.succeeded(&output);
-            return match self.end(kept).await {
-                Ok(()) => output,
-                Err(error) => self.refuse(error),
-            };
-        };
-        (self.codec).annotate(&mut output, How::Executed, claim.attempts, Duration::ZERO);
-        let format = &self.engine.core.format;
-        let encoded = self.codec.encode(&output, format);
-        match format.seal(self.running.key.digest(), encoded) {
-            Encoded::Release => {
-                // The body's error says more than what became of the rollback.
-                if self.undo().await.is_ok() {
-                    self.tell(EventKind::Released { counted: false });
-                }
-                output
-            }
-            Encoded::Store {
-                outcome,
-                schema,
-                record,
-                lost,
-            } => {
-                if let Some(lost) = &lost {
-                    let reason = &lost.to_string();
-                    self.tell(EventKind::Unsaved { reason });
-                }
-                let schema = match (outcome, lost) {
-                    (OutcomeKind::Unknown, Some(Unencodable::Unclassified)) => {
-                        Cause::Unclassified.code()
-                    }
-                    (OutcomeKind::Unknown, _) => Cause::Error.code(),
-                    _ => schema,
-                };
-                let undo = !self.codec.succeeded(&output);
-                let stored = self.store(claim, outcome, schema, record, undo).await;
-                match stored {
-                    Ok(()) => {
-                        let late = false;
-                        self.tell(EventKind::Completed { outcome, late });
-                        output
-                    }
-                    // The effect is in the transaction, and goes with it.
-                    Err(error) => self.refuse(error),
-                }
-            }
-        }
-    }
-
-    fn refuse(&self, error: Error) -> O {
-        self.tell(EventKind::Refused { error: &error });
-        self.codec.refuse(error)
-    }
-
-    async fn store(
-        &mut self,
-        claim: Header,
-        outcome: OutcomeKind,
-        schema: u32,
-        mut record: Vec<u8>,
-        undo: bool,
-    ) -> Result<(), Error> {
-        let retain = match outcome {
-            OutcomeKind::Error => self.policy.error_ttl(),
-            _ => self.policy.ttl,
-        };
-        let header = Header {
-            state: State::Done { outcome, schema },
-            retain,
-            ..claim
-        };
-        record[..HEADER].copy_from_slice(&header.encode());
-        let record = Bytes::from(record);
-        let within = within(&self.engine, &self.running.key)?;
-        let conn = self.part.tx.connection();
-        let stored = within.complete_within(conn, &self.running.key, &record, undo);
-        in_time(&self.engine, &self.running.key, stored).await?;
-        self.end(true).await
-    }
-
-    /// Commits a transaction that was begun for this call.
-    async fn end(&mut self, commits: bool) -> Result<(), Error> {
-        if !self.part.own || !commits {
-            return Ok(());
-        }
-        let committed = self.part.tx.connection().commit().await;
-        let operation = self.running.key.operation();
-        match committed {
-            Ok(()) => {
-                self.part.own = false;
-                Ok(())
-            }
-            // The server has decided, and said so.
-            Err(sqlx::Error::Database(_)) => {
-                let error = Error::new(ErrorKind::TransactionAborted, operation.clone());
-                Err(error.detail("the server refused to commit it"))
-            }
-            Err(_) => Err(Error::new(ErrorKind::CommitUnknown, operation.clone())),
-        }
-    }
-}
-
-async fn in_time(
-    engine: &Engine,
-    key: &RecordKey,
-    work: impl Future<Output = Result<(), Failed>>,
-) -> Result<(), Error> {
-    let core = &engine.core;
-    let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
-    match deadline(&*core.clock, moment, work).await {
-        Ok(done) => done.map_err(|failed| failure(key, failed)),
-        Err(_) => {
-            let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
-            Err(error.detail("no reply within its deadline"))
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! A derived class of a generic error asks its parameters for no more than it needs.
 
+#![allow(dead_code, reason = "the parts of an error are for people")]
+
 use idem_runtime::{Class, Classify};
 
 #[derive(Classify)]
@@ -44,7 +46,9 @@ fn main() {
     let wrapped: Wrapped<'_, Network, Payload, 0> = Wrapped::Timeout(&[]);
     assert_eq!(wrapped.class(), Class::Unknown);
     assert_eq!(Newtype(Network).class(), Class::System);
-    let delegating: Delegating<Network> = Delegating::Option { inner: MyOption(None) };
+    let delegating: Delegating<Network> = Delegating::Option {
+        inner: MyOption(None),
+    };
     assert_eq!(delegating.class(), Class::Unknown);
     let never: fn(&Never) -> Class = Classify::class;
     let _ = never;

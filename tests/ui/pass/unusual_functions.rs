@@ -1,5 +1,10 @@
 //! Qualifiers that are nobody's business but rustc's.
 
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "there is nothing to be safe from"
+)]
+
 use idem_runtime::{Context, Error, Reconciled, idempotent};
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +23,9 @@ pub async extern "C" fn foreign(order: u64) -> Result<u64, Error> {
 
 // Written by hand, not by `#[async_trait]`.
 #[idempotent(key = order, on_error = release)]
-pub fn boxed<'a>(order: &'a str) -> Pin<Box<dyn Future<Output = Result<usize, Error>> + Send + 'a>> {
+pub fn boxed<'a>(
+    order: &'a str,
+) -> Pin<Box<dyn Future<Output = Result<usize, Error>> + Send + 'a>> {
     Box::pin(async move { Ok(order.len()) })
 }
 

@@ -13,6 +13,8 @@ use std::time::Duration;
 use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database};
 
+#[cfg(feature = "postgres")]
+use super::notices::Notices;
 use super::row::Row;
 use super::statement::{Statement, Template};
 use super::transaction::SqlConnection;
@@ -80,11 +82,18 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         arguments: &'c [Argument<'c>],
     ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + 'c;
 
-    /// A claim inside a transaction: the savepoints `idem_claim` and `idem_body`, and the row between and
-    /// after them. `{insert}` and `{read}` are what all dialects say alike, `?11` is
+    /// Puts a record where none is, inside a transaction. `{values}` is what all dialects say alike.
+    #[doc(hidden)]
+    const INSERT_WITHIN: &'static str;
+
+    /// What stands before and after a statement that waits for a row no longer than `?11`, which is
     /// [`lock_wait`](Self::lock_wait).
     #[doc(hidden)]
-    const CLAIM_WITHIN: &'static str;
+    const WAIT: (&'static str, &'static str);
+
+    /// What makes a query read what is committed, whatever the transaction has seen before.
+    #[doc(hidden)]
+    const SHARED: &'static str;
 
     /// What gives the session its settings back when that stopped half-way.
     #[doc(hidden)]
@@ -125,6 +134,18 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     fn look(
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
+
+    /// What hears of changes, where the database tells of them.
+    #[cfg(feature = "postgres")]
+    #[doc(hidden)]
+    fn notices(
+        options: <<Self::Db as Database>::Connection as Connection>::Options,
+        table: &str,
+        patience: Duration,
+    ) -> Option<Notices> {
+        let _ = (options, table, patience);
+        None
+    }
 
     /// How the store's own connections are set up.
     #[doc(hidden)]

@@ -22,6 +22,8 @@ pub struct SqlStoreBuilder<B: Backend> {
     table: String,
     connections: usize,
     response_timeout: Duration,
+    #[cfg(feature = "postgres")]
+    notify: bool,
 }
 
 impl<B: Backend> fmt::Debug for SqlStoreBuilder<B> {
@@ -41,6 +43,8 @@ impl<B: Backend> SqlStoreBuilder<B> {
             table: TABLE.to_owned(),
             connections: 8,
             response_timeout: Duration::from_secs(2),
+            #[cfg(feature = "postgres")]
+            notify: false,
         }
     }
 
@@ -83,12 +87,25 @@ impl<B: Backend> SqlStoreBuilder<B> {
                            `_` that begins with a letter (with a schema in front: `app.idem_records`)";
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
+        #[cfg(feature = "postgres")]
+        let told = if self.notify {
+            super::notices::told(&self.table)
+        } else {
+            String::new()
+        };
+        #[cfg(not(feature = "postgres"))]
+        let told = String::new();
         let options = B::own(self.source.into_options()?);
         let lane = |most| Lane::<B>::new(options.clone(), most, self.response_timeout);
         let mut inner = Inner {
             lane: lane(self.connections),
             own: lane(2),
-            statements: Statements::new::<B>(&self.table),
+            statements: Statements::new::<B>(&self.table, &told),
+            told,
+            #[cfg(feature = "postgres")]
+            notices: (self.notify)
+                .then(|| B::notices(options.clone(), &self.table, self.response_timeout))
+                .flatten(),
             table: self.table,
             warnings: Vec::new(),
         };
@@ -97,6 +114,20 @@ impl<B: Backend> SqlStoreBuilder<B> {
             (B::look(&mut conn).await).map_err(|error| store_error::<B>(WHAT, error))?;
         inner.lane.keep(conn);
         Ok(SqlStore(Arc::new(inner)))
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl SqlStoreBuilder<super::Postgres> {
+    /// Whether whoever completes, releases or resolves tells others by `NOTIFY`, so that they need not
+    /// ask again and again, up to a second apart. All stores on a table must agree. Default: no.
+    ///
+    /// A transaction that notifies takes a lock of the whole server when it is committed: with 32
+    /// writers 8,790 commits a second became 3,430 (measured with PostgreSQL 15 on two cores). It takes
+    /// one connection more, and none through PgBouncer's transaction pooling.
+    pub fn notify(mut self, notify: bool) -> Self {
+        self.notify = notify;
+        self
     }
 }
 

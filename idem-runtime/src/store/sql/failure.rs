@@ -45,13 +45,17 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
         ),
         Some(Trouble::Other) => (Protocol, "the server refused a statement"),
         None => match &error {
-            sqlx::Error::Configuration(_) => (Refused, "the address is none for this database"),
+            sqlx::Error::Configuration(_) => {
+                (Refused, "the address or the server's settings do not do")
+            }
             error if broken(error) => (Unavailable, "the connection is lost or cannot be made"),
             _ => (Protocol, "the reply cannot be read"),
         },
     };
     // The text of a server may quote values; its code does not.
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
     let code = code.map_or(String::new(), |code| format!(" ({} error {code})", B::NAME));
     let message = format!("{what}: {advice}{code}");
     let cause = Some(error).filter(|error| error.as_database_error().is_none());

@@ -52,6 +52,8 @@ mod failure;
 mod lane;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "postgres")]
+mod notices;
 mod operations;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
@@ -87,6 +89,8 @@ pub use self::sqlite::Sqlite;
 use self::statement::Statements;
 pub use self::transaction::{SqlConnection, SqlTransaction};
 pub(crate) use self::within::{Failed, Within};
+#[cfg(feature = "postgres")]
+use super::Watch;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
     RenewReply, ResolveReply, Store, StoreError, StoreFuture,
@@ -139,6 +143,10 @@ pub(crate) struct Inner<B: Sealed> {
     own: Lane<B>,
     statements: Statements,
     table: String,
+    /// What tells others of a change, at the end of a statement; empty if nobody is told.
+    told: String,
+    #[cfg(feature = "postgres")]
+    notices: Option<notices::Notices>,
     warnings: Vec<String>,
 }
 
@@ -255,6 +263,14 @@ impl<B: Backend> Store for SqlStore<B> {
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         StoreFuture::pending(self.0.read(key))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        match &self.0.notices {
+            Some(notices) => notices.watch(key),
+            None => StoreFuture::ready(Ok(None)),
+        }
     }
 
     fn keeps_forever(&self) -> bool {

@@ -98,13 +98,18 @@ impl Sealed for MySql {
         Self::fetch_script(conn, script).await
     }
 
-    // What the claim waits for a row is the session's; it is given back.
-    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
-        SET @idem_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ?11; \
-        INSERT IGNORE INTO {t} {insert}; SET innodb_lock_wait_timeout = @idem_wait; \
-        SAVEPOINT idem_body; {read} LOCK IN SHARE MODE";
+    const INSERT_WITHIN: &'static str = "INSERT IGNORE INTO {t} {values}";
 
-    const RESTORE: &'static str = "SET innodb_lock_wait_timeout = @idem_wait; ";
+    // What a statement waits for a row is the session's; it is given back.
+    const WAIT: (&'static str, &'static str) = (
+        "SET @idem_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ?11; ",
+        "SET innodb_lock_wait_timeout = @idem_wait, @idem_wait = NULL; ",
+    );
+
+    // The transaction may have begun to read before the record was committed.
+    const SHARED: &'static str = " LOCK IN SHARE MODE";
+    const RESTORE: &'static str =
+        "SET innodb_lock_wait_timeout = coalesce(@idem_wait, @@innodb_lock_wait_timeout); ";
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CONVERT(x'", "' USING utf8mb4)");
 
@@ -126,8 +131,14 @@ impl Sealed for MySql {
 
     async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-                        CAST(@@read_only AS SIGNED)";
-        let (flush, read_only): (i64, i64) = sqlx::query_as(settings).fetch_one(&mut *conn).await?;
+                        CAST(@@read_only AS SIGNED), CAST(@@autocommit AS SIGNED)";
+        let (flush, read_only, autocommit): (i64, i64, i64) =
+            sqlx::query_as(settings).fetch_one(&mut *conn).await?;
+        if autocommit == 0 {
+            let problem = "the server begins sessions with autocommit off (`init_connect`), so that nothing \
+                           would be committed";
+            return Err(sqlx::Error::Configuration(problem.into()));
+        }
         let mut warnings = Vec::new();
         if read_only != 0 {
             warnings.push("MySQL: this server is read-only; no call runs".to_owned());

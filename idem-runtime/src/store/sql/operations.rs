@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Inner;
-use super::backend::{Argument, Sealed};
+use super::backend::{Answer, Argument, Sealed};
 use super::lane::Lane;
 use super::row::{Columns, Row, life_us, place, shown};
 use super::statement::Statement;
@@ -27,38 +27,58 @@ pub(super) struct Write {
     pub(super) header: Header,
     /// The life of the record; `None`: what it has left.
     pub(super) life: Option<Duration>,
+    /// Whether it ends the wait of others.
+    pub(super) told: bool,
+}
+
+/// Where an operation works.
+struct Site<'a, B: Sealed> {
+    lane: &'a Lane<B>,
+    /// What it is, for errors.
+    what: &'static str,
+    key: &'a RecordKey,
+    place: [u8; 32],
+    /// The answer that goes with what it writes.
+    body: &'a [u8],
+}
+
+impl<'a, B: Sealed> Site<'a, B> {
+    fn new(lane: &'a Lane<B>, what: &'static str, key: &'a RecordKey, body: &'a [u8]) -> Self {
+        Self {
+            lane,
+            what,
+            key,
+            place: place(key),
+            body,
+        }
+    }
+
+    async fn run(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Answer, StoreError> {
+        self.lane.run(self.what, statement, arguments).await
+    }
 }
 
 /// A decision on what was read.
 type Decision<T> = (T, Option<Write>);
 
 impl<B: Sealed> Inner<B> {
-    async fn fetch(
-        lane: &Lane<B>,
-        what: &str,
-        statement: &Statement,
-        arguments: &[Argument<'_>],
-    ) -> Result<Option<Row>, StoreError> {
-        Ok(lane.run(what, statement, arguments).await?.row)
-    }
-
     /// Reads, lets `decide` say what to write in front of `body`, and writes.
     async fn operate<T>(
         &self,
-        lane: &Lane<B>,
-        what: &str,
-        key: &RecordKey,
-        body: &[u8],
+        site: &Site<'_, B>,
         mut found: Option<Row>,
         decide: impl Fn(Option<Current<'_>>, u64) -> Decision<T>,
         unreadable: impl Fn(Unreadable) -> T,
     ) -> Result<T, StoreError> {
-        let place = place(key);
-        let here = [Argument::Bytes(&place)];
+        let here = [Argument::Bytes(&site.place)];
         for _ in 0..TRIES {
             let row = match found.take() {
                 Some(row) => Some(row),
-                None => Self::fetch(lane, what, &self.statements.read, &here).await?,
+                None => site.run(&self.statements.read, &here).await?.row,
             };
             let record = match row.as_ref().map(Row::record).transpose() {
                 Ok(record) => record.flatten(),
@@ -74,29 +94,26 @@ impl<B: Sealed> Inner<B> {
                 return Ok(reply);
             };
             let done = match &row {
-                Some(row) => self.replace(lane, what, &place, row, &write, body).await?,
-                None => self.insert(lane, what, key, &place, &write, body).await?,
+                Some(row) => self.replace(site, row, &write).await?,
+                None => self.insert(site, &write).await?,
             };
             if done {
                 return Ok(reply);
             }
         }
-        Err(overtaken(what))
+        Err(overtaken(site.what))
     }
 
     async fn replace(
         &self,
-        lane: &Lane<B>,
-        what: &str,
-        place: &[u8],
+        site: &Site<'_, B>,
         row: &Row,
         write: &Write,
-        body: &[u8],
     ) -> Result<bool, StoreError> {
         let columns = Columns::new(&write.header);
         let (owner, fence) = row.written_by();
         let arguments = [
-            Argument::Bytes(place),
+            Argument::Bytes(&site.place),
             columns.layout(),
             columns.state(),
             columns.owner(),
@@ -105,29 +122,26 @@ impl<B: Sealed> Inner<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            kept(&write.header, body),
+            kept(&write.header, site.body),
             Argument::Int(write.life.map_or(-1, life_us)),
             Argument::Int(row.version),
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
-        let answer = lane.run(what, &self.statements.replace, &arguments).await?;
+        let statement = if write.told {
+            &self.statements.replace_told
+        } else {
+            &self.statements.replace
+        };
+        let answer = site.run(statement, &arguments).await?;
         Ok(answer.affected > 0)
     }
 
-    async fn insert(
-        &self,
-        lane: &Lane<B>,
-        what: &str,
-        key: &RecordKey,
-        place: &[u8],
-        write: &Write,
-        body: &[u8],
-    ) -> Result<bool, StoreError> {
+    async fn insert(&self, site: &Site<'_, B>, write: &Write) -> Result<bool, StoreError> {
         let columns = Columns::new(&write.header);
         let arguments = [
-            Argument::Bytes(place),
-            Argument::Text(&shown(key)),
+            Argument::Bytes(&site.place),
+            Argument::Text(&shown(site.key)),
             columns.layout(),
             columns.state(),
             columns.owner(),
@@ -136,10 +150,15 @@ impl<B: Sealed> Inner<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            kept(&write.header, body),
+            kept(&write.header, site.body),
             Argument::Int(life_us(write.life.unwrap_or_default())),
         ];
-        let answer = lane.run(what, &self.statements.insert, &arguments).await?;
+        let statement = if write.told {
+            &self.statements.insert_told
+        } else {
+            &self.statements.insert
+        };
+        let answer = site.run(statement, &arguments).await?;
         Ok(answer.affected > 0)
     }
 
@@ -148,12 +167,11 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
-        const WHAT: &str = "a claim";
-        let place = place(key);
+        let site = Site::new(&self.lane, "a claim", key, &[]);
         let fresh = fresh(request);
         let columns = Columns::new(&fresh);
         let arguments = [
-            Argument::Bytes(&place),
+            Argument::Bytes(&site.place),
             Argument::Text(&shown(key)),
             columns.layout(),
             columns.state(),
@@ -164,7 +182,6 @@ impl<B: Sealed> Inner<B> {
             columns.fingerprint(),
             Argument::Int(life_us(request.retain)),
         ];
-        let lane = &self.lane;
         let decide = |current: Option<Current<'_>>, now_us| {
             // Nobody has a record to write there, unless the database says when that is.
             if now_us == 0 && !request.starts {
@@ -172,16 +189,21 @@ impl<B: Sealed> Inner<B> {
             }
             let (reply, write) = transition::claim(current, request, now_us);
             let life = Some(request.retain);
-            (Some(reply), write.map(|header| Write { header, life }))
+            let write = write.map(|header| Write {
+                header,
+                life,
+                told: false,
+            });
+            (Some(reply), write)
         };
         for _ in 0..TRIES {
             let mut found = None;
             // Whoever starts after a verdict has a claim there, and is not to make a new one.
             if B::READS_FIRST && !request.starts {
-                found = Self::fetch(lane, WHAT, &self.statements.read, &arguments[..1]).await?;
+                found = site.run(&self.statements.read, &arguments[..1]).await?.row;
             }
             if found.is_none() && !request.starts {
-                found = Self::fetch(lane, WHAT, &self.statements.claim, &arguments).await?;
+                found = site.run(&self.statements.claim, &arguments).await?.row;
             }
             if let Some(row) = &found
                 && row.is_fresh(&request.owner)
@@ -193,14 +215,12 @@ impl<B: Sealed> Inner<B> {
             }
             // Not found: somebody whom the statement could not see was quicker.
             let unreadable = |error| Some(ClaimReply::Unreadable(error));
-            let reply = self
-                .operate(lane, WHAT, key, &[], found, decide, unreadable)
-                .await?;
+            let reply = self.operate(&site, found, decide, unreadable).await?;
             if let Some(reply) = reply {
                 return Ok(reply);
             }
         }
-        Err(overtaken(WHAT))
+        Err(overtaken(site.what))
     }
 
     pub(super) async fn complete(
@@ -208,18 +228,18 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
-        const WHAT: &str = "a completion";
         let done = match Header::decode(record) {
             Ok(done) => done,
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
-        let (place, columns, body) = (place(key), Columns::new(&done), &record[HEADER..]);
+        let site = Site::new(&self.lane, "a completion", key, &record[HEADER..]);
+        let columns = Columns::new(&done);
         let arguments = [
-            Argument::Bytes(&place),
+            Argument::Bytes(&site.place),
             columns.state(),
             columns.detail(),
             columns.retain_ms(),
-            kept(&done, body),
+            kept(&done, site.body),
             Argument::Int(life_us(columns.retain)),
             columns.owner(),
             columns.fence(),
@@ -227,7 +247,7 @@ impl<B: Sealed> Inner<B> {
             columns.fingerprint(),
         ];
         let statement = &self.statements.complete;
-        let answer = self.lane.run(WHAT, statement, &arguments).await?;
+        let answer = site.run(statement, &arguments).await?;
         if answer.affected > 0 {
             return Ok(CompleteReply::Stored { late: false });
         }
@@ -236,12 +256,12 @@ impl<B: Sealed> Inner<B> {
             let write = write.map(|header| Write {
                 header,
                 life: Some(header.retain),
+                told: true,
             });
             (reply, write)
         };
         let unreadable = CompleteReply::Unreadable;
-        self.operate(&self.lane, WHAT, key, body, None, decide, unreadable)
-            .await
+        self.operate(&site, None, decide, unreadable).await
     }
 
     pub(super) async fn release(
@@ -250,25 +270,28 @@ impl<B: Sealed> Inner<B> {
         owner: &Owner,
         count: bool,
     ) -> Result<ReleaseReply, StoreError> {
-        const WHAT: &str = "a release";
-        let place = place(key);
+        let site = Site::new(&self.lane, "a release", key, &[]);
         let arguments = [
-            Argument::Bytes(&place),
+            Argument::Bytes(&site.place),
             Argument::Bytes(owner.as_bytes()),
             Argument::Int(i64::from(!count)),
         ];
         let statement = &self.statements.release;
-        let answer = self.lane.run(WHAT, statement, &arguments).await?;
+        let answer = site.run(statement, &arguments).await?;
         if answer.affected > 0 {
             return Ok(ReleaseReply::Released);
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::release(current, *owner, count);
-            (reply, write.map(|header| Write { header, life: None }))
+            let write = write.map(|header| Write {
+                header,
+                life: None,
+                told: true,
+            });
+            (reply, write)
         };
         let unreadable = ReleaseReply::Unreadable;
-        self.operate(&self.lane, WHAT, key, &[], None, decide, unreadable)
-            .await
+        self.operate(&site, None, decide, unreadable).await
     }
 
     pub(super) async fn renew_on(
@@ -277,17 +300,17 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
-        const WHAT: &str = "a renewal";
-        let (place, columns) = (place(key), Columns::new(claim));
+        let site = Site::new(lane, "a renewal", key, &[]);
+        let columns = Columns::new(claim);
         let arguments = [
-            Argument::Bytes(&place),
+            Argument::Bytes(&site.place),
             Argument::Int(life_us(claim.retain)),
             columns.owner(),
             columns.fence(),
             columns.retain_ms(),
         ];
         let statement = &self.statements.renew;
-        let answer = lane.run(WHAT, statement, &arguments).await?;
+        let answer = site.run(statement, &arguments).await?;
         if answer.affected > 0 {
             return Ok(RenewReply::Renewed);
         }
@@ -296,12 +319,12 @@ impl<B: Sealed> Inner<B> {
             let write = write.map(|header| Write {
                 header,
                 life: Some(header.retain),
+                told: false,
             });
             (reply, write)
         };
         let unreadable = RenewReply::Unreadable;
-        self.operate(lane, WHAT, key, &[], None, decide, unreadable)
-            .await
+        self.operate(&site, None, decide, unreadable).await
     }
 
     pub(super) async fn resolve(
@@ -319,12 +342,12 @@ impl<B: Sealed> Inner<B> {
             let write = write.map(|header| Write {
                 header,
                 life: Some(header.retain),
+                told: true,
             });
             (reply, write)
         };
-        let (body, unreadable) = (&record[HEADER..], ResolveReply::Unreadable);
-        let what = "a resolution";
-        self.operate(&self.lane, what, key, body, None, decide, unreadable)
+        let site = Site::new(&self.lane, "a resolution", key, &record[HEADER..]);
+        self.operate(&site, None, decide, ResolveReply::Unreadable)
             .await
     }
 
@@ -339,8 +362,8 @@ impl<B: Sealed> Inner<B> {
             };
             (reply, None)
         };
-        let unreadable = ReadReply::Unreadable;
-        self.operate(&self.own, "a read", key, &[], None, decide, unreadable)
+        let site = Site::new(&self.own, "a read", key, &[]);
+        self.operate(&site, None, decide, ReadReply::Unreadable)
             .await
     }
 }

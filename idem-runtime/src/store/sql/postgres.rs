@@ -8,6 +8,7 @@ use sqlx::{Executor as _, PgConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::dialect::{prepared, scripts};
+use super::notices::Notices;
 use super::row::{Parts, Row};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
@@ -85,16 +86,18 @@ impl Sealed for Postgres {
         prepared!(sqlx::Postgres, conn, statement, arguments)
     }
 
-    // `lock_timeout` is the caller's; it is given back. A savepoint keeps what fails here from spoiling
-    // the rest of the transaction.
-    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
-        SELECT set_config('idem.lock_timeout', current_setting('lock_timeout'), true), \
-        set_config('lock_timeout', (?11)::text, true); \
-        INSERT INTO {t} {insert} ON CONFLICT (record_key) DO NOTHING; \
-        SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true); \
-        SAVEPOINT idem_body; {read}";
+    const INSERT_WITHIN: &'static str =
+        "INSERT INTO {t} {values} ON CONFLICT (record_key) DO NOTHING";
 
-    // With the savepoint the setting comes back.
+    // `lock_timeout` is the caller's; it is given back. Where a statement in between fails, it comes back
+    // with the savepoint.
+    const WAIT: (&'static str, &'static str) = (
+        "SELECT set_config('idem.lock_timeout', current_setting('lock_timeout'), true), \
+         set_config('lock_timeout', (?11)::text, true); ",
+        "SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true); ",
+    );
+
+    const SHARED: &'static str = "";
     const RESTORE: &'static str = "";
     const BYTES: (&'static str, &'static str) = ("decode('", "', 'hex')");
     const TEXT: (&'static str, &'static str) = ("convert_from(decode('", "', 'hex'), 'UTF8')");
@@ -132,6 +135,10 @@ impl Sealed for Postgres {
             ));
         }
         Ok(warnings)
+    }
+
+    fn notices(options: PgConnectOptions, table: &str, patience: Duration) -> Option<Notices> {
+        Some(Notices::new(options, table, patience))
     }
 
     fn own(options: PgConnectOptions) -> PgConnectOptions {

@@ -153,7 +153,7 @@ impl Row {
         let record = Record::decode(self.record.clone())?;
         let mut left = Duration::from_micros(left);
         if record.header.retain == FOREVER {
-            left = FOREVER - AHEAD.saturating_sub(left);
+            left = FOREVER.saturating_sub(AHEAD.saturating_sub(left));
         }
         Ok(Some((record, left)))
     }
@@ -169,9 +169,14 @@ impl Row {
         (self.left_us > 0).then_some(&self.record)
     }
 
+    /// Whether this owner wrote it last.
+    pub(crate) fn is_of(&self, owner: &Owner) -> bool {
+        self.owner == *owner.as_bytes()
+    }
+
     /// Whether the statement that gave this back put it there, for this owner.
     pub(crate) fn is_fresh(&self, owner: &Owner) -> bool {
-        self.version < 0 && self.owner == *owner.as_bytes()
+        self.version < 0 && self.is_of(owner)
     }
 }
 

@@ -81,10 +81,13 @@ impl Sealed for Sqlite {
         prepared!(sqlx::Sqlite, conn, statement, arguments)
     }
 
-    // How long it waits for the file is the connection's own `busy_timeout`.
-    const CLAIM_WITHIN: &'static str = "SAVEPOINT idem_claim; \
-        INSERT INTO {t} {insert} ON CONFLICT (record_key) DO NOTHING; SAVEPOINT idem_body; {read}";
+    const INSERT_WITHIN: &'static str =
+        "INSERT INTO {t} {values} ON CONFLICT (record_key) DO NOTHING";
 
+    // How long it waits for the file is the connection's own `busy_timeout`.
+    const WAIT: (&'static str, &'static str) = ("", "");
+
+    const SHARED: &'static str = "";
     const RESTORE: &'static str = "";
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CAST(x'", "' AS TEXT)");

@@ -26,6 +26,7 @@ pub(crate) enum Kind {
     /// Prepared once a connection; gives back how many rows it changed.
     Execute,
     /// Several statements in one message, with the arguments written into the text.
+    #[cfg(feature = "mysql")]
     Script,
 }
 
@@ -40,16 +41,17 @@ pub struct Statement {
 }
 
 impl Statement {
-    pub(crate) fn new<B: Sealed>(template: Template, table: &str) -> Self {
-        let text = filled::<B>(template.text, table);
-        let (text, order) = match template.kind {
+    pub(crate) fn new<B: Sealed>(kind: Kind, text: &str, table: &str) -> Self {
+        let text = filled::<B>(text, table);
+        let (text, order) = match kind {
+            #[cfg(feature = "mysql")]
             Kind::Script => (text, Vec::new()),
             Kind::Fetch | Kind::Execute => B::parameters(&text),
         };
         Self {
             text: text.into(),
             order,
-            kind: template.kind,
+            kind,
         }
     }
 }
@@ -93,20 +95,6 @@ pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, operation, layout,
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1) \
      ON CONFLICT (record_key) DO NOTHING";
 
-const fn fetch(text: &'static str) -> Template {
-    Template {
-        text,
-        kind: Kind::Fetch,
-    }
-}
-
-const fn execute(text: &'static str) -> Template {
-    Template {
-        text,
-        kind: Kind::Execute,
-    }
-}
-
 /// All statements, for one table.
 #[derive(Debug)]
 pub(crate) struct Statements {
@@ -118,20 +106,28 @@ pub(crate) struct Statements {
     pub(crate) renew: Statement,
     pub(crate) release: Statement,
     pub(crate) purge: Statement,
+    /// [`insert`](Self::insert) and [`replace`](Self::replace) where that ends the wait of others.
+    pub(crate) insert_told: Statement,
+    pub(crate) replace_told: Statement,
 }
 
 impl Statements {
-    pub(crate) fn new<B: Sealed>(table: &str) -> Self {
-        let statement = |template| Statement::new::<B>(template, table);
+    /// `told` is what tells others, at the end of a statement; empty if nobody is told.
+    pub(crate) fn new<B: Sealed>(table: &str, told: &str) -> Self {
+        let fetch = |text: &str| Statement::new::<B>(Kind::Fetch, text, table);
+        let execute = |text: &str| Statement::new::<B>(Kind::Execute, text, table);
+        let telling = |text: &str| execute(&format!("{text}{told}"));
         Self {
-            claim: statement(B::CLAIM),
-            read: statement(fetch(READ)),
-            insert: statement(execute(B::INSERT)),
-            replace: statement(execute(REPLACE)),
-            complete: statement(execute(COMPLETE)),
-            renew: statement(execute(RENEW)),
-            release: statement(execute(RELEASE)),
-            purge: statement(execute(B::PURGE)),
+            claim: Statement::new::<B>(B::CLAIM.kind, B::CLAIM.text, table),
+            read: fetch(READ),
+            insert: execute(B::INSERT),
+            replace: execute(REPLACE),
+            complete: telling(COMPLETE),
+            renew: execute(RENEW),
+            release: telling(RELEASE),
+            purge: execute(B::PURGE),
+            insert_told: telling(B::INSERT),
+            replace_told: telling(REPLACE),
         }
     }
 }
@@ -140,12 +136,12 @@ impl Statements {
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn age<B: Sealed>(table: &str) -> Statement {
     let text = "UPDATE {t} SET expires_us = expires_us - ?1, version = version + 1";
-    Statement::new::<B>(execute(text), table)
+    Statement::new::<B>(Kind::Execute, text, table)
 }
 
 /// Deletes a record.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn forget<B: Sealed>(table: &str) -> Statement {
     let text = "DELETE FROM {t} WHERE record_key = ?1";
-    Statement::new::<B>(execute(text), table)
+    Statement::new::<B>(Kind::Execute, text, table)
 }

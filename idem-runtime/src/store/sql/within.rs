@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sqlx::Database;
 
-use super::backend::{Argument, Sealed, Trouble};
+use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::failure::{store_error, trouble};
 use super::operations::{fresh, kept};
 use super::row::{Columns, Row, life_us, place, shown};
@@ -82,11 +82,12 @@ const INSERT: &str = "(record_key, operation, layout, state, owner, fence, attem
 
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = NULL, expires_us = {now} + ?10, \
-     version = version + 1 WHERE record_key = ?1 AND version = ?11 AND owner = ?12 AND fence = ?13";
+     version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
 const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
-     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8; RELEASE SAVEPOINT idem_claim";
+     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
+const RELEASE: &str = "; RELEASE SAVEPOINT idem_claim";
 
 const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT idem_body; ";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT idem_claim; RELEASE SAVEPOINT idem_claim";
@@ -124,9 +125,10 @@ impl<B: Sealed> Inner<B> {
             Argument::Int(life_us(request.retain)),
             Argument::Int(B::lock_wait(wait)),
         ];
-        let template = B::CLAIM_WITHIN
-            .replace("{insert}", INSERT)
-            .replace("{read}", READ);
+        let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
+        let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
+        let template =
+            format!("SAVEPOINT idem_claim; {begin}{insert}; {end}SAVEPOINT idem_body; {read}");
         let script = self.script(&template, &arguments);
         for _ in 0..TRIES {
             let row = match B::fetch_script(conn, script.clone()).await {
@@ -134,13 +136,13 @@ impl<B: Sealed> Inner<B> {
                 Err(error) => return Err(self.claim_failed(conn, error).await),
             };
             if let Some(row) = row {
-                if *row.written_by().0 == *request.owner.as_bytes() {
+                if row.is_of(&request.owner) {
                     return Ok(ClaimReply::Granted {
                         fence: Fence::new(row.written_by().1.unsigned_abs()),
                         attempt: first.attempts,
                     });
                 }
-                let reply = self.take_over(conn, &place, row, request).await?;
+                let reply = self.take_over(conn, &place, row, request, wait).await?;
                 if let Some(ClaimReply::Granted { .. }) = reply {
                     return Ok(reply.expect("just matched"));
                 }
@@ -164,6 +166,7 @@ impl<B: Sealed> Inner<B> {
         place: &[u8],
         row: Row,
         request: &ClaimRequest,
+        wait: Duration,
     ) -> Result<Option<ClaimReply>, Failed> {
         let record = match row.record() {
             Ok(record) => record,
@@ -191,14 +194,16 @@ impl<B: Sealed> Inner<B> {
             columns.retain_ms(),
             columns.fingerprint(),
             Argument::Int(life_us(request.retain)),
+            Argument::Int(B::lock_wait(wait)),
             Argument::Int(row.version),
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
-        let script = self.script(REPLACE, &arguments);
-        match B::execute_script(conn, script).await {
-            Ok(0) => Ok(None),
-            Ok(_) => Ok(Some(reply)),
+        let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
+        let script = self.script(&format!("{begin}{REPLACE}; {end}{read}"), &arguments);
+        match B::fetch_script(conn, script).await {
+            Ok(Answer { row: Some(row), .. }) if row.is_of(&request.owner) => Ok(Some(reply)),
+            Ok(_) => Ok(None),
             Err(error) => Err(self.claim_failed(conn, error).await),
         }
     }
@@ -208,14 +213,14 @@ impl<B: Sealed> Inner<B> {
         let kind = trouble::<B>(&error);
         let store = store_error::<B>("a claim", error);
         match kind {
-            // After a deadlock or a serialization failure nothing of the transaction is of use.
-            Some(Trouble::Collision) => Failed::Aborted(store),
+            // After a deadlock, a serialization failure or a lost connection nothing of the transaction is
+            // of use.
+            Some(Trouble::Collision) | None => Failed::Aborted(store),
             Some(kind) => match self.undo_in(conn).await {
                 Ok(()) if kind == Trouble::Locked => Failed::Locked,
                 Ok(()) => Failed::Store(store),
                 Err(_) => Failed::Aborted(store),
             },
-            None => Failed::Aborted(store),
         }
     }
 
@@ -245,10 +250,8 @@ impl<B: Sealed> Inner<B> {
             columns.owner(),
             columns.fence(),
         ];
-        let template = match undo {
-            true => format!("{UNDO_BODY}{COMPLETE}"),
-            false => COMPLETE.to_owned(),
-        };
+        let undo = if undo { UNDO_BODY } else { "" };
+        let template = format!("{undo}{COMPLETE}{}{RELEASE}", self.told);
         let script = self.script(&template, &arguments);
         let aborted = |error| Failed::Aborted(store_error::<B>(WHAT, error));
         match B::execute_script(conn, script).await {
@@ -265,7 +268,7 @@ impl<B: Sealed> Inner<B> {
     }
 
     async fn undo_in(&self, conn: &mut Conn<B>) -> Result<(), Failed> {
-        let undone = B::execute_script(conn, B::RESTORE.to_owned() + UNDO).await;
+        let undone = B::execute_script(conn, format!("{}{UNDO}", B::RESTORE)).await;
         undone.map(drop).map_err(|error| {
             Failed::Aborted(store_error::<B>(
                 "undoing its part of the transaction",
@@ -275,10 +278,8 @@ impl<B: Sealed> Inner<B> {
     }
 }
 
-impl<B: Sealed> SqlStore<B> {
-    fn ours<'a>(&self, conn: SqlConnection<'a>) -> Result<&'a mut Conn<B>, Failed> {
-        B::connection(conn).ok_or(Failed::Elsewhere { store: B::NAME })
-    }
+fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {
+    B::connection(conn).ok_or(Failed::Elsewhere { store: B::NAME })
 }
 
 impl<B: Sealed> Within for SqlStore<B> {
@@ -290,7 +291,7 @@ impl<B: Sealed> Within for SqlStore<B> {
         wait: Duration,
     ) -> Boxed<'a, ClaimReply> {
         Box::pin(async move {
-            let conn = self.ours(conn)?;
+            let conn = ours::<B>(conn)?;
             self.0.claim_in(conn, key, request, wait).await
         })
     }
@@ -303,14 +304,14 @@ impl<B: Sealed> Within for SqlStore<B> {
         undo: bool,
     ) -> Boxed<'a, ()> {
         Box::pin(async move {
-            let conn = self.ours(conn)?;
+            let conn = ours::<B>(conn)?;
             self.0.complete_in(conn, key, record, undo).await
         })
     }
 
     fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()> {
         Box::pin(async move {
-            let conn = self.ours(conn)?;
+            let conn = ours::<B>(conn)?;
             self.0.undo_in(conn).await
         })
     }

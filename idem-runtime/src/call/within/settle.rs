@@ -1,0 +1,180 @@
+//! How a call in a transaction ends.
+
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{TxEnd, TxScope, TxTurn, failure, within};
+use crate::answer::{Encoded, How, Unencodable};
+use crate::cause::Cause;
+use crate::clock::deadline;
+use crate::context::Context;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::observer::EventKind;
+use crate::operation::RecordKey;
+use crate::record::{HEADER, Header, OutcomeKind, State};
+use crate::settle::REPLY;
+use crate::store::sql::{Failed, SqlTransaction};
+
+impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
+    /// What the body runs in, and the transaction that it writes through.
+    pub fn split(&mut self) -> (TxScope, &mut T) {
+        (TxScope(self.context.clone()), self.part.tx)
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Stores the body's answer in the transaction, or undoes what the body wrote.
+    pub async fn finish(mut self, end: TxEnd<O>) -> O {
+        match end {
+            TxEnd(Ok(output)) => Box::pin(self.settle(output)).await,
+            TxEnd(Err(panic)) => {
+                self.tell(EventKind::Panicked);
+                // What cannot be undone is rolled back by whoever began it.
+                let _ = Box::pin(self.undo()).await;
+                drop(self);
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    fn tell(&self, kind: EventKind<'_>) {
+        self.engine.core.tell(&self.running.key, kind);
+    }
+
+    /// Undoes the call's part of the transaction, claim included.
+    async fn undo(&mut self) -> Result<(), Error> {
+        let key = &self.running.key;
+        if self.claim.is_none() || self.part.own {
+            // Dropped, it is rolled back.
+            return Ok(());
+        }
+        let within = within(&self.engine, key)?;
+        let undone = within.undo_within(self.part.tx.connection());
+        in_time(&self.engine, key, undone).await
+    }
+
+    async fn settle(mut self, mut output: O) -> O {
+        let Some(claim) = self.claim else {
+            let attempt = self.context.attempt();
+            (self.codec).annotate(&mut output, How::Executed, attempt, Duration::ZERO);
+            let kept = self.codec.succeeded(&output);
+            return match self.end(kept).await {
+                Ok(()) => output,
+                Err(error) => self.refuse(error),
+            };
+        };
+        (self.codec).annotate(&mut output, How::Executed, claim.attempts, Duration::ZERO);
+        let format = &self.engine.core.format;
+        let encoded = self.codec.encode(&output, format);
+        match format.seal(self.running.key.digest(), encoded) {
+            Encoded::Release => {
+                // The body's error says more than what became of the rollback.
+                if self.undo().await.is_ok() {
+                    self.tell(EventKind::Released { counted: false });
+                }
+                output
+            }
+            Encoded::Store {
+                outcome,
+                schema,
+                record,
+                lost,
+            } => {
+                if let Some(lost) = &lost {
+                    let reason = &lost.to_string();
+                    self.tell(EventKind::Unsaved { reason });
+                }
+                let schema = match (outcome, lost) {
+                    (OutcomeKind::Unknown, Some(Unencodable::Unclassified)) => {
+                        Cause::Unclassified.code()
+                    }
+                    (OutcomeKind::Unknown, _) => Cause::Error.code(),
+                    _ => schema,
+                };
+                let undo = !self.codec.succeeded(&output);
+                let stored = self.store(claim, outcome, schema, record, undo).await;
+                match stored {
+                    Ok(()) => {
+                        let late = false;
+                        self.tell(EventKind::Completed { outcome, late });
+                        output
+                    }
+                    // The effect is in the transaction, and goes with it.
+                    Err(error) => self.refuse(error),
+                }
+            }
+        }
+    }
+
+    fn refuse(&self, error: Error) -> O {
+        self.tell(EventKind::Refused { error: &error });
+        self.codec.refuse(error)
+    }
+
+    async fn store(
+        &mut self,
+        claim: Header,
+        outcome: OutcomeKind,
+        schema: u32,
+        mut record: Vec<u8>,
+        undo: bool,
+    ) -> Result<(), Error> {
+        let retain = match outcome {
+            OutcomeKind::Error => self.policy.error_ttl(),
+            _ => self.policy.ttl,
+        };
+        let header = Header {
+            state: State::Done { outcome, schema },
+            retain,
+            ..claim
+        };
+        record[..HEADER].copy_from_slice(&header.encode());
+        let record = Bytes::from(record);
+        let within = within(&self.engine, &self.running.key)?;
+        let conn = self.part.tx.connection();
+        let stored = within.complete_within(conn, &self.running.key, &record, undo);
+        in_time(&self.engine, &self.running.key, stored).await?;
+        self.end(true).await
+    }
+
+    /// Commits a transaction that was begun for this call.
+    async fn end(&mut self, commits: bool) -> Result<(), Error> {
+        if !self.part.own || !commits {
+            return Ok(());
+        }
+        let committed = self.part.tx.connection().commit().await;
+        let operation = self.running.key.operation();
+        match committed {
+            Ok(()) => {
+                self.part.own = false;
+                Ok(())
+            }
+            // The server has decided, and said so.
+            Err(sqlx::Error::Database(_)) => {
+                let error = Error::new(ErrorKind::TransactionAborted, operation.clone());
+                Err(error.detail("the server refused to commit it"))
+            }
+            Err(_) => Err(Error::new(ErrorKind::CommitUnknown, operation.clone())),
+        }
+    }
+}
+
+async fn in_time(
+    engine: &Engine,
+    key: &RecordKey,
+    work: impl Future<Output = Result<(), Failed>>,
+) -> Result<(), Error> {
+    let core = &engine.core;
+    let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
+    let Ok(done) = deadline(&*core.clock, moment, work).await else {
+        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        return Err(error.detail("no reply within its deadline"));
+    };
+    done.map_err(|failed| failure(key, failed))
+}

@@ -1,0 +1,72 @@
+//! What `tx = …` finds where no database is a feature: an error that says so.
+
+#![allow(
+    unnameable_types,
+    clippy::unused_async,
+    reason = "what it stands for awaits, and so does the expansion"
+)]
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use super::Call;
+
+/// Nothing is a transaction.
+#[diagnostic::on_unimplemented(
+    message = "`tx = …` needs a database",
+    label = "no transaction that idem can use",
+    note = "enable the feature of yours in the `idem-runtime` of your Cargo.toml: `postgres`, `mysql` or `sqlite`"
+)]
+pub trait SqlTransaction {
+    #[doc(hidden)]
+    fn never(&self) -> Infallible;
+}
+
+/// What a claim in a transaction led to.
+#[derive(Debug)]
+pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
+    /// The call has its answer.
+    Answered(O),
+    /// The body is to run.
+    Run(TxTurn<'t, O, P, T>),
+}
+
+/// A call whose body runs in a transaction.
+#[derive(Debug)]
+pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized>(&'t mut T, PhantomData<fn() -> (O, P)>);
+
+/// What a body runs in.
+#[derive(Debug)]
+pub struct TxScope(Infallible);
+
+/// How a body ended.
+#[derive(Debug)]
+pub struct TxEnd<O>(Infallible, PhantomData<O>);
+
+impl TxScope {
+    /// Never called.
+    pub async fn run<F: Future>(self, _: Pin<&mut Option<F>>) -> TxEnd<F::Output> {
+        match self.0 {}
+    }
+}
+
+impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
+    /// Never called.
+    pub fn split(&mut self) -> (TxScope, &mut T) {
+        match self.0.never() {}
+    }
+
+    /// Never called.
+    pub async fn finish(self, end: TxEnd<O>) -> O {
+        match end.0 {}
+    }
+}
+
+/// Never called.
+pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
+    _: Call<O, P>,
+    tx: &mut T,
+) -> InTx<'_, O, P, T> {
+    match tx.never() {}
+}

@@ -1,0 +1,160 @@
+//! `LISTEN` and `NOTIFY` of PostgreSQL: an option, since a transaction that notifies takes a lock of the
+//! whole server when it is committed.
+
+#![allow(
+    unnameable_types,
+    reason = "a part of the backends, which nobody else implements"
+)]
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::Postgres;
+use super::failure::store_error;
+use super::row::place;
+use crate::operation::RecordKey;
+use crate::store::{Feed, StoreError, StoreErrorKind, StoreFuture, Watch, Watchers};
+
+const WHAT: &str = "listening";
+
+/// What a store hears of its keys by.
+pub struct Notices {
+    options: PgConnectOptions,
+    channel: String,
+    patience: Duration,
+    watchers: Watchers,
+    /// Notices name places.
+    keys: Arc<Keys>,
+    /// Who listens, on the engine's thread that asked first.
+    listens: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Keys(Mutex<HashMap<[u8; 32], RecordKey>>);
+
+impl Keys {
+    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], RecordKey>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Feed for Keys {
+    fn left(&self, key: &RecordKey) {
+        self.lock().remove(&place(key));
+    }
+
+    // The driver looks after its connection; what it missed meanwhile is found by asking.
+    fn missed(&self) {}
+}
+
+impl fmt::Debug for Notices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notices")
+            .field("channel", &self.channel)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The channel of a table: its name, without what a channel's may not have.
+fn channel(table: &str) -> String {
+    format!("idem_{}", table.replace('.', "_"))
+        .chars()
+        .take(63)
+        .collect()
+}
+
+/// What tells others of the record that a statement changes, at its end.
+pub(super) fn told(table: &str) -> String {
+    let channel = channel(table);
+    format!(" RETURNING pg_notify('{channel}', encode(record_key, 'hex'))")
+}
+
+impl Notices {
+    pub(super) fn new(options: PgConnectOptions, table: &str, patience: Duration) -> Self {
+        let keys = Arc::new(Keys::default());
+        let feed: Weak<dyn Feed> = Arc::downgrade(&keys) as Weak<dyn Feed>;
+        Self {
+            options,
+            channel: channel(table),
+            patience,
+            watchers: Watchers::fed_by(feed),
+            keys,
+            listens: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        StoreFuture::pending(async move {
+            self.listen().await?;
+            // In this order: somebody else may leave the key in between.
+            let watch = self.watchers.watch(key);
+            self.keys.lock().insert(place(key), key.clone());
+            Ok(Some(watch))
+        })
+    }
+
+    async fn listen(&self) -> Result<(), StoreError> {
+        let mut listens = self.listens.lock().await;
+        if listens.as_ref().is_some_and(|task| !task.is_finished()) {
+            return Ok(());
+        }
+        let connecting = async {
+            let pool = PgPoolOptions::new().max_connections(1);
+            let pool = pool.connect_lazy_with(self.options.clone());
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.listen(&self.channel).await?;
+            Ok(listener)
+        };
+        let Ok(listener) = timeout(self.patience, connecting).await else {
+            let message = format!("{WHAT}: no reply of PostgreSQL within {:?}", self.patience);
+            return Err(StoreError::new(StoreErrorKind::Unavailable, message));
+        };
+        let listener = listener.map_err(|error| store_error::<Postgres>(WHAT, error))?;
+        let (watchers, keys) = (self.watchers.clone(), Arc::downgrade(&self.keys));
+        *listens = Some(tokio::spawn(hear(listener, watchers, keys)));
+        Ok(())
+    }
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        if let Some(task) = self.listens.get_mut() {
+            task.abort();
+        }
+    }
+}
+
+async fn hear(mut listener: PgListener, watchers: Watchers, keys: Weak<Keys>) {
+    loop {
+        match listener.try_recv().await {
+            Ok(Some(notice)) => {
+                let Some(keys) = keys.upgrade() else { return };
+                let key = read(notice.payload()).and_then(|place| keys.lock().get(&place).cloned());
+                if let Some(key) = key {
+                    watchers.wake(&key);
+                }
+            }
+            // The connection was lost, and what was told meanwhile with it. The driver makes another
+            // when it is asked again.
+            Ok(None) => watchers.lapse_all(),
+            // It cannot: whoever watches next tries.
+            Err(_) => return watchers.lapse_all(),
+        }
+    }
+}
+
+/// The place that a notice names, in hexadecimal digits.
+fn read(payload: &str) -> Option<[u8; 32]> {
+    let mut place = [0; 32];
+    (payload.len() == 64 && payload.is_ascii()).then_some(())?;
+    for (index, byte) in place.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&payload[index * 2..index * 2 + 2], 16).ok()?;
+    }
+    Some(place)
+}

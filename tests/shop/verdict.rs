@@ -1,0 +1,77 @@
+//! What a call or a connection must have ended with.
+
+use std::error::Error as StdError;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use idem_runtime::ErrorKind;
+use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+use idem_runtime::store::{StoreError, StoreErrorKind};
+
+use super::patience::PATIENCE;
+use super::{Failure, MARKERS, Receipt, Shop};
+
+/// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
+pub fn assert_discreet(error: &(dyn StdError + 'static)) {
+    assert_no_marker(&chain(error));
+}
+
+pub(super) fn assert_no_marker(text: &str) {
+    for marker in MARKERS {
+        assert!(!text.contains(marker), "{marker} is in: {text}");
+    }
+}
+
+/// The kind and the message of a store that could not be connected to.
+///
+/// # Errors
+///
+/// Never; a store that connects is a panic.
+pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
+    let outcome: Result<RedisStore, StoreError> = builder.connect().await;
+    let error = outcome.expect_err("the store must not connect");
+    assert_discreet(&error);
+    (error.kind(), error.to_string())
+}
+
+/// Panics unless the call was refused because the store is not to be had.
+pub fn assert_unavailable(answer: Result<Receipt, Failure>) {
+    let error = answer.expect_err("the store is not to be had").refused();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
+    assert!(error.is_retryable());
+}
+
+/// Panics unless the call was refused because the store refuses, until somebody mends that.
+pub fn assert_refused_by_store(answer: Result<Receipt, Failure>) {
+    let error = answer.expect_err("the store refuses").refused();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{error}");
+    assert!(!error.is_retryable(), "{error}");
+}
+
+/// All that an error says, for people and for developers.
+pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let mut text = format!("{error:?}");
+    let mut next = Some(error);
+    while let Some(error) = next {
+        write!(text, "; {error}").expect("a string takes anything");
+        next = error.source();
+    }
+    text
+}
+
+/// Panics unless the store refuses claims, with this kind and this in its message.
+pub async fn assert_store_says(shop: &Shop, kind: StoreErrorKind, part: &str) {
+    // What is sent first after a connection broke finds just that, and so does who asks at once.
+    let mut heard = Vec::new();
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let (said, message) = shop.store_says().await;
+        if said == kind && message.contains(part) {
+            return;
+        }
+        heard.push(message);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    heard.dedup();
+    panic!("nobody said {part:?} ({kind:?}), but {heard:#?}");
+}
