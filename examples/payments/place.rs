@@ -52,11 +52,11 @@ impl Place {
     pub async fn open(args: &Args, counts: &Counts) -> Result<(Self, String), String> {
         match &args.store {
             _ if args.without => {
-                let engine = engine(MemoryStore::new(), "", counts)?;
+                let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
                 Ok((Self::here(engine), String::new()))
             }
             Store::Memory => {
-                let engine = engine(MemoryStore::new(), "", counts)?;
+                let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
                 let place = "records and books end with this process".to_owned();
                 Ok((Self::here(engine), place))
             }

@@ -206,8 +206,8 @@ pub fn add_up(counts: &Counts, traffic: &[Traffic; 3], books: &Books) -> Finding
 
 fn pairs(tally: &Tally, traffic: &Traffic) -> [(&'static str, u64, u64); 8] {
     use Seen::{
-        Duplicate, ErrorKept, ErrorReplayed, Executed, Mismatched, Released, Replayed, Running,
-        Unknown, UnknownKept, Waited,
+        Duplicate, ErrorKept, ErrorReplayed, Executed, Mismatched, OtherRefusal, Released,
+        Replayed, Running, Unknown, UnknownKept, Waited,
     };
     // A waiting call gets a receipt or a business error, so those two are compared together.
     let answers = [Executed, Replayed, Waited, ErrorKept, ErrorReplayed];
@@ -230,7 +230,7 @@ fn pairs(tally: &Tally, traffic: &Traffic) -> [(&'static str, u64, u64); 8] {
         ),
         (
             "retryable answers",
-            tally[Released] + tally[Running],
+            tally[Released] + tally[Running] + tally[OtherRefusal],
             traffic.retryable,
         ),
         ("mismatches", tally[Mismatched], traffic.mismatched),

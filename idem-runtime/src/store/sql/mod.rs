@@ -38,8 +38,8 @@
 //!
 //! # What they do not do
 //!
-//! - Nobody is told: a call that waits for another process asks again after 10 ms, then less often, up to
-//!   every 500 ms.
+//! - Nobody is told, unless `notify` is on (PostgreSQL): a call that waits for another process asks again
+//!   after 10 ms, then less often, up to every 500 ms.
 //! - A replica that is not waited for may forget what was acknowledged when it is promoted, as with every
 //!   database. What was read from one may be old: give the store the primary.
 //! - SQLite is for the processes of one machine. On a network drive its locks do not hold. It writes one at a
