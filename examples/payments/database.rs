@@ -72,7 +72,7 @@ macro_rules! each {
 }
 
 /// Writes a row, and what it does to the two accounts. The number of the row.
-macro_rules! write {
+macro_rules! insert {
     ($tx:ident, $dialect:ident, $row:ident) => {{
         let kind = match $row.kind {
             Kind::Payment => "payment",
@@ -170,12 +170,12 @@ impl Database {
     pub async fn open(pool: AnyPool, fresh: bool, lapse: Duration) -> Result<Self, sqlx::Error> {
         let dialect = pool.dialect();
         if fresh {
-            pool.tables(dialect.drop()).await?;
+            pool.tables(Dialect::drop()).await?;
         }
         pool.tables(dialect.create()).await?;
         let mut run = Self::begun(&pool).await?;
         if run.as_ref().is_some_and(|run| run.age > lapse) {
-            pool.tables(dialect.drop().chain(dialect.create())).await?;
+            pool.tables(Dialect::drop().chain(dialect.create())).await?;
             run = None;
         }
         let run = match run {
@@ -232,6 +232,7 @@ impl Database {
     ///
     /// [`PayError::Database`] and idem's own; nothing was written, unless the reply to the commit was
     /// lost, and then the next call finds that out.
+    #[must_use]
     pub fn book<'a>(
         &'a self,
         engine: &'a Engine,
@@ -252,11 +253,11 @@ impl Database {
                     .in_tx(&mut conn)
                     .run(async |tx: &mut PoolConnection<_>, _| {
                         now = true;
-                        let number = write!(tx, dialect, row);
-                        match fails {
-                            true => Err(PayError::Database),
-                            false => Ok(number),
+                        let number = insert!(tx, dialect, row);
+                        if fails {
+                            return Err(PayError::Database);
                         }
+                        Ok(number)
                     })
                     .await
             })?;
@@ -270,6 +271,7 @@ impl Database {
     /// # Errors
     ///
     /// sqlx's.
+    #[must_use]
     pub fn refuse<'a>(
         &'a self,
         merchant: &'a str,
@@ -288,6 +290,7 @@ impl Database {
     /// # Errors
     ///
     /// sqlx's.
+    #[must_use]
     pub fn find<'a>(
         &'a self,
         merchant: &'a str,

@@ -150,10 +150,10 @@ impl Ledger {
         match &self.place {
             Place::Memory(books) => {
                 tokio::time::sleep(COMMIT).await;
-                match fails {
-                    true => Err(PayError::Database),
-                    false => Ok(locked(books).write(row)),
+                if fails {
+                    return Err(PayError::Database);
                 }
+                Ok(locked(books).write(row))
             }
             Place::Database {
                 database,

@@ -1,6 +1,7 @@
 //! Where the records and the books are.
 
 use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
 use std::hash::BuildHasher as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -137,14 +138,15 @@ impl Place {
         let prefix = database.run().prefix.clone();
         let past = notes.belong_to(&prefix, database.rows() == 0, past)?;
         let engine = engine(store, &prefix, counts)?;
-        let mut place = format!("records and books are in {place}");
+        let mut words = format!("records and books are in {place}");
         if database.rows() > 0 {
             let minutes = database.run().age.as_secs() / 60;
-            place.push_str(&format!(
+            let _ = write!(
+                words,
                 ",\nwith {} rows of a run that began {minutes} minutes ago. This one continues it; `--fresh` \
                  starts anew",
                 database.rows()
-            ));
+            );
         }
         let database = Some(database);
         let opened = Self {
@@ -153,7 +155,7 @@ impl Place {
             notes,
             past,
         };
-        Ok((opened, place))
+        Ok((opened, words))
     }
 }
 

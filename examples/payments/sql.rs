@@ -78,7 +78,7 @@ impl Dialect {
     }
 
     /// What removes the tables.
-    pub(super) fn drop(self) -> impl Iterator<Item = AssertSqlSafe<String>> {
+    pub(super) fn drop() -> impl Iterator<Item = AssertSqlSafe<String>> {
         let names = TABLES
             .into_iter()
             .map(|table| table.split(' ').next().unwrap_or(table));
