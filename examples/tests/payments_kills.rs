@@ -39,7 +39,7 @@ async fn kills_change_nothing_in_postgres() {
     let (server, dir) = (PostgresServer::start(), TestDir::new("payments").unwrap());
     let (url, notes) = (server.url(), dir.path().join("notes.jsonl"));
     let args = ["--postgres", &url, "--notes", notes.to_str().unwrap()];
-    killed_and_continued(&args, &[15, 30, 45, 60, 75]);
+    killed_and_continued(&args, &[10, 30, 50, 70, 80]);
     check_books(AnyPool::postgres(&url).await.unwrap(), &notes).await;
 }
 
@@ -48,7 +48,7 @@ async fn kills_change_nothing_in_mariadb() {
     let (server, dir) = (MariaDbServer::start(), TestDir::new("payments").unwrap());
     let (url, notes) = (server.url(), dir.path().join("notes.jsonl"));
     let args = ["--mysql", &url, "--notes", notes.to_str().unwrap()];
-    killed_and_continued(&args, &[15, 30, 45, 60, 75]);
+    killed_and_continued(&args, &[10, 30, 50, 70, 80]);
     check_books(AnyPool::mysql(&url).await.unwrap(), &notes).await;
 }
 
