@@ -93,7 +93,7 @@ impl<'a> Evidence<'a> {
         Self {
             log,
             endings: run.endings.clone(),
-            books: run.service.ledger.books(),
+            books: run.books.clone(),
             movements: run.service.provider.movements(),
             sent: run.service.gateway.sent(),
             rerun,

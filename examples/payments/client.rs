@@ -188,7 +188,8 @@ fn ending(error: PayError) -> Ending {
         PayError::Idem(refusal) => match refusal.kind() {
             ErrorKind::Mismatch => Ending::Mismatched,
             ErrorKind::Duplicate { .. } => Ending::DoneBefore,
-            ErrorKind::Unknown { .. } => Ending::Unknown,
+            // `notify` has one attempt. If that was abandoned, nobody knows either.
+            ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => Ending::Unknown,
             _ => Ending::GivenUp(error),
         },
         _ if error.class() == Class::Unknown => Ending::Unknown,

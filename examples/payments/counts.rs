@@ -150,7 +150,7 @@ impl Observer for Counts {
                 ErrorKind::Mismatch => Seen::Mismatched,
                 ErrorKind::Duplicate { .. } => Seen::Duplicate,
                 ErrorKind::Running { .. } => Seen::Running,
-                ErrorKind::Unknown { .. } => Seen::Unknown,
+                ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => Seen::Unknown,
                 _ => Seen::OtherRefusal,
             },
             EventKind::Renewed | EventKind::RenewalFailed { .. } => return,

@@ -80,6 +80,15 @@ impl fmt::Display for PayError {
 
 impl std::error::Error for PayError {}
 
+/// The transaction is rolled back, or was: whichever it is, the same booking in another one finds out.
+impl From<sqlx::Error> for PayError {
+    fn from(error: sqlx::Error) -> Self {
+        // Whoever calls again need not know; whoever runs the database does.
+        eprintln!("the database of the books: {error}");
+        Self::Database
+    }
+}
+
 impl From<Error> for PayError {
     fn from(error: Error) -> Self {
         Self::Idem(error)

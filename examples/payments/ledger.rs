@@ -1,20 +1,27 @@
 //! Our books: what moved, and what everybody has.
 //!
-//! On purpose it has no unique key and no check for repeats: each call of [`Ledger::book`] is a row,
-//! and each row is money. Whether money moves once is up to the attribute.
+//! On purpose they have no unique key and no check for repeats: each row that is written is money.
+//! In memory each call of [`Ledger::book`] is a row, and whether money moves once is up to the
+//! attribute of the caller. In a [`Database`] a process can die after the row was committed and before
+//! the caller's answer was, so there `book` is idempotent itself, by a record in the same transaction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use idem_runtime::Engine;
+use serde::{Deserialize, Serialize};
+
+use super::database::Database;
 use super::error::PayError;
 use super::faults::{Faults, Step};
 
-/// How long a write takes.
+/// How long a write takes, where no database takes its own time.
 const COMMIT: Duration = Duration::from_millis(3);
 
 /// One movement of money.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
     /// Whether it pays, or gives back.
     pub kind: Kind,
@@ -37,7 +44,7 @@ pub struct Row {
 }
 
 /// What a row is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// From a card to a merchant.
     Payment,
@@ -68,24 +75,62 @@ pub struct Books {
     pub journal: Vec<Row>,
     /// What each account has, by account and currency.
     pub balances: BTreeMap<(String, String), i64>,
+    /// How many of the rows an earlier run wrote.
+    pub earlier: usize,
+    /// Bookings of this run whose row was there already: replays of [`Ledger::book`].
+    pub again: u64,
     refused: HashSet<(String, String)>,
-    tries: HashMap<String, u32>,
+}
+
+impl Books {
+    /// Books as they were read.
+    #[must_use]
+    pub fn new(journal: Vec<Row>, balances: BTreeMap<(String, String), i64>) -> Self {
+        Self {
+            journal,
+            balances,
+            ..Self::default()
+        }
+    }
 }
 
 /// The ledger of the service.
 #[derive(Debug)]
 pub struct Ledger {
     faults: Faults,
-    books: Mutex<Books>,
+    tries: Mutex<HashMap<String, u32>>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Mutex<Books>),
+    Database {
+        database: Database,
+        engine: Engine,
+        earlier: usize,
+        again: AtomicU64,
+    },
 }
 
 impl Ledger {
-    /// An empty ledger with these faults.
+    /// A ledger with these faults: that of the database, or an empty one in memory. The records of
+    /// what is booked in the database are this engine's, whose store is in the same database.
     #[must_use]
-    pub fn new(faults: Faults) -> Self {
+    pub fn new(faults: Faults, database: Option<Database>, engine: &Engine) -> Self {
+        let place = match database {
+            Some(database) => Place::Database {
+                engine: engine.clone(),
+                earlier: database.rows(),
+                again: AtomicU64::new(0),
+                database,
+            },
+            None => Place::Memory(Mutex::default()),
+        };
         Self {
             faults,
-            books: Mutex::default(),
+            tries: Mutex::default(),
+            place,
         }
     }
 
@@ -93,35 +138,99 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// [`PayError::Database`]; nothing was written.
+    /// [`PayError::Database`] and idem's own; nothing was written.
     pub async fn book(&self, row: Row) -> Result<usize, PayError> {
-        tokio::time::sleep(COMMIT).await;
-        let mut books = self.locked();
-        let tries = books.tries.entry(row.id.clone()).or_default();
-        *tries += 1;
-        if self.faults.strikes(Step::Database, &row.id, *tries) {
-            return Err(PayError::Database);
+        let nth = {
+            let mut tries = locked(&self.tries);
+            let nth = tries.entry(row.id.clone()).or_default();
+            *nth += 1;
+            *nth
+        };
+        let fails = self.faults.strikes(Step::Database, &row.id, nth);
+        match &self.place {
+            Place::Memory(books) => {
+                tokio::time::sleep(COMMIT).await;
+                if fails {
+                    return Err(PayError::Database);
+                }
+                Ok(locked(books).write(row))
+            }
+            Place::Database {
+                database,
+                engine,
+                again,
+                ..
+            } => {
+                let booked = database.book(engine, &row, fails).await?;
+                again.fetch_add(u64::from(!booked.now), Ordering::Relaxed);
+                Ok(booked.number)
+            }
         }
-        let amount = row.amount.cast_signed();
-        for (account, change) in [(&row.from, -amount), (&row.to, amount)] {
-            let account = (account.clone(), row.currency.clone());
-            *books.balances.entry(account).or_default() += change;
-        }
-        books.journal.push(row);
-        Ok(books.journal.len())
     }
 
     /// Notes that a payment will not come.
-    pub fn refuse(&self, merchant: &str, payment: &str) {
-        let payment = (merchant.to_owned(), payment.to_owned());
-        self.locked().refused.insert(payment);
+    ///
+    /// # Errors
+    ///
+    /// [`PayError::Database`].
+    pub async fn refuse(&self, merchant: &str, payment: &str) -> Result<(), PayError> {
+        match &self.place {
+            Place::Memory(books) => {
+                let payment = (merchant.to_owned(), payment.to_owned());
+                locked(books).refused.insert(payment);
+                Ok(())
+            }
+            Place::Database { database, .. } => Ok(database.refuse(merchant, payment).await?),
+        }
     }
 
     /// Looks a payment up.
-    #[must_use]
-    pub fn find(&self, merchant: &str, payment: &str) -> Found {
-        let books = self.locked();
-        let paid = books.journal.iter().find(|row| {
+    ///
+    /// # Errors
+    ///
+    /// [`PayError::Database`].
+    pub async fn find(&self, merchant: &str, payment: &str) -> Result<Found, PayError> {
+        match &self.place {
+            Place::Memory(books) => Ok(locked(books).find(merchant, payment)),
+            Place::Database { database, .. } => Ok(database.find(merchant, payment).await?),
+        }
+    }
+
+    /// A copy of the books as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`PayError::Database`].
+    pub async fn books(&self) -> Result<Books, PayError> {
+        match &self.place {
+            Place::Memory(books) => Ok(locked(books).clone()),
+            Place::Database {
+                database,
+                earlier,
+                again,
+                ..
+            } => Ok(Books {
+                earlier: *earlier,
+                again: again.load(Ordering::Relaxed),
+                ..database.books().await?
+            }),
+        }
+    }
+}
+
+impl Books {
+    fn write(&mut self, row: Row) -> usize {
+        let amount = row.amount.cast_signed();
+        for (account, change) in [(&row.from, -amount), (&row.to, amount)] {
+            let account = (account.clone(), row.currency.clone());
+            *self.balances.entry(account).or_default() += change;
+        }
+        self.journal.push(row);
+        self.journal.len()
+    }
+
+    fn find(&self, merchant: &str, payment: &str) -> Found {
+        let paid = self.journal.iter().find(|row| {
             row.kind == Kind::Payment && row.merchant == merchant && row.payment == payment
         });
         if let Some(row) = paid {
@@ -131,20 +240,14 @@ impl Ledger {
             };
         }
         let refused = (merchant.to_owned(), payment.to_owned());
-        if books.refused.contains(&refused) {
+        if self.refused.contains(&refused) {
             Found::Refused
         } else {
             Found::Nothing
         }
     }
+}
 
-    /// A copy of the books as they are.
-    #[must_use]
-    pub fn books(&self) -> Books {
-        self.locked().clone()
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

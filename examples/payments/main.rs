@@ -1,7 +1,5 @@
 //! `cargo run --example payments`: see `--help`, and [`idem_examples::payments::service`].
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,12 +11,11 @@ use idem_examples::payments::damage::Damage;
 use idem_examples::payments::delivery::Log;
 use idem_examples::payments::faults::Faults;
 use idem_examples::payments::money::thousands;
+use idem_examples::payments::place::Place;
 use idem_examples::payments::progress::Progress;
 use idem_examples::payments::report;
 use idem_examples::payments::run::{Run, Settings, run};
 use idem_examples::payments::service::Protection;
-use idem_runtime::Engine;
-use idem_runtime::store::{memory::MemoryStore, redis::RedisStore};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -59,13 +56,13 @@ async fn payments(args: &Args) -> Result<bool, String> {
     ));
 
     let counts = Counts::default();
-    let (engine, place) = engine(args, &counts).await?;
+    let (place, words) = Place::open(args, &counts).await?;
     let protection = if args.without {
         say("\n`pay`, `refund` and `notify` are called WITHOUT the attribute.\n");
         Protection::Without
     } else {
         say(&format!(
-            "\n`pay`, `refund` and `notify` carry `#[idempotent]`; their records are kept {place}.\n"
+            "\n`pay`, `refund` and `notify` carry `#[idempotent]`; {words}.\n"
         ));
         Protection::Idempotent
     };
@@ -75,7 +72,7 @@ async fn payments(args: &Args) -> Result<bool, String> {
         protection,
     };
     let progress = Progress::new(log.deliveries.len());
-    let run = run(&log.deliveries, engine, settings, progress).await;
+    let run = run(&log.deliveries, place, settings, progress).await?;
     Ok(conclude(args, &log, &counts, &run))
 }
 
@@ -132,30 +129,6 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
     well
 }
 
-/// The engine, and where its records are.
-async fn engine(args: &Args, counts: &Counts) -> Result<(Engine, String), String> {
-    let Some(url) = &args.redis else {
-        let engine = Engine::builder(MemoryStore::new()).observer(counts.clone());
-        let engine = engine.build().map_err(|error| error.to_string())?;
-        return Ok((engine, "in this process".to_owned()));
-    };
-    let store = RedisStore::connect(url)
-        .await
-        .map_err(|error| format!("cannot use Redis: {}", chain(&error)))?;
-    let prefix = match &args.prefix {
-        Some(prefix) => prefix.clone(),
-        // Different in every process, which is all that is asked here.
-        None => format!("payments-{:08x}", RandomState::new().hash_one(0) >> 32),
-    };
-    let place = format!("in Redis under the prefix {prefix}, for up to 24 hours");
-    let engine = Engine::builder(store)
-        .prefix(prefix)
-        .observer(counts.clone())
-        .build()
-        .map_err(|error| error.to_string())?;
-    Ok((engine, place))
-}
-
 fn log_of_the_example() -> PathBuf {
     // From the workspace root, as the documentation says, or from anywhere else.
     let near = Path::new("examples/payments/deliveries.jsonl");
@@ -163,22 +136,6 @@ fn log_of_the_example() -> PathBuf {
         return near.to_owned();
     }
     Path::new(env!("CARGO_MANIFEST_DIR")).join("payments/deliveries.jsonl")
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        // Some errors print their cause themselves.
-        if !text.ends_with(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-        source = error.source();
-    }
-    text
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -2,7 +2,8 @@
 //!
 //! Start reading at [`service`]: three annotated functions. The rest is what a demonstration needs:
 //! a log ([`delivery`], [`generator`]), a client that calls again ([`client`]), doubles that fail
-//! ([`provider`], [`faults`]), and somebody who counts ([`counts`]) and checks ([`check`]).
+//! ([`provider`], [`faults`]), and somebody who counts ([`counts`]) and checks ([`check`]). What outlives
+//! the process is in a [`database`], and in the [`notes`] of the doubles.
 
 mod agreement;
 pub mod args;
@@ -10,12 +11,15 @@ pub mod check;
 pub mod client;
 pub mod counts;
 pub mod damage;
+pub mod database;
 pub mod delivery;
 pub mod error;
 pub mod faults;
 pub mod generator;
 pub mod ledger;
 pub mod money;
+pub mod notes;
+pub mod place;
 pub mod progress;
 pub mod provider;
 mod random;
@@ -23,3 +27,4 @@ pub mod report;
 pub mod request;
 pub mod run;
 pub mod service;
+mod sql;

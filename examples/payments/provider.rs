@@ -1,22 +1,26 @@
 //! Doubles of the two parties downstream: a card provider and a message gateway.
 //!
 //! The provider knows idempotency keys, as real ones do: the same key gets the same answer. The
-//! gateway knows none, as many do not.
+//! gateway knows none, as many do not. What they did they [note](super::notes), because they are other
+//! parties: when our process dies, they do not.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::error::PayError;
 use super::faults::{Faults, Step};
 use super::ledger::Kind;
+use super::notes::{Note, Notes};
 use super::request::{NotifyRequest, PayRequest, RefundRequest};
 
 /// How long a call of the provider or the gateway takes.
 const LATENCY: Duration = Duration::from_millis(25);
 
 /// Money that the provider moved, from a card or back to it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Movement {
     /// Which way.
     pub kind: Kind,
@@ -26,6 +30,8 @@ pub struct Movement {
     pub id: String,
     /// The provider's number.
     pub number: String,
+    /// The charge that it is, or that it gives back of.
+    pub charge: String,
     /// The card.
     pub card: String,
     /// In the smallest unit of the currency.
@@ -46,6 +52,7 @@ struct Charge {
 #[derive(Debug)]
 pub struct Provider {
     faults: Faults,
+    notes: Notes,
     bank: Mutex<Bank>,
 }
 
@@ -72,12 +79,19 @@ fn opening(card: &str) -> u64 {
 }
 
 impl Provider {
-    /// A provider with these faults.
+    /// A provider with these faults, and with what it has noted before.
     #[must_use]
-    pub fn new(faults: Faults) -> Self {
+    pub fn new(faults: Faults, notes: Notes, past: &[Note]) -> Self {
+        let mut bank = Bank::default();
+        for note in past {
+            if let Note::Answered { key, answer, moved } = note {
+                bank.apply(key, answer, moved.as_ref());
+            }
+        }
         Self {
             faults,
-            bank: Mutex::default(),
+            notes,
+            bank: Mutex::new(bank),
         }
     }
 
@@ -125,7 +139,7 @@ impl Provider {
         key: &str,
         id: &str,
         card: &str,
-        work: impl FnOnce(&mut Bank) -> Result<String, PayError>,
+        work: impl FnOnce(&Bank) -> Result<Movement, PayError>,
     ) -> Result<String, PayError> {
         tokio::time::sleep(LATENCY).await;
         let mut bank = self.bank();
@@ -138,8 +152,19 @@ impl Provider {
             bank.repeats += 1;
             answer
         } else {
-            let answer = work(&mut bank);
-            bank.answers.insert(key.to_owned(), answer.clone());
+            let done = work(&bank);
+            let answer = done.as_ref().map(|moved| moved.number.clone());
+            let answer = answer.map_err(Clone::clone);
+            let note = Note::Answered {
+                key: key.to_owned(),
+                answer: answer.clone(),
+                moved: done.ok(),
+            };
+            // Noted first: what is not noted did not happen.
+            self.notes.write(&note)?;
+            if let Note::Answered { moved, .. } = note {
+                bank.apply(key, &answer, moved.as_ref());
+            }
             answer
         };
         let timeout = card.starts_with("card_timeout_") && nth == 1;
@@ -155,60 +180,82 @@ impl Provider {
 }
 
 impl Bank {
-    fn charge(&mut self, request: &PayRequest) -> Result<String, PayError> {
+    fn charge(&self, request: &PayRequest) -> Result<Movement, PayError> {
         if request.card.starts_with("card_declined_") {
             return Err(PayError::Declined);
         }
-        let account = (request.card.clone(), request.currency.clone());
-        let left = self
-            .cards
-            .entry(account)
-            .or_insert_with(|| opening(&request.card));
-        let Some(rest) = left.checked_sub(request.amount) else {
+        if self.left(&request.card, &request.currency) < request.amount {
             return Err(PayError::InsufficientFunds);
-        };
-        *left = rest;
-        let number = format!("ch_{:05}", self.movements.len() + 1);
-        let charge = Charge {
-            card: request.card.clone(),
-            currency: request.currency.clone(),
-            left: request.amount,
-        };
-        self.charges.insert(number.clone(), charge);
-        self.movements.push(Movement {
+        }
+        let number = self.number("ch");
+        Ok(Movement {
             kind: Kind::Payment,
             merchant: request.merchant.clone(),
             id: request.payment.clone(),
-            number: number.clone(),
+            charge: number.clone(),
+            number,
             card: request.card.clone(),
             amount: request.amount,
             currency: request.currency.clone(),
-        });
-        Ok(number)
+        })
     }
 
-    fn refund(&mut self, charge: &str, request: &RefundRequest) -> Result<String, PayError> {
-        let Some(charge) = self.charges.get_mut(charge) else {
+    fn refund(&self, charge: &str, request: &RefundRequest) -> Result<Movement, PayError> {
+        let Some(charged) = self.charges.get(charge) else {
             return Err(PayError::NothingToRefund);
         };
-        if charge.currency != request.currency || charge.left < request.amount {
+        if charged.currency != request.currency || charged.left < request.amount {
             return Err(PayError::RefundTooLarge);
         }
-        charge.left -= request.amount;
-        let card = charge.card.clone();
-        let account = (card.clone(), request.currency.clone());
-        *self.cards.entry(account).or_default() += request.amount;
-        let number = format!("re_{:05}", self.movements.len() + 1);
-        self.movements.push(Movement {
+        Ok(Movement {
             kind: Kind::Refund,
             merchant: request.merchant.clone(),
             id: request.refund.clone(),
-            number: number.clone(),
-            card,
+            number: self.number("re"),
+            charge: charge.to_owned(),
+            card: charged.card.clone(),
             amount: request.amount,
             currency: request.currency.clone(),
-        });
-        Ok(number)
+        })
+    }
+
+    fn number(&self, kind: &str) -> String {
+        format!("{kind}_{:05}", self.movements.len() + 1)
+    }
+
+    fn left(&self, card: &str, currency: &str) -> u64 {
+        let account = (card.to_owned(), currency.to_owned());
+        let left = self.cards.get(&account).copied();
+        left.unwrap_or_else(|| opening(card))
+    }
+
+    /// Remembers an answer, and moves the money.
+    fn apply(&mut self, key: &str, answer: &Result<String, PayError>, moved: Option<&Movement>) {
+        self.answers.insert(key.to_owned(), answer.clone());
+        let Some(moved) = moved else {
+            return;
+        };
+        let left = self.left(&moved.card, &moved.currency);
+        let left = match moved.kind {
+            Kind::Payment => {
+                let charge = Charge {
+                    card: moved.card.clone(),
+                    currency: moved.currency.clone(),
+                    left: moved.amount,
+                };
+                self.charges.insert(moved.charge.clone(), charge);
+                left.saturating_sub(moved.amount)
+            }
+            Kind::Refund => {
+                if let Some(charge) = self.charges.get_mut(&moved.charge) {
+                    charge.left = charge.left.saturating_sub(moved.amount);
+                }
+                left + moved.amount
+            }
+        };
+        let account = (moved.card.clone(), moved.currency.clone());
+        self.cards.insert(account, left);
+        self.movements.push(moved.clone());
     }
 
     /// Which try of this id it is, from 1.
@@ -223,16 +270,22 @@ impl Bank {
 #[derive(Debug)]
 pub struct Gateway {
     faults: Faults,
+    notes: Notes,
     sent: Mutex<Vec<NotifyRequest>>,
 }
 
 impl Gateway {
-    /// A gateway with these faults.
+    /// A gateway with these faults, and with what it has noted before.
     #[must_use]
-    pub fn new(faults: Faults) -> Self {
+    pub fn new(faults: Faults, notes: Notes, past: &[Note]) -> Self {
+        let sent = past.iter().filter_map(|note| match note {
+            Note::Sent(message) => Some(message.clone()),
+            Note::Run(_) | Note::Answered { .. } => None,
+        });
         Self {
             faults,
-            sent: Mutex::default(),
+            notes,
+            sent: Mutex::new(sent.collect()),
         }
     }
 
@@ -247,6 +300,7 @@ impl Gateway {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         // A silent gateway sent every other message. Nobody but this double can know which.
         if !silent || request.text.len().is_multiple_of(2) {
+            self.notes.write(&Note::Sent(request.clone()))?;
             sent.push(request.clone());
         }
         if silent {

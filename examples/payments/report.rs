@@ -181,18 +181,23 @@ pub fn add_up(counts: &Counts, traffic: &[Traffic; 3], books: &Books) -> Finding
             }
         }
     }
-    for (operation, kind) in MONEY {
-        let executed = counts.of(operation)[Seen::Executed];
-        let rows = books.journal.iter().filter(|row| row.kind == kind).count() as u64;
-        if executed != rows {
-            let name = operation.name();
-            wrong.push(format!("{name}: executed and rows: {executed} and {rows}"));
-        }
+    let executed = MONEY.map(|(operation, _)| counts.of(operation)[Seen::Executed]);
+    let executed: u64 = executed.iter().sum();
+    let written = (books.journal.len() as u64).saturating_sub(books.earlier as u64);
+    if executed != written + books.again {
+        wrong.push(format!(
+            "executed bodies and booked rows: {executed} and {written}, with {} booked before",
+            books.again
+        ));
     }
+    let again = match books.again {
+        0 => String::new(),
+        again => format!(" ({} were booked by an earlier attempt)", thousands(again)),
+    };
     Finding {
         title: "counts",
         text: format!(
-            "idem and the client agree on {} calls; as many rows as executed bodies",
+            "idem and the client agree on {} calls; as many new rows as executed bodies{again}",
             thousands(calls)
         ),
         wrong,
@@ -201,8 +206,8 @@ pub fn add_up(counts: &Counts, traffic: &[Traffic; 3], books: &Books) -> Finding
 
 fn pairs(tally: &Tally, traffic: &Traffic) -> [(&'static str, u64, u64); 8] {
     use Seen::{
-        Duplicate, ErrorKept, ErrorReplayed, Executed, Mismatched, Released, Replayed, Running,
-        Unknown, UnknownKept, Waited,
+        Duplicate, ErrorKept, ErrorReplayed, Executed, Mismatched, OtherRefusal, Released,
+        Replayed, Running, Unknown, UnknownKept, Waited,
     };
     // A waiting call gets a receipt or a business error, so those two are compared together.
     let answers = [Executed, Replayed, Waited, ErrorKept, ErrorReplayed];
@@ -225,7 +230,7 @@ fn pairs(tally: &Tally, traffic: &Traffic) -> [(&'static str, u64, u64); 8] {
         ),
         (
             "retryable answers",
-            tally[Released] + tally[Running],
+            tally[Released] + tally[Running] + tally[OtherRefusal],
             traffic.retryable,
         ),
         ("mismatches", tally[Mismatched], traffic.mismatched),

@@ -92,7 +92,7 @@ pub struct RefundRequest {
 }
 
 /// Send this text to this phone, once. It has no number: what it says is what it is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NotifyRequest {
     /// The phone.
     pub to: String,

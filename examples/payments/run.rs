@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_runtime::Engine;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client::{Client, Ending, Traffic, Tried};
 use super::delivery::Delivery;
 use super::faults::Faults;
+use super::ledger::Books;
+use super::place::Place;
 use super::progress::Progress;
 use super::service::{Protection, Service};
 
@@ -32,6 +33,8 @@ pub struct Run {
     pub endings: Vec<Ending>,
     /// What the client counted, in the order of [`Operation::ALL`](super::request::Operation::ALL).
     pub traffic: [Traffic; 3],
+    /// Our books as they are now.
+    pub books: Books,
     /// The service with its ledger and its doubles.
     pub service: Arc<Service>,
     /// How long it took.
@@ -57,17 +60,21 @@ struct Shared {
 
 /// Delivers every delivery until it has ended.
 ///
+/// # Errors
+///
+/// If the books cannot be read at the end.
+///
 /// # Panics
 ///
 /// If a task panics.
 pub async fn run(
     deliveries: &[Delivery],
-    engine: Engine,
+    place: Place,
     settings: Settings,
     progress: Progress,
-) -> Run {
+) -> Result<Run, String> {
     let started = Instant::now();
-    let service = Arc::new(Service::new(engine, settings.faults));
+    let service = Arc::new(Service::new(place, settings.faults));
     let client = Client::new(Arc::clone(&service), settings.protection, settings.faults);
     let jobs = 0..deliveries.len();
     let shared = Arc::new(Shared {
@@ -86,15 +93,17 @@ pub async fn run(
     let traffic = shared.client.finish().await;
     shared.progress.finish();
     let endings = std::mem::take(&mut *lock(&shared.endings));
-    Run {
+    let books = service.ledger.books().await;
+    Ok(Run {
         endings: endings
             .into_iter()
             .map(|ending| ending.expect("a task ends when its deliveries have"))
             .collect(),
         traffic,
+        books: books.map_err(|error| format!("cannot read the books: {error}"))?,
         service,
         elapsed: started.elapsed(),
-    }
+    })
 }
 
 impl Job {

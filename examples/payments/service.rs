@@ -7,6 +7,7 @@ use idem_runtime::{Engine, context, idempotent};
 use super::error::PayError;
 use super::faults::Faults;
 use super::ledger::{Found, Kind, Ledger, Row};
+use super::place::Place;
 use super::provider::{Gateway, Provider};
 use super::request::{NotifyRequest, PayRequest, Receipt, RefundRequest, Request, Sent};
 
@@ -37,14 +38,20 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service on this engine, with these faults around it.
+    /// A service whose records and books are there, with these faults around it.
     #[must_use]
-    pub fn new(engine: Engine, faults: Faults) -> Self {
-        Self {
+    pub fn new(place: Place, faults: Faults) -> Self {
+        let Place {
             engine,
-            ledger: Ledger::new(faults),
-            provider: Provider::new(faults),
-            gateway: Gateway::new(faults),
+            database,
+            notes,
+            past,
+        } = place;
+        Self {
+            ledger: Ledger::new(faults, database, &engine),
+            provider: Provider::new(faults, notes.clone(), &past),
+            gateway: Gateway::new(faults, notes, &past),
+            engine,
             bodies: AtomicU64::new(0),
             keys: AtomicU64::new(0),
         }
@@ -52,10 +59,15 @@ impl Service {
 
     /// The caller names the payment, so merchant and payment are the key. A repeat gets the receipt
     /// of the first call, or waits for it; the same key with another amount or card is refused.
+    ///
+    /// When the process dies half-way, the lease is how long it takes until somebody else may run the
+    /// body again. The provider and the ledger know a repeat for a repeat, so any number may.
     #[idempotent(
         op = "payments.pay",
         key = (req.merchant, req.payment),
         ttl = "24h",
+        lease = "3s",
+        max_attempts = unlimited,
         engine = self.engine,
     )]
     async fn pay(&self, req: PayRequest) -> Result<Receipt, PayError> {
@@ -70,6 +82,8 @@ impl Service {
         scope = req.merchant,
         key = req.refund,
         ttl = "24h",
+        lease = "3s",
+        max_attempts = unlimited,
         engine = self.engine,
     )]
     async fn refund(&self, req: RefundRequest) -> Result<Receipt, PayError> {
@@ -78,11 +92,13 @@ impl Service {
     }
 
     /// A message has no number, so the arguments themselves are the key; and a repeat need not be
-    /// told what the first was told, so it is refused for an hour.
+    /// told what the first was told, so it is refused for a day. The gateway knows no keys: there is one
+    /// attempt, and when the process dies with it, nobody knows, and nothing is sent again.
     #[idempotent(
         op = "payments.notify",
-        ttl = "1h",
-        lease = "2s",
+        ttl = "24h",
+        lease = "3s",
+        max_attempts = 1,
         on_duplicate = reject,
         engine = self.engine,
     )]
@@ -122,7 +138,7 @@ impl Service {
         self.bodies.fetch_add(1, Ordering::Relaxed);
         let charged = self.provider.charge(key, &req).await;
         if let Err(PayError::Declined | PayError::InsufficientFunds) = charged {
-            self.ledger.refuse(&req.merchant, &req.payment);
+            self.ledger.refuse(&req.merchant, &req.payment).await?;
         }
         let row = Row {
             kind: Kind::Payment,
@@ -140,7 +156,7 @@ impl Service {
 
     async fn give_back_and_book(&self, req: RefundRequest, key: &str) -> Result<Receipt, PayError> {
         self.bodies.fetch_add(1, Ordering::Relaxed);
-        let (charge, card) = match self.ledger.find(&req.merchant, &req.payment) {
+        let (charge, card) = match self.ledger.find(&req.merchant, &req.payment).await? {
             Found::Paid { charge, card } => (charge, card),
             Found::Refused => return Err(PayError::NothingToRefund),
             Found::Nothing => return Err(PayError::NotPaidYet),

@@ -5,7 +5,7 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
-use idem_examples::payments::args::Args;
+use idem_examples::payments::args::{Args, Store};
 use idem_examples::payments::check::{Evidence, Finding};
 use idem_examples::payments::client::Ending;
 use idem_examples::payments::counts::{Counts, Seen};
@@ -13,6 +13,7 @@ use idem_examples::payments::damage::Damage;
 use idem_examples::payments::delivery::Log;
 use idem_examples::payments::faults::Faults;
 use idem_examples::payments::generator::{SEED, generate};
+use idem_examples::payments::place::Place;
 use idem_examples::payments::progress::Progress;
 use idem_examples::payments::report;
 use idem_examples::payments::request::Operation;
@@ -32,8 +33,9 @@ async fn drive(log: &Log, protection: Protection, faults: Faults) -> (Run, Count
         protection,
     };
     let engine = engine.build().unwrap();
-    let run = run(&log.deliveries, engine, settings, Progress::hidden()).await;
-    (run, counts)
+    let place = Place::here(engine);
+    let run = run(&log.deliveries, place, settings, Progress::hidden()).await;
+    (run.unwrap(), counts)
 }
 
 /// The titles of the findings that are wrong.
@@ -230,11 +232,20 @@ fn arguments_are_read_or_refused_in_words() {
     let parse = |text: &str| Args::parse(text.split_whitespace().map(str::to_owned));
     assert_eq!(parse("").unwrap(), Args::default());
     let args = parse("--redis redis://r --prefix=p --tasks 8 --seed 3").unwrap();
-    assert_eq!(args.redis.as_deref(), Some("redis://r"));
+    assert_eq!(args.store, Store::Redis("redis://r".into()));
     assert_eq!(
         (args.prefix.as_deref(), args.tasks, args.seed),
         (Some("p"), 8, 3)
     );
+    let file = Store::Sqlite(Some("f.db".into()));
+    for given in [
+        "--file f.db",
+        "--store sqlite --file=f.db",
+        "--file f.db --store sqlite",
+    ] {
+        assert_eq!(parse(given).unwrap().store, file);
+    }
+    assert_eq!(parse("--store memory").unwrap().store, Store::Memory);
     for (given, refusal) in [
         ("--redsi x", "unknown argument \"--redsi\"; see --help"),
         ("--redis", "--redis needs a value: --redis URL"),
@@ -243,11 +254,21 @@ fn arguments_are_read_or_refused_in_words() {
         ("--tasks 0", "--tasks must be 1 to 10000"),
         (
             "--prefix p",
-            "--prefix goes with --redis: records in memory end with the run",
+            "--prefix goes with --redis; books have a prefix of their own",
         ),
         (
             "--without --redis x",
             "--without keeps no records, so --redis has no use",
+        ),
+        (
+            "--redis x --mysql y",
+            "--redis and --mysql are two stores; choose one",
+        ),
+        ("--store disk", "--store is sqlite or memory, not \"disk\""),
+        ("--store mysql", "mysql needs an address: --mysql URL"),
+        (
+            "--store memory --fresh",
+            "--fresh and --notes are for books that survive: they have no use here",
         ),
     ] {
         assert_eq!(parse(given).unwrap_err(), refusal);

@@ -16,6 +16,34 @@
 //!
 //! A very large table is partitioned by hash of `record_key`, never by time: a unique index of a
 //! partitioned table must contain the partition column, so that the same key could exist once a day.
+//!
+//! # Rights
+//!
+//! At run time the user needs `SELECT`, `INSERT`, `UPDATE` and `DELETE` on the table, and nothing else.
+//! `migrate` creates table and index, unless it can read the table already.
+//!
+//! # Connections
+//!
+//! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, and two for renewals
+//! and reads; count them against the server's limit, for each process. Bodies hold none of them. Calls
+//! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it
+//! while they wait for somebody else's: there your pool is what may run dry.
+//!
+//! - **TLS** is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own
+//!   `Cargo.toml`, and say `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in
+//!   the URL.
+//! - **PgBouncer** may pool transactions, since no operation leaves anything in a session. Before its version
+//!   1.21 it does not know prepared statements: set `statement_cache_capacity(0)` on sqlx's options.
+//! - **A server that is read-only**, full, or that fails over refuses claims with an error that says so.
+//!
+//! # What they do not do
+//!
+//! - Nobody is told, unless `notify` is on (PostgreSQL): a call that waits for another process asks again
+//!   after 10 ms, then less often, up to every 500 ms.
+//! - A replica that is not waited for may forget what was acknowledged when it is promoted, as with every
+//!   database. What was read from one may be old: give the store the primary.
+//! - SQLite is for the processes of one machine. On a network drive its locks do not hold. It writes one at a
+//!   time, whoever writes; a claim and an answer are one commit each.
 
 mod backend;
 mod builder;

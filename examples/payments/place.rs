@@ -1,0 +1,196 @@
+//! Where the records and the books are.
+
+use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
+use std::hash::BuildHasher as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use idem_runtime::Engine;
+use idem_runtime::store::Store as Records;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
+
+use super::args::{Args, Store};
+use super::counts::Counts;
+use super::database::{AnyPool, Database};
+use super::notes::{Note, Notes};
+
+/// Books are continued for less than the 24 hours that their records are kept.
+const LAPSE: Duration = Duration::from_hours(20);
+
+/// What a service stands on.
+#[derive(Debug)]
+pub struct Place {
+    /// The engine on the store of the records.
+    pub engine: Engine,
+    /// The books; in this process, if there is no database.
+    pub database: Option<Database>,
+    /// The file of the parties downstream.
+    pub notes: Notes,
+    /// What they had noted in it.
+    pub past: Vec<Note>,
+}
+
+impl Place {
+    /// Records on this engine, and books that end with the process.
+    #[must_use]
+    pub fn here(engine: Engine) -> Self {
+        Self {
+            engine,
+            database: None,
+            notes: Notes::default(),
+            past: Vec::new(),
+        }
+    }
+
+    /// What the arguments ask for, and where it is, in words.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the person who started this.
+    pub async fn open(args: &Args, counts: &Counts) -> Result<(Self, String), String> {
+        match &args.store {
+            _ if args.without => {
+                let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
+                Ok((Self::here(engine), String::new()))
+            }
+            Store::Memory => {
+                let engine = engine(MemoryStore::new(), &new_prefix(), counts)?;
+                let place = "records and books end with this process".to_owned();
+                Ok((Self::here(engine), place))
+            }
+            Store::Redis(url) => Self::redis(args, url, counts).await,
+            Store::Sqlite(file) => Self::sqlite(args, file.as_deref(), counts).await,
+            Store::Postgres(url) => Self::postgres(args, url, counts).await,
+            Store::MySql(url) => Self::mysql(args, url, counts).await,
+        }
+    }
+
+    async fn redis(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
+        let store = RedisStore::connect(url)
+            .await
+            .map_err(cannot("use Redis"))?;
+        let prefix = args.prefix.clone().unwrap_or_else(new_prefix);
+        let place = format!(
+            "records are in Redis under the prefix {prefix}, for up to 24 hours; the books end with \
+             this process"
+        );
+        Ok((Self::here(engine(store, &prefix, counts)?), place))
+    }
+
+    async fn sqlite(
+        args: &Args,
+        file: Option<&Path>,
+        counts: &Counts,
+    ) -> Result<(Self, String), String> {
+        let file = match file {
+            Some(file) => file.to_owned(),
+            None => std::env::temp_dir().join("idem-payments.db"),
+        };
+        let mut beside = file.clone().into_os_string();
+        beside.push(".provider.jsonl");
+        let (notes, past) = noted(args, beside.into())?;
+        let pool = AnyPool::sqlite(&file).await;
+        let pool = pool.map_err(cannot(&format!("open {}", file.display())))?;
+        let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await;
+        let store = store.map_err(cannot("use SQLite"))?;
+        store.migrate().await.map_err(cannot("use SQLite"))?;
+        let place = format!("the SQLite file {}", file.display());
+        Self::durable(args, store, pool, (notes, past), &place, counts).await
+    }
+
+    async fn postgres(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
+        let noted = noted(
+            args,
+            std::env::temp_dir().join("idem-payments-postgres.jsonl"),
+        )?;
+        let store = PostgresStore::connect(url).await;
+        let store = store.map_err(cannot("use PostgreSQL"))?;
+        store.migrate().await.map_err(cannot("use PostgreSQL"))?;
+        let pool = AnyPool::postgres(url).await;
+        let pool = pool.map_err(cannot("use PostgreSQL"))?;
+        Self::durable(args, store, pool, noted, "PostgreSQL", counts).await
+    }
+
+    async fn mysql(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
+        let noted = noted(args, std::env::temp_dir().join("idem-payments-mysql.jsonl"))?;
+        let store = MySqlStore::connect(url).await;
+        let store = store.map_err(cannot("use MySQL"))?;
+        store.migrate().await.map_err(cannot("use MySQL"))?;
+        let pool = AnyPool::mysql(url).await;
+        let pool = pool.map_err(cannot("use MySQL"))?;
+        Self::durable(args, store, pool, noted, "MySQL", counts).await
+    }
+
+    /// Records and books in one database.
+    async fn durable(
+        args: &Args,
+        store: impl Records,
+        pool: AnyPool,
+        (notes, past): (Notes, Vec<Note>),
+        place: &str,
+        counts: &Counts,
+    ) -> Result<(Self, String), String> {
+        let database = Database::open(pool, args.fresh, LAPSE).await;
+        let database = database.map_err(cannot("open the books"))?;
+        let prefix = database.run().prefix.clone();
+        let past = notes.belong_to(&prefix, database.rows() == 0, past)?;
+        let engine = engine(store, &prefix, counts)?;
+        let mut words = format!("records and books are in {place}");
+        if database.rows() > 0 {
+            let minutes = database.run().age.as_secs() / 60;
+            let _ = write!(
+                words,
+                ",\nwith {} rows of a run that began {minutes} minutes ago. This one continues it; `--fresh` \
+                 starts anew",
+                database.rows()
+            );
+        }
+        let database = Some(database);
+        let opened = Self {
+            engine,
+            database,
+            notes,
+            past,
+        };
+        Ok((opened, words))
+    }
+}
+
+fn noted(args: &Args, path: PathBuf) -> Result<(Notes, Vec<Note>), String> {
+    Notes::open(&args.notes.clone().unwrap_or(path))
+}
+
+fn engine(store: impl Records, prefix: &str, counts: &Counts) -> Result<Engine, String> {
+    let engine = Engine::builder(store).prefix(prefix);
+    let engine = engine.observer(counts.clone()).build();
+    engine.map_err(|error| error.to_string())
+}
+
+/// A prefix that no other run has.
+pub(super) fn new_prefix() -> String {
+    // Different in every process, which is all that is asked here.
+    format!("payments-{:08x}", RandomState::new().hash_one(0) >> 32)
+}
+
+/// "cannot …", and the error with its causes.
+fn cannot<E: std::error::Error>(what: &str) -> impl Fn(E) -> String {
+    move |error| format!("cannot {what}: {}", chain(&error))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        // Some errors print their cause themselves.
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+    text
+}

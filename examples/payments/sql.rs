@@ -1,0 +1,100 @@
+//! The tables of the books, and what the three databases write differently.
+
+use sqlx::AssertSqlSafe;
+
+/// The words of one database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dialect {
+    /// The type of a number that the database counts up.
+    counter: &'static str,
+    /// What follows a table's columns.
+    table: &'static str,
+    /// The end of an `INSERT` that adds to a balance which is there.
+    add: &'static str,
+    /// Whether parameters are `$1, $2` and not `?, ?`.
+    numbered: bool,
+}
+
+pub(super) const SQLITE: Dialect = Dialect {
+    counter: "INTEGER PRIMARY KEY",
+    table: "",
+    add: "ON CONFLICT (account, currency) DO UPDATE SET balance = balance + excluded.balance",
+    numbered: false,
+};
+
+pub(super) const POSTGRES: Dialect = Dialect {
+    counter: "BIGSERIAL PRIMARY KEY",
+    table: "",
+    add: "ON CONFLICT (account, currency) \
+          DO UPDATE SET balance = payments_balances.balance + excluded.balance",
+    numbered: true,
+};
+
+pub(super) const MYSQL: Dialect = Dialect {
+    counter: "BIGINT AUTO_INCREMENT PRIMARY KEY",
+    table: "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+    add: "ON DUPLICATE KEY UPDATE balance = balance + VALUES(balance)",
+    numbered: false,
+};
+
+/// The tables: which run the books belong to, the journal, what it adds up to, and what was refused.
+const TABLES: [&str; 4] = [
+    "payments_run (prefix VARCHAR(100) NOT NULL, begun_s BIGINT NOT NULL)",
+    "payments_journal (number {counter}, kind VARCHAR(10) NOT NULL, merchant VARCHAR(100) NOT NULL, \
+     id VARCHAR(100) NOT NULL, payment VARCHAR(100) NOT NULL, from_account VARCHAR(100) NOT NULL, \
+     to_account VARCHAR(100) NOT NULL, amount BIGINT NOT NULL, currency VARCHAR(10) NOT NULL, \
+     movement VARCHAR(100) NOT NULL)",
+    "payments_balances (account VARCHAR(100) NOT NULL, currency VARCHAR(10) NOT NULL, \
+     balance BIGINT NOT NULL, PRIMARY KEY (account, currency))",
+    "payments_refused (merchant VARCHAR(100) NOT NULL, payment VARCHAR(100) NOT NULL)",
+];
+
+pub(super) const ROW: &str = "INSERT INTO payments_journal (kind, merchant, id, payment, from_account, \
+     to_account, amount, currency, movement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+pub(super) const NUMBER: &str = "SELECT max(number) FROM payments_journal WHERE movement = ?";
+pub(super) const ADD: &str =
+    "INSERT INTO payments_balances (account, currency, balance) VALUES (?, ?, ?) {add}";
+pub(super) const REFUSE: &str = "INSERT INTO payments_refused (merchant, payment) VALUES (?, ?)";
+pub(super) const PAID: &str = "SELECT movement, from_account FROM payments_journal \
+     WHERE kind = 'payment' AND merchant = ? AND payment = ?";
+pub(super) const REFUSED: &str =
+    "SELECT count(*) FROM payments_refused WHERE merchant = ? AND payment = ?";
+pub(super) const JOURNAL: &str = "SELECT kind, merchant, id, payment, from_account, to_account, amount, \
+     currency, movement FROM payments_journal ORDER BY number";
+pub(super) const BALANCES: &str = "SELECT account, currency, balance FROM payments_balances";
+pub(super) const ROWS: &str = "SELECT count(*) FROM payments_journal";
+pub(super) const RUN: &str = "SELECT prefix, begun_s FROM payments_run";
+pub(super) const BEGIN_RUN: &str = "INSERT INTO payments_run (prefix, begun_s) VALUES (?, ?)";
+
+impl Dialect {
+    /// What creates the tables that are not there.
+    pub(super) fn create(self) -> impl Iterator<Item = AssertSqlSafe<String>> {
+        let table = TABLES
+            .into_iter()
+            .map(|table| table.replace("{counter}", self.counter));
+        table.map(move |table| {
+            AssertSqlSafe(format!("CREATE TABLE IF NOT EXISTS {table} {}", self.table))
+        })
+    }
+
+    /// What removes the tables.
+    pub(super) fn drop() -> impl Iterator<Item = AssertSqlSafe<String>> {
+        let names = TABLES
+            .into_iter()
+            .map(|table| table.split(' ').next().unwrap_or(table));
+        names.map(|name| AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
+    }
+
+    /// One of the statements above, as this database wants it. No value is ever part of the text.
+    pub(super) fn sql(self, text: &str) -> AssertSqlSafe<String> {
+        let mut text = text.replace("{add}", self.add);
+        if self.numbered {
+            let mut number = 0;
+            while text.contains('?') {
+                number += 1;
+                text = text.replacen('?', &format!("${number}"), 1);
+            }
+        }
+        AssertSqlSafe(text)
+    }
+}

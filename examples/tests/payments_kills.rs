@@ -1,0 +1,192 @@
+//! The payments example is killed half-way, again and again, and finishes the job all the same.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use idem_examples::payments::database::{AnyPool, Database};
+use idem_examples::payments::notes::Note;
+use idem_harness::{MariaDbServer, PostgresServer, TestDir};
+
+#[tokio::test]
+async fn kills_change_nothing_in_a_file() {
+    let dir = TestDir::new("payments").unwrap();
+    let file = dir.path().join("payments.db");
+    let args = ["--file", file.to_str().unwrap()];
+    killed_and_continued(&args, &[10, 20, 30, 40, 50, 60, 70, 80]);
+    let notes = dir.path().join("payments.db.provider.jsonl");
+    check_books(AnyPool::sqlite(&file).await.unwrap(), &notes).await;
+
+    let anew = payments(&[&args[..], &["--fresh"]].concat());
+    assert_ends_with(
+        &anew,
+        "ok: everything that was asked for happened, and once\n",
+    );
+}
+
+#[tokio::test]
+async fn kills_change_nothing_in_postgres() {
+    let (server, dir) = (PostgresServer::start(), TestDir::new("payments").unwrap());
+    let (url, notes) = (server.url(), dir.path().join("notes.jsonl"));
+    let args = ["--postgres", &url, "--notes", notes.to_str().unwrap()];
+    killed_and_continued(&args, &[10, 30, 50, 70, 80]);
+    check_books(AnyPool::postgres(&url).await.unwrap(), &notes).await;
+}
+
+#[tokio::test]
+async fn kills_change_nothing_in_mariadb() {
+    let (server, dir) = (MariaDbServer::start(), TestDir::new("payments").unwrap());
+    let (url, notes) = (server.url(), dir.path().join("notes.jsonl"));
+    let args = ["--mysql", &url, "--notes", notes.to_str().unwrap()];
+    killed_and_continued(&args, &[10, 30, 50, 70, 80]);
+    check_books(AnyPool::mysql(&url).await.unwrap(), &notes).await;
+}
+
+#[test]
+fn two_runs_at_once_are_refused() {
+    let dir = TestDir::new("payments").unwrap();
+    let file = dir.path().join("payments.db");
+    let args = ["--file", file.to_str().unwrap()];
+    let mut first = program(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let second = payments(&args);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(second.status.code(), Some(2));
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert!(said.contains("another run is under way"), "{said}");
+}
+
+/// Kills a run soon after each of these percentages of the log, lets one finish, and one replay.
+fn killed_and_continued(args: &[&str], percentages: &[u32]) {
+    let mut kills = 0;
+    for percent in percentages {
+        let mut run = program(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let line = format!("{percent:>3} %");
+        let mut said = Vec::new();
+        // The end of its standard error is the end of a run that did not get so far.
+        for text in BufReader::new(run.stderr.take().unwrap()).lines() {
+            said.push(text.unwrap());
+            if said.last().is_some_and(|text| text.starts_with(&line)) {
+                // Any moment will do, and another one each time.
+                let moment = Duration::from_micros(RandomState::new().hash_one(0) % 150_000);
+                eprintln!("killed {moment:?} after {percent} %");
+                std::thread::sleep(moment);
+                break;
+            }
+        }
+        run.kill().unwrap();
+        let status = run.wait().unwrap();
+        assert_ne!(status.code(), Some(2), "{said:#?}");
+        kills += u32::from(status.signal() == Some(9));
+    }
+    let half = u32::try_from(percentages.len() / 2).unwrap();
+    assert!(
+        kills > half,
+        "only {kills} runs were still there to be killed"
+    );
+
+    let last = payments(args);
+    assert_ends_with(
+        &last,
+        "ok: everything that was asked for happened, and once\n",
+    );
+    let printed = String::from_utf8(last.stdout).unwrap();
+    assert!(printed.contains("This one continues it"), "{printed}");
+
+    let replayed = payments(args);
+    assert_ends_with(
+        &replayed,
+        "ok: everything was answered from the earlier run, and nothing moved again\n",
+    );
+}
+
+/// Looks for itself, at the tables and at the provider's notes.
+async fn check_books(pool: AnyPool, notes: &Path) {
+    let database = Database::open(pool, false, Duration::MAX).await.unwrap();
+    let books = database.books().await.unwrap();
+    let notes = std::fs::read_to_string(notes).unwrap();
+    let notes = notes
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let moved: Vec<_> = notes
+        .filter_map(|note| match note {
+            Note::Answered { moved, .. } => moved,
+            _ => None,
+        })
+        .collect();
+    assert!(moved.len() > 600, "{} movements", moved.len());
+
+    let at_provider: HashSet<_> = moved
+        .iter()
+        .map(|moved| {
+            (
+                moved.kind,
+                &moved.merchant,
+                &moved.id,
+                &moved.number,
+                moved.amount,
+            )
+        })
+        .collect();
+    let booked: HashSet<_> = books
+        .journal
+        .iter()
+        .map(|row| (row.kind, &row.merchant, &row.id, &row.movement, row.amount))
+        .collect();
+    assert_eq!(at_provider, booked);
+    // Nothing is there twice.
+    assert_eq!(moved.len(), booked.len());
+    assert_eq!(books.journal.len(), booked.len());
+    let different: HashSet<_> = moved.iter().map(|m| (m.kind, &m.merchant, &m.id)).collect();
+    assert_eq!(moved.len(), different.len());
+
+    let mut explained = BTreeMap::new();
+    for row in &books.journal {
+        let amount = row.amount.cast_signed();
+        for (account, change) in [(&row.from, -amount), (&row.to, amount)] {
+            let account = (account.clone(), row.currency.clone());
+            *explained.entry(account).or_insert(0) += change;
+        }
+    }
+    assert_eq!(books.balances, explained);
+}
+
+fn payments(args: &[&str]) -> Output {
+    program(args).output().unwrap()
+}
+
+/// The example that was built together with this test.
+fn program(args: &[&str]) -> Command {
+    let test = std::env::current_exe().unwrap();
+    let built: PathBuf = test.ancestors().nth(2).unwrap().join("examples/payments");
+    assert!(
+        built.is_file(),
+        "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
+    );
+    let mut command = Command::new(built);
+    command.args(args);
+    command
+}
+
+fn assert_ends_with(run: &Output, end: &str) {
+    let printed = String::from_utf8_lossy(&run.stdout);
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(printed.ends_with(end), "{printed}\n{said}");
+    assert_eq!(run.status.code(), Some(0), "{printed}\n{said}");
+}
