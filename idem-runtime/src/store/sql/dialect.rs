@@ -31,7 +31,7 @@ macro_rules! prepared {
             _ => {
                 let row = query.fetch_optional(&mut *$conn).await?;
                 let row = match &row {
-                    Some(row) => Some(crate::store::sql::dialect::row!(row, &[u8])),
+                    Some(row) => Some(crate::store::sql::dialect::row!(row)),
                     None => None,
                 };
                 Ok(Answer { affected: 0, row })
@@ -50,7 +50,7 @@ macro_rules! scripts {
             let rows = conn.fetch_all(script).await?;
             // Other statements of it may give rows as well; those of the table have more columns.
             let row = match rows.iter().find(|row| row.len() > 3) {
-                Some(row) => Some(crate::store::sql::dialect::row!(row, Vec<u8>)),
+                Some(row) => Some(crate::store::sql::dialect::row!(row)),
                 None => None,
             };
             Ok(Answer { affected: 0, row })
@@ -63,12 +63,12 @@ macro_rules! scripts {
     };
 }
 
-/// The columns of a row of sqlx, with bytes of this type.
+/// The columns of a row of sqlx.
 macro_rules! row {
-    ($row:expr, $bytes:ty) => {{
+    ($row:expr) => {{
         use sqlx::Row as _;
         let row = $row;
-        Row::new(&Parts::<$bytes> {
+        Row::new(&Parts {
             layout: row.try_get(0)?,
             state: row.try_get(1)?,
             owner: row.try_get(2)?,
