@@ -1,5 +1,6 @@
 //! Every case of the conformance suite on every store: `memory::…` on the memory store, and each
-//! shape of Redis under its name: `redis::…`, `sentinel::…`, `cluster::…`.
+//! shape of Redis under its name: `redis::…`, `sentinel::…`, `cluster::…`. A memory store with another
+//! in front of it is `layered_memory::…`, with Redis in front of it `layered_redis::…`.
 //!
 //! `cargo test --test conformance -- redis::` runs the cases whose names contain that.
 
@@ -11,7 +12,7 @@ use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::conformance::{Case, cases};
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
 use idem_tests::sql::InSql;
-use idem_tests::{InMemory, Redis, Shape};
+use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
 
@@ -23,6 +24,12 @@ fn main() -> ExitCode {
     let runtime = Arc::new(runtime.expect("a runtime starts"));
     let mut trials = Vec::new();
     trials.extend(cases().into_iter().map(|case| memory(&runtime, case)));
+    trials.extend(cases().into_iter().map(|case| layered(&runtime, case)));
+    let (fast, durable) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+    let trial = |case| layered_redis(&runtime, &fast, case);
+    trials.extend(cases().into_iter().map(trial));
+    let trial = |case| layered_postgres(&runtime, &fast, &durable, case);
+    trials.extend(cases().into_iter().map(trial));
     for (store, shape) in Shape::ALL {
         let server = Arc::new(OnceLock::new());
         let trial = |case| redis(&runtime, store, shape, &server, case);
@@ -59,6 +66,50 @@ fn memory(runtime: &Arc<Runtime>, case: Case) -> Trial {
     let runtime = Arc::clone(runtime);
     Trial::test(format!("memory::{}", case.name), move || {
         let fixture = InMemory::new(1_000_000);
+        runtime.block_on((case.run)(Arc::new(fixture)));
+        Ok(())
+    })
+}
+
+fn layered(runtime: &Arc<Runtime>, case: Case) -> Trial {
+    let runtime = Arc::clone(runtime);
+    Trial::test(format!("layered_memory::{}", case.name), move || {
+        let (fast, durable) = (InMemory::new(1_000_000), InMemory::new(1_000_000));
+        let front = Arc::new(fast.memory());
+        let fixture = InLayers::new(front, Arc::new(fast), Arc::new(durable));
+        runtime.block_on((case.run)(Arc::new(fixture)));
+        Ok(())
+    })
+}
+
+fn layered_redis(runtime: &Arc<Runtime>, server: &Arc<OnceLock<Redis>>, case: Case) -> Trial {
+    let (runtime, server) = (Arc::clone(runtime), Arc::clone(server));
+    Trial::test(format!("layered_redis::{}", case.name), move || {
+        let redis = server.get_or_init(|| runtime.block_on(Redis::start(Shape::Server)));
+        let front = Arc::new(redis.store().clone());
+        let (fast, durable) = (redis.fixture(case.name), InMemory::running(1_000_000));
+        let fixture = InLayers::new(front, Arc::new(fast), Arc::new(durable));
+        runtime.block_on((case.run)(Arc::new(fixture)));
+        Ok(())
+    })
+}
+
+/// What people run: Redis in front of a database.
+fn layered_postgres(
+    runtime: &Arc<Runtime>,
+    fast: &Arc<OnceLock<Redis>>,
+    durable: &Arc<OnceLock<PostgresServer>>,
+    case: Case,
+) -> Trial {
+    let runtime = Arc::clone(runtime);
+    let (fast, durable) = (Arc::clone(fast), Arc::clone(durable));
+    Trial::test(format!("layered_postgres::{}", case.name), move || {
+        let redis = fast.get_or_init(|| runtime.block_on(Redis::start(Shape::Server)));
+        let front = Arc::new(redis.store().clone());
+        let store = PostgresStore::builder(durable.get_or_init(PostgresServer::start).url());
+        let durable = runtime.block_on(InSql::new(store, "layered", case.name));
+        let fast = redis.fixture(&format!("over postgres, {}", case.name));
+        let fixture = InLayers::new(front, Arc::new(fast), Arc::new(durable));
         runtime.block_on((case.run)(Arc::new(fixture)));
         Ok(())
     })

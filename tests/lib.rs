@@ -9,7 +9,9 @@ pub mod crew;
 pub mod events;
 pub mod faulty;
 pub mod history;
+mod layers;
 mod memory;
+pub mod orders;
 pub mod pay;
 mod redis;
 pub mod seeded;
@@ -19,4 +21,5 @@ pub mod trial;
 pub mod world;
 
 pub use self::redis::{InRedis, Redis, Shape, sentinel_url};
+pub use layers::InLayers;
 pub use memory::InMemory;

@@ -1,9 +1,9 @@
 //! The memory store as a fixture of the conformance suite.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use idem_runtime::clock::ManualClock;
+use idem_runtime::clock::{Clock, ManualClock, Sleep, SystemClock};
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{RecordKey, Store};
@@ -13,6 +13,26 @@ use idem_runtime::store::{RecordKey, Store};
 pub struct InMemory {
     store: MemoryStore,
     clock: ManualClock,
+    drift: Duration,
+}
+
+/// A clock that runs, by the millisecond like that of a server, and is moved forward besides.
+#[derive(Debug)]
+struct Running(ManualClock);
+
+impl Clock for Running {
+    fn now(&self) -> Duration {
+        let now = SystemClock.now().as_millis();
+        Duration::from_millis(now.try_into().expect("not in 500 million years")) + self.0.now()
+    }
+
+    fn calendar(&self) -> SystemTime {
+        SystemClock.calendar()
+    }
+
+    fn sleep_until(&self, moment: Duration) -> Sleep {
+        SystemClock.sleep_until(moment.saturating_sub(self.0.now()))
+    }
 }
 
 impl InMemory {
@@ -20,11 +40,33 @@ impl InMemory {
     #[must_use]
     pub fn new(max_entries: usize) -> Self {
         let clock = ManualClock::new();
+        Self::by(clock.clone(), clock, Duration::ZERO, max_entries)
+    }
+
+    /// The same, but its clock runs, like that of a server.
+    #[must_use]
+    pub fn running(max_entries: usize) -> Self {
+        let clock = ManualClock::new();
+        let drift = Duration::from_secs(20);
+        Self::by(Running(clock.clone()), clock, drift, max_entries)
+    }
+
+    fn by(runs: impl Clock, clock: ManualClock, drift: Duration, max_entries: usize) -> Self {
         let store = MemoryStore::builder()
-            .clock(clock.clone())
+            .clock(runs)
             .max_entries(max_entries)
             .build();
-        Self { store, clock }
+        Self {
+            store,
+            clock,
+            drift,
+        }
+    }
+
+    /// The store itself.
+    #[must_use]
+    pub fn memory(&self) -> MemoryStore {
+        self.store.clone()
     }
 }
 
@@ -55,7 +97,15 @@ impl Fixture for InMemory {
         Box::pin(async { bytes.map(Into::into) })
     }
 
+    fn drift(&self) -> Duration {
+        self.drift
+    }
+
     fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
-        Box::pin(async { Some(Arc::new(Self::new(40)) as Arc<dyn Fixture>) })
+        let scarce = match self.drift {
+            Duration::ZERO => Self::new(40),
+            _ => Self::running(40),
+        };
+        Box::pin(async { Some(Arc::new(scarce) as Arc<dyn Fixture>) })
     }
 }

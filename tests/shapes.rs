@@ -24,6 +24,8 @@ mod reconcile;
 mod reconcile_methods;
 #[path = "shapes/traits.rs"]
 mod traits;
+#[path = "shapes/transactions.rs"]
+mod transactions;
 
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Classify, Engine, Error};

@@ -14,7 +14,7 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
 /// In the order of the manual.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "key",
     "fingerprint",
     "op",
@@ -34,6 +34,7 @@ const NAMES: [&str; 20] = [
     "count_errors",
     "reconcile",
     "engine",
+    "tx",
     "crate",
 ];
 
@@ -68,6 +69,7 @@ pub(crate) struct Args {
     pub(crate) count_errors: Slot<LitBool>,
     pub(crate) reconcile: Slot<Expr>,
     pub(crate) engine: Slot<Expr>,
+    pub(crate) tx: Slot<Ident>,
     pub(crate) krate: Slot<Path>,
 }
 
@@ -126,6 +128,7 @@ impl Args {
             "count_errors" => self.count_errors.fill(name, input, value::yes_or_no),
             "reconcile" => self.reconcile.fill(name, input, Expr::parse),
             "engine" => self.engine.fill(name, input, Expr::parse),
+            "tx" => self.tx.fill(name, input, value::parameter),
             "crate" => self.krate.fill(name, input, value::krate),
             unknown => {
                 let valued = input.peek(Token![=]) || input.peek(syn::token::Paren);

@@ -3,7 +3,8 @@
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Ident, Lifetime, ParenthesizedGenericArguments, TraitBound, Type, TypeFnPtr, TypeReference,
+    AssocType, Ident, Lifetime, ParenthesizedGenericArguments, TraitBound, Type, TypeFnPtr,
+    TypeReference,
 };
 
 /// The first reference or lifetime in the type that is not `'static`.
@@ -16,16 +17,25 @@ pub(crate) fn borrowed(ty: &Type) -> Option<Span> {
 
 /// The type with `'static` for each lifetime.
 pub(crate) fn owned(mut ty: Type) -> Type {
-    Owned.visit_type_mut(&mut ty);
+    Relabel("static").visit_type_mut(&mut ty);
     ty
 }
 
-struct Owned;
+/// The type with `'_` for each lifetime.
+pub(crate) fn inferred(mut ty: Type) -> Type {
+    Relabel("_").visit_type_mut(&mut ty);
+    ty
+}
 
-impl VisitMut for Owned {
+struct Relabel(&'static str);
+
+impl VisitMut for Relabel {
     fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
-        lifetime.ident = Ident::new("static", lifetime.ident.span());
+        lifetime.ident = Ident::new(self.0, lifetime.ident.span());
     }
+
+    // Of an answer, which borrows nothing: what there is belongs to a `for<'a>`.
+    fn visit_assoc_type_mut(&mut self, _: &mut AssocType) {}
 }
 
 struct Borrows(Option<Span>);

@@ -6,6 +6,7 @@
 
 mod body;
 mod settings;
+mod transaction;
 
 use crate::args::{Args, OnError};
 use crate::errors::{Errors, beside, without_helpers};
@@ -74,6 +75,8 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
         // It is this word that asks for `Send` and `'static`.
         let rt = located(&rt, word);
         quote_spanned!(at(word)=> #rt::finish(call, #body).await)
+    } else if let Some(tx) = &plan.tx {
+        transaction::run(tx, &body, &rt)
     } else {
         // In an `Option`, so that the runtime can drop the body before it gives the key back.
         let body = quote_spanned!(here()=> ::core::option::Option::Some(#body));
@@ -95,6 +98,10 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
         inner_attrs,
         ..
     } = target;
+    let sig = match &plan.tx {
+        Some(tx) => &transaction::signature(sig, tx),
+        None => sig,
+    };
     // The user's braces, or else rustc points at the attribute when it means the function.
     let mut braces = Group::new(
         Delimiter::Brace,

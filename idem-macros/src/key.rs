@@ -104,7 +104,7 @@ pub(crate) fn placeholders(text: &str) -> std::result::Result<Vec<String>, Strin
     Ok(names)
 }
 
-/// Whether the expression names `self` or one of `names`, be it in a format string.
+/// Whether the expression names one of `names`, be it in a format string.
 ///
 /// Shadowing is not looked at: what matters is to catch a key that varies with nothing.
 pub(crate) fn mentions(expr: &Expr, names: &[String]) -> bool {
@@ -112,7 +112,7 @@ pub(crate) fn mentions(expr: &Expr, names: &[String]) -> bool {
 }
 
 fn any(tokens: TokenStream, names: &[String]) -> bool {
-    let known = |name: &String| name == "self" || names.contains(name);
+    let known = |name: &String| names.contains(name);
     let mut after_dot = false;
     for token in tokens {
         let found = match &token {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_field_of_the_same_name_is_no_mention() {
-        let names = ["id".to_owned()];
+        let names = ["self", "id"].map(str::to_owned);
         assert!(mentions(&expr("id"), &names));
         assert!(mentions(&expr("f(&id.0)"), &names));
         assert!(mentions(&expr("\"{id}\""), &names));
@@ -192,5 +192,6 @@ mod tests {
         assert!(mentions(&expr("0..id"), &names));
         assert!(!mentions(&expr("CONFIG.id"), &names));
         assert!(!mentions(&expr("\"id\""), &names));
+        assert!(!mentions(&expr("self.id"), &names[1..]));
     }
 }

@@ -5,11 +5,13 @@ mod fingerprint;
 mod length;
 mod reconcile;
 mod settings;
+mod transaction;
 
 pub(crate) use self::fingerprint::Compared;
 pub(crate) use self::length::Length;
 pub(crate) use self::reconcile::{Hook, Lent};
 pub(crate) use self::settings::{Running, Settings};
+pub(crate) use self::transaction::Transaction;
 
 use crate::args::{Args, OnError, Slot};
 use crate::borrows;
@@ -35,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) reconcile: Option<Hook>,
     /// The `finish` of `on_cancel = finish`: the body runs in a task of its own.
     pub(crate) finish: Option<Span>,
+    /// The record is part of the caller's transaction.
+    pub(crate) tx: Option<Transaction>,
     pub(crate) shape: Shape,
     /// With `_` for `impl Trait`.
     pub(crate) output: Type,
@@ -55,17 +59,25 @@ impl Plan {
         let parameters = target.take_parameters(errors);
         let sig = &target.sig;
         let shape = output::shape(sig, errors);
-        let has_key = args.key.named;
+        let has_key = args.key.named.is_some();
         let names = names(&parameters);
         let finish = (args.on_cancel.value)
             .filter(|word| word.text == "finish")
             .map(|word| word.span);
         contradictions::check(&args, errors);
-        if finish.is_some() {
+        let tx = transaction::plan(&args, &parameters, sig, errors);
+        if finish.is_some() && args.tx.named.is_none() {
             contradictions::borrowed(sig, errors);
         }
         let settings = Settings::new(&mut args, errors);
-        let compared = fingerprint::plan(args.fingerprint, &parameters, has_key, sig, errors);
+        let compared = fingerprint::plan(
+            args.fingerprint,
+            &parameters,
+            tx.as_ref(),
+            has_key,
+            sig,
+            errors,
+        );
         let hook = args.reconcile.value.and_then(|hook| {
             let compared = compared.as_deref().unwrap_or_default();
             reconcile::plan(hook, compared, sig, errors)
@@ -93,8 +105,13 @@ impl Plan {
                 Shape::Boxed(whole) if finish.is_some() => {
                     Shape::Boxed(Box::new(borrows::owned(*whole)))
                 }
+                // The body gets a shorter loan of the transaction than the caller gave.
+                Shape::Boxed(whole) if tx.is_some() => {
+                    Shape::Boxed(Box::new(borrows::inferred(*whole)))
+                }
                 shape => shape,
             },
+            tx,
         };
         errors.is_empty().then_some(plan)
     }
@@ -111,7 +128,11 @@ fn bare(name: &Ident) -> String {
 
 fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Errors) -> Op {
     let name = bare(&sig.ident);
-    let generic = if given.named { None } else { generic(sig) };
+    let generic = if given.named.is_some() {
+        None
+    } else {
+        generic(sig)
+    };
     if let Some(span) = generic {
         let message = format!(
             "`{name}` is generic, and answers of different types must not meet; name the operation: `op = \"..\"`"
@@ -152,7 +173,7 @@ fn generic(sig: &Signature) -> Option<Span> {
 fn call_key(key: Expr, names: &[String], function: &Ident, errors: &mut Errors) -> Option<Value> {
     let span = key::span(&key);
     let constant = key::is_constant(&key);
-    let varies = key::mentions(&key, names);
+    let varies = key::mentions(&key, names) || key::mentions(&key, &["self".to_owned()]);
     let value = errors.ok(Value::new(key))?;
     if constant {
         errors.at(

@@ -3,7 +3,7 @@
 pub use core::time::Duration;
 
 pub use crate::answer::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
-pub use crate::call::{Call, InTx, TxEnd, TxScope, TxTurn, begin_in_tx, finish, run};
+pub use crate::call::{Call, InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, finish, lend, run};
 pub use crate::context::context;
 pub use crate::inputs::{Inputs, arg};
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};

@@ -5,6 +5,8 @@ mod execute;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod in_tx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod lent;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod within;
 #[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 mod without_sql;
@@ -18,9 +20,11 @@ pub use self::execute::{finish, run};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::in_tx::CallInTx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub use self::lent::{Lent, lend};
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 #[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
-pub use self::without_sql::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
+pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};
 use crate::answer::Undecodable;
 use crate::begin::{Ask, Start};
 use crate::engine::Engine;

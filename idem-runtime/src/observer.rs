@@ -106,6 +106,14 @@ pub enum EventKind<'a> {
         /// Why, for a person.
         reason: &'a str,
     },
+    /// The fast one of two layered stores failed so often that it is not asked for a while: the durable
+    /// one does all the work.
+    Degraded {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// The fast store is asked again.
+    Restored,
     /// Something that an operator should know.
     Warning {
         /// A sentence.
@@ -132,7 +140,8 @@ impl<O: Observer> Observer for Contained<O> {
 }
 
 /// The default: writes a line to standard error for what must not go unseen (an answer that is not
-/// stored, a lost lease, a record that cannot be read, a warning of the store), and is silent about
+/// stored, a lost lease, a record that cannot be read, a warning of the store, one of two layers that
+/// fails), and is silent about
 /// everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
@@ -162,6 +171,12 @@ impl Observer for StderrObserver {
             {
                 format!("idem: {error}")
             }
+            EventKind::Degraded { reason } => {
+                format!(
+                    "idem: DEGRADED, the durable store does all the work: the fast one: {reason}"
+                )
+            }
+            EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),
             EventKind::Warning { message } => format!("idem: {message}"),
             _ => return,
         };

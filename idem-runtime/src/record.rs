@@ -389,6 +389,10 @@ impl Record {
         &self.bytes[HEADER..]
     }
 
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// The record as it is stored.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -121,7 +121,7 @@ impl Vigil {
     async fn look(&self) -> Look {
         let core = &self.core;
         let moment = core.clock.now() + core.limits.claim_deadline;
-        let reply = deadline(&*core.clock, moment, core.store.read(&self.key)).await;
+        let reply = deadline(&*core.clock, moment, core.store.glance(&self.key)).await;
         let (record, left) = match reply {
             Ok(Ok(ReadReply::Found { record, left })) => (record, left),
             Ok(Ok(_)) => return Look::Ask,

@@ -13,6 +13,7 @@
 
 mod caller;
 mod kept;
+mod layered;
 mod promise;
 mod scenario;
 mod scenarios;

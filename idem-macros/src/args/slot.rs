@@ -1,12 +1,13 @@
 //! Room for one argument of the attribute.
 
 use super::value::{Fingerprint, Time, Word};
+use proc_macro2::Span;
 use syn::parse::ParseStream;
 use syn::{Error, Ident, Result, Token};
 
 pub(crate) struct Slot<T> {
-    /// Whether it was named; `value` is `None` then only beside an error.
-    pub(crate) named: bool,
+    /// Where it was named; `value` is `None` then only beside an error.
+    pub(crate) named: Option<Span>,
     pub(crate) value: Option<T>,
 }
 
@@ -14,7 +15,7 @@ pub(crate) struct Slot<T> {
 impl<T> Default for Slot<T> {
     fn default() -> Self {
         Self {
-            named: false,
+            named: None,
             value: None,
         }
     }
@@ -23,7 +24,7 @@ impl<T> Default for Slot<T> {
 impl<T> Slot<T> {
     /// Refuses a second argument of this name.
     fn open(&mut self, name: &Ident) -> Result<&mut Self> {
-        if std::mem::replace(&mut self.named, true) {
+        if self.named.replace(name.span()).is_some() {
             return Err(Error::new(name.span(), format!("`{name}` is given twice")));
         }
         Ok(self)

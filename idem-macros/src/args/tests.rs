@@ -19,7 +19,7 @@ fn every_argument_is_read() {
          error_ttl = K, lease = l(m, n), max_run = \"15m\", on_error = o::p, \
          on_running = wait(\"1s\"), on_duplicate = reject, on_cancel = finish, on_panic = unknown, \
          on_lease_lost = continue, on_outage = run, max_attempts = 3, count_errors = true, \
-         reconcile = Self::t, engine = self.q, crate = r::s,",
+         reconcile = Self::t, engine = self.q, tx = u, crate = r::s,",
     );
     assert_eq!(errors, [""; 0]);
     assert!(args.key.value.is_some() && args.scope.value.is_some());
@@ -45,6 +45,7 @@ fn every_argument_is_read() {
     assert!(matches!(args.max_attempts.value, Some(Attempts::Most(3))));
     assert!(args.count_errors.value.expect("a bool").value);
     assert!(matches!(args.reconcile.value, Some(Expr::Path(_))));
+    assert!(args.tx.value.is_some_and(|name| name == "u"));
     assert!(args.engine.value.is_some() && args.krate.value.is_some());
 }
 
@@ -80,6 +81,27 @@ fn the_number_of_attempts_fits_a_record() {
     assert!(matches!(most("unlimited"), Some(Attempts::Unlimited)));
     for text in ["0", "65536", "-1", "1.5", "5u8", "5s", "\"5\"", "many", "N"] {
         assert!(most(text).is_none(), "{text}");
+    }
+}
+
+#[test]
+fn the_transaction_is_a_bare_name() {
+    let message = |text| parse(&format!("tx = {text}")).1.concat();
+    for text in ["tx", "r#try", "(tx)"] {
+        assert_eq!(message(text), "", "{text}");
+    }
+    for text in ["\"conn\"", "&mut conn", "&conn", "&mut (conn)"] {
+        let message = message(text);
+        assert!(message.ends_with("write `tx = conn`"), "{text}: {message}");
+    }
+    for text in [
+        "self.tx", "a::b", "tx::<T>", "f(tx)", "*tx", "1", "\"a b\"", "\"fn\"",
+    ] {
+        let message = message(text);
+        assert!(
+            message.starts_with("`tx` takes the name"),
+            "{text}: {message}"
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, Ident, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp};
+use syn::{Error, Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp};
 
 pub(crate) enum Fingerprint {
     /// `fingerprint = none`, and where it says so.
@@ -92,7 +92,7 @@ impl Time {
             return Err(Error::new(crate::key::span(&expr), message));
         }
         Ok(match expr {
-            Expr::Lit(syn::ExprLit {
+            Expr::Lit(ExprLit {
                 lit: Lit::Str(text),
                 ..
             }) => Self::Text(text),
@@ -116,7 +116,7 @@ fn is_number(expr: &Expr) -> bool {
 
 /// `24h` where `"24h"` is meant.
 fn unquoted(expr: &Expr) -> Option<String> {
-    let Expr::Lit(syn::ExprLit {
+    let Expr::Lit(ExprLit {
         lit: Lit::Int(number),
         ..
     }) = expr
@@ -259,6 +259,42 @@ pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
         return Err(Error::new(text.span(), message));
     }
     Ok(text)
+}
+
+/// The value of `tx`.
+pub(super) fn parameter(input: ParseStream<'_>) -> Result<Ident> {
+    let usage =
+        "`tx` takes the name of the parameter that is the caller's transaction, such as `tx = tx`";
+    let expr = input
+        .parse::<Expr>()
+        .map_err(|error| Error::new(error.span(), usage))?;
+    let meant = match &expr {
+        Expr::Reference(reference) => bare_name(&reference.expr),
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => text.parse().ok(),
+        _ => None,
+    };
+    bare_name(&expr).ok_or_else(|| {
+        let message = meant.map_or_else(
+            || usage.to_owned(),
+            |name| {
+                format!("`tx` takes the name of a parameter and nothing else; write `tx = {name}`")
+            },
+        );
+        Error::new(crate::key::span(&expr), message)
+    })
+}
+
+fn bare_name(expr: &Expr) -> Option<Ident> {
+    match expr {
+        Expr::Path(path) => path.path.get_ident().cloned(),
+        Expr::Paren(paren) => bare_name(&paren.expr),
+        // `$tx:expr` of a `macro_rules!` comes in invisible delimiters.
+        Expr::Group(group) => bare_name(&group.expr),
+        _ => None,
+    }
 }
 
 pub(super) fn yes_or_no(input: ParseStream<'_>) -> Result<LitBool> {

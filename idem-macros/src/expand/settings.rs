@@ -48,6 +48,7 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
 fn length(length: &Length, rt: &TokenStream) -> TokenStream {
     match length {
         Length::Millis(millis) => quote_spanned!(here()=> #rt::Duration::from_millis(#millis)),
+        Length::Forever => quote_spanned!(here()=> #rt::FOREVER),
         Length::Expr(expr) => quote!(#expr),
     }
 }

@@ -59,6 +59,26 @@ fn a_hook_is_lent_what_is_compared() {
 }
 
 #[test]
+fn a_body_is_lent_the_transaction_of_its_caller() {
+    expands(
+        r#"op = "payments.pay", ttl = forever, error_ttl = forever, tx = tx"#,
+        "async fn pay(order: u64, mut tx: &mut PgTransaction<'_>) -> Result<u64, PayError> { go(&mut tx).await }",
+        include_str!("../../golden/in_tx.rs"),
+    );
+}
+
+#[test]
+fn a_boxed_body_is_lent_it_too() {
+    expands(
+        r#"op = "payments.pay", key = id, tx = tx"#,
+        "fn pay<'life0, 'life1, 'async_trait>(&'life0 self, id: u64, #[idem(skip)] tx: &'life1 mut impl Sql)
+           -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>>
+           where 'life0: 'async_trait { Box::pin(async move { Ok(id) }) }",
+        include_str!("../../golden/boxed_in_tx.rs"),
+    );
+}
+
+#[test]
 fn a_mistake_leaves_the_function_as_it_was() {
     expands(
         "lease",

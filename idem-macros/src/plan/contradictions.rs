@@ -11,6 +11,7 @@ pub(super) fn check(args: &Args, errors: &mut Errors) {
     unprotected_once(args, errors);
     counted_in_vain(args, errors);
     short_run(args, errors);
+    in_tx(args, errors);
 }
 
 /// At most once, and whenever the store is away.
@@ -69,6 +70,48 @@ fn short_run(args: &Args, errors: &mut Errors) {
                 duration::words(lease)
             ),
         );
+    }
+}
+
+/// What goes on inside the caller's transaction is undone as a whole, or committed as a whole.
+fn in_tx(args: &Args, errors: &mut Errors) {
+    if args.tx.named.is_none() {
+        return;
+    }
+    let no_lease = "your transaction holds the key's row, and no lease runs out";
+    let no_record =
+        "a call that ends without an answer leaves no record, and no attempts are counted";
+    let beside = [
+        ("lease", args.lease.named, no_lease),
+        ("max_run", args.max_run.named, no_lease),
+        (
+            "on_cancel",
+            args.on_cancel.named,
+            "what a dropped call wrote is rolled back with your transaction",
+        ),
+        (
+            "on_panic",
+            args.on_panic.named,
+            "a panic undoes the call's part of your transaction",
+        ),
+        ("on_lease_lost", args.on_lease_lost.named, no_lease),
+        (
+            "on_outage",
+            args.on_outage.named,
+            "the store is the database of your transaction, without which the body cannot run either",
+        ),
+        ("max_attempts", args.max_attempts.named, no_record),
+        ("count_errors", args.count_errors.named, no_record),
+        (
+            "reconcile",
+            args.reconcile.named,
+            "the answer is committed with what the body wrote, and nothing is left to find out",
+        ),
+    ];
+    for (name, named, because) in beside {
+        if let Some(span) = named {
+            errors.at(span, format!("with `tx`, {because}; remove `{name}`"));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What "the same request" means: the compared arguments.
 
+use super::transaction::{Transaction, is_no_input};
 use super::{bare, hidden, names};
 use crate::args::{Fingerprint, Slot};
 use crate::errors::Errors;
@@ -23,6 +24,7 @@ pub(crate) struct Compared {
 pub(super) fn plan(
     given: Slot<Fingerprint>,
     parameters: &[Parameter],
+    tx: Option<&Transaction>,
     has_key: bool,
     sig: &Signature,
     errors: &mut Errors,
@@ -40,7 +42,7 @@ pub(super) fn plan(
         Some(Fingerprint::List(list)) => {
             let mut compared = Vec::new();
             for expr in list {
-                if let Some(entry) = listed(expr, parameters, sig, errors) {
+                if let Some(entry) = listed(expr, parameters, tx, sig, errors) {
                     let twice = compared
                         .iter()
                         .any(|earlier: &Compared| earlier.name == entry.name);
@@ -53,8 +55,8 @@ pub(super) fn plan(
             compared
         }
         // Named, but not understood.
-        None if given.named => return None,
-        None => every(parameters, errors),
+        None if given.named.is_some() => return None,
+        None => every(parameters, tx, errors),
     };
     if compared.is_empty() && !has_key && errors.is_empty() {
         let message = format!(
@@ -66,12 +68,13 @@ pub(super) fn plan(
     Some(compared)
 }
 
-/// Every parameter that is not skipped.
-fn every(parameters: &[Parameter], errors: &mut Errors) -> Vec<Compared> {
+/// Every parameter that is neither skipped nor the transaction.
+fn every(parameters: &[Parameter], tx: Option<&Transaction>, errors: &mut Errors) -> Vec<Compared> {
     let mut compared = Vec::new();
+    let is_tx = |parameter: &Parameter| tx.is_some_and(|tx| parameter.names.contains(&tx.name));
     for parameter in parameters
         .iter()
-        .filter(|parameter| parameter.skip.is_none())
+        .filter(|parameter| parameter.skip.is_none() && !is_tx(parameter))
     {
         if parameter.names.is_empty() {
             errors.at(
@@ -97,6 +100,7 @@ fn every(parameters: &[Parameter], errors: &mut Errors) -> Vec<Compared> {
 fn listed(
     expr: Expr,
     parameters: &[Parameter],
+    tx: Option<&Transaction>,
     sig: &Signature,
     errors: &mut Errors,
 ) -> Option<Compared> {
@@ -124,6 +128,10 @@ fn listed(
         errors.at(first.span(), message);
         return None;
     };
+    if tx.is_some_and(|tx| tx.name == first) {
+        errors.at(span, is_no_input(&first));
+        return None;
+    }
     if let Some(skip) = parameter.skip {
         errors.at(
             skip,

@@ -3,11 +3,13 @@
 use crate::args::Time;
 use crate::duration::{self, Mistake};
 use crate::errors::Errors;
+use proc_macro2::Span;
 use syn::Expr;
 
 pub(crate) enum Length {
     Millis(u64),
     Expr(Expr),
+    Forever,
 }
 
 /// In milliseconds.
@@ -27,16 +29,12 @@ pub(super) fn length(
 ) -> Option<Length> {
     match time? {
         Time::Expr(expr) => Some(Length::Expr(expr)),
-        Time::Forever(word) => {
-            let message = if name == "ttl" || name == "error_ttl" {
-                format!(
-                    "`{name} = forever` needs a SQL store, which this version does not have; write a duration \
-                     such as \"365d\""
-                )
-            } else {
-                format!("`{name}` cannot be `forever`; write a duration such as \"30s\"")
-            };
-            errors.at(word.span(), message);
+        Time::Forever(word) => forever(name, word.span(), errors),
+        Time::Text(text) if text.value() == "forever" => {
+            if forever(name, text.span(), errors).is_some() {
+                let message = format!("a word stands without quotes; write `{name} = forever`");
+                errors.at(text.span(), message);
+            }
             None
         }
         Time::Text(text) => match duration::millis(&text.value()) {
@@ -58,6 +56,18 @@ pub(super) fn length(
             }
         },
     }
+}
+
+/// Answers may be kept for ever; nothing else lasts.
+fn forever(name: &str, span: Span, errors: &mut Errors) -> Option<Length> {
+    let because = match name {
+        "ttl" | "error_ttl" => return Some(Length::Forever),
+        "lease" => "its key would stay taken after a crash; write a duration such as \"30s\"",
+        "max_run" => "a body that hangs would keep its key; write a duration such as \"1h\"",
+        _ => "a call ends; write a duration such as \"5s\"",
+    };
+    errors.at(span, format!("`{name}` cannot be `forever`: {because}"));
+    None
 }
 
 /// Zero often means "not at all", for which there is another argument.

@@ -171,6 +171,10 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     let _entered = Entered::new(core);
     let protected = core.lets_in(key)?;
     let within = within(engine, key)?;
+    if protected && let Ok(Some((record, left))) = core.store.recall(key, fingerprint).await {
+        let stored = core.answer(key, record, left, policy.on_duplicate, false)?;
+        return Ok(Found::Answer(stored));
+    }
     let mut part = Part { tx, own: false };
     if part.tx.connection().depth() == 0 {
         let begun = part.tx.connection().begin().await;

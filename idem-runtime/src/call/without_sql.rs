@@ -23,6 +23,28 @@ pub trait SqlTransaction {
     fn never(&self) -> Infallible;
 }
 
+/// A transaction of whatever type.
+#[derive(Debug)]
+pub struct Lent<'t, T: ?Sized>(&'t mut T, Infallible);
+
+/// The only place at which an expansion asks for a transaction.
+pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
+    match tx.never() {}
+}
+
+impl<T: ?Sized> Lent<'_, T> {
+    /// Never called.
+    pub fn tx(&mut self) -> &mut T {
+        self.0
+    }
+}
+
+impl<T: ?Sized> SqlTransaction for Lent<'_, T> {
+    fn never(&self) -> Infallible {
+        self.1
+    }
+}
+
 /// What a claim in a transaction led to.
 #[derive(Debug)]
 pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {

@@ -129,7 +129,14 @@ async fn what_is_left_is_told_with_the_answer(p: Probe) {
             CompleteReply::Adopted { left, .. } => left
         );
         let (_, after) = p.found().await;
-        assert!(before >= claimed && claimed >= adopted && adopted >= after);
+        // Copies in front of the store that answers may be kept by another clock.
+        let inexact = p.fixture.drift() + MS;
+        for (earlier, later) in [(before, claimed), (claimed, adopted), (adopted, after)] {
+            assert!(
+                earlier + inexact >= later,
+                "{later:?} are left after {earlier:?}"
+            );
+        }
         p.advance(TTL / 4).await;
         p.assert_left(p.found().await.1, before - TTL / 4);
     }

@@ -305,6 +305,7 @@ impl EngineBuilder {
         };
         let ineffective = ineffective.map(ToOwned::to_owned);
         let switch = disabled.into_iter().chain(ineffective);
+        core.store.observed_by(&core.observer);
         for message in switch.chain(core.store.warnings()) {
             core.observer.observe(&Event {
                 operation: "",

@@ -1,5 +1,7 @@
 //! The contract between the engine and whatever keeps the records.
 
+mod front;
+pub mod layered;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -15,7 +17,9 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+pub use self::front::{Copied, Front};
 pub use self::watch::{Feed, Watch, Watchers};
+use crate::observer::Observer;
 pub use crate::operation::RecordKey;
 pub use crate::record::{
     FOREVER, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State,
@@ -125,6 +129,22 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Called on the engine's own thread.
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
 
+    /// What a call that waits looks at now and then: the record, or what is known of it nearby. An
+    /// answer that this shows is the answer. That a claim is held it may say for a while after that is
+    /// over, never for longer than the claim's lease.
+    ///
+    /// Called on the engine's own thread.
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.read(key)
+    }
+
+    /// An engine on this store is built, and this is who is told what happens in it: also what befalls
+    /// the store, if that matters to an operator. Several engines may share a store. To be kept as a
+    /// [`Weak`](std::sync::Weak).
+    fn observed_by(&self, observer: &Arc<dyn Observer>) {
+        let _ = observer;
+    }
+
     /// The longest record that this store keeps and reads back, header included, in bytes. An engine
     /// on it stores no longer answers, whatever its `max_value_bytes`.
     fn max_record_bytes(&self) -> Option<usize> {
@@ -135,6 +155,19 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// refuses `ttl = forever` on a store that cannot.
     fn keeps_forever(&self) -> bool {
         false
+    }
+
+    /// A finished answer that is known without a question to the database: for calls in a transaction,
+    /// before they touch it.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[doc(hidden)]
+    fn recall<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        asked: crate::Fingerprint,
+    ) -> StoreFuture<'a, Option<(Record, std::time::Duration)>> {
+        let _ = (key, asked);
+        StoreFuture::ready(Ok(None))
     }
 
     /// What can work inside a transaction of the caller's, if this store can.

@@ -5,6 +5,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
+use sqlx::error::DatabaseError;
 
 use super::{TxEnd, TxScope, TxTurn, failure, within};
 use crate::answer::{Encoded, How, Unencodable};
@@ -55,7 +56,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             return Ok(());
         }
         let within = within(&self.engine, key)?;
-        let undone = within.undo_within(self.part.tx.connection());
+        let undone = within.undo_within(self.part.tx.connection(), key);
         in_time(&self.engine, key, undone).await
     }
 
@@ -73,13 +74,15 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let format = &self.engine.core.format;
         let encoded = self.codec.encode(&output, format);
         match format.seal(self.running.key.digest(), encoded) {
-            Encoded::Release => {
-                // The body's error says more than what became of the rollback.
-                if self.undo().await.is_ok() {
+            Encoded::Release => match self.undo().await {
+                Ok(()) => {
                     self.tell(EventKind::Released { counted: false });
+                    output
                 }
-                output
-            }
+                // The body's error says more, but its caller would commit: and of a transaction that the
+                // server has rolled back for a deadlock, a commit succeeds.
+                Err(error) => self.refuse(error),
+            },
             Encoded::Store {
                 outcome,
                 schema,
@@ -156,13 +159,21 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                 Ok(())
             }
             // The server has decided, and said so.
-            Err(sqlx::Error::Database(_)) => {
+            Err(sqlx::Error::Database(error)) if decides(&*error) => {
                 let error = Error::new(ErrorKind::TransactionAborted, operation.clone());
                 Err(error.detail("the server refused to commit it"))
             }
             Err(_) => Err(Error::new(ErrorKind::CommitUnknown, operation.clone())),
         }
     }
+}
+
+/// Whether this answer to a commit means that nothing was committed. A server that is told to stop, or to
+/// end the session, may say so when it has.
+fn decides(error: &dyn DatabaseError) -> bool {
+    let code = error.code().unwrap_or_default();
+    let interrupted = ["08", "40003", "57", "70"];
+    code.len() != 5 || !interrupted.iter().any(|class| code.starts_with(class))
 }
 
 async fn in_time(

@@ -3,6 +3,7 @@
 //! What it promises holds within one process and until that process ends.
 
 mod builder;
+mod front;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
 

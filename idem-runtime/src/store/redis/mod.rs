@@ -5,6 +5,7 @@ mod builder;
 mod check;
 mod cluster;
 mod failure;
+mod front;
 mod link;
 mod node;
 mod operations;

@@ -21,7 +21,7 @@ use crate::record::Fence;
 impl Inner {
     /// Runs a script: by digest, and by source where the server does not know it (after a restart,
     /// a failover or `SCRIPT FLUSH`).
-    async fn run(
+    pub(super) async fn run(
         route: &Route,
         what: &str,
         script: &Script,
@@ -54,7 +54,12 @@ impl Inner {
     }
 
     /// Reads a record that is too large for a script. `None` if it is not there any more.
-    async fn large(&self, name: &str, bytes: usize) -> Result<Option<Bytes>, StoreError> {
+    pub(super) async fn large(
+        &self,
+        route: &Route,
+        name: &str,
+        bytes: usize,
+    ) -> Result<Option<Bytes>, StoreError> {
         if bytes > self.max_record_bytes {
             return Err(StoreError::new(
                 StoreErrorKind::TooLarge,
@@ -66,7 +71,7 @@ impl Inner {
         }
         let mut get = Cmd::new();
         get.arg("GET").arg(name);
-        match self.link.send(name, &get, Keeping::Nothing).await {
+        match route.send(name, &get, Keeping::Nothing).await {
             Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
             Ok(Value::Nil) => Ok(None),
             Ok(_) => Err(unexpected()),
@@ -85,7 +90,7 @@ impl Inner {
         if answer.code == b'D' {
             return Ok(Some((Record::decode(answer.record()?), left)));
         }
-        let Some(bytes) = self.large(name, answer.size()?).await? else {
+        let Some(bytes) = self.large(&self.link, name, answer.size()?).await? else {
             return Ok(None);
         };
         let record = Record::decode(bytes);
@@ -302,6 +307,6 @@ impl Inner {
 }
 
 /// Redis takes numbers as text.
-fn decimal(number: u128) -> String {
+pub(super) fn decimal(number: u128) -> String {
     number.to_string()
 }

@@ -69,6 +69,10 @@ pub(super) struct Scripts {
     pub(super) renew: Script,
     pub(super) resolve: Script,
     pub(super) read: Script,
+    /// Those of copies in front of another store.
+    pub(super) look: Script,
+    pub(super) keep: Script,
+    pub(super) forget: Script,
 }
 
 impl Scripts {
@@ -83,10 +87,11 @@ impl Scripts {
             report.publish(),
             report.reads_declarations(),
         );
-        let ending = |keeping, body| {
+        let telling = |keeping, flags, body| {
             let source = [&publish, prelude, include_str!("ending.lua"), body].concat();
-            Script::new(report, Some("allow-oom"), keeping, &source)
+            Script::new(report, flags, keeping, &source)
         };
+        let ending = |keeping, body| telling(keeping, Some("allow-oom"), body);
         Self {
             claim: script(Keeping::Writes, include_str!("claim.lua")),
             complete: ending(Keeping::Writes, include_str!("complete.lua")),
@@ -99,6 +104,15 @@ impl Scripts {
                 Keeping::Nothing,
                 include_str!("read.lua"),
             ),
+            look: Script::new(
+                report,
+                Some("no-writes"),
+                Keeping::Nothing,
+                &[prelude, include_str!("look.lua")].concat(),
+            ),
+            // A copy may be lost, and finds no room where there is none.
+            keep: telling(Keeping::Nothing, None, include_str!("keep.lua")),
+            forget: ending(Keeping::Nothing, include_str!("forget.lua")),
         }
     }
 }

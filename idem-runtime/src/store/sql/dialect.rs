@@ -31,7 +31,7 @@ macro_rules! prepared {
             _ => {
                 let row = query.fetch_optional(&mut *$conn).await?;
                 let row = match &row {
-                    Some(row) => Some(crate::store::sql::dialect::row!(row)),
+                    Some(row) => Some(crate::store::sql::dialect::row!(row, &[u8])),
                     None => None,
                 };
                 Ok(Answer { affected: 0, row })
@@ -41,16 +41,17 @@ macro_rules! prepared {
 }
 
 /// [`Sealed::fetch_script`](super::backend::Sealed::fetch_script) and
-/// [`Sealed::execute_script`](super::backend::Sealed::execute_script).
+/// [`Sealed::execute_script`](super::backend::Sealed::execute_script). `$bytes` is what a script gives
+/// bytes as.
 macro_rules! scripts {
-    ($conn:ident) => {
+    ($conn:ident, $bytes:ty) => {
         async fn fetch_script(conn: &mut $conn, script: String) -> Result<Answer, sqlx::Error> {
             use sqlx::Row as _;
             let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
             let rows = conn.fetch_all(script).await?;
             // Other statements of it may give rows as well; those of the table have more columns.
             let row = match rows.iter().find(|row| row.len() > 3) {
-                Some(row) => Some(crate::store::sql::dialect::row!(row)),
+                Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes)),
                 None => None,
             };
             Ok(Answer { affected: 0, row })
@@ -65,19 +66,22 @@ macro_rules! scripts {
 
 /// The columns of a row of sqlx.
 macro_rules! row {
-    ($row:expr) => {{
+    ($row:expr, $bytes:ty) => {{
         use sqlx::Row as _;
         let row = $row;
+        let owner: $bytes = row.try_get(2)?;
+        let fingerprint: $bytes = row.try_get(7)?;
+        let body: Option<$bytes> = row.try_get(8)?;
         Row::new(&Parts {
             layout: row.try_get(0)?,
             state: row.try_get(1)?,
-            owner: row.try_get(2)?,
+            owner: &owner[..],
             fence: row.try_get(3)?,
             attempts: row.try_get(4)?,
             detail: row.try_get(5)?,
             retain_ms: row.try_get(6)?,
-            fingerprint: row.try_get(7)?,
-            body: row.try_get(8)?,
+            fingerprint: &fingerprint[..],
+            body: body.as_deref(),
             left_us: row.try_get(9)?,
             now_us: row.try_get(10)?,
             version: row.try_get(11)?,

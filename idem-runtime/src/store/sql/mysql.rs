@@ -100,16 +100,18 @@ impl Sealed for MySql {
 
     const INSERT_WITHIN: &'static str = "INSERT IGNORE INTO {t} {values}";
 
-    // What a statement waits for a row is the session's; it is given back.
+    // What a statement waits for a row is the session's; it is given back. A claim that is dropped while it
+    // waits cannot do that; the next one of the session then does.
     const WAIT: (&'static str, &'static str) = (
-        "SET @idem_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = ?11; ",
+        "SET @idem_wait = CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), \
+         innodb_lock_wait_timeout = ?11; ",
         "SET innodb_lock_wait_timeout = @idem_wait, @idem_wait = NULL; ",
     );
 
     // The transaction may have begun to read before the record was committed.
     const SHARED: &'static str = " LOCK IN SHARE MODE";
-    const RESTORE: &'static str =
-        "SET innodb_lock_wait_timeout = coalesce(@idem_wait, @@innodb_lock_wait_timeout); ";
+    const RESTORE: &'static str = "SET innodb_lock_wait_timeout = \
+        CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), @idem_wait = NULL; ";
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CONVERT(x'", "' USING utf8mb4)");
 
@@ -127,7 +129,7 @@ impl Sealed for MySql {
         }
     }
 
-    scripts!(MySqlConnection);
+    scripts!(MySqlConnection, &[u8]);
 
     async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \

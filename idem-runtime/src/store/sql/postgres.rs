@@ -1,10 +1,11 @@
 //! PostgreSQL.
 
+use std::ops::Deref;
 use std::time::Duration;
 
-use sqlx::error::DatabaseError;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{Executor as _, PgConnection};
+use sqlx::error::{BoxDynError, DatabaseError};
+use sqlx::postgres::{PgConnectOptions, PgTypeInfo, PgValueRef};
+use sqlx::{Decode, Executor as _, PgConnection, Type};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::dialect::{prepared, scripts};
@@ -115,7 +116,7 @@ impl Sealed for Postgres {
         }
     }
 
-    scripts!(PgConnection);
+    scripts!(PgConnection, Written);
 
     async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
@@ -143,5 +144,83 @@ impl Sealed for Postgres {
 
     fn own(options: PgConnectOptions) -> PgConnectOptions {
         options
+    }
+}
+
+/// Bytes as the simple protocol gives them: as a text, in the format that the session's `bytea_output`
+/// names. sqlx knows the one of them.
+struct Written(Vec<u8>);
+
+impl Deref for Written {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Type<sqlx::Postgres> for Written {
+    fn type_info() -> PgTypeInfo {
+        <Vec<u8> as Type<sqlx::Postgres>>::type_info()
+    }
+}
+
+impl<'r> Decode<'r, sqlx::Postgres> for Written {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        let text = value.as_bytes()?;
+        let bytes = match text.strip_prefix(b"\\x") {
+            Some(digits) => from_digits(digits),
+            None => from_escapes(text),
+        };
+        match bytes {
+            Some(bytes) => Ok(Self(bytes)),
+            None => Err("the text of bytes cannot be read".into()),
+        }
+    }
+}
+
+fn from_digits(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let byte = |pair: &[u8]| u8::try_from(digit(pair[0])? << 4 | digit(*pair.get(1)?)?).ok();
+    digits.chunks(2).map(byte).collect()
+}
+
+/// `\\` is a backslash, `\ooo` a byte in three octal digits, and all else itself.
+fn from_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    while let Some((&first, rest)) = text.split_first() {
+        let (byte, rest) = match (first, rest) {
+            (b'\\', [b'\\', rest @ ..]) => (b'\\', rest),
+            (b'\\', [a, b, c, rest @ ..]) => {
+                let digit = |byte: u8| char::from(byte).to_digit(8);
+                let number = digit(*a)? << 6 | digit(*b)? << 3 | digit(*c)?;
+                (u8::try_from(number).ok()?, rest)
+            }
+            (b'\\', _) => return None,
+            (byte, rest) => (byte, rest),
+        };
+        bytes.push(byte);
+        text = rest;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_digits, from_escapes};
+
+    #[test]
+    fn bytes_are_read_in_both_formats() {
+        assert_eq!(from_digits(b"00fF5c"), Some(vec![0, 255, b'\\']));
+        assert_eq!(
+            from_escapes(b"a\\\\\\000\\377"),
+            Some(b"a\\\0\xff".to_vec())
+        );
+        for broken in [&b"0"[..], b"0g"] {
+            assert_eq!(from_digits(broken), None);
+        }
+        for broken in [&b"\\"[..], b"\\12", b"\\400", b"\\08x"] {
+            assert_eq!(from_escapes(broken), None);
+        }
     }
 }

@@ -104,7 +104,7 @@ impl Sealed for Sqlite {
         }
     }
 
-    scripts!(SqliteConnection);
+    scripts!(SqliteConnection, &[u8]);
 
     async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")

@@ -59,7 +59,7 @@ pub(crate) trait Within: Send + Sync {
     ) -> Boxed<'a, ()>;
 
     /// Undoes everything since the claim, and the claim.
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()>;
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()>;
 }
 
 /// What a record says while the body runs.
@@ -87,19 +87,29 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
 const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
-const RELEASE: &str = "; RELEASE SAVEPOINT idem_claim";
+const RELEASE: &str = "; RELEASE SAVEPOINT {claim}";
 
-const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT idem_body; ";
-const UNDO: &str = "ROLLBACK TO SAVEPOINT idem_claim; RELEASE SAVEPOINT idem_claim";
+const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}; ";
+const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
+
+/// A text with its savepoints named. Each key has its own: in MySQL a savepoint takes the place of another
+/// of its name, which for a call within a body would be the outer call's.
+fn named(place: &[u8], text: &str) -> String {
+    let mut number = [0; 8];
+    number.copy_from_slice(&place[..8]);
+    let number = u64::from_be_bytes(number);
+    text.replace("{claim}", &format!("idem_claim_{number:016x}"))
+        .replace("{body}", &format!("idem_body_{number:016x}"))
+}
 
 /// How often a claim begins again because somebody was quicker.
 const TRIES: usize = 100;
 
 impl<B: Sealed> Inner<B> {
     /// A script with its arguments in it.
-    fn script(&self, template: &str, arguments: &[Argument<'_>]) -> String {
+    fn script(&self, place: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
         let text = super::statement::filled::<B>(template, &self.table);
-        super::script::written::<B>(&text, arguments)
+        super::script::written::<B>(&named(place, &text), arguments)
     }
 
     async fn claim_in(
@@ -128,12 +138,12 @@ impl<B: Sealed> Inner<B> {
         let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
         let template =
-            format!("SAVEPOINT idem_claim; {begin}{insert}; {end}SAVEPOINT idem_body; {read}");
-        let script = self.script(&template, &arguments);
+            format!("SAVEPOINT {{claim}}; {begin}{insert}; {end}SAVEPOINT {{body}}; {read}");
+        let script = self.script(&place, &template, &arguments);
         for _ in 0..TRIES {
             let row = match B::fetch_script(conn, script.clone()).await {
                 Ok(answer) => answer.row,
-                Err(error) => return Err(self.claim_failed(conn, error).await),
+                Err(error) => return Err(self.claim_failed(conn, &place, error).await),
             };
             if let Some(row) = row {
                 if row.is_of(&request.owner) {
@@ -146,12 +156,12 @@ impl<B: Sealed> Inner<B> {
                 if let Some(ClaimReply::Granted { .. }) = reply {
                     return Ok(reply.expect("just matched"));
                 }
-                self.undo_in(conn).await?;
+                self.undo_in(conn, &place).await?;
                 if let Some(reply) = reply {
                     return Ok(reply);
                 }
             } else {
-                self.undo_in(conn).await?;
+                self.undo_in(conn, &place).await?;
             }
         }
         let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");
@@ -200,27 +210,33 @@ impl<B: Sealed> Inner<B> {
             Argument::Int(fence),
         ];
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
-        let script = self.script(&format!("{begin}{REPLACE}; {end}{read}"), &arguments);
+        let script = self.script(place, &format!("{begin}{REPLACE}; {end}{read}"), &arguments);
         match B::fetch_script(conn, script).await {
             Ok(Answer { row: Some(row), .. }) if row.is_of(&request.owner) => Ok(Some(reply)),
             Ok(_) => Ok(None),
-            Err(error) => Err(self.claim_failed(conn, error).await),
+            Err(error) => Err(self.claim_failed(conn, place, error).await),
         }
     }
 
     /// What a claim that failed has left of the transaction.
-    async fn claim_failed(&self, conn: &mut Conn<B>, error: sqlx::Error) -> Failed {
+    async fn claim_failed(&self, conn: &mut Conn<B>, place: &[u8], error: sqlx::Error) -> Failed {
         let kind = trouble::<B>(&error);
         let store = store_error::<B>("a claim", error);
         match kind {
-            // After a deadlock, a serialization failure or a lost connection nothing of the transaction is
-            // of use.
-            Some(Trouble::Collision) | None => Failed::Aborted(store),
-            Some(kind) => match self.undo_in(conn).await {
+            // After a deadlock or a serialization failure nothing of the transaction is of use.
+            Some(Trouble::Collision) => {
+                if !B::RESTORE.is_empty() {
+                    // The session outlives its transaction.
+                    let _ = B::execute_script(conn, B::RESTORE.to_owned()).await;
+                }
+                Failed::Aborted(store)
+            }
+            Some(kind) => match self.undone(conn, place, B::RESTORE).await {
                 Ok(()) if kind == Trouble::Locked => Failed::Locked,
                 Ok(()) => Failed::Store(store),
                 Err(_) => Failed::Aborted(store),
             },
+            None => Failed::Aborted(store),
         }
     }
 
@@ -252,7 +268,7 @@ impl<B: Sealed> Inner<B> {
         ];
         let undo = if undo { UNDO_BODY } else { "" };
         let template = format!("{undo}{COMPLETE}{}{RELEASE}", self.told);
-        let script = self.script(&template, &arguments);
+        let script = self.script(&place, &template, &arguments);
         let aborted = |error| Failed::Aborted(store_error::<B>(WHAT, error));
         match B::execute_script(conn, script).await {
             Ok(0) => {
@@ -267,8 +283,13 @@ impl<B: Sealed> Inner<B> {
         }
     }
 
-    async fn undo_in(&self, conn: &mut Conn<B>) -> Result<(), Failed> {
-        let undone = B::execute_script(conn, format!("{}{UNDO}", B::RESTORE)).await;
+    async fn undo_in(&self, conn: &mut Conn<B>, place: &[u8]) -> Result<(), Failed> {
+        self.undone(conn, place, "").await
+    }
+
+    async fn undone(&self, conn: &mut Conn<B>, place: &[u8], before: &str) -> Result<(), Failed> {
+        let script = before.to_owned() + &named(place, UNDO);
+        let undone = B::execute_script(conn, script).await;
         undone.map(drop).map_err(|error| {
             Failed::Aborted(store_error::<B>(
                 "undoing its part of the transaction",
@@ -309,10 +330,10 @@ impl<B: Sealed> Within for SqlStore<B> {
         })
     }
 
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>) -> Boxed<'a, ()> {
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()> {
         Box::pin(async move {
             let conn = ours::<B>(conn)?;
-            self.0.undo_in(conn).await
+            self.0.undo_in(conn, &place(key)).await
         })
     }
 }

@@ -1,0 +1,47 @@
+// What `#[async_trait]` leaves of a method with a transaction: the body's future does not live for
+// `'async_trait`, but for as long as it has the transaction. A type that cannot be written is inferred.
+fn pay<'life0, 'life1, 'async_trait>(
+    &'life0 self,
+    id: u64,
+    tx: &'life1 mut impl Sql
+) -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>>
+where
+    'life0: 'async_trait
+{
+    ::std::boxed::Box::pin(async move {
+        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+        #[allow(clippy::useless_format)]
+        inputs.key(&(id));
+        inputs.fingerprint(1usize);
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
+        let call = ::idem_runtime::__private::Call::new(
+            inputs,
+            ::idem_runtime::__private::engine(),
+            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                ::idem_runtime::__private::Classified
+            )
+        );
+        #[allow(clippy::used_underscore_binding)]
+        let mut lent = ::idem_runtime::__private::lend(&mut *tx);
+        let turn = ::idem_runtime::__private::begin_in_tx(call, &mut lent).await;
+        match turn {
+            ::idem_runtime::__private::InTx::Answered(out) => out,
+            ::idem_runtime::__private::InTx::Run(mut turn) => {
+                let end = {
+                    let (scope, lent) = turn.split();
+                    #[allow(unused_variables)]
+                    let tx = lent.tx();
+                    scope
+                        .run(::core::pin::pin!(::core::option::Option::Some(async move {
+                            let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + '_>> =
+                                (move || { Box::pin(async move { Ok(id) }) })();
+                            body.await
+                        })))
+                        .await
+                };
+                turn.finish(end).await
+            }
+        }
+    })
+}

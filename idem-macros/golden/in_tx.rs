@@ -1,0 +1,43 @@
+// The body gets the caller's transaction back, under the name that it knows, for as long as it runs.
+async fn pay(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, PayError> {
+    let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+    inputs.fingerprint(1usize);
+    #[allow(clippy::used_underscore_binding)]
+    ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
+    let call = ::idem_runtime::__private::Call::new(
+        inputs,
+        ::idem_runtime::__private::engine(),
+        ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+            ::idem_runtime::__private::Classified
+        )
+    )
+    .ttl(::idem_runtime::__private::FOREVER)
+    .error_ttl(::idem_runtime::__private::FOREVER);
+    // The only place where a transaction is asked for.
+    #[allow(clippy::used_underscore_binding)]
+    let mut lent = ::idem_runtime::__private::lend::<PgTransaction<'_>>(&mut *tx);
+    let turn = ::idem_runtime::__private::begin_in_tx(call, &mut lent).await;
+    match turn {
+        ::idem_runtime::__private::InTx::Answered(out) => out,
+        ::idem_runtime::__private::InTx::Run(mut turn) => {
+            let end = {
+                let (scope, lent) = turn.split();
+                #[allow(unused_variables)]
+                let mut tx = lent.tx();
+                scope
+                    .run(::core::pin::pin!(::core::option::Option::Some(async move {
+                        if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<u64, PayError>> {
+                            #[allow(unreachable_code)]
+                            return out;
+                        }
+                        #[allow(clippy::diverging_sub_expression)]
+                        let out: Result<u64, PayError> = { go(&mut tx).await };
+                        #[allow(unreachable_code)]
+                        out
+                    })))
+                    .await
+            };
+            turn.finish(end).await
+        }
+    }
+}

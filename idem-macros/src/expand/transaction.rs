@@ -1,0 +1,76 @@
+//! A body inside the caller's transaction.
+
+use super::{at, here, located};
+use crate::plan::Transaction;
+use proc_macro2::TokenStream;
+use quote::quote_spanned;
+use syn::{FnArg, Pat, Signature};
+
+/// The body gets the transaction back for as long as it runs, under its own name.
+///
+/// Output:
+/// ```text
+/// let mut lent = lend::<T>(&mut *tx);
+/// let turn = begin_in_tx(call, &mut lent).await;
+/// match turn {
+///     InTx::Answered(out) => out,
+///     InTx::Run(mut turn) => {
+///         let end = {
+///             let (scope, lent) = turn.split();
+///             let tx = lent.tx();
+///             scope.run(pin!(Some(BODY))).await
+///         };
+///         turn.finish(end).await
+///     }
+/// }
+/// ```
+pub(super) fn run(tx: &Transaction, body: &TokenStream, rt: &TokenStream) -> TokenStream {
+    let Transaction {
+        name,
+        mutability,
+        ty,
+        span,
+    } = tx;
+    // The type carries the blame for not being a transaction. One that cannot be written lends its
+    // place.
+    let lent = if let Some(ty) = ty {
+        quote_spanned!(here()=> #rt::lend::<#ty>(&mut *#name))
+    } else {
+        let rt = located(rt, *span);
+        let mut there = name.clone();
+        there.set_span(name.span().located_at(*span));
+        quote_spanned!(at(*span)=> #rt::lend(&mut *#there))
+    };
+    quote_spanned! {here()=>
+        #[allow(clippy::used_underscore_binding)]
+        let mut lent = #lent;
+        // Bound to a name: as a temporary it would outlive what is lent.
+        let turn = #rt::begin_in_tx(call, &mut lent).await;
+        match turn {
+            #rt::InTx::Answered(out) => out,
+            #rt::InTx::Run(mut turn) => {
+                let end = {
+                    let (scope, lent) = turn.split();
+                    #[allow(unused_variables)]
+                    let #mutability #name = lent.tx();
+                    scope.run(::core::pin::pin!(::core::option::Option::Some(#body))).await
+                };
+                turn.finish(end).await
+            }
+        }
+    }
+}
+
+/// The `mut` of `mut tx: &mut T` goes to where the body gets it from; here nothing needs it.
+pub(super) fn signature(sig: &Signature, tx: &Transaction) -> Signature {
+    let mut sig = sig.clone();
+    for input in &mut sig.inputs {
+        if let FnArg::Typed(typed) = input
+            && let Pat::Ident(pat) = &mut *typed.pat
+            && pat.ident == tx.name
+        {
+            pat.mutability = None;
+        }
+    }
+    sig
+}

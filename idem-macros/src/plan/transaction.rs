@@ -1,0 +1,113 @@
+//! The parameter that is the caller's transaction.
+
+use super::{bare, hidden, names};
+use crate::args::Args;
+use crate::errors::Errors;
+use crate::key;
+use crate::nearest::nearest;
+use crate::output;
+use crate::target::Parameter;
+use proc_macro2::Span;
+use syn::spanned::Spanned;
+use syn::{FnArg, Ident, Pat, PatIdent, PatType, Signature, Token, Type};
+
+pub(crate) struct Transaction {
+    pub(crate) name: Ident,
+    /// Of the binding, as in `mut tx: &mut T`.
+    pub(crate) mutability: Option<Token![mut]>,
+    /// What it is a reference to, if that can be written in an expression.
+    pub(crate) ty: Option<Type>,
+    pub(crate) span: Span,
+}
+
+pub(super) fn plan(
+    args: &Args,
+    parameters: &[Parameter],
+    sig: &Signature,
+    errors: &mut Errors,
+) -> Option<Transaction> {
+    let name = args.tx.value.as_ref()?;
+    let Some((parameter, typed)) = find(name, parameters, sig) else {
+        errors.at(name.span(), unknown(name, parameters, sig));
+        return None;
+    };
+    for value in [&args.key.value, &args.scope.value].into_iter().flatten() {
+        if key::mentions(value, &[bare(name)]) {
+            errors.at(key::span(value), is_no_input(name));
+        }
+    }
+    let Pat::Ident(PatIdent {
+        ident,
+        mutability,
+        by_ref: None,
+        subpat: None,
+        ..
+    }) = &*typed.pat
+    else {
+        let message = format!(
+            "the transaction is an argument of its own, not part of a pattern; write `{name}: &mut ..`"
+        );
+        errors.at(parameter.span, message);
+        return None;
+    };
+    let Some(ty) = lent(&typed.ty) else {
+        let message = "take the transaction by `&mut`: the caller commits it";
+        errors.at(typed.ty.span(), message);
+        return None;
+    };
+    Some(Transaction {
+        name: ident.clone(),
+        mutability: *mutability,
+        span: ty.span(),
+        // Of two that stand under `#[cfg]`, this may not be the one.
+        ty: Some(ty.clone()).filter(|ty| parameter.cfgs.is_empty() && !output::mentions_impl(ty)),
+    })
+}
+
+/// Said of a transaction where the values stand that make up a request.
+pub(super) fn is_no_input(name: &Ident) -> String {
+    format!("`{name}` is the transaction, which does not tell two calls apart; remove it here")
+}
+
+fn find<'a>(
+    name: &Ident,
+    parameters: &'a [Parameter],
+    sig: &'a Signature,
+) -> Option<(&'a Parameter, &'a PatType)> {
+    let typed = sig.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(typed) => Some(typed),
+        FnArg::Receiver(_) => None,
+    });
+    let mut both = parameters.iter().zip(typed);
+    both.find(|(parameter, _)| parameter.names.contains(name))
+}
+
+fn unknown(name: &Ident, parameters: &[Parameter], sig: &Signature) -> String {
+    let function = &sig.ident;
+    if name == "self" {
+        return format!(
+            "the transaction is an argument of its own; take it in `{function}`, as in `tx: &mut PgTransaction<'_>`, \
+             and write `tx = tx`"
+        );
+    }
+    let names = names(parameters);
+    let known: Vec<&str> = names.iter().map(String::as_str).collect();
+    let hint = match (nearest(&bare(name), &known), hidden(&names)) {
+        (Some(known), _) => format!("did you mean `{known}`?"),
+        (None, Some(hint)) => hint.to_owned(),
+        (None, None) => {
+            format!("take the transaction there, as in `{name}: &mut PgTransaction<'_>`")
+        }
+    };
+    format!("`{name}` is not an argument of `{function}`; {hint}")
+}
+
+/// `T` of `&mut T`.
+fn lent(ty: &Type) -> Option<&Type> {
+    match ty {
+        Type::Reference(reference) if reference.mutability.is_some() => Some(&reference.elem),
+        Type::Paren(paren) => lent(&paren.elem),
+        Type::Group(group) => lent(&group.elem),
+        _ => None,
+    }
+}

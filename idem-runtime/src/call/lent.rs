@@ -1,0 +1,38 @@
+//! A transaction on its way from the caller to the body.
+
+use std::fmt;
+
+use crate::store::sql::{SqlConnection, SqlTransaction};
+
+/// A transaction of whatever type, and how to reach its connection.
+pub struct Lent<'t, T: ?Sized> {
+    tx: &'t mut T,
+    connection: fn(&mut T) -> SqlConnection<'_>,
+}
+
+/// The only place at which an expansion asks for a transaction, so that whatever is none is told so once.
+pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
+    Lent {
+        tx,
+        connection: T::connection,
+    }
+}
+
+impl<T: ?Sized> Lent<'_, T> {
+    /// For the body.
+    pub fn tx(&mut self) -> &mut T {
+        self.tx
+    }
+}
+
+impl<T: ?Sized + Send> SqlTransaction for Lent<'_, T> {
+    fn connection(&mut self) -> SqlConnection<'_> {
+        (self.connection)(self.tx)
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Lent<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").finish_non_exhaustive()
+    }
+}

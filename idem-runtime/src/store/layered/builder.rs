@@ -1,0 +1,80 @@
+//! The settings of a layered store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::breaker::Breaker;
+use super::epochs::Epochs;
+use super::layers::Layers;
+use super::{Front, LayeredStore, Store};
+
+/// Sets up a [`LayeredStore`].
+#[derive(Debug)]
+#[must_use]
+pub struct LayeredStoreBuilder {
+    fast: Arc<dyn Front>,
+    durable: Arc<dyn Store>,
+    patience: Duration,
+    margin: Duration,
+    trust: Duration,
+    pause: Duration,
+}
+
+impl LayeredStoreBuilder {
+    pub(super) fn new(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> Self {
+        Self {
+            fast,
+            durable,
+            patience: Duration::from_millis(50),
+            margin: Duration::from_secs(5),
+            trust: Duration::from_secs(1),
+            pause: Duration::from_secs(1),
+        }
+    }
+
+    /// How long a call waits for the fast store at most; default 50 ms. Then it asks the durable one.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience.min(Duration::from_mins(1));
+        self
+    }
+
+    /// How long the fast store is not asked after 5 failures in a row; default 1 s, at most 30 s. As long
+    /// as it fails, this doubles up to 30 s.
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = pause.min(Duration::from_secs(30));
+        self
+    }
+
+    /// How much sooner than the answer its copy is forgotten; default 5 s. Answers that are kept for
+    /// less have no copies. The same for all who share the fast store.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    /// How long copies are trusted without a word from the durable store; default 1 s, at most a
+    /// minute. While calls are made, it is asked for one small record every half of this, once a
+    /// process and prefix. [`Entry::reset`](crate::Entry::reset) of an answered key takes this long:
+    /// keep it below `claim_deadline` of the engine, and the same for all who share the records.
+    pub fn trust(mut self, trust: Duration) -> Self {
+        self.trust = trust.min(Duration::from_mins(1));
+        self
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn build(self) -> LayeredStore {
+        LayeredStore(Arc::new(Layers {
+            fast: self.fast,
+            durable: self.durable,
+            patience: self.patience,
+            margin: self.margin,
+            epochs: Epochs::new(self.trust),
+            breaker: Breaker::new(self.pause),
+            background: super::background::Background::default(),
+            counters: super::stats::Counters::default(),
+            doubts: super::doubts::Doubts::default(),
+            observers: super::told::Observers::default(),
+        }))
+    }
+}

@@ -1,0 +1,266 @@
+//! Which copies count.
+//!
+//! An answer is final until somebody resets its key, and no store in front can be relied on to have
+//! heard of that: it may have been down, come back with an old snapshot, or be a cache of one process
+//! among many. So copies stand under a name with a number in it, the *epoch* of their prefix, which a
+//! record of its own in the durable store tells: its fence. Who has not asked for it within the time of
+//! trust answers nothing from copies.
+//!
+//! Who takes an answer back *closes* the epoch first, by a claim of that record, which begins a new
+//! number; waits until nobody trusts what was known before; then resets the key; and opens the epoch, by
+//! releasing the record, unless another has closed it again meanwhile. While it is closed nothing is
+//! copied and nothing answered from copies. One that stays closed, since who closed it is gone, is opened
+//! by whoever notices.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::fingerprint::Fingerprint;
+use crate::key::KeyDigest;
+use crate::operation::{Operation, RecordKey};
+use crate::record::{Header, MAX_RETAIN, Owner, State};
+use crate::store::ReadReply;
+use crate::transition::ClaimRequest;
+
+/// How long a closed epoch is left to who closed it.
+const ABANDONED: Duration = Duration::from_secs(10);
+/// How long a prefix that nobody uses is asked about.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The epochs of the prefixes in use.
+#[derive(Debug)]
+pub(super) struct Epochs {
+    pub(super) trust: Duration,
+    prefixes: Mutex<HashMap<Arc<str>, Prefix>>,
+}
+
+#[derive(Debug)]
+struct Prefix {
+    known: Option<Known>,
+    used: Instant,
+    /// Somebody asks now and then.
+    tended: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    epoch: Epoch,
+    /// What copies of it stand under, while it is open.
+    copies: Option<Arc<str>>,
+    /// When the question was sent.
+    asked: Instant,
+    /// Since when it is known.
+    since: Instant,
+}
+
+/// What the record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Epoch {
+    Open(u64),
+    Closed(Header),
+}
+
+impl Epoch {
+    /// `None` where the record is not one of an epoch.
+    pub(super) fn of(reply: &ReadReply) -> Option<Self> {
+        match reply {
+            ReadReply::Absent => Some(Self::Open(0)),
+            ReadReply::Found { record, .. } => {
+                let header = record.header;
+                match header.state {
+                    State::Released => Some(Self::Open(header.fence.get())),
+                    State::Pending { .. } => Some(Self::Closed(header)),
+                    _ => None,
+                }
+            }
+            ReadReply::Unreadable(_) => None,
+        }
+    }
+}
+
+/// The epoch as far as it is known.
+pub(super) struct Seen {
+    pub(super) copies: Option<Arc<str>>,
+    /// Known well enough to answer from copies.
+    pub(super) is_fresh: bool,
+    pub(super) is_tended: bool,
+}
+
+impl Epochs {
+    pub(super) fn new(trust: Duration) -> Self {
+        Self {
+            trust,
+            prefixes: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Prefix>> {
+        self.prefixes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn see(&self, prefix: &str, now: Instant) -> Seen {
+        let mut prefixes = self.lock();
+        let Some(prefix) = prefixes.get_mut(prefix) else {
+            return Seen {
+                copies: None,
+                is_fresh: false,
+                is_tended: false,
+            };
+        };
+        prefix.used = now;
+        let known = prefix.known.as_ref();
+        Seen {
+            copies: known.and_then(|known| known.copies.clone()),
+            is_fresh: known.is_some_and(|known| now.duration_since(known.asked) < self.trust),
+            is_tended: prefix.tended,
+        }
+    }
+
+    /// Takes it upon oneself to ask. `false`: somebody else does.
+    pub(super) fn tend(&self, prefix: &Arc<str>, now: Instant) -> bool {
+        let mut prefixes = self.lock();
+        let prefix = prefixes.entry(Arc::clone(prefix)).or_insert(Prefix {
+            known: None,
+            used: now,
+            tended: false,
+        });
+        !std::mem::replace(&mut prefix.tended, true)
+    }
+
+    /// Whether to go on asking; if not, the next call begins anew.
+    pub(super) fn goes_on(&self, prefix: &str, now: Instant) -> bool {
+        let mut prefixes = self.lock();
+        let Some(prefix) = prefixes.get_mut(prefix) else {
+            return false;
+        };
+        prefix.tended = now.duration_since(prefix.used) < IDLE.max(self.trust);
+        prefix.tended
+    }
+
+    /// The durable store said this to who asked then.
+    pub(super) fn learn(&self, prefix: &Arc<str>, epoch: Epoch, asked: Instant) {
+        let mut prefixes = self.lock();
+        let prefix_state = prefixes.entry(Arc::clone(prefix)).or_insert(Prefix {
+            known: None,
+            used: asked,
+            tended: false,
+        });
+        match &mut prefix_state.known {
+            // A reply that was overtaken.
+            Some(known) if known.asked > asked => {}
+            Some(known) if known.epoch == epoch => known.asked = asked,
+            known => {
+                let copies = match epoch {
+                    // `+` is in no prefix of an engine, and needs no quoting.
+                    Epoch::Open(number) => Some(format!("{prefix}:+{number:x}").into()),
+                    Epoch::Closed(_) => None,
+                };
+                *known = Some(Known {
+                    epoch,
+                    copies,
+                    asked,
+                    since: asked,
+                });
+            }
+        }
+    }
+
+    /// What has been closed for so long that who closed it must be gone.
+    pub(super) fn abandoned(&self, prefix: &str, now: Instant) -> Option<Header> {
+        let prefixes = self.lock();
+        let known = prefixes.get(prefix)?.known.as_ref()?;
+        let patience = ABANDONED + self.trust;
+        match known.epoch {
+            Epoch::Closed(header) if now.duration_since(known.since) >= patience => Some(header),
+            _ => None,
+        }
+    }
+}
+
+/// Where the epoch of a prefix stands in the durable store.
+pub(super) fn record_of(prefix: Arc<str>) -> RecordKey {
+    let digest = KeyDigest::from_bytes(*b"the epoch of the copies in front");
+    RecordKey::new(prefix, Operation::new("idem.epoch"), digest)
+}
+
+/// A claim that is always granted, and whose fence is the next epoch.
+pub(super) fn closing() -> ClaimRequest {
+    ClaimRequest {
+        owner: Owner::random(),
+        fingerprint: Fingerprint::NONE,
+        lease: Duration::ZERO,
+        retain: MAX_RETAIN,
+        max_attempts: None,
+        reconciles: false,
+        starts: false,
+    }
+}
+
+/// What opens the epoch that is closed by this.
+pub(super) fn opening(closed: &Header) -> Header {
+    Header {
+        state: State::Released,
+        owner: Owner::random(),
+        attempts: 0,
+        ..*closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Fence;
+
+    #[test]
+    fn what_is_known_is_trusted_from_when_it_was_asked_for() {
+        let trust = Duration::from_secs(1);
+        let (epochs, now) = (Epochs::new(trust), Instant::now());
+        let prefix: Arc<str> = "shop".into();
+        assert!(epochs.tend(&prefix, now) && !epochs.tend(&prefix, now));
+        assert!(epochs.see("shop", now).copies.is_none());
+        epochs.learn(&prefix, Epoch::Open(31), now);
+        let seen = epochs.see("shop", now + trust / 2);
+        assert_eq!(seen.copies.as_deref(), Some("shop:+1f"));
+        assert!(seen.is_fresh);
+        let seen = epochs.see("shop", now + trust);
+        assert!(!seen.is_fresh && seen.copies.is_some());
+        epochs.learn(&prefix, Epoch::Open(32), now + trust);
+        epochs.learn(&prefix, Epoch::Open(31), now + trust / 2);
+        let seen = epochs.see("shop", now + trust);
+        assert_eq!(seen.copies.as_deref(), Some("shop:+20"), "overtaken");
+        assert!(epochs.goes_on("shop", now + trust));
+        assert!(!epochs.goes_on("shop", now + trust + IDLE));
+        assert!(epochs.tend(&prefix, now));
+    }
+
+    #[test]
+    fn nothing_is_copied_while_an_epoch_is_closed_and_one_left_closed_is_noticed() {
+        let (epochs, now) = (Epochs::new(Duration::from_secs(1)), Instant::now());
+        let prefix: Arc<str> = "shop".into();
+        let closed = Header {
+            state: State::Pending {
+                lease: Duration::ZERO,
+            },
+            owner: Owner::from_bytes([1; 16]),
+            fence: Fence::new(7),
+            attempts: 1,
+            retain: MAX_RETAIN,
+            fingerprint: Fingerprint::NONE,
+        };
+        epochs.learn(&prefix, Epoch::Closed(closed), now);
+        assert!(epochs.see("shop", now).copies.is_none());
+        assert!(epochs.abandoned("shop", now + ABANDONED).is_none());
+        let later = now + ABANDONED + epochs.trust;
+        epochs.learn(&prefix, Epoch::Closed(closed), later);
+        assert_eq!(epochs.abandoned("shop", later), Some(closed));
+        epochs.learn(&prefix, Epoch::Open(7), later);
+        assert!(
+            epochs
+                .abandoned("shop", later + later.duration_since(now))
+                .is_none()
+        );
+        let seen = epochs.see("shop", later);
+        assert_eq!(seen.copies.as_deref(), Some("shop:+7"));
+    }
+}

@@ -1,0 +1,153 @@
+//! A fast store that need not be there yet.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+
+use super::{Copied, Front, Owner, RecordKey, StoreError, StoreErrorKind, StoreFuture, Watch};
+
+type Connecting<S> = Pin<Box<dyn Future<Output = Result<S, StoreError>> + Send>>;
+
+/// A store that connects in the background, and again until it succeeds. See [`later`].
+pub struct Later<S>(Arc<Inner<S>>);
+
+struct Inner<S> {
+    connect: Box<dyn Fn() -> Connecting<S> + Send + Sync>,
+    store: OnceLock<S>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    connecting: bool,
+    failure: Option<StoreError>,
+}
+
+/// A fast store that may be down when the process starts: it connects when it is first asked, and, as
+/// long as that fails, whenever the [`LayeredStore`](super::LayeredStore) looks whether it is back.
+///
+/// ```no_run
+/// # #[cfg(feature = "redis")] {
+/// use idem_runtime::store::layered::{later, layered};
+/// use idem_runtime::store::{memory::MemoryStore, redis::RedisStore};
+///
+/// let fast = later(|| RedisStore::connect("redis://localhost"));
+/// let durable = MemoryStore::new(); // in production a database
+/// let store = layered(fast, durable);
+/// # }
+/// ```
+pub fn later<S, F, C>(connect: C) -> Later<S>
+where
+    S: Front,
+    F: Future<Output = Result<S, StoreError>> + Send + 'static,
+    C: Fn() -> F + Send + Sync + 'static,
+{
+    Later(Arc::new(Inner {
+        connect: Box::new(move || Box::pin(connect())),
+        store: OnceLock::new(),
+        state: Mutex::default(),
+    }))
+}
+
+impl<S: Front> Later<S> {
+    /// The store, if it is connected.
+    #[must_use]
+    pub fn get(&self) -> Option<&S> {
+        self.0.store.get()
+    }
+
+    /// Begins to connect, unless that is under way, and says why it is not done.
+    fn connect(&self) -> StoreError {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = state.failure.clone().unwrap_or_else(|| {
+            let message = "the store in front is not connected yet";
+            StoreError::new(StoreErrorKind::Unavailable, message)
+        });
+        if !state.connecting
+            && let Ok(here) = Handle::try_current()
+        {
+            state.connecting = true;
+            let attempt = Attempt(Arc::clone(&self.0));
+            here.spawn(attempt.run());
+        }
+        why
+    }
+
+    fn with<'a, T>(&'a self, ask: impl FnOnce(&'a S) -> StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        match self.0.store.get() {
+            Some(store) => ask(store),
+            None => StoreFuture::ready(Err(self.connect())),
+        }
+    }
+}
+
+/// One attempt to connect. A runtime that ends drops it.
+struct Attempt<S>(Arc<Inner<S>>);
+
+impl<S> Attempt<S> {
+    async fn run(self) {
+        let outcome = (self.0.connect)().await;
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(store) => {
+                // One at a time connects.
+                let _ = self.0.store.set(store);
+                state.failure = None;
+            }
+            Err(error) => state.failure = Some(error),
+        }
+    }
+}
+
+impl<S> Drop for Attempt<S> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.connecting = false;
+    }
+}
+
+impl<S: Front> Front for Later<S> {
+    fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+        self.with(|store| store.look(key))
+    }
+
+    fn keep<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        copy: &'a Bytes,
+        left: Duration,
+    ) -> StoreFuture<'a, ()> {
+        self.with(|store| store.keep(key, copy, left))
+    }
+
+    fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()> {
+        self.with(|store| store.forget(key, owner))
+    }
+
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
+        self.with(|store| store.glance(key))
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        self.with(|store| store.watch(key))
+    }
+
+    fn max_record_bytes(&self) -> Option<usize> {
+        self.get().and_then(S::max_record_bytes)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.get().map(S::warnings).unwrap_or_default()
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Later<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Later").field(&self.0.store.get()).finish()
+    }
+}

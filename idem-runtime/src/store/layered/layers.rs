@@ -1,0 +1,382 @@
+//! The two layers: what is asked of which, and what is copied.
+
+use std::future::Future;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::background::Background;
+use super::breaker::{Admission, Breaker, Turn};
+use super::doubts::Doubts;
+use super::epochs::{Epoch, Epochs, closing, opening, record_of};
+use super::stats::{Counters, count};
+use super::told::Observers;
+use super::{Front, Place, Store, StoreError, StoreErrorKind};
+use crate::clock::{Clock, SystemClock, deadline};
+use crate::fingerprint::Fingerprint;
+use crate::observer::EventKind;
+use crate::operation::RecordKey;
+use crate::record::{FOREVER, HEADER, Header, MAX_RETAIN, Owner, Record, State};
+use crate::store::front::{Copied, is_final};
+use crate::store::{ClaimReply, ReadReply, ResolveReply};
+
+/// How long anything that nobody waits for may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Questions in one probe: a connection that fell silent is made again after some.
+const QUESTIONS: u32 = 4;
+/// How many copies may be on their way at once. Those beyond are not made.
+const MOST_WRITES: u64 = 1024;
+
+#[derive(Debug)]
+pub(super) struct Layers {
+    pub(super) fast: Arc<dyn Front>,
+    pub(super) durable: Arc<dyn Store>,
+    pub(super) patience: Duration,
+    pub(super) margin: Duration,
+    pub(super) epochs: Epochs,
+    pub(super) breaker: Breaker,
+    pub(super) background: Background,
+    pub(super) counters: Counters,
+    pub(super) doubts: Doubts,
+    pub(super) observers: Observers,
+}
+
+/// What is done to a copy.
+enum Write {
+    Keep {
+        record: Bytes,
+        left: Duration,
+        /// Since when that is left.
+        since: Instant,
+        /// How much sooner the copy ends.
+        margin: Duration,
+    },
+    Forget {
+        owner: Option<Owner>,
+    },
+}
+
+/// Awaits `work` for so long by the machine's clock.
+async fn within<F: Future>(patience: Duration, work: F) -> Option<F::Output> {
+    let clock = SystemClock;
+    deadline(&clock, clock.now() + patience, work).await.ok()
+}
+
+impl Layers {
+    /// Where copies of a record stand. To be asked for before the record is read: what was read before
+    /// a reset has no place among copies that are newer.
+    pub(super) fn place(self: &Arc<Self>, key: &RecordKey) -> Place {
+        let mut seen = self.epochs.see(key.prefix(), Instant::now());
+        if !seen.is_tended {
+            self.tend(key.prefix());
+            seen = self.epochs.see(key.prefix(), Instant::now());
+        }
+        let at = |copies| RecordKey::new(copies, key.operation().clone(), *key.digest());
+        Place {
+            copy: seen.copies.map(at),
+            is_fresh: seen.is_fresh,
+        }
+    }
+
+    fn tend(self: &Arc<Self>, prefix: &str) {
+        let prefix: Arc<str> = prefix.into();
+        if self.epochs.tend(&prefix, Instant::now()) {
+            self.background.run(follow(Arc::downgrade(self), prefix));
+        }
+    }
+
+    /// A copy, if the fast store answers in time.
+    async fn ask(self: &Arc<Self>, place: &Place, waits: bool) -> Copied {
+        let Some(copy) = place.copy.as_ref().filter(|_| place.is_fresh) else {
+            count(&self.counters.skipped);
+            return None;
+        };
+        match self.breaker.admit(Instant::now()) {
+            Admission::Ask => {}
+            admission => {
+                if admission == Admission::Probe {
+                    self.background.run(Arc::clone(self).probe(copy.clone()));
+                }
+                count(&self.counters.skipped);
+                return None;
+            }
+        }
+        let look = if waits {
+            self.fast.glance(copy)
+        } else {
+            self.fast.look(copy)
+        };
+        match within(self.patience, look).await {
+            Some(Ok(found)) => {
+                self.breaker.succeeded();
+                if found.is_none() {
+                    count(&self.counters.misses);
+                }
+                found
+            }
+            Some(Err(error)) => {
+                self.failed(&error.to_string());
+                None
+            }
+            None => {
+                self.failed(&format!("no answer within {:?}", self.patience));
+                None
+            }
+        }
+    }
+
+    fn failed(&self, reason: &str) {
+        count(&self.counters.failures);
+        if let Some(Turn::Opened) = self.breaker.failed(Instant::now()) {
+            self.observers.tell(EventKind::Degraded { reason });
+        }
+    }
+
+    /// Finds out whether the fast store answers again, and as quickly as it should.
+    async fn probe(self: Arc<Self>, copy: RecordKey) {
+        let mut works = false;
+        for _ in 0..QUESTIONS {
+            let sent = Instant::now();
+            let answer = within(PATIENCE, self.fast.look(&copy)).await;
+            works = matches!(answer, Some(Ok(_))) && sent.elapsed() <= self.patience;
+            if works {
+                break;
+            }
+        }
+        if let Some(Turn::Closed) = self.breaker.probed(works, Instant::now()) {
+            self.observers.tell(EventKind::Restored);
+        }
+    }
+
+    /// The answer of a key, if there is a copy of it, with the time that the original will be kept.
+    pub(super) async fn finished(self: &Arc<Self>, place: &Place, asked: Fingerprint) -> Copied {
+        let (record, left) = self.ask(place, false).await?;
+        // What is amiss is for the durable store to say.
+        if !answers(&record, asked) {
+            count(&self.counters.misses);
+            return None;
+        }
+        count(&self.counters.hits);
+        Some((record, left + self.margin))
+    }
+
+    /// Keeps a copy of a record that the durable store keeps for `left` from `since` on.
+    pub(super) fn copy(
+        self: &Arc<Self>,
+        place: &Place,
+        record: &Bytes,
+        left: Duration,
+        since: Instant,
+    ) {
+        let fits = self
+            .fast
+            .max_record_bytes()
+            .is_none_or(|most| record.len() <= most);
+        let (record, left) = bounded(record, left);
+        let write = if fits && left > self.margin {
+            Write::Keep {
+                record,
+                left,
+                since,
+                margin: self.margin,
+            }
+        } else {
+            // Whoever waits is told all the same.
+            Write::Forget { owner: None }
+        };
+        self.write(place, write);
+    }
+
+    /// The owner's claim is over, and there is nothing to keep.
+    pub(super) fn forget(self: &Arc<Self>, place: &Place, owner: Option<Owner>) {
+        self.write(place, Write::Forget { owner });
+    }
+
+    fn write(self: &Arc<Self>, place: &Place, write: Write) {
+        let Some(copy) = place.copy.clone() else {
+            return;
+        };
+        let writing = &self.counters.writing;
+        if self.breaker.is_open() || writing.load(Ordering::Relaxed) >= MOST_WRITES {
+            return count(&self.counters.skipped);
+        }
+        let writing = Writing::new(self);
+        self.background.run(async move {
+            let fast = &writing.0.fast;
+            let done = match write {
+                Write::Keep {
+                    record,
+                    left,
+                    since,
+                    margin,
+                } => {
+                    // The margin is for what takes time on the way.
+                    let left = left.saturating_sub(since.elapsed().max(margin));
+                    within(PATIENCE, fast.keep(&copy, &record, left)).await
+                }
+                Write::Forget { owner } => {
+                    within(PATIENCE, fast.forget(&copy, owner.as_ref())).await
+                }
+            };
+            if !matches!(done, Some(Ok(()))) {
+                count(&writing.0.counters.failures);
+            }
+        });
+    }
+
+    /// Reads for a call that waits.
+    pub(super) async fn glance(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        let place = self.place(key);
+        if let Some((record, left)) = self.ask(&place, true).await {
+            let is_final = is_final(&record.header);
+            if is_final || !record.header.lease_left(left).is_zero() {
+                count(&self.counters.hits);
+                let left = if is_final { left + self.margin } else { left };
+                return Ok(ReadReply::Found { record, left });
+            }
+            count(&self.counters.misses);
+        }
+        let since = Instant::now();
+        let reply = self.durable.read(key).await?;
+        if let ReadReply::Found { record, left } = &reply {
+            if is_final(&record.header) {
+                self.copy(&place, record.bytes(), *left, since);
+            } else if let Some((hint, left)) = super::hint(&record.header, *left) {
+                let write = Write::Keep {
+                    record: Bytes::copy_from_slice(&hint.encode()),
+                    left,
+                    since,
+                    margin: Duration::ZERO,
+                };
+                self.write(&place, write);
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Closes the epoch of a prefix, and waits until nobody answers from copies any more.
+    pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
+        let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
+        let asked = Instant::now();
+        let ClaimReply::Granted { fence, attempt } = self.durable.claim(&epoch, &claim).await?
+        else {
+            return Err(StoreError::new(
+                StoreErrorKind::Protocol,
+                "the durable store does not grant the record by which the copies of a reset key are \
+                 made void; look who else writes its key `…:idem.epoch:…`",
+            ));
+        };
+        let closed = Header {
+            state: State::Pending { lease: claim.lease },
+            owner: claim.owner,
+            fence,
+            attempts: attempt,
+            retain: claim.retain,
+            fingerprint: claim.fingerprint,
+        };
+        self.epochs.learn(prefix, Epoch::Closed(closed), asked);
+        tokio::time::sleep(self.epochs.trust).await;
+        Ok(closed)
+    }
+
+    /// Opens an epoch that is still closed by this. Whether it was.
+    pub(super) async fn open(
+        &self,
+        prefix: &Arc<str>,
+        closed: &Header,
+    ) -> Result<bool, StoreError> {
+        let open = Bytes::copy_from_slice(&opening(closed).encode());
+        let (epoch, asked) = (record_of(Arc::clone(prefix)), Instant::now());
+        let opened = self.durable.resolve(&epoch, closed, &open).await? == ResolveReply::Resolved;
+        if opened {
+            let number = closed.fence.get();
+            self.epochs.learn(prefix, Epoch::Open(number), asked);
+        }
+        Ok(opened)
+    }
+
+    /// Opens the epoch after what it was closed for is done.
+    pub(super) async fn reopen(
+        &self,
+        prefix: &Arc<str>,
+        mut closed: Header,
+    ) -> Result<(), StoreError> {
+        while !self.open(prefix, &closed).await? {
+            let reply = self.durable.read(&record_of(Arc::clone(prefix))).await?;
+            if let Some(Epoch::Closed(_)) = Epoch::of(&reply) {
+                // Another closed it after us, and opens it.
+                return Ok(());
+            }
+            // We took so long that it was opened: there may be copies of what was reset.
+            closed = self.close(prefix).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A copy on its way.
+struct Writing(Arc<Layers>);
+
+impl Writing {
+    fn new(layers: &Arc<Layers>) -> Self {
+        layers.counters.writing.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(layers))
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.counters.writing.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Keeps up with the epoch of a prefix as long as calls are made.
+async fn follow(layers: Weak<Layers>, prefix: Arc<str>) {
+    let epoch = record_of(Arc::clone(&prefix));
+    loop {
+        let pause = {
+            let Some(layers) = layers.upgrade() else {
+                return;
+            };
+            let asked = Instant::now();
+            if let Some(Ok(reply)) = within(PATIENCE, layers.durable.read(&epoch)).await
+                && let Some(epoch) = Epoch::of(&reply)
+            {
+                layers.epochs.learn(&prefix, epoch, asked);
+            }
+            if let Some(closed) = layers.epochs.abandoned(&prefix, Instant::now()) {
+                // Of many who notice, one opens it; if none does, all notice again.
+                let _ = within(PATIENCE, layers.open(&prefix, &closed)).await;
+            }
+            if !layers.epochs.goes_on(&prefix, Instant::now()) {
+                return;
+            }
+            layers.epochs.trust / 2
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Whether a record was read that can be handed out as it is.
+fn answers(record: &Record, asked: Fingerprint) -> bool {
+    is_final(&record.header) && record.header.fingerprint.matches(asked)
+}
+
+/// A fast store keeps nothing for ever: the copy of what is kept for ever is one of a record that is
+/// kept for as long as a header can say, and as old.
+fn bounded(record: &Bytes, left: Duration) -> (Bytes, Duration) {
+    let Ok(header) = Header::decode(record) else {
+        return (record.clone(), left);
+    };
+    if header.retain != FOREVER {
+        return (record.clone(), left);
+    }
+    let copy = Header {
+        retain: MAX_RETAIN,
+        ..header
+    };
+    let bytes = [&copy.encode(), &record[HEADER..]].concat();
+    (bytes.into(), MAX_RETAIN.saturating_sub(header.age(left)))
+}

@@ -1,0 +1,382 @@
+//! Two stores as one: a fast one in front of a durable one.
+
+mod background;
+mod breaker;
+mod builder;
+mod doubts;
+mod epochs;
+mod later;
+mod layers;
+mod stats;
+mod told;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+pub use self::builder::LayeredStoreBuilder;
+pub use self::later::{Later, later};
+use self::layers::Layers;
+pub use self::stats::LayeredStats;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+use super::Record;
+pub use super::front::{Copied, Front, is_final, supersedes};
+use super::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
+    RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
+};
+use crate::fingerprint::Fingerprint;
+use crate::observer::{EventKind, Observer};
+
+/// How long others that wait take one look at a running claim for their own.
+const HINT: Duration = Duration::from_secs(1);
+
+/// A fast store in front of a durable one; see [`layered`]. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct LayeredStore(Arc<Layers>);
+
+/// Puts `fast` in front of `durable`, with the default settings.
+///
+/// The durable store decides every claim and keeps every answer. The fast one has copies of finished
+/// answers, made after the durable store has acknowledged them; replays come from there, without a
+/// question to the durable store. Calls that wait for another one look there as well, and are told
+/// there that it has finished. So the fast store can say "done already" or "wait", and nothing else:
+/// that it is down, empty, old or cut off costs time, and never a second run or another answer.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use idem_runtime::{Engine, Error, store::layered::layered, store::memory::MemoryStore};
+///
+/// // In production a Redis in front of a database.
+/// let (fast, durable) = (MemoryStore::new(), MemoryStore::new());
+/// let store = layered(fast, durable);
+/// let engine = Engine::new(store.clone());
+/// for _ in 0..3 {
+///     let call = engine.operation("orders.place").key(&"o-7").fingerprint(&1250);
+///     let receipt = call.run(|_| async { Ok::<_, Error>(1250) }).await?;
+///     assert_eq!(receipt, 1250);
+/// }
+/// assert_eq!(store.stats().hits, 2);
+/// # Ok(()) }
+/// ```
+///
+/// # What the fast store costs and saves
+///
+/// - A replay is one question to the fast store (two for an answer of more than 8 KiB) and none to the
+///   durable one.
+/// - A first call asks the fast store once, for `patience` (50 ms) at most, before it claims. Its answer
+///   is copied in the background: nobody waits for that.
+/// - Of many processes that wait for a call, about one a second looks at the durable store.
+/// - After 5 failures in a row the fast store is not asked for 1 s, then 2 s, up to 30 s, but for a
+///   question in the background that finds out whether it is back. Observers are told
+///   [`Degraded`](crate::EventKind::Degraded) and [`Restored`](crate::EventKind::Restored);
+///   [`LayeredStore::stats`] counts.
+///
+/// # Copies
+///
+/// A copy is the record, byte by byte, under a name of its own, `{prefix}:+{epoch}:…`, which no engine
+/// can have as its prefix: the fast store may be the store of other engines as well. It is forgotten
+/// `margin` (5 s) before the answer is. Unknown outcomes are not copied, nor are answers that are larger
+/// than the fast store takes.
+///
+/// # Resets
+///
+/// Only [`Entry::reset`](crate::Entry::reset) takes an answer back. It begins a new *epoch*, a number in
+/// the durable store that is part of the name of each copy, which makes all copies of the prefix void:
+/// also those in a snapshot that the fast store comes back with, and in caches of other processes. A
+/// process answers from copies only while it has heard of the epoch within
+/// [`trust`](LayeredStoreBuilder::trust) (1 s), and a reset waits that long before it changes anything: so
+/// nobody is told the old answer after somebody may have been told a new one. When the durable store
+/// falls silent, copies are therefore trusted that long.
+///
+/// # A fast store that is down when the process starts
+///
+/// [`later`] connects in the background.
+#[must_use]
+pub fn layered(fast: impl Front, durable: impl Store) -> LayeredStore {
+    LayeredStore::builder(fast, durable).build()
+}
+
+/// Where the copies of a record stand, as far as is known at the moment. See [`LayeredStore::place`].
+#[derive(Clone, Debug)]
+pub struct Place {
+    copy: Option<RecordKey>,
+    is_fresh: bool,
+}
+
+impl LayeredStore {
+    /// Sets up a store.
+    pub fn builder(fast: impl Front, durable: impl Store) -> LayeredStoreBuilder {
+        LayeredStoreBuilder::new(Arc::new(fast), Arc::new(durable))
+    }
+
+    /// Sets up a store on two that are shared already.
+    pub fn over(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> LayeredStoreBuilder {
+        LayeredStoreBuilder::new(fast, durable)
+    }
+
+    /// Counters, for metrics.
+    #[must_use]
+    pub fn stats(&self) -> LayeredStats {
+        self.0.counters.read(self.0.breaker.is_open())
+    }
+
+    /// Where copies of a record stand, for who reads or writes the durable store past this one, such
+    /// as in a transaction. To be asked for *before* the record is read or written: a place that is
+    /// asked for later could be newer than what was read.
+    #[must_use]
+    pub fn place(&self, key: &RecordKey) -> Place {
+        self.0.place(key)
+    }
+
+    /// The answer of a key, if there is a copy, with the time that the durable store will still keep
+    /// it. `None` says nothing about the key.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn finished(&self, place: &Place, asked: Fingerprint) -> Copied {
+        self.0.finished(place, asked).await
+    }
+
+    /// Copies a record that is stored for good, committed and acknowledged, and that the durable store
+    /// keeps for `left` from `since` on. In the background; what is no final answer is not copied.
+    pub fn copy(&self, place: &Place, record: &Bytes, left: Duration, since: Instant) {
+        match Header::decode(record) {
+            // With a fingerprint of none it would answer every request; the stored record may know
+            // better.
+            Ok(header) if is_final(&header) && !header.fingerprint.is_none() => {
+                self.0.copy(place, record, left, since);
+            }
+            _ => self.0.forget(place, None),
+        }
+    }
+
+    /// Removes the copy of a key, after its record was changed past this store. Caches of other
+    /// processes are not reached: reset the key through an engine for that.
+    ///
+    /// # Errors
+    ///
+    /// Those of the fast store.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it may or may not have happened.
+    pub async fn forget(&self, key: &RecordKey) -> Result<(), StoreError> {
+        match self.0.place(key).copy {
+            Some(copy) => self.0.fast.forget(&copy, None).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn claim(
+        &self,
+        key: &RecordKey,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
+        let place = self.0.place(key);
+        // Who can find out about an unknown outcome gets a known one like everybody else.
+        if !request.starts
+            && let Some((record, left)) = self.0.finished(&place, request.fingerprint).await
+        {
+            return Ok(ClaimReply::Done { record, left });
+        }
+        let since = Instant::now();
+        let reply = self.0.durable.claim(key, request).await?;
+        if let ClaimReply::Done { record, left } = &reply
+            && is_final(&record.header)
+        {
+            self.0.copy(&place, record.bytes(), *left, since);
+        }
+        Ok(reply)
+    }
+
+    async fn complete(&self, key: &RecordKey, record: &Bytes) -> Result<CompleteReply, StoreError> {
+        let Ok(header) = Header::decode(record) else {
+            return self.0.durable.complete(key, record).await;
+        };
+        let place = self.0.place(key);
+        let mut sending = self.0.doubts.send(header.owner);
+        let reply = self.0.durable.complete(key, record).await?;
+        let first = sending.answered();
+        match &reply {
+            // A late one stands under the header of a later claim.
+            CompleteReply::Stored { late: false } if first => {
+                self.copy(&place, record, header.retain, sending.sent);
+            }
+            CompleteReply::Stored { .. } => self.0.forget(&place, None),
+            CompleteReply::Adopted { record, left } if is_final(&record.header) => {
+                self.0.copy(&place, record.bytes(), *left, sending.sent);
+            }
+            _ => {}
+        }
+        Ok(reply)
+    }
+
+    async fn release(
+        &self,
+        key: &RecordKey,
+        owner: &Owner,
+        count: bool,
+    ) -> Result<ReleaseReply, StoreError> {
+        let place = self.0.place(key);
+        let reply = self.0.durable.release(key, owner, count).await?;
+        if let ReleaseReply::Released | ReleaseReply::Absent = reply {
+            self.0.forget(&place, Some(*owner));
+        }
+        Ok(reply)
+    }
+
+    async fn resolve(
+        &self,
+        key: &RecordKey,
+        seen: &Header,
+        record: &Bytes,
+    ) -> Result<ResolveReply, StoreError> {
+        let (place, prefix) = (self.0.place(key), Arc::from(key.prefix()));
+        let closed = if is_final(seen) {
+            Some(self.0.close(&prefix).await?)
+        } else {
+            None
+        };
+        let reply = self.0.durable.resolve(key, seen, record).await;
+        if let Some(closed) = closed {
+            self.0.reopen(&prefix, closed).await?;
+        }
+        if let Ok(ResolveReply::Resolved) = reply {
+            // Who waits is told where it watches.
+            self.0.forget(&place, Some(seen.owner));
+        }
+        reply
+    }
+
+    async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        let place = self.0.place(key);
+        if let Some(copy) = place.copy
+            && !self.0.breaker.is_open()
+            && let Ok(Some(watch)) = self.0.fast.watch(&copy).await
+        {
+            return Ok(Some(watch));
+        }
+        self.0.durable.watch(key).await
+    }
+}
+
+/// What tells others that wait how a running claim stands: its header, to be kept for a moment only.
+/// Its lease ends when the claim's does.
+fn hint(claim: &Header, left: Duration) -> Option<(Header, Duration)> {
+    let lease = claim.lease_left(left);
+    if lease.is_zero() {
+        return None;
+    }
+    let state = match claim.state {
+        State::Pending { .. } => State::Pending { lease },
+        State::Reconciling { .. } => State::Reconciling { lease },
+        _ => return None,
+    };
+    let retain = lease.min(HINT);
+    let hint = Header {
+        state,
+        retain,
+        ..*claim
+    };
+    Some((hint, retain))
+}
+
+impl Store for LayeredStore {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        StoreFuture::pending(self.claim(key, request))
+    }
+
+    fn complete<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        StoreFuture::pending(self.complete(key, record))
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        StoreFuture::pending(self.release(key, owner, count))
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        self.0.durable.renew(key, claim)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        StoreFuture::pending(self.resolve(key, seen, record))
+    }
+
+    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
+        StoreFuture::pending(self.watch(key))
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.0.durable.read(key)
+    }
+
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        StoreFuture::pending(self.0.glance(key))
+    }
+
+    fn max_record_bytes(&self) -> Option<usize> {
+        self.0.durable.max_record_bytes()
+    }
+
+    fn keeps_forever(&self) -> bool {
+        self.0.durable.keeps_forever()
+    }
+
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    fn sql(&self) -> Option<super::sql::Sql<'_>> {
+        self.0.durable.sql()
+    }
+
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    fn recall<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        asked: Fingerprint,
+    ) -> StoreFuture<'a, Option<(Record, Duration)>> {
+        StoreFuture::pending(async move {
+            let place = self.0.place(key);
+            Ok(self.0.finished(&place, asked).await)
+        })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.0.durable.warnings();
+        warnings.extend(self.0.fast.warnings());
+        warnings
+    }
+
+    fn observed_by(&self, observer: &Arc<dyn Observer>) {
+        self.0.durable.observed_by(observer);
+        self.0.observers.add(observer);
+        if self.0.breaker.is_open() {
+            let reason = "the fast store was degraded before this engine was built";
+            observer.observe(&crate::observer::Event {
+                operation: "",
+                key: None,
+                kind: EventKind::Degraded { reason },
+            });
+        }
+    }
+}

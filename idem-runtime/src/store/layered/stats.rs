@@ -1,0 +1,49 @@
+//! How well the fast store does.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of a [`LayeredStore`](super::LayeredStore), since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LayeredStats {
+    /// Questions that a copy answered, so that the durable store was not asked.
+    pub hits: u64,
+    /// Questions for which there was no copy that could answer.
+    pub misses: u64,
+    /// Questions and copies that failed or took too long.
+    pub failures: u64,
+    /// Questions that went straight to the durable store, and copies that were not made, because the
+    /// fast store is degraded, has too much to do, or is not trusted right now.
+    pub skipped: u64,
+    /// Copies on their way to the fast store.
+    pub writing: u64,
+    /// The fast store failed so often that it is not asked, but for a probe now and then.
+    pub degraded: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) hits: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) failures: AtomicU64,
+    pub(super) skipped: AtomicU64,
+    pub(super) writing: AtomicU64,
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn read(&self, degraded: bool) -> LayeredStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LayeredStats {
+            hits: read(&self.hits),
+            misses: read(&self.misses),
+            failures: read(&self.failures),
+            skipped: read(&self.skipped),
+            writing: self.writing.load(Ordering::Acquire),
+            degraded,
+        }
+    }
+}

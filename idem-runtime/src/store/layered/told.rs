@@ -1,0 +1,32 @@
+//! Who is told that the fast store is degraded.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::observer::{Event, EventKind, Observer};
+
+/// The observers of the engines on a store, as long as they live.
+#[derive(Debug, Default)]
+pub(super) struct Observers(Mutex<Vec<Weak<dyn Observer>>>);
+
+impl Observers {
+    pub(super) fn add(&self, observer: &Arc<dyn Observer>) {
+        let mut observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        observers.retain(|observer| observer.strong_count() > 0);
+        observers.push(Arc::downgrade(observer));
+    }
+
+    pub(super) fn tell(&self, kind: EventKind<'_>) {
+        let observers: Vec<_> = {
+            let observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            observers.iter().filter_map(Weak::upgrade).collect()
+        };
+        let event = Event {
+            operation: "",
+            key: None,
+            kind,
+        };
+        for observer in observers {
+            observer.observe(&event);
+        }
+    }
+}

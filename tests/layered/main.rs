@@ -1,0 +1,12 @@
+//! Engines on a fast store in front of a durable one: what calls cost, and that nothing the fast store
+//! does leads to a second run or another answer.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+mod counted;
+mod desk;
+mod flapping;
+mod outages;
+mod poison;
+mod replays;
+mod resets;

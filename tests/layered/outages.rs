@@ -1,0 +1,128 @@
+//! The fast store is away, in each of the ways in which a store can be.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::{RedisServer, TcpProxy};
+use idem_runtime::store::layered::{LayeredStoreBuilder, later};
+use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::{happened, patiently};
+
+use crate::counted::Counted;
+use crate::desk::{Desk, patient};
+
+const PATIENCE: Duration = Duration::from_millis(500);
+
+fn hasty(store: LayeredStoreBuilder) -> LayeredStoreBuilder {
+    store.patience(PATIENCE)
+}
+
+/// Five failures in a row.
+async fn degrade(desk: &Desk, calls: &str) {
+    for n in 0..5 {
+        desk.pay(&format!("{calls} {n}")).await.unwrap();
+    }
+    happened(&desk.events, "degraded", 1).await;
+    assert!(desk.stats().degraded);
+}
+
+/// Replays until the fast store answers again.
+async fn recovers(desk: &Desk, key: &str) {
+    let answers = async {
+        let before = desk.stats().hits;
+        while desk.stats().hits == before {
+            desk.pay(key).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    patiently("the fast store is asked again", answers).await;
+    happened(&desk.events, "restored", 1).await;
+    assert!(!desk.stats().degraded);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_black_hole_costs_patience_five_times_and_nothing_then() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let proxy = TcpProxy::start(server.addr());
+    let fast = RedisStore::connect(proxy.url()).await.unwrap();
+    let desk = Desk::with(fast, &durable, hasty);
+    desk.pay("known").await.unwrap();
+    desk.settle().await;
+    proxy.black_hole(true);
+    let begun = Instant::now();
+    degrade(&desk, "silent").await;
+    let waited = begun.elapsed();
+    assert!(waited >= PATIENCE * 5, "{waited:?}");
+    // Far more than five calls would be if each of them waited.
+    let begun = Instant::now();
+    for n in 0..50 {
+        desk.pay(&format!("skipped {n}")).await.unwrap();
+    }
+    let spent = begun.elapsed();
+    assert!(spent < PATIENCE * 20, "{spent:?}");
+    proxy.black_hole(false);
+    recovers(&desk, "known").await;
+    assert_eq!(desk.runs.count(), 56);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let url = server.url();
+    server.kill();
+    let fast = later(move || RedisStore::connect(url.clone()));
+    let desk = Desk::with(fast, &durable, hasty);
+    let first = desk.pay("a").await.unwrap();
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    degrade(&desk, "down").await;
+    server.restart();
+    recovers(&desk, "a").await;
+    assert_eq!(desk.runs.count(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fast_store_that_is_killed_and_comes_back_empty_costs_time_only() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let fast = RedisStore::connect(server.url()).await.unwrap();
+    let desk = Desk::with(fast, &durable, hasty);
+    let first = desk.pay("a").await.unwrap();
+    server.kill();
+    degrade(&desk, "killed").await;
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    server.restart();
+    recovers(&desk, "a").await;
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fast_store_that_stands_still_costs_time_only() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let fast = RedisStore::connect(server.url()).await.unwrap();
+    let desk = Desk::with(fast, &durable, hasty);
+    let first = desk.pay("a").await.unwrap();
+    desk.settle().await;
+    server.pause();
+    degrade(&desk, "paused").await;
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    server.resume();
+    recovers(&desk, "a").await;
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    assert_eq!(desk.runs.count(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flushed_answer_is_copied_again() {
+    let (server, durable) = (RedisServer::start(), Counted::memory());
+    let desk = Desk::with(
+        RedisStore::connect(server.url()).await.unwrap(),
+        &durable,
+        patient,
+    );
+    let first = desk.pay("a").await.unwrap();
+    desk.settle().await;
+    server.cli(&["FLUSHALL"]);
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    assert_eq!(durable.asked(), (2, 1));
+    desk.settle().await;
+    assert_eq!(desk.pay("a").await.unwrap(), first);
+    assert_eq!(durable.asked(), (2, 1));
+}

@@ -1,0 +1,206 @@
+//! Workers that are killed in the middle of what they do, and the last ones, that are not.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use idem_harness::{DatabaseServer, Worker};
+use idem_tests::orders::order::Account;
+use idem_tests::seeded::Seeded;
+
+use crate::ledger::Ledger;
+
+/// Workers that live at the same time.
+const SEATS: usize = 3;
+/// Workers that retry everything at the end.
+const LAST: usize = 2;
+
+/// A run of the order flow.
+#[derive(Debug)]
+pub(crate) struct Lives<'a> {
+    pub(crate) database: &'static str,
+    pub(crate) url: &'a str,
+    pub(crate) manner: &'static str,
+    pub(crate) kills: u64,
+    /// A server that is killed as well, once in so many kills of a worker.
+    pub(crate) server: Option<(&'a DatabaseServer, u64)>,
+    pub(crate) seed: u64,
+    next: AtomicU64,
+    heard: Mutex<Heard>,
+}
+
+/// What the workers have told.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) ledger: Ledger,
+    /// Of each step how many tasks were killed after it, before the next.
+    pub(crate) hits: BTreeMap<String, usize>,
+    /// Kills that ended at least one transaction in which a body had begun.
+    pub(crate) inside: usize,
+    /// Why orders were tried again.
+    pub(crate) again: BTreeMap<String, usize>,
+}
+
+/// What a worker is doing: of each task the last step.
+type Doing = BTreeMap<String, String>;
+
+impl<'a> Lives<'a> {
+    pub(crate) fn new(database: &'static str, url: &'a str, manner: &'static str) -> Self {
+        let (seed, _) = Seeded::from_env();
+        Self {
+            database,
+            url,
+            manner,
+            kills: 200,
+            server: None,
+            seed,
+            next: AtomicU64::new(0),
+            heard: Mutex::default(),
+        }
+    }
+
+    /// Kills workers, then lets others take every order that the killed ones were given.
+    pub(crate) fn run(self) -> Heard {
+        thread::scope(|scope| {
+            for _ in 0..SEATS {
+                scope.spawn(|| self.seat());
+            }
+        });
+        let mut seeded = Seeded::new(self.seed);
+        let mut last: Vec<_> = (0..LAST).map(|_| self.hire()).collect();
+        for worker in &mut last {
+            let all = self.heard().ledger.all(&mut seeded);
+            give(worker, &all);
+        }
+        for worker in &mut last {
+            let mut doing = Doing::new();
+            while self.heed(&worker.line(), &mut doing) {}
+        }
+        self.heard
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hire(&self) -> Worker {
+        let worker = Worker::sibling("idem-orders");
+        worker.args([self.database, self.url, self.manner]).spawn()
+    }
+
+    /// One worker after the other, until there were enough.
+    fn seat(&self) {
+        loop {
+            let life = self.next.fetch_add(1, Ordering::Relaxed);
+            if life >= self.kills {
+                return;
+            }
+            let mut seeded = Seeded::new(self.seed ^ life << 32);
+            let mut doing = Doing::new();
+            let mut worker = self.hire();
+            self.employ(&mut worker, &mut seeded);
+            self.live(&mut worker, &mut doing, &mut seeded);
+            if let Some((server, every)) = self.server
+                && life % every == every / 2
+            {
+                server.kill();
+                server.restart();
+                self.live(&mut worker, &mut doing, &mut seeded);
+            }
+            worker.kill9();
+            for line in worker.rest() {
+                self.heed(&line, &mut doing);
+            }
+            self.buried(doing);
+        }
+    }
+
+    fn employ(&self, worker: &mut Worker, seeded: &mut Seeded) {
+        let batch = self.heard().ledger.batch(seeded);
+        give(worker, &batch);
+    }
+
+    /// Listens to a worker until its moment has come: after so many steps, most often in the midst of a
+    /// body, and a moment more; or at any time, even before it has begun.
+    fn live(&self, worker: &mut Worker, doing: &mut Doing, seeded: &mut Seeded) {
+        let mut rest = Duration::from_micros(seeded.below(60_000));
+        if seeded.percent(80) {
+            let (steps, inside) = (seeded.below(100), seeded.percent(70));
+            let mut heard = 0;
+            loop {
+                let line = worker.line();
+                self.listen(worker, &line, doing, seeded);
+                heard += 1;
+                if heard > steps && (!inside || line.rsplit(' ').next().is_some_and(is_inside)) {
+                    break;
+                }
+            }
+            rest = Duration::from_micros(seeded.below(if inside { 300 } else { 2_000 }));
+        }
+        let end = Instant::now() + rest;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            let Some(line) = worker.line_within(left) else {
+                return;
+            };
+            self.listen(worker, &line, doing, seeded);
+        }
+    }
+
+    fn listen(&self, worker: &mut Worker, line: &str, doing: &mut Doing, seeded: &mut Seeded) {
+        if !self.heed(line, doing) {
+            self.employ(worker, seeded);
+        }
+    }
+
+    /// False when the worker has nothing left to do.
+    fn heed(&self, line: &str, doing: &mut Doing) -> bool {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let words: Vec<_> = rest.splitn(3, ' ').collect();
+        match (word, &words[..]) {
+            ("step", [task, _, step]) => {
+                doing.insert((*task).to_owned(), (*step).to_owned());
+            }
+            ("answer", [number, ..]) => {
+                let number = number.parse().expect("a number");
+                let (_, answer) = rest.split_once(' ').expect("an answer");
+                self.heard().ledger.answered(number, answer);
+            }
+            ("again", [_, "none", why]) => {
+                *self.heard().again.entry((*why).to_owned()).or_default() += 1;
+            }
+            ("ready", _) => {}
+            ("done", _) => return false,
+            _ => panic!("not understood: {line}"),
+        }
+        true
+    }
+
+    /// Counts what a killed worker was doing.
+    fn buried(&self, doing: Doing) {
+        let mut heard = self.heard();
+        if doing.is_empty() {
+            *heard.hits.entry("start".to_owned()).or_default() += 1;
+        }
+        heard.inside += usize::from(doing.values().any(|step| is_inside(step)));
+        for step in doing.into_values() {
+            *heard.hits.entry(step).or_default() += 1;
+        }
+    }
+}
+
+/// Whether a body had begun when this step was told, and its transaction was not yet committed.
+fn is_inside(step: &str) -> bool {
+    let steps = ["claimed", "ordered", "apart", "recorded"];
+    let tables = || Account::ALL.iter().map(|account| account.table());
+    steps.contains(&step)
+        || tables().any(|table| step.strip_suffix("-journal").unwrap_or(step) == table)
+}
+
+fn give(worker: &mut Worker, numbers: &[u64]) {
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    worker.send(&format!("orders {}", numbers.join(" ")));
+}

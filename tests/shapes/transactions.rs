@@ -1,0 +1,378 @@
+//! A parameter that is the caller's transaction.
+
+use super::{Answer, Failure};
+use async_trait::async_trait;
+use idem_harness::TestDir;
+use idem_runtime::store::sql::{SqlTransaction, SqliteStore};
+use idem_runtime::{Engine, idempotent};
+use sqlx::pool::PoolConnection;
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{Sqlite, SqliteConnection, SqlitePool, SqliteTransaction, Transaction};
+use std::future::Future;
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
+/// A database with a table to write to, which is the engine's store as well.
+struct Shop {
+    engine: Engine,
+    pool: SqlitePool,
+    _dir: TestDir,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let dir = TestDir::new("shapes").expect("there is room for a file");
+        let url = format!("sqlite:{}", dir.path().join("shop.db").display());
+        let store = SqliteStore::connect(&url).await.expect("a file");
+        store.migrate().await.expect("a table for records");
+        let pool = SqlitePoolOptions::new().max_connections(1);
+        let pool = pool.connect(&url).await.expect("the same file");
+        let table = sqlx::query("CREATE TABLE orders (number INTEGER)");
+        table.execute(&pool).await.expect("a table for orders");
+        Self {
+            engine: Engine::new(store),
+            pool,
+            _dir: dir,
+        }
+    }
+
+    /// Makes the call twice, in a transaction each, and returns how many orders there are then.
+    async fn twice(
+        &self,
+        mut call: impl AsyncFnMut(&mut SqliteTransaction<'_>) -> Answer,
+    ) -> Answer<i64> {
+        let mut answers = Vec::new();
+        for _ in 0..2 {
+            let mut tx = self.pool.begin().await?;
+            answers.push(self.engine.scope(call(&mut tx)).await?);
+            tx.commit().await?;
+        }
+        assert_eq!(answers[0], answers[1]);
+        self.orders().await
+    }
+
+    async fn orders(&self) -> Answer<i64> {
+        let orders = sqlx::query_scalar("SELECT count(*) FROM orders");
+        Ok(orders.fetch_one(&self.pool).await?)
+    }
+}
+
+async fn insert(conn: &mut SqliteConnection, order: u32) -> Answer {
+    let insert = sqlx::query("INSERT INTO orders VALUES (?)").bind(order);
+    insert.execute(&mut *conn).await?;
+    // A second run would give another answer.
+    let orders: u32 = sqlx::query_scalar("SELECT count(*) FROM orders")
+        .fetch_one(&mut *conn)
+        .await?;
+    Ok(orders as usize)
+}
+
+#[idempotent(key = order, tx = tx, ttl = forever)]
+async fn plain(order: u32, tx: &mut SqliteTransaction<'_>) -> Answer {
+    insert(tx, order).await
+}
+
+#[idempotent(tx = tx)]
+async fn compared(tx: &mut SqliteTransaction<'_>, order: u32) -> Answer {
+    insert(tx, order).await
+}
+
+#[tokio::test]
+async fn it_takes_no_part_in_the_fingerprint() {
+    let shop = Shop::open().await;
+    assert_eq!(shop.twice(async |tx| plain(1, tx).await).await, Ok(1));
+    assert_eq!(shop.twice(async |tx| compared(tx, 1).await).await, Ok(2));
+}
+
+#[idempotent(key = order, tx = tx)]
+async fn named<'c>(order: u32, tx: &mut Transaction<'c, Sqlite>) -> Answer {
+    let tx: &mut Transaction<'c, Sqlite> = tx;
+    insert(tx, order).await
+}
+
+#[idempotent(key = order, tx = conn)]
+async fn connection(order: u32, conn: &mut SqliteConnection) -> Answer {
+    insert(conn, order).await
+}
+
+trait Orders: SqlTransaction {
+    fn beneath(&mut self) -> &mut SqliteConnection;
+}
+
+impl Orders for SqliteTransaction<'_> {
+    fn beneath(&mut self) -> &mut SqliteConnection {
+        self
+    }
+}
+
+#[idempotent(op = "shapes.generic", key = order, tx = tx)]
+async fn generic<T>(order: u32, tx: &mut T) -> Answer
+where
+    T: Orders + ?Sized,
+{
+    insert(tx.beneath(), order).await
+}
+
+#[idempotent(op = "shapes.opaque", key = order, tx = tx)]
+async fn opaque(order: u32, tx: &mut impl Orders) -> Answer {
+    insert(tx.beneath(), order).await
+}
+
+#[idempotent(key = order, tx = tx)]
+async fn dynamic(order: u32, tx: &mut dyn Orders) -> Answer {
+    insert(tx.beneath(), order).await
+}
+
+#[tokio::test]
+async fn its_type_is_any_that_is_a_transaction() {
+    let shop = Shop::open().await;
+    assert_eq!(shop.twice(async |tx| named(1, tx).await).await, Ok(1));
+    assert_eq!(shop.twice(async |tx| connection(1, tx).await).await, Ok(2));
+    assert_eq!(shop.twice(async |tx| opaque(1, tx).await).await, Ok(3));
+    assert_eq!(shop.twice(async |tx| dynamic(1, tx).await).await, Ok(4));
+    assert_eq!(shop.twice(async |tx| generic(1, tx).await).await, Ok(5));
+    let call = async |tx: &mut SqliteTransaction<'_>| generic::<dyn Orders>(2, tx).await;
+    assert_eq!(shop.twice(call).await, Ok(6));
+}
+
+#[idempotent(key = order, tx = conn)]
+async fn pooled(order: u32, conn: &mut PoolConnection<Sqlite>) -> Answer {
+    insert(conn, order).await
+}
+
+#[tokio::test]
+async fn a_connection_without_a_transaction_gets_one() {
+    let shop = Shop::open().await;
+    for _ in 0..2 {
+        let mut conn = shop.pool.acquire().await.expect("a connection");
+        let answer = shop.engine.scope(pooled(1, &mut conn)).await;
+        assert_eq!(answer, Ok(1));
+    }
+    assert_eq!(shop.orders().await, Ok(1));
+}
+
+#[idempotent(key = order, tx = tx)]
+async fn mutable(order: u32, mut tx: &mut SqliteConnection) -> Answer {
+    tx = std::convert::identity(tx);
+    insert(tx, order).await
+}
+
+// Shadowed by a name that the expansion uses, and back.
+#[idempotent(key = call, tx = turn)]
+async fn hygienic(call: u32, end: &str, turn: &mut SqliteConnection, scope: u8) -> Answer {
+    let (tx, out) = (turn, call);
+    let _ = (end, scope);
+    insert(tx, out).await
+}
+
+#[idempotent(key = order, tx = r#try)]
+async fn raw(order: u32, r#try: &mut SqliteConnection) -> Answer {
+    insert(r#try, order).await
+}
+
+#[idempotent(key = order, tx = tx)]
+async fn conditional(
+    order: u32,
+    #[cfg(test)] tx: &mut SqliteConnection,
+    #[cfg(not(test))] tx: &mut sqlx::PgConnection,
+) -> Answer {
+    insert(tx, order).await
+}
+
+#[tokio::test]
+async fn it_is_named_as_any_parameter_is() {
+    let shop = Shop::open().await;
+    assert_eq!(shop.twice(async |tx| mutable(1, tx).await).await, Ok(1));
+    let call = async |tx: &mut SqliteTransaction<'_>| hygienic(1, "", tx, 1).await;
+    assert_eq!(shop.twice(call).await, Ok(2));
+    assert_eq!(shop.twice(async |tx| raw(1, tx).await).await, Ok(3));
+    assert_eq!(shop.twice(async |tx| conditional(1, tx).await).await, Ok(4));
+}
+
+#[idempotent(key = order, tx = tx)]
+async fn unused(order: usize, tx: &mut SqliteConnection) -> Answer {
+    Ok(order)
+}
+
+#[idempotent(key = order, tx = _tx)]
+async fn underscored(order: usize, _tx: &mut SqliteConnection) -> Answer {
+    Ok(order)
+}
+
+#[tokio::test]
+async fn it_may_be_unused() {
+    let shop = Shop::open().await;
+    assert_eq!(shop.twice(async |tx| unused(1, tx).await).await, Ok(0));
+    assert_eq!(shop.twice(async |tx| underscored(1, tx).await).await, Ok(0));
+}
+
+#[idempotent(key = order, tx = tx)]
+async fn refused(order: u32, tx: &mut SqliteConnection) -> Answer {
+    insert(tx, order).await?;
+    Err(Failure::Declined)
+}
+
+#[tokio::test]
+async fn a_kept_error_is_committed_without_what_was_written() {
+    let shop = Shop::open().await;
+    for _ in 0..2 {
+        let mut tx = shop.pool.begin().await.expect("a transaction");
+        let answer = shop.engine.scope(refused(1, &mut tx)).await;
+        assert_eq!(answer, Err(Failure::Declined));
+        tx.commit().await.expect("what is left is committed");
+    }
+    assert_eq!(shop.orders().await, Ok(0));
+}
+
+struct Till(u32);
+
+impl Till {
+    #[idempotent(key = self.0, tx = tx)]
+    async fn method(&mut self, tx: &mut SqliteConnection) -> Answer {
+        self.0 += 1;
+        insert(tx, self.0).await
+    }
+}
+
+trait Desugared {
+    fn send(&self, tx: &mut SqliteConnection) -> impl Future<Output = Answer> + Send;
+}
+
+impl Desugared for Till {
+    #[idempotent(key = self.0, tx = tx)]
+    async fn send(&self, tx: &mut SqliteConnection) -> Answer {
+        tokio::task::yield_now().await;
+        insert(tx, self.0).await
+    }
+}
+
+#[async_trait]
+trait Boxed: Sync {
+    async fn boxed(&self, tx: &mut SqliteTransaction<'_>) -> Answer;
+
+    async fn mutable(&self, tx: &mut SqliteTransaction<'_>) -> Answer;
+
+    #[idempotent(op = "shapes.by_default", key = order, tx = _tx)]
+    async fn by_default(&self, order: usize, _tx: &mut SqliteConnection) -> Answer {
+        Ok(order)
+    }
+}
+
+#[async_trait]
+impl Boxed for Till {
+    #[idempotent(op = "shapes.boxed", key = self.0, tx = tx)]
+    async fn boxed(&self, tx: &mut SqliteTransaction<'_>) -> Answer {
+        if self.0 > 1 {
+            return Ok(0);
+        }
+        tokio::task::yield_now().await;
+        insert(tx, self.0).await
+    }
+
+    #[idempotent(op = "shapes.boxed.mutable", key = self.0, tx = tx)]
+    async fn mutable(&self, mut tx: &mut SqliteTransaction<'_>) -> Answer {
+        tx = std::convert::identity(tx);
+        insert(tx, self.0).await
+    }
+}
+
+#[async_trait(?Send)]
+trait Local {
+    async fn local(&self, tx: &mut SqliteConnection) -> Answer;
+}
+
+#[async_trait(?Send)]
+impl Local for Till {
+    #[idempotent(op = "shapes.local", key = self.0, tx = tx)]
+    async fn local(&self, tx: &mut SqliteConnection) -> Answer {
+        let order = std::rc::Rc::new(self.0);
+        let answer = insert(tx, *order).await;
+        drop(order);
+        answer
+    }
+}
+
+#[tokio::test]
+async fn methods_take_one_too() {
+    let shop = Shop::open().await;
+    let call = async |tx: &mut SqliteTransaction<'_>| Till(1).method(tx).await;
+    assert_eq!(shop.twice(call).await, Ok(1));
+    let call = async |tx: &mut SqliteTransaction<'_>| Till(1).send(tx).await;
+    assert_eq!(shop.twice(call).await, Ok(2));
+    let till: &dyn Boxed = &Till(1);
+    assert_eq!(shop.twice(async |tx| till.boxed(tx).await).await, Ok(3));
+    assert_eq!(shop.twice(async |tx| till.mutable(tx).await).await, Ok(4));
+    let call = async |tx: &mut SqliteTransaction<'_>| till.by_default(1, tx).await;
+    assert_eq!(shop.twice(call).await, Ok(4));
+    assert_eq!(shop.twice(async |tx| Till(1).local(tx).await).await, Ok(5));
+}
+
+#[tracing::instrument(skip(tx))]
+#[idempotent(key = order, tx = tx)]
+async fn traced_above(order: u32, tx: &mut SqliteConnection) -> Answer {
+    insert(tx, order).await
+}
+
+#[idempotent(key = order, tx = tx)]
+#[tracing::instrument(skip(tx))]
+async fn traced_below(order: u32, tx: &mut SqliteConnection) -> Answer {
+    insert(tx, order).await
+}
+
+macro_rules! of_a_macro {
+    ($name:ident, $tx:ident, $value:expr, $ty:ty, $ttl:expr) => {
+        #[idempotent(key = order, tx = $value, ttl = $ttl)]
+        async fn $name(order: u32, $tx: $ty) -> Answer {
+            insert($tx, order).await
+        }
+    };
+}
+
+of_a_macro!(generated, tx, tx, &mut SqliteConnection, forever);
+
+#[tokio::test]
+async fn other_macros_leave_it_alone() {
+    let shop = Shop::open().await;
+    assert_eq!(
+        shop.twice(async |tx| traced_above(1, tx).await).await,
+        Ok(1)
+    );
+    assert_eq!(
+        shop.twice(async |tx| traced_below(1, tx).await).await,
+        Ok(2)
+    );
+    assert_eq!(shop.twice(async |tx| generated(1, tx).await).await, Ok(3));
+}
+
+#[tokio::test]
+async fn the_call_is_sent_with_what_it_takes() {
+    let shop = Shop::open().await;
+    let (engine, pool) = (shop.engine.clone(), shop.pool.clone());
+    let task = tokio::spawn(async move {
+        let mut tx = pool.begin().await?;
+        let answer = engine.scope(plain(1, &mut tx)).await?;
+        let boxed = engine.scope(Till(1).boxed(&mut tx)).await?;
+        tx.commit().await?;
+        Ok((answer, boxed))
+    });
+    assert_eq!(task.await.expect("no panic"), Ok::<_, Failure>((1, 2)));
+}
+
+#[allow(non_upper_case_globals)]
+const forever: std::time::Duration = std::time::Duration::ZERO;
+
+#[idempotent(key = order, tx = tx, ttl = forever, error_ttl = forever)]
+async fn kept(order: u32, tx: &mut SqliteConnection) -> Answer {
+    insert(tx, order).await
+}
+
+#[tokio::test]
+async fn for_ever_is_a_word() {
+    assert!(forever.is_zero());
+    let shop = Shop::open().await;
+    assert_eq!(shop.twice(async |tx| kept(1, tx).await).await, Ok(1));
+}

@@ -1,0 +1,250 @@
+//! Connections without a transaction, for which idem begins and commits, and what is no connection of the
+//! store's database.
+
+use std::sync::Arc;
+
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::{Engine, ErrorKind};
+use sqlx::Connection;
+use tokio::sync::Notify;
+
+use crate::database::{Database, Place};
+use crate::stage::{
+    Answer, Done, OrderError, Stage, assert_aborted, insert, make, orders, refusal, soon,
+};
+
+/// A call on a connection, which makes an order and ends like this.
+async fn call<D: Database>(stage: &Stage<D>, conn: &mut D::Conn, end: Answer) -> Answer {
+    let call = stage.order().in_tx(conn);
+    call.run(async |conn: &mut D::Conn, _| {
+        make::<D>(conn, &stage.runs, "mine").await?;
+        end
+    })
+    .await
+}
+
+pub(crate) async fn a_plain_connection_is_committed_for_the_call<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut conn = stage.alone().await;
+    assert_eq!(call(&stage, &mut conn, Ok(7)).await, Ok(7));
+    assert_eq!((stage.orders("mine").await, stage.records().await), (1, 1));
+    assert_eq!(call(&stage, &mut conn, Ok(8)).await, Ok(7));
+    // Nothing is open on it: what is written now is there at once.
+    insert::<D>(&mut conn, "after").await.done();
+    assert_eq!(stage.orders("after").await, 1);
+    assert_eq!(stage.runs.count(), 1);
+}
+
+pub(crate) async fn a_pool_connection_is_committed_for_the_call<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    for _ in 0..2 {
+        let mut conn = stage.connection().await;
+        let call = stage.order().in_tx(&mut conn);
+        let answer =
+            call.run(async |conn: &mut D::Pooled, _| make::<D>(conn, &stage.runs, "mine").await);
+        assert_eq!(answer.await, Ok(1));
+        assert_eq!((stage.orders("mine").await, stage.records().await), (1, 1));
+        insert::<D>(&mut conn, "after").await.done();
+    }
+    assert_eq!(stage.orders("after").await, 2);
+}
+
+pub(crate) async fn errors_on_a_connection_without_a_transaction<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut conn = stage.alone().await;
+    let answer = call(&stage, &mut conn, Err(OrderError::Down)).await;
+    assert_eq!(answer, Err(OrderError::Down));
+    insert::<D>(&mut conn, "after").await.done();
+    assert_eq!((stage.orders("mine").await, stage.records().await), (0, 0));
+    let sold_out = Err(OrderError::SoldOut { run: 2 });
+    assert_eq!(call(&stage, &mut conn, sold_out.clone()).await, sold_out);
+    assert_eq!((stage.orders("mine").await, stage.records().await), (0, 1));
+    assert_eq!(call(&stage, &mut conn, Ok(3)).await, sold_out);
+    insert::<D>(&mut conn, "after").await.done();
+    assert_eq!((stage.orders("after").await, stage.runs.count()), (2, 2));
+}
+
+pub(crate) async fn dropped_half_way_nothing_stays_open<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut conn = stage.alone().await;
+    {
+        let wrote = Notify::new();
+        let call = stage.order().in_tx(&mut conn);
+        let call = call.run(async |conn: &mut D::Conn, _| {
+            make::<D>(conn, &stage.runs, "mine").await?;
+            wrote.notify_one();
+            std::future::pending::<Answer>().await
+        });
+        tokio::select! {
+            answer = call => panic!("the body never ends: {answer:?}"),
+            () = wrote.notified() => {}
+        }
+    }
+    insert::<D>(&mut conn, "after").await.done();
+    assert_eq!(
+        (stage.orders("mine").await, stage.orders("after").await),
+        (0, 1)
+    );
+    assert_eq!(call(&stage, &mut conn, Ok(2)).await, Ok(2));
+    assert_eq!((stage.orders("mine").await, stage.runs.count()), (1, 2));
+}
+
+/// A `&mut PgConnection` that a transaction derefs to: the transaction stays its caller's.
+pub(crate) async fn the_connection_of_a_transaction<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut tx = stage.begin().await;
+    assert_eq!(call(&stage, &mut *tx, Ok(1)).await, Ok(1));
+    assert_eq!((stage.orders("mine").await, stage.records().await), (0, 0));
+    assert_eq!(orders::<D>(&mut tx, "mine").await, 1);
+    D::rollback(tx).await.done();
+    assert_eq!((stage.orders("mine").await, stage.records().await), (0, 0));
+}
+
+/// Savepoints of sqlx around a call and within its body.
+pub(crate) async fn savepoints_of_sqlx<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut conn = stage.alone().await;
+    let mut tx = conn.begin().await.done();
+    {
+        let mut inner = tx.begin().await.done();
+        let conn: &mut D::Conn = &mut inner;
+        assert_eq!(call(&stage, conn, Ok(1)).await, Ok(1));
+        inner.rollback().await.done();
+    }
+    {
+        let mut inner = tx.begin().await.done();
+        let conn: &mut D::Conn = &mut inner;
+        let around = stage.order().in_tx(conn);
+        let answer = around.run(async |conn: &mut D::Conn, _| {
+            let mut undone = conn.begin().await?;
+            insert::<D>(&mut undone, "undone").await?;
+            undone.rollback().await?;
+            let mut kept = conn.begin().await?;
+            insert::<D>(&mut kept, "kept").await?;
+            kept.commit().await?;
+            // Dropped, it is rolled back before the next statement.
+            let mut dropped = conn.begin().await?;
+            insert::<D>(&mut dropped, "undone").await?;
+            drop(dropped);
+            Answer::Ok(2)
+        });
+        assert_eq!(answer.await, Ok(2));
+        inner.commit().await.done();
+    }
+    tx.commit().await.done();
+    for (name, there) in [("mine", 0), ("undone", 0), ("kept", 1)] {
+        assert_eq!(stage.orders(name).await, there, "{name}");
+    }
+    assert_eq!(stage.records().await, 1);
+    assert_eq!(call(&stage, &mut conn, Ok(3)).await, Ok(2));
+}
+
+/// A body that ends the transaction under its call.
+pub(crate) async fn a_body_that_rolls_back_is_told<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut tx = stage.begin().await;
+    let call = stage.order().in_tx(&mut tx);
+    let answer = call.run(async |tx: &mut D::Tx, _| {
+        make::<D>(tx, &stage.runs, "mine").await?;
+        D::execute(tx, "ROLLBACK").await?;
+        Answer::Ok(1)
+    });
+    assert_aborted(&refusal(answer.await));
+    drop(tx);
+    assert_eq!((stage.orders("mine").await, stage.records().await), (0, 0));
+}
+
+/// The engine's store must be in the same database.
+pub(crate) async fn an_engine_of_another_store_says_so<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut tx = stage.begin().await;
+    insert::<D>(&mut tx, "before").await.done();
+    let mut engines = vec![Engine::new(MemoryStore::new())];
+    let place = Place::new::<crate::Sqlite>();
+    if D::server().is_some() {
+        let other = SqliteStore::connect(&place.url).await.unwrap();
+        engines.push(Engine::new(other));
+    }
+    for engine in engines {
+        let call = engine.operation("orders.create").key("order-7");
+        let call = call.in_tx(&mut tx);
+        let answer: Answer = call.run(async |_: &mut D::Tx, _| unreachable!()).await;
+        let error = refusal(answer);
+        assert_eq!(*error.kind(), ErrorKind::InvalidPolicy);
+        assert!(!error.is_retryable());
+        let told = error.to_string();
+        assert!(told.contains("database"), "{told}");
+    }
+    // Nothing has touched it.
+    D::commit(tx).await.done();
+    assert_eq!(stage.orders("before").await, 1);
+}
+
+/// On a connection that idem begins itself, a refusal leaves nothing open.
+pub(crate) async fn a_refusal_leaves_nothing_open<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut conn = stage.alone().await;
+    let ask = |text: &'static str| stage.order().fingerprint(text);
+    let run = async |conn: &mut D::Conn, text| -> Answer {
+        let call = ask(text).in_tx(conn);
+        call.run(async |conn: &mut D::Conn, _| make::<D>(conn, &stage.runs, "mine").await)
+            .await
+    };
+    assert_eq!(run(&mut conn, "a book").await, Ok(1));
+    let error = refusal(run(&mut conn, "a pen").await);
+    assert_eq!(*error.kind(), ErrorKind::Mismatch);
+    insert::<D>(&mut conn, "after").await.done();
+    assert_eq!(
+        (stage.orders("mine").await, stage.orders("after").await),
+        (1, 1)
+    );
+}
+
+/// Calls whose futures go to other threads.
+pub(crate) async fn calls_are_spawned<D: Database>() {
+    let stage = Arc::new(Stage::<D>::new().await);
+    let spawned = Arc::clone(&stage);
+    let task = tokio::spawn(async move {
+        let mut tx = spawned.begin().await;
+        let answer = crate::stage::ordered(&spawned, spawned.order(), &mut tx, "mine").await;
+        D::commit(tx).await.done();
+        answer
+    });
+    let answer = soon("the task ends", task).await;
+    assert_eq!(answer.unwrap(), Ok(1));
+    assert_eq!(stage.orders("mine").await, 1);
+}
+
+/// A shutdown waits for a body in a transaction.
+pub(crate) async fn a_shutdown_waits_for_bodies<D: Database>() {
+    let stage = Arc::new(Stage::<D>::new().await);
+    let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let task = {
+        let (stage, begun, end) = (Arc::clone(&stage), Arc::clone(&begun), Arc::clone(&end));
+        tokio::spawn(async move {
+            let mut tx = stage.begin().await;
+            let call = stage.order().in_tx(&mut tx);
+            let answer = call.run(async |tx: &mut D::Tx, _| {
+                begun.notify_one();
+                end.notified().await;
+                make::<D>(tx, &stage.runs, "mine").await
+            });
+            let answer = answer.await;
+            D::commit(tx).await.done();
+            answer
+        })
+    };
+    soon("the body begins", begun.notified()).await;
+    let none = stage.engine.shutdown(std::time::Duration::ZERO).await;
+    none.expect_err("the body runs");
+    let mut tx = stage.begin().await;
+    let error = refusal(crate::stage::answered::<D>(stage.call("other"), &mut tx).await);
+    assert_eq!(*error.kind(), ErrorKind::ShuttingDown);
+    D::rollback(tx).await.done();
+    let patience = crate::stage::PATIENCE;
+    let (ended, ()) = tokio::join!(stage.engine.shutdown(patience), async { end.notify_one() });
+    ended.expect("the body has ended");
+    assert_eq!(soon("the task ends", task).await.unwrap(), Ok(1));
+    assert_eq!(stage.orders("mine").await, 1);
+}

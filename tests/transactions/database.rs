@@ -1,0 +1,269 @@
+//! The three databases, as far as the cases tell them apart.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::ops::DerefMut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
+use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlTransaction, Sqlite};
+use sqlx::error::DatabaseError;
+use sqlx::pool::PoolConnection;
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, Row};
+use sqlx::{Pool, SqliteConnection, Transaction};
+
+/// A database that the cases run on. SQL is the same on all of them but for what is here.
+pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static {
+    type Backend: Backend + Debug;
+    type Db: sqlx::Database<Connection = Self::Conn>;
+    type Conn: SqlTransaction + Connection<Database = Self::Db> + Send;
+    type Pooled: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
+    type Tx: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
+
+    /// Its name in messages.
+    const NAME: &'static str;
+    /// How many sessions wait for a lock; `None` where nobody can be asked.
+    const WAITING: Option<&'static str>;
+    /// How long the session waits for locks, as a text.
+    const SETTING: Option<&'static str>;
+    /// Sets that for the session.
+    const SET_SESSION: Option<&'static str>;
+    /// Sets that for the transaction alone.
+    const SET_LOCAL: Option<&'static str>;
+    /// The id of the connection's session.
+    const SESSION: &'static str;
+    /// The codes of errors that say so.
+    const COLLISIONS: &'static [&'static str];
+    /// What a transaction of each level begins with.
+    const LEVELS: &'static [&'static str];
+
+    /// The server of this process. None for files.
+    fn server() -> Option<&'static DatabaseServer>;
+    /// Lets another transaction be the victim of a deadlock.
+    const SURVIVE_DEADLOCKS: Option<&'static str>;
+    /// Settings of a session after which the same text means something else.
+    const DIALECTS: &'static [&'static str];
+    /// How many sessions have the id `{}`.
+    const SESSIONS: Option<&'static str>;
+
+    /// What ends a session.
+    fn end_session(id: i64) -> String;
+    /// Whether a transaction that collided with another ends like this.
+    fn collides(error: &sqlx::Error) -> bool {
+        let code = error.as_database_error().and_then(DatabaseError::code);
+        Self::COLLISIONS.contains(&&*code.unwrap_or_default())
+    }
+    fn options(url: &str) -> <Self::Conn as Connection>::Options;
+
+    fn begin(
+        pool: &Pool<Self::Db>,
+        level: &'static str,
+    ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
+    fn acquire(
+        pool: &Pool<Self::Db>,
+    ) -> impl Future<Output = Result<Self::Pooled, sqlx::Error>> + Send;
+    fn commit(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+    fn rollback(tx: Self::Tx) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+    /// Runs statements. How many rows the last of them changed, and what else there is.
+    fn execute<'c>(
+        conn: &'c mut Self::Conn,
+        sql: &str,
+    ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + 'c;
+    /// The number in the first column of the only row.
+    fn number<'c>(
+        conn: &'c mut Self::Conn,
+        sql: &str,
+    ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c;
+    /// The text there.
+    fn text<'c>(
+        conn: &'c mut Self::Conn,
+        sql: &str,
+    ) -> impl Future<Output = Result<String, sqlx::Error>> + Send + 'c;
+}
+
+macro_rules! database {
+    ($name:ident, $db:ident, $conn:ident { $($own:tt)* }) => {
+        impl Database for $name {
+            type Backend = Self;
+            type Db = sqlx::$db;
+            type Conn = $conn;
+            type Pooled = PoolConnection<sqlx::$db>;
+            type Tx = Transaction<'static, sqlx::$db>;
+
+            $($own)*
+
+            fn options(url: &str) -> <Self::Conn as Connection>::Options {
+                url.parse().expect("the URL is ours")
+            }
+
+            async fn begin(pool: &Pool<Self::Db>, level: &'static str) -> Result<Self::Tx, sqlx::Error> {
+                pool.begin_with(level).await
+            }
+
+            async fn acquire(pool: &Pool<Self::Db>) -> Result<Self::Pooled, sqlx::Error> {
+                pool.acquire().await
+            }
+
+            async fn commit(tx: Self::Tx) -> Result<(), sqlx::Error> {
+                tx.commit().await
+            }
+
+            async fn rollback(tx: Self::Tx) -> Result<(), sqlx::Error> {
+                tx.rollback().await
+            }
+
+            fn execute<'c>(
+                conn: &'c mut $conn,
+                sql: &str,
+            ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + 'c {
+                let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+                async move { Ok(conn.execute(sql).await?.rows_affected()) }
+            }
+
+            fn number<'c>(
+                conn: &'c mut $conn,
+                sql: &str,
+            ) -> impl Future<Output = Result<i64, sqlx::Error>> + Send + 'c {
+                let sql = sqlx::query(AssertSqlSafe(sql.to_owned()));
+                async move { conn.fetch_one(sql).await?.try_get(0) }
+            }
+
+            fn text<'c>(
+                conn: &'c mut $conn,
+                sql: &str,
+            ) -> impl Future<Output = Result<String, sqlx::Error>> + Send + 'c {
+                let sql = sqlx::query(AssertSqlSafe(sql.to_owned()));
+                async move { conn.fetch_one(sql).await?.try_get(0) }
+            }
+        }
+    };
+}
+
+database!(Sqlite, Sqlite, SqliteConnection {
+    const NAME: &'static str = "SQLite";
+    const WAITING: Option<&'static str> = None;
+    const SETTING: Option<&'static str> = None;
+    const SET_SESSION: Option<&'static str> = None;
+    const SET_LOCAL: Option<&'static str> = None;
+    const SURVIVE_DEADLOCKS: Option<&'static str> = None;
+    const SESSIONS: Option<&'static str> = None;
+    const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
+    const SESSION: &'static str = "SELECT 0";
+    const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
+    const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
+
+    fn server() -> Option<&'static DatabaseServer> {
+        None
+    }
+
+    fn end_session(_: i64) -> String {
+        unreachable!("SQLite has no sessions")
+    }
+});
+
+database!(Postgres, Postgres, PgConnection {
+    const NAME: &'static str = "PostgreSQL";
+    const WAITING: Option<&'static str> = Some(
+        "SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    );
+    const SETTING: Option<&'static str> = Some("SELECT current_setting('lock_timeout')");
+    const SET_SESSION: Option<&'static str> = Some("SET lock_timeout = '77s'");
+    const SET_LOCAL: Option<&'static str> = Some("SET LOCAL lock_timeout = '88s'");
+    const SURVIVE_DEADLOCKS: Option<&'static str> = Some("SET LOCAL deadlock_timeout = '1h'");
+    const SESSIONS: Option<&'static str> =
+        Some("SELECT count(*) FROM pg_stat_activity WHERE pid = {}");
+    const DIALECTS: &'static [&'static str] = &[
+        "SET standard_conforming_strings = off",
+        "SET bytea_output = 'escape'",
+        "SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = 'iso_8601'",
+        "SET default_transaction_isolation = 'serializable'",
+    ];
+    const SESSION: &'static str = "SELECT pg_backend_pid()::bigint";
+    const COLLISIONS: &'static [&'static str] = &["40001", "40P01"];
+    const LEVELS: &'static [&'static str] = &[
+        "BEGIN ISOLATION LEVEL READ COMMITTED",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE",
+    ];
+
+    fn server() -> Option<&'static DatabaseServer> {
+        static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+        Some(SERVER.get_or_init(PostgresServer::start))
+    }
+
+    fn end_session(id: i64) -> String {
+        format!("SELECT pg_terminate_backend({id})")
+    }
+});
+
+database!(MySql, MySql, MySqlConnection {
+    const NAME: &'static str = "MySQL";
+    const WAITING: Option<&'static str> = Some(
+        "SELECT count(*) FROM information_schema.innodb_trx t \
+         JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
+         WHERE t.trx_state = 'LOCK WAIT' AND p.db = database()",
+    );
+    const SETTING: Option<&'static str> =
+        Some("SELECT CAST(@@innodb_lock_wait_timeout AS CHAR)");
+    const SET_SESSION: Option<&'static str> = Some("SET innodb_lock_wait_timeout = 77");
+    const SET_LOCAL: Option<&'static str> = None;
+    // The one that has written less.
+    const SURVIVE_DEADLOCKS: Option<&'static str> = None;
+    const SESSIONS: Option<&'static str> =
+        Some("SELECT count(*) FROM information_schema.processlist WHERE id = {}");
+    const DIALECTS: &'static [&'static str] = &[
+        "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+        "SET sql_mode = 'ANSI_QUOTES'",
+        "SET sql_mode = 'ANSI'",
+        "SET sql_mode = 'TRADITIONAL'",
+        "SET sql_mode = ''",
+        "SET NAMES latin1",
+        "SET time_zone = '+09:00'",
+        "SET collation_connection = 'utf8mb4_bin'",
+        "SET autocommit = 0",
+    ];
+    const SESSION: &'static str = "SELECT CAST(connection_id() AS SIGNED)";
+    const COLLISIONS: &'static [&'static str] = &["40001"];
+    const LEVELS: &'static [&'static str] = &[
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN",
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN",
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN",
+    ];
+
+    fn server() -> Option<&'static DatabaseServer> {
+        static SERVER: OnceLock<MariaDbServer> = OnceLock::new();
+        Some(SERVER.get_or_init(MariaDbServer::start))
+    }
+
+    fn end_session(id: i64) -> String {
+        format!("KILL CONNECTION {id}")
+    }
+});
+
+/// A database with nothing in it, which lives as long as the value.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) url: String,
+    _dir: Option<TestDir>,
+}
+
+impl Place {
+    pub(crate) fn new<D: Database>() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        if let Some(server) = D::server() {
+            return Self {
+                url: server.create_database(&format!("case_{number}")),
+                _dir: None,
+            };
+        }
+        let dir = TestDir::new("transactions").expect("there is room for a file");
+        let file = dir.path().join("shop.db");
+        Self {
+            url: format!("sqlite:{}", file.display()),
+            _dir: Some(dir),
+        }
+    }
+}

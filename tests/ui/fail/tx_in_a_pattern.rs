@@ -1,0 +1,10 @@
+use idem_runtime::{Error, idempotent};
+use sqlx::PgTransaction;
+
+#[idempotent(key = order, on_error = release, tx = tx)]
+async fn pay(order: u64, (tx, _): (&mut PgTransaction<'_>, u8)) -> Result<u64, Error> {
+    let _ = tx;
+    Ok(order)
+}
+
+fn main() {}
