@@ -108,40 +108,33 @@ pub(crate) struct Row {
     pub(crate) version: i64,
 }
 
-/// The columns of a row: the bytes borrowed from the driver, or read by it from their text, which is what
-/// PostgreSQL sends in a script.
-pub(crate) struct Parts<'r, B> {
+/// The columns of a row, borrowed from the driver.
+pub(crate) struct Parts<'r> {
     pub(crate) layout: i64,
     pub(crate) state: &'r str,
-    pub(crate) owner: B,
+    pub(crate) owner: &'r [u8],
     pub(crate) fence: i64,
     pub(crate) attempts: i64,
     pub(crate) detail: i64,
     pub(crate) retain_ms: i64,
-    pub(crate) fingerprint: B,
-    pub(crate) body: Option<B>,
+    pub(crate) fingerprint: &'r [u8],
+    pub(crate) body: Option<&'r [u8]>,
     pub(crate) left_us: i64,
     pub(crate) now_us: i64,
     pub(crate) version: i64,
 }
 
-impl<B: AsRef<[u8]>> Parts<'_, B> {
-    fn body(&self) -> &[u8] {
-        self.body.as_ref().map(B::as_ref).unwrap_or_default()
-    }
-}
-
 impl Row {
     /// Puts the bytes of the record together, with one copy of the answer.
-    pub(crate) fn new<B: AsRef<[u8]>>(parts: &Parts<'_, B>) -> Self {
+    pub(crate) fn new(parts: &Parts<'_>) -> Self {
         // What is not of this layout is refused as it stands.
         let record = match bytes(parts) {
             Some(record) => record,
-            None => Bytes::copy_from_slice(parts.body()),
+            None => Bytes::copy_from_slice(parts.body.unwrap_or_default()),
         };
         Self {
             record,
-            owner: parts.owner.as_ref().try_into().unwrap_or_default(),
+            owner: parts.owner.try_into().unwrap_or_default(),
             fence: parts.fence,
             left_us: parts.left_us,
             now_us: u64::try_from(parts.now_us).unwrap_or_default(),
@@ -188,8 +181,8 @@ impl Row {
 }
 
 /// `None` if it is of another layout, or if a column holds what this one does not.
-fn bytes<B: AsRef<[u8]>>(parts: &Parts<'_, B>) -> Option<Bytes> {
-    let (owner, body) = (parts.owner.as_ref(), parts.body());
+fn bytes(parts: &Parts<'_>) -> Option<Bytes> {
+    let body = parts.body.unwrap_or_default();
     let mut record = Vec::with_capacity(HEADER + body.len());
     record.push(
         u8::try_from(parts.layout)
@@ -200,7 +193,7 @@ fn bytes<B: AsRef<[u8]>>(parts: &Parts<'_, B>) -> Option<Bytes> {
         return None;
     };
     record.push(state);
-    record.extend(owner);
+    record.extend(parts.owner);
     for (number, bytes) in [
         (parts.fence, 7),
         (parts.attempts, 2),
@@ -212,8 +205,8 @@ fn bytes<B: AsRef<[u8]>>(parts: &Parts<'_, B>) -> Option<Bytes> {
             .filter(|n| n >> (bytes * 8) == 0)?;
         record.extend(&number.to_be_bytes()[8 - bytes..]);
     }
-    record.extend(parts.fingerprint.as_ref());
-    (record.len() == HEADER && owner.len() == 16).then_some(())?;
+    record.extend(parts.fingerprint);
+    (record.len() == HEADER && parts.owner.len() == 16).then_some(())?;
     record.extend(body);
     Some(record.into())
 }
