@@ -19,7 +19,10 @@ pub async fn connection(order: u64, conn: &mut PgConnection) -> Result<u64, Erro
 }
 
 #[idempotent(key = order, on_error = release, tx = _conn)]
-pub async fn pooled(order: u64, #[idem(skip)] _conn: &mut PoolConnection<Postgres>) -> Result<u64, Error> {
+pub async fn pooled(
+    order: u64,
+    #[idem(skip)] _conn: &mut PoolConnection<Postgres>,
+) -> Result<u64, Error> {
     Ok(order)
 }
 
