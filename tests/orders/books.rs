@@ -85,7 +85,7 @@ impl Books {
         let mut placed = BTreeSet::new();
         let (count, _) = ledger.size();
         for number in 0..count {
-            let answers = ledger.answers().get(&number);
+            let answers = ledger.last().get(&number);
             let answers: Vec<_> = answers.into_iter().flatten().collect();
             let [answer] = answers[..] else {
                 wrong.push(format!("order {number} has the answers {answers:?}"));

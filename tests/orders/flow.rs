@@ -100,7 +100,9 @@ impl<D: Database> Desk<D> {
             match &answer {
                 Ok(_) | Err(Refusal::Nothing { .. }) => {
                     steps.tell("answered");
-                    say(&format!("answer {number} {}", Told(&answer)));
+                    let ran = steps.ran.load(Ordering::Relaxed);
+                    let how = if ran { "ran" } else { "replayed" };
+                    say(&format!("answer {number} {how} {}", Told(&answer)));
                     return;
                 }
                 Err(Refusal::Idem(error)) if !error.is_retryable() => {

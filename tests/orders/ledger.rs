@@ -13,7 +13,10 @@ const REPEATED: u64 = 3;
 /// Answers, as the workers told them.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    answers: BTreeMap<u64, BTreeSet<String>>,
+    /// Of each answer, whether one told it whose own body and commit it came from.
+    answers: BTreeMap<u64, BTreeMap<String, bool>>,
+    /// What is answered once nothing is killed any more.
+    last: BTreeMap<u64, BTreeSet<String>>,
     /// The first number that no worker has been given.
     handed_out: u64,
     told: usize,
@@ -42,15 +45,38 @@ impl Ledger {
         all
     }
 
-    pub(crate) fn answered(&mut self, number: u64, answer: &str) {
+    /// An answer, and whether it comes from the body and the commit of the call that tells it.
+    pub(crate) fn answered(&mut self, number: u64, ran: bool, answer: &str) {
         self.told += 1;
         let answers = self.answers.entry(number).or_default();
-        answers.insert(answer.to_owned());
+        *answers.entry(answer.to_owned()).or_default() |= ran;
+        self.last
+            .entry(number)
+            .or_default()
+            .insert(answer.to_owned());
     }
 
-    /// Each order with all the answers that anybody was given.
-    pub(crate) fn answers(&self) -> &BTreeMap<u64, BTreeSet<String>> {
-        &self.answers
+    /// From here on nothing is killed.
+    pub(crate) fn close(&mut self) {
+        self.last.clear();
+    }
+
+    /// Each order with all the answers that were given since nothing was killed any more.
+    pub(crate) fn last(&self) -> &BTreeMap<u64, BTreeSet<String>> {
+        &self.last
+    }
+
+    /// Answers that were told before, and are not the last: `true` where a body's own commit had been
+    /// acknowledged.
+    pub(crate) fn lost(&self) -> Vec<(u64, &str, bool)> {
+        let all = self.answers.iter().flat_map(|(number, answers)| {
+            let last = self.last.get(number);
+            let gone = move |answer: &str| last.is_none_or(|last| !last.contains(answer));
+            let answers = answers.iter();
+            let answers = answers.map(|(answer, ran)| (*number, answer.as_str(), *ran));
+            answers.filter(move |(_, answer, _)| gone(answer))
+        });
+        all.collect()
     }
 
     /// How many orders there are, and how many answers were told.

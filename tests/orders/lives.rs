@@ -68,6 +68,7 @@ impl<'a> Lives<'a> {
                 scope.spawn(|| self.seat());
             }
         });
+        self.heard().ledger.close();
         let mut seeded = Seeded::new(self.seed);
         let mut last: Vec<_> = (0..LAST).map(|_| self.hire()).collect();
         for worker in &mut last {
@@ -164,10 +165,9 @@ impl<'a> Lives<'a> {
             ("step", [task, _, step]) => {
                 doing.insert((*task).to_owned(), (*step).to_owned());
             }
-            ("answer", [number, ..]) => {
+            ("answer", [number, how, answer]) => {
                 let number = number.parse().expect("a number");
-                let (_, answer) = rest.split_once(' ').expect("an answer");
-                self.heard().ledger.answered(number, answer);
+                self.heard().ledger.answered(number, *how == "ran", answer);
             }
             ("again", [_, "none", why]) => {
                 *self.heard().again.entry((*why).to_owned()).or_default() += 1;

@@ -6,7 +6,7 @@ mod lives;
 
 use std::time::Instant;
 
-use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, PostgresServerBuilder, TestDir};
+use idem_harness::{MariaDbServer, PostgresServer, PostgresServerBuilder, TestDir};
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, open_shop};
 use tokio::runtime::Builder;
 
@@ -39,27 +39,34 @@ fn run<D: Database>(lives: Lives<'_>) -> (Heard, Vec<String>) {
     eprintln!("tasks killed after each step: {:?}", heard.hits);
     eprintln!("tried again: {:#?}", heard.again);
     let violations = books.violations(&heard.ledger);
+    eprintln!("answers that were lost: {:?}", heard.ledger.lost());
     (heard, violations)
 }
 
-/// The books are right, and the kills were where they hurt.
+/// The books are right, every answer that anybody was given counts, and the kills were where they hurt.
 fn assert_books_are_right<D: Database>(lives: Lives<'_>) {
+    let heard = right_books::<D>(lives);
+    assert_eq!(heard.ledger.lost(), []);
+}
+
+fn right_books<D: Database>(lives: Lives<'_>) -> Heard {
     let kills = usize::try_from(lives.kills).expect("some kills");
     let (heard, violations) = run::<D>(lives);
     assert_eq!(violations, [""; 0]);
     let inside = heard.inside;
     assert!(
-        inside * 2 > kills,
+        inside * 3 > kills,
         "only {inside} of {kills} kills were inside a transaction"
     );
-    for step in ["begun", "claimed", "ordered", "stock", "points", "recorded"] {
+    for step in ["begun", "claimed", "ordered", "recorded"] {
         assert!(heard.hits.contains_key(step), "no kill after {step}");
     }
-    let answers = heard.ledger.answers().values().flatten();
+    let answers = heard.ledger.last().values().flatten();
     let refused = answers
         .filter(|answer| answer.starts_with("refused"))
         .count();
     assert!(refused > 0, "nothing was refused");
+    heard
 }
 
 /// An order was placed twice, and the books tell.
@@ -71,14 +78,6 @@ fn assert_books_are_wrong<D: Database>(lives: Lives<'_>) {
         twice,
         "every order was placed once by chance, or nobody looks"
     );
-}
-
-/// The server is killed four times as well.
-fn with_a_server<D: Database>(server: &DatabaseServer) {
-    let url = server.url();
-    let mut lives = Lives::new(D::NAME, &url, "inside");
-    lives.server = Some((server, lives.kills / 4));
-    assert_books_are_right::<D>(lives);
 }
 
 /// As in production, but a deadlock is found sooner.
@@ -97,10 +96,14 @@ fn two_hundred_kills_leave_the_books_right_in_sqlite() {
     assert_books_are_right::<InSqlite>(Lives::new(InSqlite::NAME, &file(&dir), "inside"));
 }
 
+/// The server is killed four times as well.
 #[test]
 fn two_hundred_kills_leave_the_books_right_in_postgres() {
     let server = postgres().start();
-    with_a_server::<InPostgres>(&server);
+    let url = server.url();
+    let mut lives = Lives::new(InPostgres::NAME, &url, "inside");
+    lives.server = Some((&server, lives.kills / 4));
+    assert_books_are_right::<InPostgres>(lives);
 }
 
 /// Most of the transactions that meet another on a row are refused there, and tried again.
@@ -116,7 +119,23 @@ fn kills_leave_the_books_right_among_serialization_failures() {
 
 #[test]
 fn two_hundred_kills_leave_the_books_right_in_mariadb() {
-    with_a_server::<InMariaDb>(&MariaDbServer::builder().durable().start());
+    let server = MariaDbServer::builder().durable().start();
+    let url = server.url();
+    assert_books_are_right::<InMariaDb>(Lives::new(InMariaDb::NAME, &url, "inside"));
+}
+
+/// `InnoDB` shows others what is committed a moment before that is in its log. A server that dies in this
+/// moment forgets the order and its record together, and the books are right; but a duplicate may have
+/// been given the answer. One that is told by the call whose own commit was acknowledged is never lost.
+#[test]
+fn kills_of_the_server_leave_the_books_right_in_mariadb() {
+    let server = MariaDbServer::builder().durable().start();
+    let url = server.url();
+    let mut lives = Lives::new(InMariaDb::NAME, &url, "inside");
+    lives.server = Some((&server, lives.kills / 10));
+    let heard = right_books::<InMariaDb>(lives);
+    let lost = heard.ledger.lost();
+    assert!(lost.iter().all(|(_, _, ran)| !ran), "{lost:?}");
 }
 
 /// The books would tell if the record were committed apart from the order.

@@ -11,7 +11,7 @@
 //! call <number>           a call under a lease that waits for nobody
 //! ```
 //!
-//! It says `step <task> <number> <step>` all along, `answer <number> <answer>`, and
+//! It says `step <task> <number> <step>` all along, `answer <number> ran|replayed <answer>`, and
 //! `again <number> <why>` before an order is tried again.
 
 mod burst;
