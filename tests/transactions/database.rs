@@ -22,7 +22,6 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     type Tx: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
 
     /// Its name in messages.
-    const NAME: &'static str;
     /// How many sessions wait for a lock; `None` where nobody can be asked.
     const WAITING: Option<&'static str>;
     /// How long the session waits for locks, as a text.
@@ -141,7 +140,6 @@ macro_rules! database {
 }
 
 database!(Sqlite, Sqlite, SqliteConnection {
-    const NAME: &'static str = "SQLite";
     const WAITING: Option<&'static str> = None;
     const SETTING: Option<&'static str> = None;
     const SET_SESSION: Option<&'static str> = None;
@@ -163,7 +161,6 @@ database!(Sqlite, Sqlite, SqliteConnection {
 });
 
 database!(Postgres, Postgres, PgConnection {
-    const NAME: &'static str = "PostgreSQL";
     const WAITING: Option<&'static str> = Some(
         "SELECT count(*) FROM pg_stat_activity \
          WHERE datname = current_database() AND wait_event_type = 'Lock'",
@@ -199,7 +196,6 @@ database!(Postgres, Postgres, PgConnection {
 });
 
 database!(MySql, MySql, MySqlConnection {
-    const NAME: &'static str = "MySQL";
     const WAITING: Option<&'static str> = Some(
         "SELECT count(*) FROM information_schema.innodb_trx t \
          JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \

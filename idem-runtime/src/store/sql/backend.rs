@@ -184,10 +184,19 @@ pub enum Trouble {
     Full,
     /// The table is not there.
     NoTable,
-    /// Wrong password, missing right.
+    /// The database or the schema is not there.
+    NoDatabase,
+    /// Wrong user or password.
+    Login,
+    /// A right is missing.
     Refused,
-    /// It starts, stops, fails over, is read-only, or has no connection left.
+    /// A file that is of no use, and what to do about it.
+    #[cfg(feature = "sqlite")]
+    File(&'static str),
+    /// It starts, stops, fails over, or has no connection left.
     Unavailable,
+    /// It only reads.
+    ReadOnly,
     /// Anything else.
     Other,
 }

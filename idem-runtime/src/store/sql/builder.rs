@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 use super::backend::{Backend, Sealed};
-use super::failure::store_error;
+use super::failure::unfit;
 use super::lane::Lane;
 use super::source::SqlSource;
 use super::statement::Statements;
@@ -110,8 +112,10 @@ impl<B: Backend> SqlStoreBuilder<B> {
             warnings: Vec::new(),
         };
         let mut conn = inner.lane.open(WHAT).await?;
-        inner.warnings =
-            (B::look(&mut conn).await).map_err(|error| store_error::<B>(WHAT, error))?;
+        inner.warnings = match timeout(self.response_timeout, B::look(&mut conn)).await {
+            Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
+            Err(_) => return Err(inner.lane.silence(WHAT)),
+        };
         inner.lane.keep(conn);
         Ok(SqlStore(Arc::new(inner)))
     }

@@ -34,21 +34,40 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
             "the table is not there, or not as this version knows it; run `migrate()`, or the files \
              in `migrations` of idem-runtime",
         ),
+        Some(Trouble::NoDatabase) => (
+            Refused,
+            "there is no such database or schema; create it, or mend the URL or the name of the table",
+        ),
+        Some(Trouble::Login) => (
+            Refused,
+            "the server does not let this user in; see to the user and the password, and to whom the \
+             server lets into this database from here",
+        ),
         Some(Trouble::Refused) => (
             Refused,
-            "the server does not let this user in, or do this: idem needs SELECT, INSERT, UPDATE \
-             and DELETE on its table",
+            "the server does not let this user do this: idem needs SELECT, INSERT, UPDATE and DELETE \
+             on its table",
         ),
+        #[cfg(feature = "sqlite")]
+        Some(Trouble::File(advice)) => (Refused, advice),
         Some(Trouble::Unavailable) => (
             Unavailable,
-            "the server starts, stops, is read-only or has no connection left",
+            "the server starts, stops or has no connection left",
+        ),
+        Some(Trouble::ReadOnly) => (
+            Unavailable,
+            "the server is read-only, as a standby is; idem needs one that writes",
         ),
         Some(Trouble::Other) => (Protocol, "the server refused a statement"),
         None => match &error {
             sqlx::Error::Configuration(_) => {
                 (Refused, "the address or the server's settings do not do")
             }
-            error if broken(error) => (Unavailable, "the connection is lost or cannot be made"),
+            error if broken(error) => (
+                Unavailable,
+                "the connection is lost or cannot be made; see that the server runs, and that the URL \
+                 names it",
+            ),
             _ => (Protocol, "the reply cannot be read"),
         },
     };
@@ -63,5 +82,39 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
     match cause {
         Some(cause) => error.because(cause),
         None => error,
+    }
+}
+
+/// Why there is no table still.
+pub(crate) fn not_created<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
+    if trouble::<B>(&error) == Some(Trouble::Refused) {
+        let message = format!(
+            "{what}: this user may not create it; whoever may runs the file in `migrations` of \
+             idem-runtime, or what `schema()` gives, and grants SELECT, INSERT, UPDATE and DELETE"
+        );
+        return StoreError::new(StoreErrorKind::Refused, message);
+    }
+    store_error::<B>(what, error)
+}
+
+/// Why the table that is there is of no use.
+pub(crate) fn not_usable<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
+    if trouble::<B>(&error) == Some(Trouble::NoTable) {
+        let message = format!(
+            "{what}: there is one of this name, but not as this version knows it; compare it with the \
+             file in `migrations` of idem-runtime, or choose another name for the table"
+        );
+        return StoreError::new(StoreErrorKind::Refused, message);
+    }
+    store_error::<B>(what, error)
+}
+
+/// Why a server is not to be worked with. The problem is one of our own sentences.
+pub(crate) fn unfit<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
+    match error {
+        sqlx::Error::Configuration(problem) => {
+            StoreError::new(StoreErrorKind::Refused, format!("{what}: {problem}"))
+        }
+        error => store_error::<B>(what, error),
     }
 }

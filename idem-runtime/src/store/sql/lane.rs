@@ -5,6 +5,7 @@
 //! of them waits for its claim to be completed.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::failure::{broken, store_error};
+use super::failure::{broken, store_error, trouble};
 use super::statement::Statement;
 use crate::record::Owner;
 use crate::store::{StoreError, StoreErrorKind};
@@ -68,14 +69,27 @@ impl<B: Sealed> Lane<B> {
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Answer, StoreError> {
-        match timeout(self.response_timeout, self.attempt(statement, arguments)).await {
+        let outcome = self.tell(what, statement, arguments).await;
+        outcome.map_err(|(_, error)| error)
+    }
+
+    /// As [`run`](Self::run), and says what the server meant by its error.
+    pub(crate) async fn tell(
+        &self,
+        what: &str,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Answer, (Option<Trouble>, StoreError)> {
+        // It is still there when its own connection is to be counted.
+        let mut attempt = pin!(self.attempt(statement, arguments));
+        match timeout(self.response_timeout, attempt.as_mut()).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(store_error::<B>(what, error)),
-            Err(_) => Err(self.silence(what)),
+            Ok(Err(error)) => Err((trouble::<B>(&error), store_error::<B>(what, error))),
+            Err(_) => Err((None, self.silence(what))),
         }
     }
 
-    fn silence(&self, what: &str) -> StoreError {
+    pub(crate) fn silence(&self, what: &str) -> StoreError {
         let (name, patience) = (B::NAME, self.response_timeout);
         let used = self.most - self.seats.available_permits();
         let message = format!(
@@ -103,7 +117,7 @@ impl<B: Sealed> Lane<B> {
                 }
                 Err(sqlx::Error::Database(error)) => {
                     let trouble = B::trouble(&*error);
-                    if trouble != Trouble::Unavailable {
+                    if !matches!(trouble, Trouble::Unavailable | Trouble::ReadOnly) {
                         self.keep(conn);
                     } else if used {
                         continue;

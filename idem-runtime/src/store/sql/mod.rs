@@ -212,13 +212,18 @@ impl<B: Sealed> Inner<B> {
     async fn migrate(&self) -> Result<(), StoreError> {
         const WHAT: &str = "creating the table";
         let nowhere = [backend::Argument::Bytes(&[0; 32])];
-        if (self.lane.run(WHAT, &self.statements.read, &nowhere).await).is_ok() {
+        let probe = statement::probe::<B>(&self.table);
+        if self.lane.run(WHAT, &probe, &nowhere).await.is_ok() {
             return Ok(());
         }
         let schema = builder::schema::<B>(&self.table);
         let mut conn = self.lane.open(WHAT).await?;
-        (B::migrate(&mut conn, &schema).await)
-            .map_err(|error| failure::store_error::<B>(WHAT, error))
+        let created = B::migrate(&mut conn, &schema).await;
+        created.map_err(|error| failure::not_created::<B>(WHAT, error))?;
+        // It may have been there, and be another.
+        let probe = B::run(&mut conn, &probe, &nowhere).await;
+        probe.map_err(|error| failure::not_usable::<B>(WHAT, error))?;
+        Ok(())
     }
 }
 

@@ -78,10 +78,13 @@ impl Sealed for MySql {
             Some(1205 | 3572) => Trouble::Locked,
             Some(1021 | 1041 | 1114 | 1037 | 1038) => Trouble::Full,
             Some(1146 | 1054 | 1364) => Trouble::NoTable,
-            Some(1044 | 1045 | 1049 | 1142 | 1143 | 1227 | 1698) => Trouble::Refused,
-            Some(1040 | 1053 | 1077 | 1079 | 1290 | 1836 | 1927 | 1969 | 3024) => {
-                Trouble::Unavailable
-            }
+            Some(1049) => Trouble::NoDatabase,
+            Some(1044 | 1045 | 1130 | 1698) => Trouble::Login,
+            Some(1142 | 1143 | 1227) => Trouble::Refused,
+            Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
+            Some(1040 | 1053 | 1077 | 1079 | 1203 | 1226 | 1317) => Trouble::Unavailable,
+            // Told to who comes back to a connection that the server closed meanwhile.
+            Some(1927 | 1969 | 3024 | 4031) => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }

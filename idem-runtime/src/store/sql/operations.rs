@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::Inner;
-use super::backend::{Answer, Argument, Sealed};
+use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::lane::Lane;
 use super::row::{Columns, Row, life_us, place, shown};
 use super::statement::Statement;
@@ -203,7 +203,16 @@ impl<B: Sealed> Inner<B> {
                 found = site.run(&self.statements.read, &arguments[..1]).await?.row;
             }
             if found.is_none() && !request.starts {
-                found = site.run(&self.statements.claim, &arguments).await?.row;
+                let claim = &self.statements.claim;
+                found = match self.lane.tell(site.what, claim, &arguments).await {
+                    Ok(answer) => answer.row,
+                    // What is done can be replayed all the same.
+                    Err((Some(Trouble::ReadOnly), error)) => {
+                        let row = site.run(&self.statements.read, &arguments[..1]).await?.row;
+                        Some(row.ok_or(error)?)
+                    }
+                    Err((_, error)) => return Err(error),
+                };
             }
             if let Some(row) = &found
                 && row.is_fresh(&request.owner)

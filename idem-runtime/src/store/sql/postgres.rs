@@ -71,9 +71,14 @@ impl Sealed for Postgres {
             "40001" | "40P01" => Trouble::Collision,
             "55P03" => Trouble::Locked,
             "53100" | "53200" | "53400" => Trouble::Full,
-            "42P01" | "42703" | "42804" | "3F000" => Trouble::NoTable,
-            "42501" | "28000" | "28P01" | "3D000" => Trouble::Refused,
-            "25006" | "53300" | "57P01" | "57P02" | "57P03" | "57014" => Trouble::Unavailable,
+            "42P01" | "42703" | "42804" => Trouble::NoTable,
+            "3D000" | "3F000" => Trouble::NoDatabase,
+            "28000" | "28P01" => Trouble::Login,
+            "42501" => Trouble::Refused,
+            "25006" => Trouble::ReadOnly,
+            "53300" | "57014" => Trouble::Unavailable,
+            // The last is told to who comes back to a connection that the server closed meanwhile.
+            "57P01" | "57P02" | "57P03" | "57P05" => Trouble::Unavailable,
             code if code.starts_with("08") || code.starts_with("58") => Trouble::Unavailable,
             _ => Trouble::Other,
         }

@@ -66,7 +66,18 @@ impl Sealed for Sqlite {
         match code.map(|code| code & 0xff) {
             Ok(5 | 6) => Trouble::Collision,
             Ok(13) => Trouble::Full,
-            Ok(3 | 8 | 14 | 23) => Trouble::Refused,
+            Ok(3 | 23) => Trouble::Refused,
+            Ok(8) => Trouble::File(
+                "the file may only be read; this process needs to write to it and in its directory",
+            ),
+            Ok(11) => Trouble::File(
+                "the file is damaged; put a copy back, or make a new one, which knows of no past call",
+            ),
+            Ok(14) => Trouble::File(
+                "the file cannot be opened; see that its directory is there, and that this process may \
+                 write in it",
+            ),
+            Ok(26) => Trouble::File("the file is no SQLite database, or an encrypted one"),
             Ok(9 | 10 | 15) => Trouble::Unavailable,
             Ok(1) => Trouble::NoTable,
             _ => Trouble::Other,
@@ -107,6 +118,13 @@ impl Sealed for Sqlite {
     scripts!(SqliteConnection, &[u8]);
 
     async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
+        let file = "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'";
+        let file: String = sqlx::query_scalar(file).fetch_one(&mut *conn).await?;
+        if file.is_empty() {
+            let problem = "a database in memory is gone with its connections, and with it what has run; \
+                           name a file, or use a `MemoryStore`";
+            return Err(sqlx::Error::Configuration(problem.into()));
+        }
         let mode: String = sqlx::query_scalar("PRAGMA journal_mode")
             .fetch_one(&mut *conn)
             .await?;

@@ -132,6 +132,12 @@ impl Statements {
     }
 }
 
+/// Succeeds where all columns are.
+pub(super) fn probe<B: Sealed>(table: &str) -> Statement {
+    let text = "SELECT {columns}, operation FROM {t} WHERE record_key = ?1";
+    Statement::new::<B>(Kind::Fetch, text, table)
+}
+
 /// Makes every record older by `?1`.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn age<B: Sealed>(table: &str) -> Statement {

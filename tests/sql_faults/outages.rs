@@ -1,0 +1,250 @@
+//! A server that is not there, or is gone in the middle of a call.
+
+use std::time::{Duration, Instant};
+
+use idem_harness::TcpProxy;
+use idem_runtime::store::StoreErrorKind::Unavailable;
+use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqlStore};
+use idem_tests::shop::{Failure, happened, until};
+use tokio::task::JoinSet;
+
+use crate::home::{Server, on_each_database, open, open_with};
+use crate::till::{HASTE, SLACK, Till, assert_retryable, assert_says, claim};
+
+on_each_database!(;
+    nobody_listens,
+    a_server_that_is_killed_is_waited_for,
+    stale_connections_are_replaced_at_once,
+    connections_that_the_server_closed_are_replaced_at_once,
+    an_answer_outlives_the_server,
+    a_server_that_stands_still_costs_a_deadline,
+    a_black_hole_costs_a_deadline,
+    lost_replies_cost_nothing,
+);
+
+async fn nobody_listens<B: Server>() {
+    let server = B::serve(&[]);
+    let url = server.url();
+    server.kill();
+    let parts = ["connecting", "server runs", "URL"];
+    assert_says(SqlStore::<B>::connect(&url).await, Unavailable, &parts);
+    server.restart();
+    open::<B>(&url).await;
+}
+
+/// Whose port it is can be told by nobody but the person who wrote it down.
+#[tokio::test]
+async fn another_server_listens() {
+    let postgres = idem_harness::PostgresServer::start();
+    let mariadb = idem_harness::MariaDbServer::start();
+    let url =
+        |scheme: &str, port: u16| format!("{scheme}://idem:password-marker@127.0.0.1:{port}/idem");
+    let store = PostgresStore::connect(url("postgres", mariadb.port())).await;
+    assert_says(store, Unavailable, &["connecting"]);
+    let store = MySqlStore::connect(url("mysql", postgres.port())).await;
+    assert_says(store, Unavailable, &["connecting"]);
+}
+
+async fn a_server_that_is_killed_is_waited_for<B: Server>() {
+    let server = B::serve(&[]);
+    let store = open::<B>(&server.url()).await;
+    let till = Till::hasty(&store);
+    let first = till.pay("a").await.unwrap();
+    server.kill();
+    assert_says(
+        claim(&store).await,
+        Unavailable,
+        &["a claim", "server runs"],
+    );
+    assert_retryable(till.pay("b").await);
+    assert_eq!(till.effects("b"), 0);
+    // One that calls all the while.
+    let waiting = Till::with(&store, |engine| {
+        engine.claim_deadline(Duration::from_secs(60))
+    });
+    let waits = tokio::spawn({
+        let waiting = waiting.clone();
+        async move { waiting.pay("c").await }
+    });
+    server.restart();
+    waits.await.unwrap().unwrap();
+    assert_eq!(till.pay("a").await.unwrap(), first);
+    till.pay("b").await.unwrap();
+    assert_eq!(
+        till.effects("a") + till.effects("b") + waiting.effects("c"),
+        3
+    );
+}
+
+/// Several connections of a store, all of them used.
+async fn warm(till: &Till) {
+    let mut tasks = JoinSet::new();
+    for number in 0..32 {
+        let till = till.clone();
+        tasks.spawn(async move { till.pay(&format!("warm {number}")).await.unwrap() });
+    }
+    tasks.join_all().await;
+}
+
+async fn stale_connections_are_replaced_at_once<B: Server>() {
+    let server = B::serve(&[]);
+    let store = open::<B>(&server.url()).await;
+    warm(&Till::on(&store)).await;
+    for kill in [true, false] {
+        if kill {
+            server.kill();
+        }
+        server.restart();
+        // No engine tries again here.
+        claim(&store).await.unwrap();
+    }
+    let till = Till::on(&store);
+    warm(&till).await;
+    assert_eq!(till.all_effects(), 0, "they are replays");
+}
+
+async fn connections_that_the_server_closed_are_replaced_at_once<B: Server>() {
+    let (setting, seen) = if B::POSTGRES {
+        (
+            ("idle_session_timeout", "300"),
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' \
+             AND pid <> pg_backend_pid()",
+        )
+    } else {
+        (
+            ("wait_timeout", "1"),
+            "SELECT count(*) FROM information_schema.processlist WHERE user = 'idem' \
+             AND id <> connection_id()",
+        )
+    };
+    let server = B::serve(&[setting]);
+    let store = open::<B>(&server.url()).await;
+    warm(&Till::on(&store)).await;
+    for _ in 0..3 {
+        until("the server has closed them", || server.execute(seen) == "0").await;
+        claim(&store).await.unwrap();
+    }
+}
+
+async fn an_answer_outlives_the_server<B: Server>() {
+    let server = B::serve(&[]);
+    let store = open::<B>(&server.url()).await;
+    let till = Till::hasty(&store);
+    let began = Instant::now();
+    let kills = async |_| {
+        server.kill();
+        Ok(())
+    };
+    let first = till.pay_by("a", kills).await.unwrap();
+    assert!(began.elapsed() < HASTE + SLACK, "{:?}", began.elapsed());
+    assert_eq!(till.events.count("unsaved"), 1);
+    server.restart();
+    happened(&till.events, "completed", 1).await;
+    assert_eq!(till.beside(&store).pay("a").await.unwrap(), first);
+    assert_eq!(till.effects("a"), 1);
+}
+
+/// Calls until the key is free of a claim that landed when whoever sent it had left.
+async fn paid_in_the_end<B: Server>(store: &SqlStore<B>, till: &Till, key: &str) -> String {
+    let trying = async {
+        loop {
+            store.age(Duration::from_mins(1)).await.unwrap();
+            match till.pay(key).await {
+                Ok(answer) => return answer,
+                Err(Failure::Idem(error)) => assert!(error.is_retryable(), "{error}"),
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    };
+    idem_tests::shop::patiently("the key is free", trying).await
+}
+
+fn impatient<B: Server>(store: &SqlStore<B>) -> Till {
+    Till::with(store, |engine| {
+        let engine = engine.claim_deadline(HASTE).complete_deadline(HASTE);
+        engine.on_running(idem_runtime::OnRunning::Reject)
+    })
+}
+
+async fn a_server_that_stands_still_costs_a_deadline<B: Server>() {
+    let server = B::serve(&[]);
+    let soon = Duration::from_millis(500);
+    let store = open_with::<B>(&server.url(), |store| store.response_timeout(soon)).await;
+    let till = impatient(&store);
+    let first = till.pay("a").await.unwrap();
+    server.pause();
+    let began = Instant::now();
+    assert_retryable(till.pay("b").await);
+    let took = began.elapsed();
+    assert!(took >= HASTE && took < HASTE + SLACK, "{took:?}");
+    let parts = [
+        "a claim",
+        "no reply",
+        "within 500ms",
+        "of 8 connections in use",
+    ];
+    assert_says(claim(&store).await, Unavailable, &parts);
+    let connecting = SqlStore::<B>::builder(server.url()).response_timeout(soon);
+    assert_says(
+        connecting.connect().await,
+        Unavailable,
+        &["connecting", "no reply"],
+    );
+    assert_eq!(till.effects("b"), 0);
+    server.resume();
+    paid_in_the_end(&store, &till, "b").await;
+    assert_eq!(till.pay("a").await.unwrap(), first);
+    assert_eq!((till.effects("a"), till.effects("b")), (1, 1));
+}
+
+async fn a_black_hole_costs_a_deadline<B: Server>() {
+    let server = B::serve(&[]);
+    let proxy = TcpProxy::start(server.addr());
+    let soon = Duration::from_millis(500);
+    let url = server.url_at(proxy.addr());
+    let store = open_with::<B>(&url, |store| store.response_timeout(soon)).await;
+    let till = impatient(&store);
+    let first = till.pay("a").await.unwrap();
+    proxy.black_hole(true);
+    let began = Instant::now();
+    assert_retryable(till.pay("b").await);
+    let took = began.elapsed();
+    assert!(took >= HASTE && took < HASTE + SLACK, "{took:?}");
+    proxy.black_hole(false);
+    paid_in_the_end(&store, &till, "b").await;
+
+    // And during a completion.
+    let before = till.events.count("completed");
+    let swallowed = async |_| {
+        proxy.black_hole(true);
+        Ok(())
+    };
+    let kept = till.pay_by("c", swallowed).await.unwrap();
+    assert_eq!(till.events.count("unsaved"), 1);
+    proxy.black_hole(false);
+    happened(&till.events, "completed", before + 1).await;
+    assert_eq!(till.pay("c").await.unwrap(), kept);
+    assert_eq!(till.pay("a").await.unwrap(), first);
+    assert_eq!(till.all_effects(), 3);
+}
+
+async fn lost_replies_cost_nothing<B: Server>() {
+    let server = B::serve(&[]);
+    let proxy = TcpProxy::start(server.addr());
+    let store = open::<B>(&server.url_at(proxy.addr())).await;
+    let till = Till::on(&store);
+    for number in 0..10 {
+        let key = number.to_string();
+        // The claim has landed, and then the completion has.
+        proxy.drop_next_reply();
+        let drops = async |_| {
+            proxy.drop_next_reply();
+            Ok(())
+        };
+        let first = till.pay_by(&key, drops).await.unwrap();
+        proxy.cut();
+        assert_eq!(till.pay(&key).await.unwrap(), first);
+        assert_eq!(till.effects(&key), 1);
+    }
+    assert_eq!(proxy.stats().dropped_replies, 20);
+}
