@@ -21,7 +21,6 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     type Pooled: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
     type Tx: SqlTransaction + DerefMut<Target = Self::Conn> + Send;
 
-    /// Its name in messages.
     /// How many sessions wait for a lock; `None` where nobody can be asked.
     const WAITING: Option<&'static str>;
     /// How long the session waits for locks, as a text.
