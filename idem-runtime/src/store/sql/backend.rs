@@ -43,6 +43,11 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const READS_FIRST: bool;
 
+    /// Whether the server shows what is committed to others before it is in its log, so that it can
+    /// forget an answer that it has shown.
+    #[doc(hidden)]
+    const SHOWS_EARLY: bool;
+
     /// What a claim sends first.
     #[doc(hidden)]
     const CLAIM: Template;

@@ -62,6 +62,7 @@ mod postgres;
 mod purge;
 mod row;
 mod script;
+mod site;
 mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;

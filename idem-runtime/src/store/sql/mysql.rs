@@ -28,6 +28,9 @@ impl Sealed for MySql {
 
     const READS_FIRST: bool = false;
 
+    // InnoDB does, for the time that a write to its log takes: seen with servers that were killed.
+    const SHOWS_EARLY: bool = true;
+
     // Two statements in one message: MySQL has no `RETURNING`. `ROW_COUNT` is about the first of them.
     const CLAIM: Template = Template {
         text: "INSERT IGNORE INTO {t} (record_key, operation, layout, state, owner, fence, attempts, \

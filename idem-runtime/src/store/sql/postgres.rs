@@ -29,6 +29,8 @@ impl Sealed for Postgres {
 
     const READS_FIRST: bool = false;
 
+    const SHOWS_EARLY: bool = false;
+
     // One round trip for a first call and for a replay, which locks nothing. Zero rows is an answer
     // as well: the record was made after this statement began, which therefore does not see it.
     const CLAIM: Template = Template {

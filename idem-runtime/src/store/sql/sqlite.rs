@@ -32,6 +32,8 @@ impl Sealed for Sqlite {
     // A statement that may write takes the file's only lock for writing: replays are not to.
     const READS_FIRST: bool = true;
 
+    const SHOWS_EARLY: bool = false;
+
     const CLAIM: Template = Template {
         text: "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, attempts, detail, \
                retain_ms, fingerprint, body, expires_us, version) \

@@ -56,6 +56,9 @@ impl Statement {
     }
 }
 
+/// A write of no consequence.
+const TOUCH: &str = "UPDATE {t} SET version = version + 1 WHERE record_key = ?1";
+
 /// A text with the table, the clock and the columns in it.
 pub(super) fn filled<B: Sealed>(text: &str, table: &str) -> String {
     let text = text.replace("{columns}", COLUMNS);
@@ -106,6 +109,7 @@ pub(crate) struct Statements {
     pub(crate) renew: Statement,
     pub(crate) release: Statement,
     pub(crate) purge: Statement,
+    pub(crate) touch: Statement,
     /// [`insert`](Self::insert) and [`replace`](Self::replace) where that ends the wait of others.
     pub(crate) insert_told: Statement,
     pub(crate) replace_told: Statement,
@@ -126,6 +130,7 @@ impl Statements {
             renew: execute(RENEW),
             release: telling(RELEASE),
             purge: execute(B::PURGE),
+            touch: execute(TOUCH),
             insert_told: telling(B::INSERT),
             replace_told: telling(REPLACE),
         }

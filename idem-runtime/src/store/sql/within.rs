@@ -12,8 +12,9 @@ use sqlx::Database;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::failure::{store_error, trouble};
-use super::operations::{fresh, kept};
+use super::operations::fresh;
 use super::row::{Columns, Row, life_us, place, shown};
+use super::site::kept;
 use super::transaction::SqlConnection;
 use super::{Inner, SqlStore};
 use crate::cause::Cause;

@@ -1,0 +1,193 @@
+//! Reading a record, deciding, and writing unless somebody has written since.
+
+use std::time::Duration;
+
+use super::Inner;
+use super::backend::{Answer, Argument, Sealed};
+use super::lane::Lane;
+use super::row::{Columns, Row, life_us, place, shown};
+use super::statement::Statement;
+use crate::operation::RecordKey;
+use crate::record::{Header, Record, State, Unreadable};
+use crate::store::{Current, StoreError, StoreErrorKind};
+
+/// How often an operation begins again because somebody was quicker, before it gives up: each time
+/// somebody else got on.
+pub(super) const TRIES: usize = 1_000;
+
+/// Longer than a server takes to write its log.
+const YOUNG: Duration = Duration::from_secs(3);
+
+/// What an operation writes.
+pub(super) struct Write {
+    pub(super) header: Header,
+    /// The life of the record; `None`: what it has left.
+    pub(super) life: Option<Duration>,
+    /// Whether it ends the wait of others.
+    pub(super) told: bool,
+}
+
+/// Where an operation works.
+pub(super) struct Site<'a, B: Sealed> {
+    pub(super) lane: &'a Lane<B>,
+    /// What it is, for errors.
+    pub(super) what: &'static str,
+    pub(super) key: &'a RecordKey,
+    pub(super) place: [u8; 32],
+    /// The answer that goes with what it writes.
+    pub(super) body: &'a [u8],
+}
+
+impl<'a, B: Sealed> Site<'a, B> {
+    pub(super) fn new(
+        lane: &'a Lane<B>,
+        what: &'static str,
+        key: &'a RecordKey,
+        body: &'a [u8],
+    ) -> Self {
+        Self {
+            lane,
+            what,
+            key,
+            place: place(key),
+            body,
+        }
+    }
+
+    pub(super) async fn run(
+        &self,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Result<Answer, StoreError> {
+        self.lane.run(self.what, statement, arguments).await
+    }
+}
+
+/// A decision on what was read.
+pub(super) type Decision<T> = (T, Option<Write>);
+
+impl<B: Sealed> Inner<B> {
+    /// Sees to it that an answer that is about to be told is in the server's log: whoever told it early,
+    /// and whose server then forgot it, would have told what never was.
+    pub(super) async fn ascertain(
+        &self,
+        site: &Site<'_, B>,
+        record: &Record,
+        left: Duration,
+    ) -> Result<(), StoreError> {
+        let done = matches!(record.header.state, State::Done { .. });
+        if B::SHOWS_EARLY && done && record.header.age(left) < YOUNG {
+            // What is committed later is in the log later.
+            let here = [Argument::Bytes(&site.place)];
+            site.run(&self.statements.touch, &here).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads, lets `decide` say what to write in front of `body`, and writes.
+    pub(super) async fn operate<T>(
+        &self,
+        site: &Site<'_, B>,
+        mut found: Option<Row>,
+        decide: impl Fn(Option<Current<'_>>, u64) -> Decision<T>,
+        unreadable: impl Fn(Unreadable) -> T,
+    ) -> Result<T, StoreError> {
+        let here = [Argument::Bytes(&site.place)];
+        for _ in 0..TRIES {
+            let row = match found.take() {
+                Some(row) => Some(row),
+                None => site.run(&self.statements.read, &here).await?.row,
+            };
+            let record = match row.as_ref().map(Row::record).transpose() {
+                Ok(record) => record.flatten(),
+                Err(error) => return Ok(unreadable(error)),
+            };
+            let current = record.as_ref().map(|(record, left)| Current {
+                record,
+                left: *left,
+            });
+            let now_us = row.as_ref().map_or(0, |row| row.now_us);
+            let (reply, write) = decide(current, now_us);
+            let Some(write) = write else {
+                return Ok(reply);
+            };
+            let done = match &row {
+                Some(row) => self.replace(site, row, &write).await?,
+                None => self.insert(site, &write).await?,
+            };
+            if done {
+                return Ok(reply);
+            }
+        }
+        Err(overtaken(site.what))
+    }
+
+    async fn replace(
+        &self,
+        site: &Site<'_, B>,
+        row: &Row,
+        write: &Write,
+    ) -> Result<bool, StoreError> {
+        let columns = Columns::new(&write.header);
+        let (owner, fence) = row.written_by();
+        let arguments = [
+            Argument::Bytes(&site.place),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.fence(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            kept(&write.header, site.body),
+            Argument::Int(write.life.map_or(-1, life_us)),
+            Argument::Int(row.version),
+            Argument::Bytes(owner),
+            Argument::Int(fence),
+        ];
+        let statement = if write.told {
+            &self.statements.replace_told
+        } else {
+            &self.statements.replace
+        };
+        let answer = site.run(statement, &arguments).await?;
+        Ok(answer.affected > 0)
+    }
+
+    async fn insert(&self, site: &Site<'_, B>, write: &Write) -> Result<bool, StoreError> {
+        let columns = Columns::new(&write.header);
+        let arguments = [
+            Argument::Bytes(&site.place),
+            Argument::Text(&shown(site.key)),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.fence(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            kept(&write.header, site.body),
+            Argument::Int(life_us(write.life.unwrap_or_default())),
+        ];
+        let statement = if write.told {
+            &self.statements.insert_told
+        } else {
+            &self.statements.insert
+        };
+        let answer = site.run(statement, &arguments).await?;
+        Ok(answer.affected > 0)
+    }
+}
+
+pub(super) fn overtaken(what: &str) -> StoreError {
+    let message = format!("{what}: others were quicker {TRIES} times; it may be sent again");
+    StoreError::new(StoreErrorKind::Unavailable, message)
+}
+
+/// The answer goes with the records that have one.
+pub(super) fn kept<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
+    let done = matches!(header.state, State::Done { .. });
+    Argument::Body(done.then_some(body))
+}
