@@ -8,6 +8,7 @@
     reason = "a case ends where something is not as it says"
 )]
 
+mod attribute;
 mod commits;
 mod connections;
 mod database;
@@ -122,6 +123,10 @@ on_every_database! {
         a_refusal_leaves_nothing_open,
         calls_are_spawned,
         a_shutdown_waits_for_bodies,
+    }
+    attribute {
+        functions_in_the_callers_transaction,
+        functions_on_a_connection,
     }
     records {
         a_key_that_was_given_back_is_claimed,
