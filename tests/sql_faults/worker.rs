@@ -51,7 +51,7 @@ async fn work<B: Backend>(arguments: &[String]) {
 
 async fn calls<B: Backend>(store: SqlStore<B>, keys: u64, calls: u64) {
     let builder = Engine::builder(store).prefix("worker");
-    let builder = builder.claim_deadline(Duration::from_secs(60));
+    let builder = builder.claim_deadline(Duration::from_mins(1));
     let engine = builder.build().expect("the settings agree");
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {

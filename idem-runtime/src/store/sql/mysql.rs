@@ -82,9 +82,10 @@ impl Sealed for MySql {
             Some(1044 | 1045 | 1130 | 1698) => Trouble::Login,
             Some(1142 | 1143 | 1227) => Trouble::Refused,
             Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
-            Some(1040 | 1053 | 1077 | 1079 | 1203 | 1226 | 1317) => Trouble::Unavailable,
-            // Told to who comes back to a connection that the server closed meanwhile.
-            Some(1927 | 1969 | 3024 | 4031) => Trouble::Unavailable,
+            // 1927 and 4031 are told to who comes back to a connection that the server has closed.
+            Some(1040 | 1053 | 1077 | 1079 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => {
+                Trouble::Unavailable
+            }
             _ => Trouble::Other,
         }
     }
