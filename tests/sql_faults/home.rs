@@ -60,6 +60,9 @@ pub(crate) type Held = Box<dyn Send>;
 pub(crate) trait Kind: Backend {
     fn home() -> Home;
 
+    /// Puts records into the table that expire so many microseconds from now.
+    fn filled(records: u32, expires_in_us: i64) -> String;
+
     /// A connection that keeps everybody else from writing.
     async fn hold(url: &str) -> Held;
 }
@@ -111,6 +114,15 @@ impl Kind for Sqlite {
         }
     }
 
+    fn filled(records: u32, expires_in_us: i64) -> String {
+        let expires = format!("unixepoch() * 1000000 + {expires_in_us}");
+        format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {records}) \
+             INSERT INTO idem_records SELECT randomblob(32), 'filled', 49, 'D', zeroblob(16), 1, 1, 0, \
+             1000, zeroblob(16), x'01', {expires}, 1 FROM n"
+        )
+    }
+
     async fn hold(url: &str) -> Held {
         holding::<SqliteConnection>(url, "BEGIN IMMEDIATE").await
     }
@@ -120,6 +132,16 @@ impl Kind for Postgres {
     fn home() -> Home {
         static SERVER: OnceLock<PostgresServer> = OnceLock::new();
         Home::on(SERVER.get_or_init(PostgresServer::start))
+    }
+
+    fn filled(records: u32, expires_in_us: i64) -> String {
+        let expires = format!("extract(epoch FROM now())::bigint * 1000000 + {expires_in_us}");
+        format!(
+            "INSERT INTO idem_records SELECT sha256(gen_random_uuid()::text::bytea), 'filled', 49, 'D', \
+             '\\x00000000000000000000000000000000', 1, 1, 0, 1000, \
+             '\\x00000000000000000000000000000000', '\\x01', {expires}, 1 \
+             FROM generate_series(1, {records})"
+        )
     }
 
     async fn hold(url: &str) -> Held {
@@ -148,6 +170,15 @@ impl Kind for MySql {
     fn home() -> Home {
         static SERVER: OnceLock<MariaDbServer> = OnceLock::new();
         Home::on(SERVER.get_or_init(MariaDbServer::start))
+    }
+
+    fn filled(records: u32, expires_in_us: i64) -> String {
+        let expires = format!("unix_timestamp() * 1000000 + {expires_in_us}");
+        format!(
+            "INSERT INTO idem_records SELECT unhex(sha2(concat(uuid(), seq), 256)), 'filled', 49, 'D', \
+             repeat('\\0', 16), 1, 1, 0, 1000, repeat('\\0', 16), 'a', {expires}, 1 \
+             FROM seq_1_to_{records}"
+        )
     }
 
     async fn hold(url: &str) -> Held {

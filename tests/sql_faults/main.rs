@@ -3,10 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
+mod busy;
 mod connections;
+mod counts;
 mod files;
+mod forever;
 mod home;
+mod load;
+mod notices;
 mod outages;
+mod purging;
 mod read_only;
 mod setup;
 mod till;

@@ -60,7 +60,7 @@ async fn a_server_that_is_killed_is_waited_for<B: Server>() {
     assert_eq!(till.effects("b"), 0);
     // One that calls all the while.
     let waiting = Till::with(&store, |engine| {
-        engine.claim_deadline(Duration::from_secs(60))
+        engine.claim_deadline(Duration::from_mins(1))
     });
     let waits = tokio::spawn({
         let waiting = waiting.clone();

@@ -2,11 +2,13 @@
 
 use std::str::FromStr as _;
 
+use idem_runtime::Error;
 use idem_runtime::store::StoreErrorKind::{Full, Unavailable};
 use idem_runtime::store::sql::{SqlSource, SqlStore, Sqlite, SqliteStore};
+use idem_tests::shop::happened;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::home::{Kind, Server, on_each_database, open};
+use crate::home::{Home, Kind, Server, on_each_database, open};
 use crate::till::{Till, assert_retryable, assert_says, claim};
 
 on_each_database!(; what_is_done_is_replayed_by_a_server_that_only_reads);
@@ -40,34 +42,70 @@ async fn what_is_done_is_replayed_by_a_server_that_only_reads<B: Server>() {
     assert_eq!(hasty.effects("b"), 1);
 }
 
-/// A claim is refused. So is the answer of a body that runs, since there is no room for it either; it is
-/// given to its caller, and kept once there is room again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_file_refuses_claims_and_has_answers_wait() {
-    let home = Sqlite::home();
+/// A store whose file can hardly grow.
+async fn that_cannot_grow(home: &Home) -> SqliteStore {
     drop(open::<Sqlite>(&home.url).await);
     // A limit is a connection's, and lasts as long.
-    let limit = home.sql("PRAGMA page_count").await;
+    let pages: u32 = home.sql("PRAGMA page_count").await.parse().unwrap();
     let options = SqliteConnectOptions::from_str(&home.url).unwrap();
-    let options = options.pragma("max_page_count", limit);
-    let store = SqliteStore::connect(SqlSource::options(options))
-        .await
-        .unwrap();
-    let till = Till::hasty(&store);
+    let options = options.pragma("max_page_count", (pages + 12).to_string());
+    let store = SqliteStore::connect(SqlSource::options(options)).await;
+    store.unwrap()
+}
+
+/// Calls until there is no room for another claim.
+async fn fill(till: &Till) -> Vec<String> {
     let mut done = Vec::new();
-    let full = loop {
-        assert!(done.len() < 1_000, "the file has no end");
-        let key = done.len().to_string();
-        match till.pay(&key).await {
+    while done.len() < 1_000 {
+        match till.pay(&done.len().to_string()).await {
             Ok(answer) => done.push(answer),
-            Err(error) => break error,
+            Err(error) => {
+                assert_retryable(Err(error));
+                return done;
+            }
         }
-    };
-    assert_retryable(Err(full));
+    }
+    panic!("the file has no end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_file_refuses_claims_and_replays_what_is_done() {
+    let home = Sqlite::home();
+    let store = that_cannot_grow(&home).await;
+    let till = Till::hasty(&store);
+    let done = fill(&till).await;
     assert!(done.len() > 3, "{}", done.len());
     assert_says(claim(&store).await, Full, &["a claim", "room", "purge"]);
     for (key, answer) in done.iter().enumerate() {
         assert_eq!(&till.pay(&key.to_string()).await.unwrap(), answer);
     }
     assert_eq!(till.all_effects(), done.len());
+    home.sql("DELETE FROM idem_records").await;
+    till.pay("more").await.unwrap();
+}
+
+/// There is no room for it; its caller has it, and it is kept as soon as there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_answer_waits_for_room_in_a_full_file() {
+    let home = Sqlite::home();
+    let store = that_cannot_grow(&home).await;
+    let till = Till::hasty(&store);
+    let large = "an answer of several pages ".repeat(400);
+    let call = || till.engine.operation("large").key(&1);
+    let answer: Result<String, Error> = call()
+        .run(async |_| {
+            // Of another engine: a body is not to wait for its own.
+            fill(&Till::hasty(&store)).await;
+            Ok(large.clone())
+        })
+        .await;
+    assert_eq!(answer.as_ref(), Ok(&large));
+    assert_eq!(till.events.count("unsaved"), 1);
+    home.sql("DELETE FROM idem_records WHERE operation = 'till.pay'")
+        .await;
+    home.sql("DELETE FROM idem_records WHERE operation = 'elsewhere'")
+        .await;
+    happened(&till.events, "completed", 1).await;
+    let again: Result<String, Error> = call().run(async |_| unreachable!("answered")).await;
+    assert_eq!(again, answer);
 }

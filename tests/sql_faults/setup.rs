@@ -118,16 +118,17 @@ async fn the_schema_runs_by_hand<B: Kind>() {
     assert_eq!(till.effects("a"), 1);
 }
 
+async fn same<B: Kind>(migrations: &str, folder: &str) {
+    let file = format!("{migrations}/{folder}/0001_idem_records.sql");
+    let file = std::fs::read_to_string(file).unwrap();
+    let home = B::home();
+    let store = SqlStore::<B>::connect(&home.url).await.unwrap();
+    assert_eq!(store.schema(), file);
+}
+
 #[tokio::test]
 async fn the_files_are_what_is_run() {
     let migrations = concat!(env!("CARGO_MANIFEST_DIR"), "/../idem-runtime/migrations");
-    async fn same<B: Kind>(migrations: &str, folder: &str) {
-        let file = format!("{migrations}/{folder}/0001_idem_records.sql");
-        let file = std::fs::read_to_string(file).unwrap();
-        let home = B::home();
-        let store = SqlStore::<B>::connect(&home.url).await.unwrap();
-        assert_eq!(store.schema(), file);
-    }
     same::<Sqlite>(migrations, "sqlite").await;
     same::<Postgres>(migrations, "postgres").await;
     same::<MySql>(migrations, "mysql").await;

@@ -163,14 +163,12 @@ impl<B: Sealed> Lane<B> {
     }
 
     async fn connect(&self) -> Result<Conn<B>, sqlx::Error> {
-        let mut collisions = 0;
+        let mut collisions = 1;
         loop {
             match Conn::<B>::connect_with(&self.options).await {
-                Err(sqlx::Error::Database(error))
-                    if collisions < COLLISIONS && B::trouble(&*error) == Trouble::Collision =>
-                {
-                    collisions += 1;
+                Err(error) if collided::<B>(&error, collisions) => {
                     pause(collisions).await;
+                    collisions += 1;
                 }
                 connected => return connected,
             }
@@ -186,8 +184,13 @@ impl<B: Sealed> Lane<B> {
     }
 }
 
+/// Whether it collided with another transaction, and not yet too often.
+pub(crate) fn collided<B: Sealed>(error: &sqlx::Error, collisions: u32) -> bool {
+    collisions <= COLLISIONS && trouble::<B>(error) == Some(Trouble::Collision)
+}
+
 /// Longer each time, and not the same for two that collided.
-async fn pause(collisions: u32) {
+pub(crate) async fn pause(collisions: u32) {
     let most = 500 << collisions.min(6);
     let share = u64::from(Owner::random().as_bytes()[0]) + 1;
     tokio::time::sleep(Duration::from_micros(most * share / 256)).await;

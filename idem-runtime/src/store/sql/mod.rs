@@ -214,16 +214,24 @@ impl<B: Sealed> Inner<B> {
         const WHAT: &str = "creating the table";
         let nowhere = [backend::Argument::Bytes(&[0; 32])];
         let probe = statement::probe::<B>(&self.table);
-        if self.lane.run(WHAT, &probe, &nowhere).await.is_ok() {
-            return Ok(());
-        }
         let schema = builder::schema::<B>(&self.table);
-        let mut conn = self.lane.open(WHAT).await?;
-        let created = B::migrate(&mut conn, &schema).await;
-        created.map_err(|error| failure::not_created::<B>(WHAT, error))?;
-        // It may have been there, and be another.
-        let probe = B::run(&mut conn, &probe, &nowhere).await;
-        probe.map_err(|error| failure::not_usable::<B>(WHAT, error))?;
+        for collisions in 1.. {
+            if self.lane.run(WHAT, &probe, &nowhere).await.is_ok() {
+                return Ok(());
+            }
+            let mut conn = self.lane.open(WHAT).await?;
+            match B::migrate(&mut conn, &schema).await {
+                Err(error) if lane::collided::<B>(&error, collisions) => {
+                    lane::pause(collisions).await;
+                    continue;
+                }
+                created => created.map_err(|error| failure::not_created::<B>(WHAT, error))?,
+            }
+            // It may have been there, and be another.
+            let probe = B::run(&mut conn, &probe, &nowhere).await;
+            probe.map_err(|error| failure::not_usable::<B>(WHAT, error))?;
+            break;
+        }
         Ok(())
     }
 }

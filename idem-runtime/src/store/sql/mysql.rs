@@ -85,7 +85,7 @@ impl Sealed for MySql {
             Some(1044 | 1045 | 1130 | 1698) => Trouble::Login,
             Some(1142 | 1143 | 1227) => Trouble::Refused,
             Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
-            // The last four are told to who comes back to a connection that the server closed meanwhile.
+            // 1927 and 4031 are told to who comes back to a connection that the server has closed.
             Some(1040 | 1053 | 1077 | 1079 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => {
                 Trouble::Unavailable
             }

@@ -130,21 +130,31 @@ impl Drop for Notices {
     }
 }
 
+/// Whoever watches is told when nobody listens any more, be it that the engine that began to has ended.
+struct Ear(Watchers);
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.0.lapse_all();
+    }
+}
+
 async fn hear(mut listener: PgListener, watchers: Watchers, keys: Weak<Keys>) {
+    let ear = Ear(watchers);
     loop {
         match listener.try_recv().await {
             Ok(Some(notice)) => {
                 let Some(keys) = keys.upgrade() else { return };
                 let key = read(notice.payload()).and_then(|place| keys.lock().get(&place).cloned());
                 if let Some(key) = key {
-                    watchers.wake(&key);
+                    ear.0.wake(&key);
                 }
             }
             // The connection was lost, and what was told meanwhile with it. The driver makes another
             // when it is asked again.
-            Ok(None) => watchers.lapse_all(),
+            Ok(None) => ear.0.lapse_all(),
             // It cannot: whoever watches next tries.
-            Err(_) => return watchers.lapse_all(),
+            Err(_) => return,
         }
     }
 }

@@ -78,7 +78,7 @@ impl Sealed for Postgres {
             "28000" | "28P01" => Trouble::Login,
             "42501" => Trouble::Refused,
             "25006" => Trouble::ReadOnly,
-            // The last is told to who comes back to a connection that the server closed meanwhile.
+            // The last is told to who comes back to a connection that the server has closed.
             "53300" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" => Trouble::Unavailable,
             code if code.starts_with("08") || code.starts_with("58") => Trouble::Unavailable,
             _ => Trouble::Other,
