@@ -267,6 +267,9 @@ fn failure(key: &RecordKey, failed: Failed) -> Error {
         Failed::Aborted(error) => {
             Error::new(ErrorKind::TransactionAborted, operation.clone()).because(error)
         }
+        Failed::CommitUnknown(error) => {
+            Error::new(ErrorKind::CommitUnknown, operation.clone()).because(error)
+        }
         Failed::Store(error) => unavailable(operation, error),
     }
 }

@@ -5,7 +5,6 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sqlx::error::DatabaseError;
 
 use super::{TxEnd, TxScope, TxTurn, failure, within};
 use crate::answer::{Encoded, How, Unencodable};
@@ -18,7 +17,7 @@ use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::record::{HEADER, Header, OutcomeKind, State};
 use crate::settle::REPLY;
-use crate::store::sql::{Failed, SqlTransaction};
+use crate::store::sql::{Failed, SqlTransaction, decided};
 
 impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     /// What the body runs in, and the transaction that it writes through.
@@ -57,7 +56,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         }
         let within = within(&self.engine, key)?;
         let undone = within.undo_within(self.part.tx.connection(), key);
-        in_time(&self.engine, key, undone).await
+        in_time(&self.engine, key, undone, ErrorKind::TransactionAborted).await
     }
 
     async fn settle(mut self, mut output: O) -> O {
@@ -141,8 +140,19 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let record = Bytes::from(record);
         let within = within(&self.engine, &self.running.key)?;
         let conn = self.part.tx.connection();
-        let stored = within.complete_within(conn, &self.running.key, &record, undo);
-        in_time(&self.engine, &self.running.key, stored).await?;
+        let own = self.part.own;
+        let stored = within.complete_within(conn, &self.running.key, &record, undo, own);
+        let late = if own {
+            ErrorKind::CommitUnknown
+        } else {
+            ErrorKind::TransactionAborted
+        };
+        let committed = in_time(&self.engine, &self.running.key, stored, late).await?;
+        if committed {
+            self.part.own = false;
+            // The empty transaction that is left goes with whatever is sent next.
+            self.part.tx.connection().start_rollback();
+        }
         self.end(true).await
     }
 
@@ -159,7 +169,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                 Ok(())
             }
             // The server has decided, and said so.
-            Err(sqlx::Error::Database(error)) if decides(&*error) => {
+            Err(error) if decided(&error) => {
                 let error = Error::new(ErrorKind::TransactionAborted, operation.clone());
                 Err(error.detail("the server refused to commit it"))
             }
@@ -168,23 +178,17 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     }
 }
 
-/// Whether this answer to a commit means that nothing was committed. A server that is told to stop, or to
-/// end the session, may say so when it has.
-fn decides(error: &dyn DatabaseError) -> bool {
-    let code = error.code().unwrap_or_default();
-    let interrupted = ["08", "40003", "57", "70"];
-    code.len() != 5 || !interrupted.iter().any(|class| code.starts_with(class))
-}
-
-async fn in_time(
+/// `late` is what it means that there is no reply.
+async fn in_time<T>(
     engine: &Engine,
     key: &RecordKey,
-    work: impl Future<Output = Result<(), Failed>>,
-) -> Result<(), Error> {
+    work: impl Future<Output = Result<T, Failed>>,
+    late: ErrorKind,
+) -> Result<T, Error> {
     let core = &engine.core;
     let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
     let Ok(done) = deadline(&*core.clock, moment, work).await else {
-        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        let error = Error::new(late, key.operation().clone());
         return Err(error.detail("no reply within its deadline"));
     };
     done.map_err(|failed| failure(key, failed))

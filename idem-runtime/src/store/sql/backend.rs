@@ -104,6 +104,11 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const RESTORE: &'static str;
 
+    /// What commits a transaction at the end of a script and leaves an empty one open: sqlx thinks that there
+    /// is one. Empty where a commit is a message of its own.
+    #[doc(hidden)]
+    const COMMIT: &'static str;
+
     /// What stands around the hexadecimal digits of bytes.
     #[doc(hidden)]
     const BYTES: (&'static str, &'static str);

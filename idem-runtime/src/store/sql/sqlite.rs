@@ -102,6 +102,7 @@ impl Sealed for Sqlite {
 
     const SHARED: &'static str = "";
     const RESTORE: &'static str = "";
+    const COMMIT: &'static str = "";
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CAST(x'", "' AS TEXT)");
 

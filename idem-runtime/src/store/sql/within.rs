@@ -37,6 +37,8 @@ pub(crate) enum Failed {
     Aborted(StoreError),
     /// The store refuses, or cannot be asked.
     Store(StoreError),
+    /// It was to be committed, and nobody knows whether it was.
+    CommitUnknown(StoreError),
 }
 
 /// A store that can work inside a transaction of the database that it is in.
@@ -50,14 +52,17 @@ pub(crate) trait Within: Send + Sync {
         wait: Duration,
     ) -> Boxed<'a, ClaimReply>;
 
-    /// Stores `record`; undoes before what the body has written, if told to.
+    /// Stores `record`; undoes before what the body has written, if told to. `ends`: the transaction is to
+    /// be committed next. Where that can be done in the same message it is, and this gives `true`: an empty
+    /// transaction is then left open, for sqlx to roll back.
     fn complete_within<'a>(
         &'a self,
         conn: SqlConnection<'a>,
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
-    ) -> Boxed<'a, ()>;
+        ends: bool,
+    ) -> Boxed<'a, bool>;
 
     /// Undoes everything since the claim, and the claim.
     fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()>;
@@ -247,7 +252,8 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         record: &Bytes,
         undo: bool,
-    ) -> Result<(), Failed> {
+        ends: bool,
+    ) -> Result<bool, Failed> {
         const WHAT: &str = "storing the answer in the transaction";
         let done = match Header::decode(record) {
             Ok(done) => done,
@@ -268,9 +274,11 @@ impl<B: Sealed> Inner<B> {
             columns.fence(),
         ];
         let undo = if undo { UNDO_BODY } else { "" };
-        let template = format!("{undo}{COMPLETE}{}{RELEASE}", self.told);
+        // Without its savepoint, which a transaction that was rolled back has not, it is not committed.
+        let commit = if ends { B::COMMIT } else { "" };
+        let template = format!("{undo}{COMPLETE}{}{RELEASE}{commit}", self.told);
         let script = self.script(&place, &template, &arguments);
-        let aborted = |error| Failed::Aborted(store_error::<B>(WHAT, error));
+        let commits = !commit.is_empty();
         match B::execute_script(conn, script).await {
             Ok(0) => {
                 let message = format!(
@@ -279,8 +287,11 @@ impl<B: Sealed> Inner<B> {
                 let kind = crate::store::StoreErrorKind::Unavailable;
                 Err(Failed::Aborted(StoreError::new(kind, message)))
             }
-            Ok(_) => Ok(()),
-            Err(error) => Err(aborted(error)),
+            Ok(_) => Ok(commits),
+            Err(error) if commits && !decided(&error) => {
+                Err(Failed::CommitUnknown(store_error::<B>(WHAT, error)))
+            }
+            Err(error) => Err(Failed::Aborted(store_error::<B>(WHAT, error))),
         }
     }
 
@@ -298,6 +309,17 @@ impl<B: Sealed> Inner<B> {
             ))
         })
     }
+}
+
+/// Whether this answer to a commit means that nothing was committed. A server that is told to stop, or to
+/// end the session, may say so when it has.
+pub(crate) fn decided(error: &sqlx::Error) -> bool {
+    let Some(error) = error.as_database_error() else {
+        return false;
+    };
+    let code = error.code().unwrap_or_default();
+    let interrupted = ["08", "40003", "57", "70"];
+    code.len() != 5 || !interrupted.iter().any(|class| code.starts_with(class))
 }
 
 fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {
@@ -324,10 +346,11 @@ impl<B: Sealed> Within for SqlStore<B> {
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
-    ) -> Boxed<'a, ()> {
+        ends: bool,
+    ) -> Boxed<'a, bool> {
         Box::pin(async move {
             let conn = ours::<B>(conn)?;
-            self.0.complete_in(conn, key, record, undo).await
+            self.0.complete_in(conn, key, record, undo, ends).await
         })
     }
 
