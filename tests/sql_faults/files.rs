@@ -45,6 +45,19 @@ async fn a_path_may_have_any_characters() {
 }
 
 #[tokio::test]
+async fn a_path_may_be_relative() {
+    let home = Sqlite::home();
+    let path = home.url.strip_prefix("sqlite:/").unwrap();
+    let here = std::env::current_dir().unwrap();
+    let up = "../".repeat(here.components().count() - 1);
+    let till = Till::on(&open::<Sqlite>(&format!("sqlite:{up}{path}")).await);
+    let first = till.pay("a").await.unwrap();
+    let again = till.beside(&open::<Sqlite>(&home.url).await);
+    assert_eq!(again.pay("a").await.unwrap(), first);
+    assert_eq!(till.effects("a"), 1);
+}
+
+#[tokio::test]
 async fn a_missing_directory_is_told() {
     let dir = TestDir::new("nowhere").unwrap();
     let url = format!("sqlite:{}/missing/a.db", dir.path().display());
