@@ -43,8 +43,14 @@ impl Sealed for MySql {
         fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)";
 
-    const PURGE: &'static str =
-        "DELETE FROM {t} WHERE expires_us <= {now} ORDER BY expires_us LIMIT ?1";
+    // `innodb_lock_wait_timeout` does it, sooner or later.
+    const BOUNDED: &'static str = "";
+
+    // A record that a transaction holds is left to the next purge: waiting for it would hold up whoever
+    // wants one of those that this statement has locked already.
+    const PURGE: &'static str = "DELETE {t} FROM (SELECT record_key FROM {t} WHERE expires_us <= {now} \
+        ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED) AS expired \
+        STRAIGHT_JOIN {t} ON {t}.record_key = expired.record_key";
 
     const SCHEMA: &'static str = include_str!("../../../migrations/mysql/0001_idem_records.sql");
 
@@ -79,9 +85,12 @@ impl Sealed for MySql {
             Some(1021 | 1041 | 1114 | 1037 | 1038) => Trouble::Full,
             Some(1146 | 1054 | 1364) => Trouble::NoTable,
             Some(1044 | 1045 | 1049 | 1142 | 1143 | 1227 | 1698) => Trouble::Refused,
-            Some(1040 | 1053 | 1077 | 1079 | 1290 | 1836 | 1927 | 1969 | 3024) => {
-                Trouble::Unavailable
-            }
+            Some(
+                1040 | 1047 | 1053 | 1077 | 1079 | 1203 | 1226 | 1290 | 1317 | 1836 | 1927 | 1969
+                | 3024 | 4031,
+            ) => Trouble::Unavailable,
+            // A proxy that has lost its server passes on what it was told as a client.
+            Some(2000..=2999) => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }

@@ -269,17 +269,15 @@ impl<B: Sealed> Inner<B> {
         let undo = if undo { UNDO_BODY } else { "" };
         let template = format!("{undo}{COMPLETE}{}{RELEASE}", self.told);
         let script = self.script(&place, &template, &arguments);
-        let aborted = |error| Failed::Aborted(store_error::<B>(WHAT, error));
         match B::execute_script(conn, script).await {
-            Ok(0) => {
-                let message = format!(
-                    "{WHAT}: its record is not there: the body has ended the transaction, or the server has"
-                );
-                let kind = crate::store::StoreErrorKind::Unavailable;
-                Err(Failed::Aborted(StoreError::new(kind, message)))
-            }
+            Ok(0) => Err(ended(WHAT, "")),
             Ok(_) => Ok(()),
-            Err(error) => Err(aborted(error)),
+            // Most likely one of its savepoints is not there.
+            Err(error) if trouble::<B>(&error) == Some(Trouble::Other) => {
+                let code = error.as_database_error().and_then(|error| error.code());
+                Err(ended(WHAT, &code.unwrap_or_default()))
+            }
+            Err(error) => Err(Failed::Aborted(store_error::<B>(WHAT, error))),
         }
     }
 
@@ -297,6 +295,20 @@ impl<B: Sealed> Inner<B> {
             ))
         })
     }
+}
+
+fn ended(what: &str, code: &str) -> Failed {
+    let code = if code.is_empty() {
+        String::new()
+    } else {
+        format!(" (error {code})")
+    };
+    let message = format!(
+        "{what}: its record is out of reach: the body has ended the transaction, or an error in it \
+         has{code}"
+    );
+    let kind = crate::store::StoreErrorKind::Unavailable;
+    Failed::Aborted(StoreError::new(kind, message))
 }
 
 fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {
