@@ -16,14 +16,16 @@ use crate::begin::Ask;
 use crate::busy::{Entered, Unleased};
 use crate::clock::deadline;
 use crate::context::Context;
-use crate::engine::Engine;
+use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
 use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::outcome::Codec;
 use crate::policy::Policy;
 use crate::record::{Header, Owner, State};
+use crate::settle::REPLY;
 use crate::store::StoreError;
 use crate::store::sql::{Failed, SqlTransaction, Within};
 use crate::stored::Stored;
@@ -60,6 +62,19 @@ struct Part<'t, T: SqlTransaction + ?Sized> {
     tx: &'t mut T,
     /// It was begun for this call, which also commits it.
     own: bool,
+}
+
+impl<T: SqlTransaction + ?Sized> Part<'_, T> {
+    /// Rolls a transaction back that was begun for this call, now: left to the next use of the connection,
+    /// its locks would stay for as long as the caller keeps that idle.
+    async fn roll_back(&mut self, core: &Core) {
+        if self.own {
+            let moment = core.clock.now() + REPLY;
+            let rolled_back = self.tx.connection().rollback();
+            let done = deadline(&*core.clock, moment, rolled_back).await;
+            self.own = !matches!(done, Ok(Ok(())));
+        }
+    }
 }
 
 impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
@@ -170,7 +185,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     } = ask;
     let _entered = Entered::new(core);
     let protected = core.lets_in(key)?;
-    let within = within(engine, key)?;
+    within(engine, key)?;
     if protected && let Ok(Some((record, left))) = core.store.recall(key, fingerprint).await {
         let stored = core.answer(key, record, left, policy.on_duplicate, false)?;
         return Ok(Found::Answer(stored));
@@ -184,6 +199,33 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     if !protected {
         return Ok(Found::Claim(None, part));
     }
+    match claim(engine, key, fingerprint, policy, &mut part).await {
+        Ok(Claimed::Granted(claim)) => Ok(Found::Claim(Some(claim), part)),
+        Ok(Claimed::Done(stored)) => {
+            part.roll_back(core).await;
+            Ok(Found::Answer(stored))
+        }
+        Err(error) => {
+            part.roll_back(core).await;
+            Err(error)
+        }
+    }
+}
+
+/// What a claim found.
+enum Claimed {
+    Granted(Header),
+    Done(Stored),
+}
+
+async fn claim<T: SqlTransaction + ?Sized>(
+    engine: &Engine,
+    key: &RecordKey,
+    fingerprint: Fingerprint,
+    policy: Policy,
+    part: &mut Part<'_, T>,
+) -> Result<Claimed, Error> {
+    let (core, within) = (&engine.core, within(engine, key)?);
     let request = ClaimRequest {
         owner: Owner::random(),
         fingerprint,
@@ -216,11 +258,11 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
                 retain: request.retain,
                 fingerprint,
             };
-            Ok(Found::Claim(Some(claim), part))
+            Ok(Claimed::Granted(claim))
         }
         ClaimReply::Done { record, left } => {
             let stored = core.answer(key, record, left, policy.on_duplicate, false)?;
-            Ok(Found::Answer(stored))
+            Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),
     }

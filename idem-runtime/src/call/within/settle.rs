@@ -17,7 +17,7 @@ use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::record::{HEADER, Header, OutcomeKind, State};
 use crate::settle::REPLY;
-use crate::store::sql::{Failed, SqlTransaction, decided};
+use crate::store::sql::{Failed, SqlTransaction};
 
 impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     /// What the body runs in, and the transaction that it writes through.
@@ -50,8 +50,11 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     /// Undoes the call's part of the transaction, claim included.
     async fn undo(&mut self) -> Result<(), Error> {
         let key = &self.running.key;
-        if self.claim.is_none() || self.part.own {
-            // Dropped, it is rolled back.
+        if self.part.own {
+            self.part.roll_back(&self.engine.core).await;
+            return Ok(());
+        }
+        if self.claim.is_none() {
             return Ok(());
         }
         let within = within(&self.engine, key)?;
@@ -147,8 +150,12 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         } else {
             ErrorKind::TransactionAborted
         };
-        let committed = in_time(&self.engine, &self.running.key, stored, late).await?;
-        if committed {
+        let stored = in_time(&self.engine, &self.running.key, stored, late).await;
+        let unknown = |error: &Error| *error.kind() == ErrorKind::CommitUnknown;
+        if stored.as_ref().is_err_and(|error| !unknown(error)) {
+            self.part.roll_back(&self.engine.core).await;
+        }
+        if stored? {
             self.part.own = false;
             // The empty transaction that is left goes with whatever is sent next.
             self.part.tx.connection().start_rollback();
@@ -158,22 +165,32 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
 
     /// Commits a transaction that was begun for this call.
     async fn end(&mut self, commits: bool) -> Result<(), Error> {
-        if !self.part.own || !commits {
+        if !self.part.own {
             return Ok(());
         }
-        let committed = self.part.tx.connection().commit().await;
+        let core = &self.engine.core;
+        if !commits {
+            self.part.roll_back(core).await;
+            return Ok(());
+        }
+        let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
+        let committing = self.part.tx.connection().commit();
+        let committed = deadline(&*core.clock, moment, committing).await;
         let operation = self.running.key.operation();
         match committed {
-            Ok(()) => {
+            Ok(Ok(())) => {
                 self.part.own = false;
                 Ok(())
             }
             // The server has decided, and said so.
-            Err(error) if decided(&error) => {
+            Ok(Err(sqlx::Error::Database(error)))
+                if !self.part.tx.connection().is_silence(&*error) =>
+            {
+                self.part.roll_back(core).await;
                 let error = Error::new(ErrorKind::TransactionAborted, operation.clone());
                 Err(error.detail("the server refused to commit it"))
             }
-            Err(_) => Err(Error::new(ErrorKind::CommitUnknown, operation.clone())),
+            Ok(Err(_)) | Err(_) => Err(Error::new(ErrorKind::CommitUnknown, operation.clone())),
         }
     }
 }

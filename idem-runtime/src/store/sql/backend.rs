@@ -56,6 +56,11 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const INSERT: &'static str;
 
+    /// A condition that always holds, and ends a statement that waits for a row longer than anybody waits
+    /// for its reply: `{patience}`, in milliseconds.
+    #[doc(hidden)]
+    const BOUNDED: &'static str;
+
     /// Deletes some expired records: `?1` at most.
     #[doc(hidden)]
     const PURGE: &'static str;

@@ -102,7 +102,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let mut inner = Inner {
             lane: lane(self.connections),
             own: lane(2),
-            statements: Statements::new::<B>(&self.table, &told),
+            statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
             told,
             #[cfg(feature = "postgres")]
             notices: (self.notify)

@@ -89,7 +89,7 @@ pub use self::source::SqlSource;
 pub use self::sqlite::Sqlite;
 use self::statement::Statements;
 pub use self::transaction::{SqlConnection, SqlTransaction};
-pub(crate) use self::within::{Failed, Within, decided};
+pub(crate) use self::within::{Failed, Within};
 #[cfg(feature = "postgres")]
 use super::Watch;
 use super::{

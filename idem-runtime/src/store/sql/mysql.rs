@@ -46,8 +46,14 @@ impl Sealed for MySql {
         fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)";
 
-    const PURGE: &'static str =
-        "DELETE FROM {t} WHERE expires_us <= {now} ORDER BY expires_us LIMIT ?1";
+    // `innodb_lock_wait_timeout` does it, sooner or later.
+    const BOUNDED: &'static str = "";
+
+    // A record that a transaction holds is left to the next purge: waiting for it would hold up whoever
+    // wants one of those that this statement has locked already.
+    const PURGE: &'static str = "DELETE {t} FROM (SELECT record_key FROM {t} WHERE expires_us <= {now} \
+        ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED) AS expired \
+        STRAIGHT_JOIN {t} ON {t}.record_key = expired.record_key";
 
     const SCHEMA: &'static str = include_str!("../../../migrations/mysql/0001_idem_records.sql");
 
@@ -85,10 +91,23 @@ impl Sealed for MySql {
             Some(1044 | 1045 | 1130 | 1698) => Trouble::Login,
             Some(1142 | 1143 | 1227) => Trouble::Refused,
             Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
-            // 1927 and 4031 are told to who comes back to a connection that the server has closed.
-            Some(1040 | 1053 | 1077 | 1079 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => {
-                Trouble::Unavailable
-            }
+            // 1927 and 4031 are told to who comes back to a connection that the server has closed; a proxy
+            // that has lost its server passes on what it was told as a client, 2000 and more.
+            Some(
+                1040
+                | 1047
+                | 1053
+                | 1077
+                | 1079
+                | 1203
+                | 1226
+                | 1317
+                | 1927
+                | 1969
+                | 2000..=2999
+                | 3024
+                | 4031,
+            ) => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }

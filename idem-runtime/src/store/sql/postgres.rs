@@ -38,14 +38,22 @@ impl Sealed for Postgres {
                fresh AS (INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
                attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
                SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
-               WHERE NOT EXISTS (SELECT 1 FROM found) ON CONFLICT (record_key) DO NOTHING \
+               WHERE NOT EXISTS (SELECT 1 FROM found){bounded} ON CONFLICT (record_key) DO NOTHING \
                RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
                expires_us - {now} AS left_us, {now} AS now_us, -version AS version) \
                SELECT * FROM found UNION ALL SELECT * FROM fresh",
         kind: Kind::Fetch,
     };
 
-    const INSERT: &'static str = super::statement::INSERT;
+    const INSERT: &'static str = "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
+        attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+        SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1 WHERE true{bounded} \
+        ON CONFLICT (record_key) DO NOTHING";
+
+    // A backend that waits for a lock does not notice that its client is gone: it would wait for as long
+    // as the transaction lasts that holds the record, one more for each claim that is sent again. For this
+    // statement alone, so that a proxy may give the session to others.
+    const BOUNDED: &'static str = " AND set_config('lock_timeout', '{patience}', true) IS NOT NULL";
 
     // The time in a query of its own: an index is of no use to what may change from row to row.
     const PURGE: &'static str = "DELETE FROM {t} WHERE record_key IN \
@@ -78,8 +86,9 @@ impl Sealed for Postgres {
             "28000" | "28P01" => Trouble::Login,
             "42501" => Trouble::Refused,
             "25006" => Trouble::ReadOnly,
-            // The last is told to who comes back to a connection that the server has closed.
-            "53300" | "57014" | "57P01" | "57P02" | "57P03" | "57P05" => Trouble::Unavailable,
+            // The last three: it has ended the session, or its prepared statements.
+            "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Unavailable,
+            code if code.starts_with("57P") => Trouble::Unavailable,
             code if code.starts_with("08") || code.starts_with("58") => Trouble::Unavailable,
             _ => Trouble::Other,
         }

@@ -20,6 +20,12 @@ pub struct Sqlite;
 /// How long a statement waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// The code of this is that of any other error in a statement, such as of a savepoint that is gone.
+fn lacks_table(message: &str) -> bool {
+    let signs = ["no such table", "no such column", "has no column"];
+    signs.iter().any(|sign| message.contains(sign))
+}
+
 impl Sealed for Sqlite {
     type Db = sqlx::Sqlite;
 
@@ -45,6 +51,9 @@ impl Sealed for Sqlite {
     };
 
     const INSERT: &'static str = super::statement::INSERT;
+
+    // `busy_timeout` does it.
+    const BOUNDED: &'static str = "";
 
     const PURGE: &'static str = "DELETE FROM {t} WHERE record_key IN \
         (SELECT record_key FROM {t} WHERE expires_us <= {now} ORDER BY expires_us LIMIT ?1)";
@@ -81,7 +90,7 @@ impl Sealed for Sqlite {
             ),
             Ok(26) => Trouble::File("the file is no SQLite database, or an encrypted one"),
             Ok(9 | 10 | 15) => Trouble::Unavailable,
-            Ok(1) => Trouble::NoTable,
+            Ok(1) if lacks_table(error.message()) => Trouble::NoTable,
             _ => Trouble::Other,
         }
     }

@@ -8,6 +8,8 @@
     reason = "parts of the backends, which nobody else implements"
 )]
 
+use std::time::Duration;
+
 use super::backend::{Sealed, Text};
 
 /// A statement before its table is known.
@@ -75,24 +77,24 @@ const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = ?10, \
      expires_us = CASE WHEN ?11 < 0 THEN expires_us ELSE {now} + ?11 END, version = version + 1 \
-     WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
+     WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14{bounded}";
 
 /// The owner of a claim finishes it. What else a completion may meet is decided where it was read.
 const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 AND fingerprint = ?10 \
-     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}";
+     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 const RENEW: &str = "UPDATE {t} SET expires_us = {now} + ?2, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
-     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}";
+     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 const RELEASE: &str = "UPDATE {t} SET state = 'R', detail = 0, version = version + 1, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
-     WHERE record_key = ?1 AND owner = ?2 AND layout = 49 AND state = 'P' AND expires_us > {now}";
+     WHERE record_key = ?1 AND owner = ?2 AND layout = 49 AND state = 'P' AND expires_us > {now}{bounded}";
 
 /// `?6` is the fence. What is there already stays.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "sqlite")]
 pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
      attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1) \
@@ -117,12 +119,18 @@ pub(crate) struct Statements {
 
 impl Statements {
     /// `told` is what tells others, at the end of a statement; empty if nobody is told.
-    pub(crate) fn new<B: Sealed>(table: &str, told: &str) -> Self {
-        let fetch = |text: &str| Statement::new::<B>(Kind::Fetch, text, table);
-        let execute = |text: &str| Statement::new::<B>(Kind::Execute, text, table);
+    /// No statement waits for a row for longer than `patience`, where the database can be told so.
+    pub(crate) fn new<B: Sealed>(table: &str, told: &str, patience: Duration) -> Self {
+        let patience = patience.as_millis().clamp(1, 3_600_000).to_string();
+        let bounded = B::BOUNDED.replace("{patience}", &patience);
+        let of = |kind, text: &str| {
+            Statement::new::<B>(kind, &text.replace("{bounded}", &bounded), table)
+        };
+        let fetch = |text: &str| of(Kind::Fetch, text);
+        let execute = |text: &str| of(Kind::Execute, text);
         let telling = |text: &str| execute(&format!("{text}{told}"));
         Self {
-            claim: Statement::new::<B>(B::CLAIM.kind, B::CLAIM.text, table),
+            claim: of(B::CLAIM.kind, B::CLAIM.text),
             read: fetch(READ),
             insert: execute(B::INSERT),
             replace: execute(REPLACE),

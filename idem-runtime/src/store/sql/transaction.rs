@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx::{Database, Transaction};
 use sqlx_core::transaction::TransactionManager as _;
+
+use super::backend::{Sealed, Trouble};
 
 /// What `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx) take: a transaction of sqlx,
 /// or a connection.
@@ -98,6 +101,27 @@ macro_rules! transactions {
                         Self::$variant(conn) => Manager::<sqlx::$db>::commit(conn).await,
                     )*
                 }
+            }
+
+            pub(crate) async fn rollback(self) -> Result<(), sqlx::Error> {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(conn) => Manager::<sqlx::$db>::rollback(conn).await,
+                    )*
+                }
+            }
+
+            /// Whether this error leaves it open what became of a statement: it is about the server, or of a
+            /// proxy in front of it.
+            pub(crate) fn is_silence(&self, error: &dyn DatabaseError) -> bool {
+                let trouble = match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(_) => super::$variant::trouble(error),
+                    )*
+                };
+                trouble == Trouble::Unavailable
             }
 
             /// Before anything else is done with the connection.

@@ -280,16 +280,16 @@ impl<B: Sealed> Inner<B> {
         let script = self.script(&place, &template, &arguments);
         let commits = !commit.is_empty();
         match B::execute_script(conn, script).await {
-            Ok(0) => {
-                let message = format!(
-                    "{WHAT}: its record is not there: the body has ended the transaction, or the server has"
-                );
-                let kind = crate::store::StoreErrorKind::Unavailable;
-                Err(Failed::Aborted(StoreError::new(kind, message)))
-            }
+            Ok(0) => Err(ended(WHAT, "")),
             Ok(_) => Ok(commits),
-            Err(error) if commits && !decided(&error) => {
+            Err(error) if commits && !decided::<B>(&error) => {
                 Err(Failed::CommitUnknown(store_error::<B>(WHAT, error)))
+            }
+            // Most likely one of its savepoints is not there.
+            Err(error) if trouble::<B>(&error) == Some(Trouble::Other) => {
+                let code = error.as_database_error();
+                let code = code.and_then(sqlx::error::DatabaseError::code);
+                Err(ended(WHAT, &code.unwrap_or_default()))
             }
             Err(error) => Err(Failed::Aborted(store_error::<B>(WHAT, error))),
         }
@@ -311,15 +311,24 @@ impl<B: Sealed> Inner<B> {
     }
 }
 
+fn ended(what: &str, code: &str) -> Failed {
+    let code = if code.is_empty() {
+        String::new()
+    } else {
+        format!(" (error {code})")
+    };
+    let message = format!(
+        "{what}: its record is out of reach: the body has ended the transaction, or an error in it \
+         has{code}"
+    );
+    let kind = crate::store::StoreErrorKind::Unavailable;
+    Failed::Aborted(StoreError::new(kind, message))
+}
+
 /// Whether this answer to a commit means that nothing was committed. A server that is told to stop, or to
 /// end the session, may say so when it has.
-pub(crate) fn decided(error: &sqlx::Error) -> bool {
-    let Some(error) = error.as_database_error() else {
-        return false;
-    };
-    let code = error.code().unwrap_or_default();
-    let interrupted = ["08", "40003", "57", "70"];
-    code.len() != 5 || !interrupted.iter().any(|class| code.starts_with(class))
+fn decided<B: Sealed>(error: &sqlx::Error) -> bool {
+    trouble::<B>(error).is_some_and(|trouble| trouble != Trouble::Unavailable)
 }
 
 fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {

@@ -1,0 +1,288 @@
+//! What a review of the SQL stores found.
+
+use std::future::Future;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
+use idem_runtime::store::sql::{
+    Backend, MySql, MySqlStore, Postgres, PostgresStore, Purge, SqlSource, SqlStore, SqliteStore,
+};
+use idem_runtime::{Engine, Error, ErrorKind};
+use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
+
+/// How long anything that must happen may take before a test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn postgres(database: &str) -> String {
+    static SERVER: OnceLock<PostgresServer> = OnceLock::new();
+    let server: &DatabaseServer = SERVER.get_or_init(PostgresServer::start);
+    server.create_database(database)
+}
+
+fn mariadb(database: &str) -> String {
+    static SERVER: OnceLock<MariaDbServer> = OnceLock::new();
+    let server: &DatabaseServer = SERVER.get_or_init(MariaDbServer::start);
+    server.create_database(database)
+}
+
+async fn store<B: Backend>(url: &str, patience: Duration) -> SqlStore<B> {
+    let store = SqlStore::<B>::builder(SqlSource::from(url)).response_timeout(patience);
+    let store = store.connect().await.expect("the database is up");
+    store.migrate().await.expect("the table is made");
+    store
+}
+
+async fn run<'c, C: Executor<'c>>(conn: C, sql: &str) -> u64
+where
+    u64: Rows<C::Database>,
+{
+    let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+    let done = conn.execute(sql).await;
+    u64::rows(done.unwrap_or_else(|error| panic!("the database refused: {error}")))
+}
+
+/// How many rows a statement changed, whatever the database.
+trait Rows<D: sqlx::Database> {
+    fn rows(done: D::QueryResult) -> u64;
+}
+
+macro_rules! rows {
+    ($($db:ident)*) => { $(
+        impl Rows<sqlx::$db> for u64 {
+            fn rows(done: <sqlx::$db as sqlx::Database>::QueryResult) -> u64 {
+                done.rows_affected()
+            }
+        }
+    )* };
+}
+rows!(MySql Postgres Sqlite);
+
+async fn pg_number(conn: &mut PgConnection, sql: &'static str) -> i64 {
+    let number = sqlx::query_scalar(sql).fetch_one(conn).await;
+    number.unwrap_or_else(|error| panic!("the database refused: {error}"))
+}
+
+/// Polls until it holds.
+async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let end = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn kind(answer: Result<u32, Error>) -> ErrorKind {
+    answer.expect_err("the call fails").kind().clone()
+}
+
+/// Everything that an error says, with what caused it.
+fn said(error: &Error) -> String {
+    let mut said = format!("{error} {error:?}");
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        said += &format!(" {error} {error:?}");
+        source = error.source();
+    }
+    said
+}
+
+/// A claim that nobody waits for any more must not wait in the server either: there it keeps a backend
+/// for as long as the transaction lasts that holds the key, one more for each time it is sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_that_were_given_up_leave_no_backend_that_waits() {
+    let url = postgres("given_up");
+    let store: PostgresStore = store::<Postgres>(&url, Duration::from_millis(300)).await;
+    let engine = Engine::builder(store).claim_deadline(Duration::from_secs(2));
+    let engine = engine.build().expect("the settings are right");
+    let mut holder = PgConnection::connect(&url).await.unwrap();
+    let mut tx = holder.begin().await.unwrap();
+    let held = engine.operation("orders.create").key("order-7");
+    let held: Result<u32, Error> = held.in_tx(&mut tx).run(async |_, _| Ok(1)).await;
+    assert_eq!(held.unwrap(), 1);
+    let duplicate = engine.operation("orders.create").key("order-7");
+    let duplicate: Result<u32, Error> = duplicate.run(|_| async { Ok(2) }).await;
+    assert_eq!(kind(duplicate), ErrorKind::StoreUnavailable);
+    let mut other = PgConnection::connect(&url).await.unwrap();
+    let end = Instant::now() + Duration::from_secs(5);
+    loop {
+        let waiting = "SELECT count(*) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let waiting = pg_number(&mut other, waiting).await;
+        if waiting == 0 {
+            break;
+        }
+        assert!(
+            Instant::now() < end,
+            "{waiting} backends wait for what nobody waits for"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tx.rollback().await.unwrap();
+}
+
+/// A transaction that was begun for a call ends with it, not when the connection is next used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_leaves_no_transaction_open_on_a_connection_of_its_callers() {
+    let url = postgres("left_open");
+    let engine = Engine::new(store::<Postgres>(&url, PATIENCE).await);
+    let mut conn = PgConnection::connect(&url).await.unwrap();
+    let mut other = PgConnection::connect(&url).await.unwrap();
+    let open = "SELECT count(*) FROM pg_stat_activity \
+                WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
+    for (what, key) in [("first", "a"), ("replay", "a"), ("failed", "b")] {
+        let call = engine.operation("orders.create").key(key).release_errors();
+        let fails = what == "failed";
+        let body = async |_: &mut PgConnection, _| match fails {
+            true => Err(std::fmt::Error.into()),
+            false => Ok(1),
+        };
+        let answer: Result<u32, Failure> = call.in_tx(&mut conn).run(body).await;
+        assert_eq!(answer.is_err(), fails, "{answer:?}");
+        assert_eq!(pg_number(&mut other, open).await, 0, "{what}");
+    }
+}
+
+#[derive(Debug)]
+#[allow(dead_code, reason = "it is printed")]
+enum Failure {
+    Body(std::fmt::Error),
+    Idem(Error),
+}
+
+impl From<std::fmt::Error> for Failure {
+    fn from(error: std::fmt::Error) -> Self {
+        Self::Body(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}
+
+/// What happens when the transaction is committed: `trigger` in PL/pgSQL.
+async fn at_commit(url: &str, trigger: &str) -> PgConnection {
+    let mut conn = PgConnection::connect(url).await.unwrap();
+    let sql = format!(
+        "CREATE TABLE orders (name text); \
+         CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ \
+         BEGIN {trigger}; RETURN NULL; END $$; \
+         CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON orders \
+         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION at_commit()"
+    );
+    run(&mut conn, &sql).await;
+    conn
+}
+
+async fn order(engine: &Engine, conn: &mut PgConnection) -> Result<u32, Error> {
+    let call = engine.operation("orders.create").key("order-7");
+    let body = async |conn: &mut PgConnection, _| {
+        run(conn, "INSERT INTO orders VALUES ('mine')").await;
+        Ok(1)
+    };
+    tokio::time::timeout(PATIENCE, call.in_tx(conn).run(body))
+        .await
+        .expect("a call ends, whatever the commit does")
+}
+
+/// A commit that has no reply has a deadline, as everything that is sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_without_a_reply_is_unknown_in_time() {
+    let url = postgres("silent_commit");
+    let engine = Engine::new(store::<Postgres>(&url, PATIENCE).await);
+    let mut conn = at_commit(&url, "PERFORM pg_sleep(60)").await;
+    let answer = order(&engine, &mut conn).await;
+    assert_eq!(kind(answer), ErrorKind::CommitUnknown);
+}
+
+/// A proxy answers for a server that it has lost; what the server did with the commit it does not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_server_was_lost_behind_a_proxy_is_unknown() {
+    let url = postgres("lost_commit");
+    let engine = Engine::new(store::<Postgres>(&url, PATIENCE).await);
+    let lost = "RAISE EXCEPTION 'server conn crashed?' USING ERRCODE = '08006'";
+    let mut conn = at_commit(&url, lost).await;
+    let answer = order(&engine, &mut conn).await;
+    assert_eq!(kind(answer), ErrorKind::CommitUnknown);
+}
+
+/// A session that the server has ended is one like any other that is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_was_ended_for_being_idle_costs_no_call() {
+    let url = postgres("idle_session");
+    let mut conn = PgConnection::connect(&url).await.unwrap();
+    let setting = "ALTER DATABASE idle_session SET idle_session_timeout = '200ms'";
+    run(&mut conn, setting).await;
+    drop(conn);
+    let store = store::<Postgres>(&url, PATIENCE).await;
+    let engine = Engine::new(store);
+    let mut other = PgConnection::connect(&url).await.unwrap();
+    run(&mut other, "SET idle_session_timeout = 0").await;
+    for key in ["a", "b"] {
+        let call = engine.operation("orders.create").key(key);
+        let answer: Result<u32, Error> = call.run(|_| async { Ok(1) }).await;
+        assert_eq!(answer.map_err(|error| said(&error)), Ok(1));
+        let other = tokio::sync::Mutex::new(&mut other);
+        until("the server ends the sessions", || async {
+            let sessions = "SELECT count(*) FROM pg_stat_activity \
+                            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+            pg_number(&mut **other.lock().await, sessions).await == 0
+        })
+        .await;
+    }
+}
+
+/// A purge meets a record that a transaction has taken over. It must not wait for that while it holds
+/// the other records that it was about to delete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_on_mysql_holds_up_nobody_when_it_meets_a_transaction() {
+    let url = mariadb("purge");
+    let store: MySqlStore = store::<MySql>(&url, Duration::from_secs(2)).await;
+    let engine = Engine::new(store.clone());
+    let mut conn = MySqlConnection::connect(&url).await.unwrap();
+    for key in ["a", "b", "c"] {
+        let call = engine.operation("orders.create").key(key);
+        let answer: Result<u32, Error> = call.run(|_| async { Ok(1) }).await;
+        assert_eq!(answer.unwrap(), 1);
+        // In this order they are deleted.
+        let expired = "UPDATE idem_records SET expires_us = \
+            (SELECT n FROM (SELECT coalesce(max(expires_us) + 1, 1) AS n FROM idem_records \
+             WHERE expires_us < 1000) AS x) WHERE expires_us > 1000";
+        assert_eq!(run(&mut conn, expired).await, 1);
+    }
+    let mut tx = conn.begin().await.unwrap();
+    let call = engine.operation("orders.create").key("c");
+    let answer: Result<u32, Error> = call.in_tx(&mut tx).run(async |_, _| Ok(2)).await;
+    assert_eq!(answer.unwrap(), 2);
+    let purged = store.purge(Purge::default()).await;
+    assert_eq!(purged.map_err(|error| error.to_string()), Ok(2));
+    let call = engine.operation("orders.create").key("a");
+    let answer: Result<u32, Error> = call.run(|_| async { Ok(2) }).await;
+    assert_eq!(answer.map_err(|error| said(&error)), Ok(2));
+    tx.commit().await.unwrap();
+}
+
+/// What SQLite says of a savepoint that is gone is no matter of the table.
+#[tokio::test]
+async fn a_body_that_ends_the_transaction_is_not_told_to_make_a_table() {
+    let dir = TestDir::new("review").expect("there is room for a file");
+    let url = format!("sqlite:{}", dir.path().join("shop.db").display());
+    let store = SqliteStore::connect(&url).await.expect("the file is made");
+    store.migrate().await.expect("the table is made");
+    let engine = Engine::new(store);
+    let mut conn = SqliteConnection::connect(&url).await.unwrap();
+    let mut tx = conn.begin().await.unwrap();
+    let call = engine.operation("orders.create").key("order-7");
+    let body = async |tx: &mut sqlx::SqliteTransaction<'_>, _: idem_runtime::Context| {
+        run(&mut **tx, "COMMIT").await;
+        Ok(1)
+    };
+    let answer: Result<u32, Error> = call.in_tx(&mut tx).run(body).await;
+    let error = answer.expect_err("its record is out of reach");
+    assert_eq!(*error.kind(), ErrorKind::TransactionAborted);
+    let said = said(&error);
+    assert!(!said.contains("migrate"), "{said}");
+    assert!(said.contains("ended the transaction"), "{said}");
+}
