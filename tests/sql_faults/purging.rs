@@ -206,7 +206,8 @@ async fn mariadb_uses_the_index() {
                 WHERE table_schema = 'idem' AND table_name = 'idem_records'";
     let number = || server.execute(read).parse::<u64>().unwrap_or(0);
     until("the rows are counted", || number() > 0).await;
-    assert!(number() < 1_000, "{} rows were read for 500", number());
+    // The entry, the row, and the row again when it is deleted.
+    assert!(number() < 2_000, "{} rows were read for 500", number());
     let index = "SELECT count(*) FROM information_schema.index_statistics \
                  WHERE index_name = 'idem_records_expires' AND rows_read > 0";
     assert_eq!(server.execute(index), "1");
