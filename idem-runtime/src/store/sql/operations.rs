@@ -110,8 +110,7 @@ impl<B: Sealed> Inner<B> {
         row: &Row,
         write: &Write,
     ) -> Result<bool, StoreError> {
-        let columns = Columns::new(&write.header);
-        let (owner, fence) = row.written_by();
+        let (columns, (owner, fence)) = (Columns::new(&write.header), row.written_by());
         let arguments = [
             Argument::Bytes(&site.place),
             columns.layout(),
@@ -208,8 +207,8 @@ impl<B: Sealed> Inner<B> {
                     Ok(answer) => answer.row,
                     // What is done can be replayed all the same.
                     Err((Some(Trouble::ReadOnly), error)) => {
-                        let row = site.run(&self.statements.read, &arguments[..1]).await?.row;
-                        Some(row.ok_or(error)?)
+                        let read = site.run(&self.statements.read, &arguments[..1]).await?;
+                        Some(read.row.ok_or(error)?)
                     }
                     Err((_, error)) => return Err(error),
                 };
@@ -255,8 +254,7 @@ impl<B: Sealed> Inner<B> {
             columns.attempts(),
             columns.fingerprint(),
         ];
-        let statement = &self.statements.complete;
-        let answer = site.run(statement, &arguments).await?;
+        let answer = site.run(&self.statements.complete, &arguments).await?;
         if answer.affected > 0 {
             return Ok(CompleteReply::Stored { late: false });
         }
@@ -285,8 +283,7 @@ impl<B: Sealed> Inner<B> {
             Argument::Bytes(owner.as_bytes()),
             Argument::Int(i64::from(!count)),
         ];
-        let statement = &self.statements.release;
-        let answer = site.run(statement, &arguments).await?;
+        let answer = site.run(&self.statements.release, &arguments).await?;
         if answer.affected > 0 {
             return Ok(ReleaseReply::Released);
         }
@@ -318,8 +315,7 @@ impl<B: Sealed> Inner<B> {
             columns.fence(),
             columns.retain_ms(),
         ];
-        let statement = &self.statements.renew;
-        let answer = site.run(statement, &arguments).await?;
+        let answer = site.run(&self.statements.renew, &arguments).await?;
         if answer.affected > 0 {
             return Ok(RenewReply::Renewed);
         }
@@ -356,8 +352,8 @@ impl<B: Sealed> Inner<B> {
             (reply, write)
         };
         let site = Site::new(&self.lane, "a resolution", key, &record[HEADER..]);
-        self.operate(&site, None, decide, ResolveReply::Unreadable)
-            .await
+        let unreadable = ResolveReply::Unreadable;
+        self.operate(&site, None, decide, unreadable).await
     }
 
     pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
@@ -372,14 +368,14 @@ impl<B: Sealed> Inner<B> {
             (reply, None)
         };
         let site = Site::new(&self.own, "a read", key, &[]);
-        self.operate(&site, None, decide, ReadReply::Unreadable)
-            .await
+        let unreadable = ReadReply::Unreadable;
+        self.operate(&site, None, decide, unreadable).await
     }
 }
 
 fn overtaken(what: &str) -> StoreError {
-    let message = format!("{what}: others were quicker {TRIES} times; it may be sent again");
-    StoreError::new(StoreErrorKind::Unavailable, message)
+    let why = format!("{what}: others were quicker {TRIES} times; it may be sent again");
+    StoreError::new(StoreErrorKind::Unavailable, why)
 }
 
 /// The record of a first claim, but for its fence.
