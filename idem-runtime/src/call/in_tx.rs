@@ -30,6 +30,12 @@ use crate::store::sql::SqlTransaction;
 /// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted). Nothing is counted that is not
 /// committed: `max_attempts` does not apply, nor do leases and what goes with them.
 ///
+/// It costs two round trips, the claim and the answer; one on a connection without a transaction, where
+/// idem begins one and sends the answer with the commit.
+///
+/// In a task that is spawned, name the lifetime of the closure's transaction, `&mut PgTransaction<'static>` for
+/// one of a pool: with `'_` the compiler does not see that the future is `Send`.
+///
 /// ```
 /// # #[cfg(feature = "sqlite")]
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

@@ -112,6 +112,10 @@ impl fmt::Debug for Sql<'_> {
 #[cfg(feature = "postgres")]
 pub type PostgresStore = SqlStore<Postgres>;
 /// A store in MySQL or MariaDB.
+///
+/// `InnoDB` shows a commit to others a moment before it is in its log, and a server that is killed then
+/// forgets what it has shown. So a replay of an answer younger than 3 seconds writes first, which takes
+/// another round trip; inside a transaction of the caller's it does not.
 #[cfg(feature = "mysql")]
 pub type MySqlStore = SqlStore<MySql>;
 /// A store in a file, for the processes of one machine: the embedded, durable default.
