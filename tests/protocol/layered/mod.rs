@@ -3,6 +3,7 @@
 //! copies are on their way to it. What a call may take from a copy, and which copy takes the place of
 //! which, is decided by the code that runs. Each step is atomic; what is between them is not.
 
+mod promise;
 mod step;
 mod world;
 
@@ -11,8 +12,9 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Instant;
 
+use self::promise::Promise;
 use self::step::Step;
-use self::world::{Promise, World};
+use self::world::World;
 
 /// What is done wrong. Every one of them has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use idem_runtime::store::layered::{is_final, supersedes};
 use idem_runtime::store::{Header, State};
 
+use super::promise::Promise;
 use super::step::Step;
 use super::{Faults, Flaw, Scenario};
 use crate::caller::{owner, value};
@@ -16,19 +17,6 @@ pub(super) const EPOCHS: usize = 2;
 const LATE: u8 = u8::MAX;
 /// The owner of what is done by hand.
 const HAND: u8 = u8::MAX;
-
-/// What two layers promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Promise {
-    /// All who are told an answer are told the same, until it is reset.
-    EqualAnswers,
-    /// No body starts after somebody was told an answer that was not reset.
-    AnswersEndIt,
-    /// What is told from a copy is what the durable store has.
-    CopiesAreTrue,
-    /// Nobody waits for ever.
-    NobodyIsKeptOut,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {

@@ -1,0 +1,49 @@
+//! What is not taken for a record.
+
+use std::fmt;
+
+use super::LAYOUT;
+
+/// Why something that stands under a key is not taken for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// Fewer bytes than a header.
+    Short {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// A layout of another version, or no record at all.
+    Layout {
+        /// Its first byte.
+        byte: u8,
+    },
+    /// A state that this version does not know.
+    State {
+        /// Its second byte.
+        byte: u8,
+    },
+    /// Not a value of the kind that the store keeps records in, such as a Redis list.
+    Type,
+    /// A record that does not expire. Every record is written with a life, so somebody changed it.
+    Immortal,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Short { bytes } => write!(f, "{bytes} bytes are too few for a record"),
+            Self::Layout { byte } => write!(
+                f,
+                "layout byte 0x{byte:02x} is not 0x{LAYOUT:02x}: a newer version of idem, or not a record"
+            ),
+            Self::State { byte } => {
+                write!(f, "state byte 0x{byte:02x} is not known to this version")
+            }
+            Self::Type => f.write_str("the value is of another type than records have"),
+            Self::Immortal => f.write_str("the record has no expiry, which idem always sets"),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
