@@ -16,6 +16,9 @@ use self::promise::Promise;
 use self::step::Step;
 use self::world::World;
 
+/// One before the reset, one after.
+const EPOCHS: usize = 2;
+
 /// What is done wrong. Every one of them has to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {

@@ -5,14 +5,12 @@ use idem_runtime::store::{Header, State};
 
 use super::promise::Promise;
 use super::step::Step;
-use super::{Faults, Flaw, Scenario};
+use super::{EPOCHS, Faults, Flaw, Scenario};
 use crate::caller::{owner, value};
 use crate::kept::Kept;
 use crate::scenario::Flaw as StoreFlaw;
 use crate::store::{Command, Ending, Reply, Sender, execute};
 
-/// One before the reset, one after.
-pub(super) const EPOCHS: usize = 2;
 /// The place of a copy that is decided upon when it arrives.
 const LATE: u8 = u8::MAX;
 /// The owner of what is done by hand.
