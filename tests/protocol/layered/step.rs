@@ -2,8 +2,8 @@
 
 use idem_runtime::store::layered::is_final;
 
-use super::world::{Caller, EPOCHS, Phase, Reset, World};
-use super::{Flaw, Scenario};
+use super::world::{Caller, Phase, Reset, World};
+use super::{EPOCHS, Flaw, Scenario};
 use crate::kept::Kept;
 
 /// How often a call asks for a claim.
