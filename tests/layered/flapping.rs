@@ -1,4 +1,5 @@
-//! The fast store is killed and comes back, again and again, while many processes call.
+//! The fast store, a Redis in front of PostgreSQL, is killed and comes back, again and again, while many
+//! processes call.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idem_harness::RedisServer;
+use idem_harness::{PostgresServer, RedisServer};
 use idem_runtime::store::layered::{LayeredStoreBuilder, later};
 use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::PostgresStore;
 use idem_tests::pay::{PayError, Receipt};
 use idem_tests::shop::until;
 use tokio::task::JoinSet;
@@ -65,7 +67,7 @@ async fn call(desk: Arc<Desk>, journal: Arc<Journal>, caller: u64) {
         let answer = desk.call(&key.to_string()).run(body).await;
         let receipt = answer.expect("the durable store is up, and calls wait for each other");
         journal.answered(key, &receipt);
-        // A load that two cores bear: a durable store in memory alone would keep them busy.
+        // A load that two cores bear.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -82,14 +84,21 @@ fn kill(server: &RedisServer, dump: &Path, number: u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     let server = Arc::new(RedisServer::start());
-    let durable = Counted::memory();
+    let database = tokio::task::spawn_blocking(PostgresServer::start);
+    let database = database.await.unwrap();
+    let mut durable = Vec::new();
+    for _ in 0..PROCESSES {
+        let store = PostgresStore::connect(database.url()).await.unwrap();
+        store.migrate().await.unwrap();
+        durable.push(Counted::over(Arc::new(store)));
+    }
     let journal = Arc::new(Journal::default());
     let hasty = |store: LayeredStoreBuilder| store.pause(Duration::from_millis(100));
     let mut desks = Vec::new();
-    for _ in 0..PROCESSES {
+    for durable in &durable {
         let url = server.url();
         let fast = later(move || RedisStore::connect(url.clone()));
-        desks.push(Arc::new(Desk::with(fast, &durable, hasty)));
+        desks.push(Arc::new(Desk::with(fast, durable, hasty)));
     }
     let mut callers = JoinSet::new();
     for (desk, first) in desks.iter().zip((0..).step_by(100)) {
@@ -121,7 +130,9 @@ async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     let runs = journal.runs.lock().unwrap();
     let twice: Vec<_> = runs.iter().filter(|(_, runs)| **runs > 1).collect();
     assert!(twice.is_empty(), "run twice: {twice:?}");
-    let (claims, completions) = durable.asked();
+    let asked = durable.iter().map(Counted::asked);
+    let add = |(claims, completions), (c, d)| (claims + c, completions + d);
+    let (claims, completions) = asked.fold((0, 0), add);
     let degraded: usize = desks.iter().map(|desk| desk.events.count("degraded")).sum();
     let failures: u64 = desks.iter().map(|desk| desk.stats().failures).sum();
     eprintln!(
