@@ -84,12 +84,10 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = NULL, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
-const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
-     expires_us = {now} + ?6, version = version + 1 \
-     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
-const RELEASE: &str = "; RELEASE SAVEPOINT {claim}";
-
-const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}; ";
+/// Before and after the answer is stored. That is a statement of its own, with parameters: sqlx logs texts,
+/// and no answer is to be in a log.
+const RELEASE: &str = "RELEASE SAVEPOINT {claim}";
+const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
 
 /// A text with its savepoints named. Each key has its own: in MySQL a savepoint takes the place of another
@@ -266,10 +264,15 @@ impl<B: Sealed> Inner<B> {
             columns.owner(),
             columns.fence(),
         ];
-        let undo = if undo { UNDO_BODY } else { "" };
-        let template = format!("{undo}{COMPLETE}{}{RELEASE}", self.told);
-        let script = self.script(&place, &template, &arguments);
-        match B::execute_script(conn, script).await {
+        let stored = async {
+            if undo {
+                B::execute_script(conn, named(&place, UNDO_BODY)).await?;
+            }
+            let stored = B::run(conn, &self.statements.complete_within, &arguments).await?;
+            B::execute_script(conn, named(&place, RELEASE)).await?;
+            Ok(stored.affected)
+        };
+        match stored.await {
             Ok(0) => Err(ended(WHAT, "")),
             Ok(_) => Ok(()),
             // Most likely one of its savepoints is not there.
