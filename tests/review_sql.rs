@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::OnceLock;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
@@ -9,6 +10,8 @@ use idem_runtime::store::sql::{
     Backend, MySql, MySqlStore, Postgres, PostgresStore, Purge, SqlSource, SqlStore, SqliteStore,
 };
 use idem_runtime::{Engine, Error, ErrorKind};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 
 /// How long anything that must happen may take before a test fails instead of hanging.
@@ -285,4 +288,99 @@ async fn a_body_that_ends_the_transaction_is_not_told_to_make_a_table() {
     let said = said(&error);
     assert!(!said.contains("migrate"), "{said}");
     assert!(said.contains("ended the transaction"), "{said}");
+}
+
+/// Collects what is logged on its thread.
+#[derive(Clone, Debug, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<String>>);
+
+impl tracing::field::Visit for Log {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        let mut log = self.0.lock().unwrap();
+        *log += &format!("{field}={value:?} ");
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// sqlx logs the text of statements, at the level of a warning where one was slow. An answer is not to be
+/// in it.
+#[tokio::test]
+async fn no_answer_is_in_the_text_of_a_statement() {
+    let url = postgres("log");
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.clone());
+    let engine = Engine::new(store::<Postgres>(&url, PATIENCE).await);
+    let mut conn = PgConnection::connect(&url).await.unwrap();
+    let secret = "4111-1111-1111-1111";
+    let call = engine.operation("orders.create").key("order-7");
+    let answer: Result<String, Error> = call
+        .in_tx(&mut conn)
+        .run(async |_, _| Ok(secret.to_owned()))
+        .await;
+    assert_eq!(answer.unwrap(), secret);
+    drop(logging);
+    let log = log.0.lock().unwrap();
+    assert!(log.contains("idem_records"), "sqlx logs: {log}");
+    let digits: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    assert!(!log.contains(&digits), "{log}");
+}
+
+/// A call that is dropped while its transaction begins leaves none behind that nobody knows of: what the
+/// next one writes on that connection would never be committed.
+#[tokio::test]
+async fn a_call_that_is_dropped_at_any_poll_leaves_no_unknown_transaction_in_a_pool() {
+    let url = postgres("dropped");
+    let engine = Engine::new(store::<Postgres>(&url, PATIENCE).await);
+    let pool = PgPoolOptions::new().max_connections(1);
+    let pool = pool.connect(&url).await.unwrap();
+    run(&pool, "CREATE TABLE others (name text)").await;
+    let mut other = PgConnection::connect(&url).await.unwrap();
+    for polls in 1..1_000 {
+        let mut conn = pool.acquire().await.unwrap();
+        let call = engine.operation("orders.create").key(&polls.to_string());
+        let body = async |_: &mut PoolConnection<sqlx::Postgres>, _| Ok::<u32, Error>(1);
+        let mut call = Box::pin(call.in_tx(&mut conn).run(body));
+        let mut polled = 0;
+        let done = std::future::poll_fn(|cx| {
+            polled += 1;
+            match call.as_mut().poll(cx) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending if polled == polls => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        let done = done.await;
+        drop(call);
+        drop(conn);
+        run(&pool, "INSERT INTO others VALUES ('theirs')").await;
+        let seen = pg_number(&mut other, "SELECT count(*) FROM others").await;
+        assert_eq!(seen, polls, "dropped at poll {polls}");
+        if let Some(answer) = done {
+            assert_eq!(answer.map_err(|error| said(&error)), Ok(1));
+            assert!(polls > 1, "there was something to drop");
+            return;
+        }
+    }
+    panic!("the call never ends");
 }

@@ -26,12 +26,15 @@ use crate::store::sql::SqlTransaction;
 /// - **Dropped half-way**: roll back, as a dropped transaction of sqlx does. Should it be committed all the
 ///   same, later calls get [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and nothing runs twice.
 ///
+/// A body does not go on after an error of the database that ends the transaction: a deadlock on MySQL, a
+/// full disk on SQLite. What it writes after that is committed at once, without a record, and again by the
+/// next call. Nor does it end the transaction itself, as `CREATE TABLE` does on MySQL.
+///
 /// So the caller **commits whatever this returns**, except after
 /// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted). Nothing is counted that is not
 /// committed: `max_attempts` does not apply, nor do leases and what goes with them.
 ///
-/// It costs two round trips, the claim and the answer; one on a connection without a transaction, where
-/// idem begins one and sends the answer with the commit.
+/// It costs two round trips, the claim and the answer.
 ///
 /// In a task that is spawned, name the lifetime of the closure's transaction, `&mut PgTransaction<'static>` for
 /// one of a pool: with `'_` the compiler does not see that the future is `Send`.
@@ -115,7 +118,9 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, the transaction is to be rolled back.
+    /// Dropped half-way, the transaction is to be rolled back. One that was begun for the call is, but for
+    /// a connection of no pool whose call is dropped while the `BEGIN` is on its way: close that one, since
+    /// sqlx does not know that it is in a transaction.
     pub async fn run<V, E, B>(self, body: B) -> Result<V, E>
     where
         Result<V, E>: Outcome<P>,

@@ -8,6 +8,7 @@ use crate::store::sql::{SqlConnection, SqlTransaction};
 pub struct Lent<'t, T: ?Sized> {
     tx: &'t mut T,
     connection: fn(&mut T) -> SqlConnection<'_>,
+    give_up: fn(&mut T),
 }
 
 /// The only place at which an expansion asks for a transaction, so that whatever is none is told so once.
@@ -15,6 +16,7 @@ pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
     Lent {
         tx,
         connection: T::connection,
+        give_up: T::give_up,
     }
 }
 
@@ -28,6 +30,10 @@ impl<T: ?Sized> Lent<'_, T> {
 impl<T: ?Sized + Send> SqlTransaction for Lent<'_, T> {
     fn connection(&mut self) -> SqlConnection<'_> {
         (self.connection)(self.tx)
+    }
+
+    fn give_up(&mut self) {
+        (self.give_up)(self.tx);
     }
 }
 

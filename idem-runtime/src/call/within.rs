@@ -62,6 +62,8 @@ struct Part<'t, T: SqlTransaction + ?Sized> {
     tx: &'t mut T,
     /// It was begun for this call, which also commits it.
     own: bool,
+    /// It is being begun. Dropped in between, it is one that sqlx does not know of.
+    begins: bool,
 }
 
 impl<T: SqlTransaction + ?Sized> Part<'_, T> {
@@ -81,6 +83,9 @@ impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
     /// A transaction that was begun here, and was not committed, must not stay open on a connection that
     /// others will use.
     fn drop(&mut self) {
+        if self.begins {
+            self.tx.give_up();
+        }
         if self.own {
             self.tx.connection().start_rollback();
         }
@@ -190,9 +195,15 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         let stored = core.answer(key, record, left, policy.on_duplicate, false)?;
         return Ok(Found::Answer(stored));
     }
-    let mut part = Part { tx, own: false };
+    let mut part = Part {
+        tx,
+        own: false,
+        begins: false,
+    };
     if part.tx.connection().depth() == 0 {
+        part.begins = true;
         let begun = part.tx.connection().begin().await;
+        part.begins = false;
         begun.map_err(|error| unreachable_database(key, error))?;
         part.own = true;
     }
@@ -308,9 +319,6 @@ fn failure(key: &RecordKey, failed: Failed) -> Error {
         }
         Failed::Aborted(error) => {
             Error::new(ErrorKind::TransactionAborted, operation.clone()).because(error)
-        }
-        Failed::CommitUnknown(error) => {
-            Error::new(ErrorKind::CommitUnknown, operation.clone()).because(error)
         }
         Failed::Store(error) => unavailable(operation, error),
     }

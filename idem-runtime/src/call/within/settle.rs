@@ -59,7 +59,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         }
         let within = within(&self.engine, key)?;
         let undone = within.undo_within(self.part.tx.connection(), key);
-        in_time(&self.engine, key, undone, ErrorKind::TransactionAborted).await
+        in_time(&self.engine, key, undone).await
     }
 
     async fn settle(mut self, mut output: O) -> O {
@@ -143,23 +143,12 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let record = Bytes::from(record);
         let within = within(&self.engine, &self.running.key)?;
         let conn = self.part.tx.connection();
-        let own = self.part.own;
-        let stored = within.complete_within(conn, &self.running.key, &record, undo, own);
-        let late = if own {
-            ErrorKind::CommitUnknown
-        } else {
-            ErrorKind::TransactionAborted
-        };
-        let stored = in_time(&self.engine, &self.running.key, stored, late).await;
-        let unknown = |error: &Error| *error.kind() == ErrorKind::CommitUnknown;
-        if stored.as_ref().is_err_and(|error| !unknown(error)) {
+        let stored = within.complete_within(conn, &self.running.key, &record, undo);
+        let stored = in_time(&self.engine, &self.running.key, stored).await;
+        if stored.is_err() {
             self.part.roll_back(&self.engine.core).await;
         }
-        if stored? {
-            self.part.own = false;
-            // The empty transaction that is left goes with whatever is sent next.
-            self.part.tx.connection().start_rollback();
-        }
+        stored?;
         self.end(true).await
     }
 
@@ -195,17 +184,15 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     }
 }
 
-/// `late` is what it means that there is no reply.
-async fn in_time<T>(
+async fn in_time(
     engine: &Engine,
     key: &RecordKey,
-    work: impl Future<Output = Result<T, Failed>>,
-    late: ErrorKind,
-) -> Result<T, Error> {
+    work: impl Future<Output = Result<(), Failed>>,
+) -> Result<(), Error> {
     let core = &engine.core;
     let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
     let Ok(done) = deadline(&*core.clock, moment, work).await else {
-        let error = Error::new(late, key.operation().clone());
+        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
         return Err(error.detail("no reply within its deadline"));
     };
     done.map_err(|failed| failure(key, failed))

@@ -109,10 +109,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const RESTORE: &'static str;
 
-    /// What commits a transaction at the end of a script and leaves an empty one open: sqlx thinks that there
-    /// is one. Empty where a commit is a message of its own.
+    /// Whether the savepoints of a call are released when it is done, in a message of their own. Elsewhere
+    /// they stay until the transaction ends, and cost nothing.
     #[doc(hidden)]
-    const COMMIT: &'static str;
+    const RELEASES: bool;
 
     /// What stands around the hexadecimal digits of bytes.
     #[doc(hidden)]

@@ -103,7 +103,6 @@ impl<B: Backend> SqlStoreBuilder<B> {
             lane: lane(self.connections),
             own: lane(2),
             statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
-            told,
             #[cfg(feature = "postgres")]
             notices: (self.notify)
                 .then(|| B::notices(options.clone(), &self.table, self.response_timeout))

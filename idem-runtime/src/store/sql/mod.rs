@@ -148,8 +148,6 @@ pub(crate) struct Inner<B: Sealed> {
     own: Lane<B>,
     statements: Statements,
     table: String,
-    /// What tells others of a change, at the end of a statement; empty if nobody is told.
-    told: String,
     #[cfg(feature = "postgres")]
     notices: Option<notices::Notices>,
     warnings: Vec<String>,

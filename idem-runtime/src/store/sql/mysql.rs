@@ -138,7 +138,7 @@ impl Sealed for MySql {
     const SHARED: &'static str = " LOCK IN SHARE MODE";
     const RESTORE: &'static str = "SET innodb_lock_wait_timeout = \
         CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), @idem_wait = NULL; ";
-    const COMMIT: &'static str = "; COMMIT AND CHAIN";
+    const RELEASES: bool = false;
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CONVERT(x'", "' USING utf8mb4)");
 

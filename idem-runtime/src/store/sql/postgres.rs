@@ -115,7 +115,7 @@ impl Sealed for Postgres {
 
     const SHARED: &'static str = "";
     const RESTORE: &'static str = "";
-    const COMMIT: &'static str = "; COMMIT AND CHAIN";
+    const RELEASES: bool = false;
     const BYTES: (&'static str, &'static str) = ("decode('", "', 'hex')");
     const TEXT: (&'static str, &'static str) = ("convert_from(decode('", "', 'hex'), 'UTF8')");
 

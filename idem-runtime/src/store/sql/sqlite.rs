@@ -111,7 +111,7 @@ impl Sealed for Sqlite {
 
     const SHARED: &'static str = "";
     const RESTORE: &'static str = "";
-    const COMMIT: &'static str = "";
+    const RELEASES: bool = true;
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CAST(x'", "' AS TEXT)");
 

@@ -85,6 +85,11 @@ const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, 
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 AND fingerprint = ?10 \
      AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
+/// As that, in the transaction of the claim, which nobody else sees.
+const COMPLETE_WITHIN: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
+     expires_us = {now} + ?6, version = version + 1 \
+     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
+
 const RENEW: &str = "UPDATE {t} SET expires_us = {now} + ?2, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
      AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
@@ -108,6 +113,7 @@ pub(crate) struct Statements {
     pub(crate) insert: Statement,
     pub(crate) replace: Statement,
     pub(crate) complete: Statement,
+    pub(crate) complete_within: Statement,
     pub(crate) renew: Statement,
     pub(crate) release: Statement,
     pub(crate) purge: Statement,
@@ -135,6 +141,7 @@ impl Statements {
             insert: execute(B::INSERT),
             replace: execute(REPLACE),
             complete: telling(COMPLETE),
+            complete_within: telling(COMPLETE_WITHIN),
             renew: execute(RENEW),
             release: telling(RELEASE),
             purge: execute(B::PURGE),

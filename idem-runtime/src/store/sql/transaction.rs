@@ -30,6 +30,11 @@ pub trait SqlTransaction: Send {
     /// The connection beneath.
     #[doc(hidden)]
     fn connection(&mut self) -> SqlConnection<'_>;
+
+    /// Nobody is to have the connection next, as far as that can be helped: what the server makes of what
+    /// it was sent is not known.
+    #[doc(hidden)]
+    fn give_up(&mut self) {}
 }
 
 /// A connection to one of the databases.
@@ -63,6 +68,10 @@ macro_rules! transactions {
             impl SqlTransaction for PoolConnection<sqlx::$db> {
                 fn connection(&mut self) -> SqlConnection<'_> {
                     SqlConnection::$variant(self)
+                }
+
+                fn give_up(&mut self) {
+                    self.close_on_drop();
                 }
             }
 

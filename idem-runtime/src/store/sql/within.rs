@@ -37,8 +37,6 @@ pub(crate) enum Failed {
     Aborted(StoreError),
     /// The store refuses, or cannot be asked.
     Store(StoreError),
-    /// It was to be committed, and nobody knows whether it was.
-    CommitUnknown(StoreError),
 }
 
 /// A store that can work inside a transaction of the database that it is in.
@@ -52,17 +50,14 @@ pub(crate) trait Within: Send + Sync {
         wait: Duration,
     ) -> Boxed<'a, ClaimReply>;
 
-    /// Stores `record`; undoes before what the body has written, if told to. `ends`: the transaction is to
-    /// be committed next. Where that can be done in the same message it is, and this gives `true`: an empty
-    /// transaction is then left open, for sqlx to roll back.
+    /// Stores `record`; undoes before what the body has written, if told to.
     fn complete_within<'a>(
         &'a self,
         conn: SqlConnection<'a>,
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
-        ends: bool,
-    ) -> Boxed<'a, bool>;
+    ) -> Boxed<'a, ()>;
 
     /// Undoes everything since the claim, and the claim.
     fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()>;
@@ -90,12 +85,10 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = NULL, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
-const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
-     expires_us = {now} + ?6, version = version + 1 \
-     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
-const RELEASE: &str = "; RELEASE SAVEPOINT {claim}";
-
-const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}; ";
+/// Before and after the answer is stored. That is a statement of its own, with parameters: sqlx logs texts,
+/// and no answer is to be in a log.
+const RELEASE: &str = "RELEASE SAVEPOINT {claim}";
+const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
 
 /// A text with its savepoints named. Each key has its own: in MySQL a savepoint takes the place of another
@@ -252,8 +245,7 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         record: &Bytes,
         undo: bool,
-        ends: bool,
-    ) -> Result<bool, Failed> {
+    ) -> Result<(), Failed> {
         const WHAT: &str = "storing the answer in the transaction";
         let done = match Header::decode(record) {
             Ok(done) => done,
@@ -273,18 +265,19 @@ impl<B: Sealed> Inner<B> {
             columns.owner(),
             columns.fence(),
         ];
-        let undo = if undo { UNDO_BODY } else { "" };
-        // Without its savepoint, which a transaction that was rolled back has not, it is not committed.
-        let commit = if ends { B::COMMIT } else { "" };
-        let template = format!("{undo}{COMPLETE}{}{RELEASE}{commit}", self.told);
-        let script = self.script(&place, &template, &arguments);
-        let commits = !commit.is_empty();
-        match B::execute_script(conn, script).await {
-            Ok(0) => Err(ended(WHAT, "")),
-            Ok(_) => Ok(commits),
-            Err(error) if commits && !decided::<B>(&error) => {
-                Err(Failed::CommitUnknown(store_error::<B>(WHAT, error)))
+        let stored = async {
+            if undo {
+                B::execute_script(conn, named(&place, UNDO_BODY)).await?;
             }
+            let stored = B::run(conn, &self.statements.complete_within, &arguments).await?;
+            if B::RELEASES && stored.affected > 0 {
+                B::execute_script(conn, named(&place, RELEASE)).await?;
+            }
+            Ok(stored.affected)
+        };
+        match stored.await {
+            Ok(0) => Err(ended(WHAT, "")),
+            Ok(_) => Ok(()),
             // Most likely one of its savepoints is not there.
             Err(error) if trouble::<B>(&error) == Some(Trouble::Other) => {
                 let code = error.as_database_error();
@@ -325,12 +318,6 @@ fn ended(what: &str, code: &str) -> Failed {
     Failed::Aborted(StoreError::new(kind, message))
 }
 
-/// Whether this answer to a commit means that nothing was committed. A server that is told to stop, or to
-/// end the session, may say so when it has.
-fn decided<B: Sealed>(error: &sqlx::Error) -> bool {
-    trouble::<B>(error).is_some_and(|trouble| trouble != Trouble::Unavailable)
-}
-
 fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {
     B::connection(conn).ok_or(Failed::Elsewhere { store: B::NAME })
 }
@@ -355,11 +342,10 @@ impl<B: Sealed> Within for SqlStore<B> {
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
-        ends: bool,
-    ) -> Boxed<'a, bool> {
+    ) -> Boxed<'a, ()> {
         Box::pin(async move {
             let conn = ours::<B>(conn)?;
-            self.0.complete_in(conn, key, record, undo, ends).await
+            self.0.complete_in(conn, key, record, undo).await
         })
     }
 
