@@ -90,6 +90,9 @@ pub(crate) async fn round_trips_of_calls<D: Database>() {
     insert::<D>(&mut tx, "bare").await.done();
     tx.commit().await.done();
     let bare = taken();
+    // A connection prepares a statement once.
+    in_tx(&mut conn, "warm").await;
+    taken();
     in_tx(&mut conn, "a").await;
     let first = taken();
     in_tx(&mut conn, "a").await;
