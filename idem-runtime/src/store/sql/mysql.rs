@@ -85,12 +85,24 @@ impl Sealed for MySql {
             Some(1021 | 1041 | 1114 | 1037 | 1038) => Trouble::Full,
             Some(1146 | 1054 | 1364) => Trouble::NoTable,
             Some(1044 | 1045 | 1049 | 1142 | 1143 | 1227 | 1698) => Trouble::Refused,
+            // From 2000 on: a proxy that has lost its server passes on what it was told as a client.
             Some(
-                1040 | 1047 | 1053 | 1077 | 1079 | 1203 | 1226 | 1290 | 1317 | 1836 | 1927 | 1969
-                | 3024 | 4031,
+                1040
+                | 1047
+                | 1053
+                | 1077
+                | 1079
+                | 1203
+                | 1226
+                | 1290
+                | 1317
+                | 1836
+                | 1927
+                | 1969
+                | 2000..=2999
+                | 3024
+                | 4031,
             ) => Trouble::Unavailable,
-            // A proxy that has lost its server passes on what it was told as a client.
-            Some(2000..=2999) => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }

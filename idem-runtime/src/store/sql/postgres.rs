@@ -80,11 +80,11 @@ impl Sealed for Postgres {
             "53100" | "53200" | "53400" => Trouble::Full,
             "42P01" | "42703" | "42804" | "3F000" => Trouble::NoTable,
             "42501" | "28000" | "28P01" | "3D000" => Trouble::Refused,
-            "25006" | "53300" | "57014" => Trouble::Unavailable,
-            // It has ended the session, or its prepared statements.
-            "25P03" | "25P04" | "26000" => Trouble::Unavailable,
-            code if code.starts_with("57P") => Trouble::Unavailable,
-            code if code.starts_with("08") || code.starts_with("58") => Trouble::Unavailable,
+            // The last three: it has ended the session, or its prepared statements.
+            "25006" | "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Unavailable,
+            code if code.starts_with("57P") || code.starts_with("08") || code.starts_with("58") => {
+                Trouble::Unavailable
+            }
             _ => Trouble::Other,
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sqlx::Database;
+use sqlx::error::DatabaseError;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::failure::{store_error, trouble};
@@ -277,7 +278,7 @@ impl<B: Sealed> Inner<B> {
             Ok(_) => Ok(()),
             // Most likely one of its savepoints is not there.
             Err(error) if trouble::<B>(&error) == Some(Trouble::Other) => {
-                let code = error.as_database_error().and_then(|error| error.code());
+                let code = error.as_database_error().and_then(DatabaseError::code);
                 Err(ended(WHAT, &code.unwrap_or_default()))
             }
             Err(error) => Err(Failed::Aborted(store_error::<B>(WHAT, error))),
