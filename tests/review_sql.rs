@@ -1,5 +1,11 @@
 //! What a review of the SQL stores found.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case ends where something is not as it says"
+)]
+
+use std::fmt::Write as _;
 use std::future::Future;
 use std::sync::OnceLock;
 use std::task::Poll;
@@ -84,7 +90,7 @@ fn said(error: &Error) -> String {
     let mut said = format!("{error} {error:?}");
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
-        said += &format!(" {error} {error:?}");
+        let _ = write!(said, " {error} {error:?}");
         source = error.source();
     }
     said
@@ -136,9 +142,12 @@ async fn a_call_leaves_no_transaction_open_on_a_connection_of_its_callers() {
     for (what, key) in [("first", "a"), ("replay", "a"), ("failed", "b")] {
         let call = engine.operation("orders.create").key(key).release_errors();
         let fails = what == "failed";
-        let body = async |_: &mut PgConnection, _| match fails {
-            true => Err(std::fmt::Error.into()),
-            false => Ok(1),
+        let body = async |_: &mut PgConnection, _| {
+            if fails {
+                Err(std::fmt::Error.into())
+            } else {
+                Ok(1)
+            }
         };
         let answer: Result<u32, Failure> = call.in_tx(&mut conn).run(body).await;
         assert_eq!(answer.is_err(), fails, "{answer:?}");
@@ -297,7 +306,7 @@ struct Log(std::sync::Arc<std::sync::Mutex<String>>);
 impl tracing::field::Visit for Log {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         let mut log = self.0.lock().unwrap();
-        *log += &format!("{field}={value:?} ");
+        let _ = write!(log, "{field}={value:?} ");
     }
 }
 
@@ -342,7 +351,10 @@ async fn no_answer_is_in_the_text_of_a_statement() {
     drop(logging);
     let log = log.0.lock().unwrap();
     assert!(log.contains("idem_records"), "sqlx logs: {log}");
-    let digits: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut digits = String::new();
+    for byte in secret.bytes() {
+        let _ = write!(digits, "{byte:02x}");
+    }
     assert!(!log.contains(&digits), "{log}");
 }
 

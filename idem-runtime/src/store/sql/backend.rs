@@ -162,6 +162,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         None
     }
 
+    /// What a connection of the store's own is told first; empty for nothing.
+    #[doc(hidden)]
+    const SESSION: &'static str;
+
     /// How the store's own connections are set up.
     #[doc(hidden)]
     fn own(

@@ -170,7 +170,13 @@ impl<B: Sealed> Lane<B> {
                     pause(collisions).await;
                     collisions += 1;
                 }
-                connected => return connected,
+                connected => {
+                    let mut conn = connected?;
+                    if !B::SESSION.is_empty() {
+                        B::execute_script(&mut conn, B::SESSION.to_owned()).await?;
+                    }
+                    return Ok(conn);
+                }
             }
         }
     }

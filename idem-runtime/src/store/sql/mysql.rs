@@ -138,6 +138,9 @@ impl Sealed for MySql {
     const SHARED: &'static str = " LOCK IN SHARE MODE";
     const RESTORE: &'static str = "SET innodb_lock_wait_timeout = \
         CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), @idem_wait = NULL; ";
+    // A claim whose caller has given up does not wait for a transaction that holds the key: granted in the
+    // end, it would hold it for a lease.
+    const SESSION: &'static str = "SET innodb_lock_wait_timeout = 1";
     const RELEASES: bool = false;
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CONVERT(x'", "' USING utf8mb4)");

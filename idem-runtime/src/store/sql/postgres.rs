@@ -115,6 +115,7 @@ impl Sealed for Postgres {
 
     const SHARED: &'static str = "";
     const RESTORE: &'static str = "";
+    const SESSION: &'static str = "";
     const RELEASES: bool = false;
     const BYTES: (&'static str, &'static str) = ("decode('", "', 'hex')");
     const TEXT: (&'static str, &'static str) = ("convert_from(decode('", "', 'hex'), 'UTF8')");

@@ -111,6 +111,7 @@ impl Sealed for Sqlite {
 
     const SHARED: &'static str = "";
     const RESTORE: &'static str = "";
+    const SESSION: &'static str = "";
     const RELEASES: bool = true;
     const BYTES: (&'static str, &'static str) = ("x'", "'");
     const TEXT: (&'static str, &'static str) = ("CAST(x'", "' AS TEXT)");
