@@ -168,7 +168,9 @@ impl Back {
             | Shape::ReplicatedCluster
             | Shape::ClusterClient
             | Shape::ClusterEdition(_) => {
-                let setup = ClusterSetup::builder().nodes(|_| match shape {
+                // Nobody takes over because a busy machine has kept a node waiting.
+                let setup = ClusterSetup::builder().node_timeout(Duration::from_mins(1));
+                let setup = setup.nodes(|_| match shape {
                     Shape::ClusterEdition(edition) => first.version(edition),
                     _ => first,
                 });

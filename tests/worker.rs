@@ -18,7 +18,7 @@ use std::future::Future;
 use std::io::{self, BufRead, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use idem_harness::{Reply, RespConn};
@@ -69,6 +69,19 @@ fn say(line: &str) {
     writeln!(out, "{line}").expect("somebody listens");
 }
 
+/// Connects, also to a server that is having faults.
+async fn connect(url: &str) -> RedisStore {
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        match RedisStore::connect(url).await {
+            Err(error) if error.is_transient() && Instant::now() < patience => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            store => return store.expect("the server answers"),
+        }
+    }
+}
+
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -76,7 +89,7 @@ async fn main() {
         panic!("worker <url> <address> <prefix> <lease ms> <wait ms>");
     };
     let millis = |text: &String| Duration::from_millis(text.parse().expect("milliseconds"));
-    let store = RedisStore::connect(url).await.expect("the server answers");
+    let store = connect(url).await;
     let engine = Engine::builder(store)
         .prefix(prefix)
         .lease(millis(lease))

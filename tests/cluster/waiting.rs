@@ -181,7 +181,8 @@ async fn what_is_watched_while_a_slot_moves_is_heard() {
 /// Two engines, of which the second one's clock stands still: it never asks on its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_waits_gets_its_answer_although_the_slot_moves() {
-    let cluster = Arc::new(ClusterSetup::start());
+    let cluster = ClusterSetup::builder().node_timeout(Duration::from_mins(1));
+    let cluster = Arc::new(cluster.start());
     let urls = cluster.urls();
     let far = Engine::builder(store(&urls[1]).await).build().unwrap();
     let near = Engine::builder(store(&urls[0]).await)
