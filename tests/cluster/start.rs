@@ -1,5 +1,7 @@
 //! What a store is told of a cluster when it connects.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use idem_harness::{ClusterSetup, RedisServer};
 use idem_runtime::store::redis::{RedisStore, Server};
 use idem_runtime::store::{Store, StoreErrorKind};
@@ -18,13 +20,15 @@ fn seeds(seeds: &[String]) -> String {
     format!("redis+cluster://{}", seeds.join(","))
 }
 
-/// A claim and its end on each node.
+/// A claim and its end on each node, of keys that no other test beside it has.
 async fn works(cluster: &ClusterSetup, url: &str) {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
     let client = Client::of(url).await;
     for node in primaries(cluster) {
-        let keys = Keys::on(cluster, node, "start");
-        client.pass(&keys.key(1)).await;
-        drop(client.watch(&keys.key(1)).await);
+        let number = CALLS.fetch_add(1, Ordering::Relaxed);
+        let key = Keys::on(cluster, node, "start").key(number);
+        client.pass(&key).await;
+        drop(client.watch(&key).await);
     }
 }
 
