@@ -79,7 +79,7 @@ fn a_delay_holds_answers_up<S: Server>() {
     let (_server, proxy, url) = pair::<S>();
     let client = Client::<S>::new(&url);
     client.ask("SELECT 'late'");
-    proxy.delay(Duration::from_millis(400));
+    proxy.delay(Duration::from_secs(3));
     client.ask_late("SELECT 'late'", Duration::from_millis(50), || {
         proxy.delay(Duration::ZERO);
     });
