@@ -20,6 +20,8 @@ mod entry;
 mod error;
 mod fingerprint;
 mod flight;
+#[cfg(feature = "http")]
+pub mod http;
 mod inputs;
 mod keeper;
 mod key;

@@ -1,0 +1,12 @@
+//! HTTP: the `Idempotency-Key` header.
+//!
+//! After [draft-ietf-httpapi-idempotency-key-header-07][draft]: a client names a request by a key of its own, and
+//! sends the same key when it repeats the request; the first one is worked on, and every repeat gets its answer.
+//!
+//! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
+
+mod key;
+mod problem;
+
+pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
+pub use self::problem::Problem;

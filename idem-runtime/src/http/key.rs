@@ -1,0 +1,197 @@
+//! The key that a client sends with its request.
+
+use std::fmt;
+
+use ::http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Serialize;
+use sfv::{BareItem, Item, Parser, Version};
+
+/// The request header that names a request: `Idempotency-Key`.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The key of a request, as its client chose it.
+///
+/// In an axum handler it is an extractor, and what `#[idempotent(key = idempotency_key, …)]` names. Its
+/// text is whatever a stranger sent: it is not logged, and [`Debug`](fmt::Debug) does not show it.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct IdempotencyKey(pub String);
+
+impl IdempotencyKey {
+    /// The text of the key, without its quotation marks.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for IdempotencyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IdempotencyKey({} bytes)", self.0.len())
+    }
+}
+
+/// Which keys are taken.
+///
+/// The default is the draft's ([draft-ietf-httpapi-idempotency-key-header-07, section
+/// 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.1)): one
+/// header, whose value is a String of [RFC 8941, section
+/// 3.3.3](https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3): printable ASCII in quotation marks, of 1 to 255
+/// characters. Parameters after it are ignored, as RFC 8941 asks for those that nobody has defined.
+///
+/// ```
+/// use http::{HeaderMap, HeaderValue};
+/// use idem_runtime::http::{IDEMPOTENCY_KEY, KeyRefusal, KeyRules};
+///
+/// let mut headers = HeaderMap::new();
+/// let read = |rules: KeyRules, headers: &HeaderMap| rules.read(headers);
+/// assert_eq!(read(KeyRules::default(), &headers), Ok(None));
+///
+/// headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("\"8e03978e\""));
+/// let key = read(KeyRules::default(), &headers).unwrap().unwrap();
+/// assert_eq!(key.as_str(), "8e03978e");
+///
+/// // As most clients send it, and as this API takes it only when it is told to.
+/// headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("8e03978e"));
+/// assert_eq!(read(KeyRules::default(), &headers), Err(KeyRefusal::NotAString));
+/// assert_eq!(read(KeyRules::default().bare(true), &headers), Ok(Some(key)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRules {
+    bare: bool,
+    max_chars: usize,
+    accept: Option<fn(&str) -> bool>,
+}
+
+impl Default for KeyRules {
+    fn default() -> Self {
+        Self {
+            bare: false,
+            max_chars: 255,
+            accept: None,
+        }
+    }
+}
+
+impl KeyRules {
+    /// Whether a key may come without quotation marks, as most clients and SDKs send it: visible ASCII
+    /// other than `"`, `\`, `,` and `;`. With and without the marks it is the same key. Default: no.
+    #[must_use]
+    pub fn bare(mut self, bare: bool) -> Self {
+        self.bare = bare;
+        self
+    }
+
+    /// How many characters a key may have; default 255, at most 900.
+    #[must_use]
+    pub fn max_chars(mut self, max_chars: usize) -> Self {
+        // With its length it stays under the 1,024 bytes that any key may take.
+        self.max_chars = max_chars.min(900);
+        self
+    }
+
+    /// A rule of your own, such as "a UUID"; what it does not accept is answered with 400.
+    #[must_use]
+    pub fn accept(mut self, accept: fn(&str) -> bool) -> Self {
+        self.accept = Some(accept);
+        self
+    }
+
+    /// The key of a request, `None` where it has no such header.
+    ///
+    /// # Errors
+    ///
+    /// [`KeyRefusal`]: what is wrong with the header.
+    pub fn read(&self, headers: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyRefusal> {
+        let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
+        let Some(line) = lines.next() else {
+            return Ok(None);
+        };
+        if lines.next().is_some() {
+            return Err(KeyRefusal::Repeated);
+        }
+        let key = self.text(line)?;
+        if key.trim().is_empty() {
+            return Err(KeyRefusal::Empty);
+        }
+        // One byte each: it is ASCII.
+        if key.len() > self.max_chars {
+            return Err(KeyRefusal::TooLong {
+                max_chars: self.max_chars,
+            });
+        }
+        if self.accept.is_some_and(|accept| !accept(&key)) {
+            return Err(KeyRefusal::NotAccepted);
+        }
+        Ok(Some(IdempotencyKey(key)))
+    }
+
+    fn text(&self, line: &HeaderValue) -> Result<String, KeyRefusal> {
+        let bytes = line.as_bytes().trim_ascii();
+        if self.bare && !bytes.is_empty() && bytes.iter().all(|byte| is_bare(*byte)) {
+            return Ok(bytes.iter().copied().map(char::from).collect());
+        }
+        let parser = Parser::new(bytes).with_version(Version::Rfc8941);
+        match parser.parse::<Item>() {
+            Ok(Item {
+                bare_item: BareItem::String(text),
+                ..
+            }) => Ok(text.into()),
+            _ if bytes.is_empty() => Err(KeyRefusal::Empty),
+            _ => Err(KeyRefusal::NotAString),
+        }
+    }
+}
+
+/// Neither a blank nor a control character, and nothing that ends or separates values in a header.
+fn is_bare(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';')
+}
+
+/// Why a key is not taken. It shows nothing of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyRefusal {
+    /// There is none, and the operation requires one.
+    Missing,
+    /// The header comes more than once.
+    Repeated,
+    /// It is not one String of RFC 8941: not in quotation marks, a list, or with characters that no
+    /// header may carry.
+    NotAString,
+    /// There is nothing in it.
+    Empty,
+    /// It is longer than allowed.
+    TooLong {
+        /// How many characters it may have.
+        max_chars: usize,
+    },
+    /// [`KeyRules::accept`] does not accept it.
+    NotAccepted,
+}
+
+impl fmt::Display for KeyRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str(
+                "this operation needs an Idempotency-Key header: send one that no other request has, such as a \
+                 UUID, and the same one when you repeat the request",
+            ),
+            Self::Repeated => f.write_str("the Idempotency-Key header came more than once: send one"),
+            Self::NotAString => f.write_str(
+                "the Idempotency-Key header is not one string of printable ASCII characters in quotation marks, such as \
+                 \"8e03978e-40d5-43dd-bc93-6894a57f9324\" (RFC 8941, section 3.3.3)",
+            ),
+            Self::Empty => f.write_str("the Idempotency-Key header is empty"),
+            Self::TooLong { max_chars } => write!(
+                f,
+                "the Idempotency-Key header is longer than {max_chars} characters"
+            ),
+            Self::NotAccepted => {
+                f.write_str("the Idempotency-Key header does not have the form that this API asks for")
+            }
+        }
+    }
+}
+
+impl std::error::Error for KeyRefusal {}

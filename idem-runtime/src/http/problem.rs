@@ -1,0 +1,305 @@
+//! What a client is told when idem itself answers: a problem document.
+
+use std::fmt;
+use std::time::Duration;
+
+use ::http::header::{CONTENT_TYPE, LINK, RETRY_AFTER};
+use ::http::{HeaderValue, Response, StatusCode};
+use serde::Serialize;
+
+use super::key::KeyRefusal;
+use crate::error::{Error, ErrorKind};
+
+/// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): `application/problem+json` with `type`,
+/// `title`, `status`, `detail` and `instance`, and besides them `code`, a word for programs.
+///
+/// Nothing in it comes from the request, the store or a stored answer.
+///
+/// | `code` | status | when |
+/// |---|---|---|
+/// | `key-missing` | 400 | the operation requires a key |
+/// | `key-invalid` | 400 | not one string, empty, too long, sent twice |
+/// | `caller-unknown` | 403 | the layer's scope found nobody whose key it could be |
+/// | `request-running` | 409 | the first request is still being worked on; `Retry-After` |
+/// | `request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
+/// | `body-unreadable` | 400 | the request body broke off |
+/// | `body-too-large` | 413 | it is longer than the layer takes |
+/// | `key-reused` | 422 | the key came before with another request |
+/// | `outcome-unknown` | 500 | nobody knows whether an earlier attempt had its effect; it is not repeated |
+/// | `attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
+/// | `answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
+/// | `misconfigured` | 500 | a mistake in the server's own settings |
+/// | `unavailable` | 503 | the store cannot be asked, or the server shuts down; nothing was done; `Retry-After` |
+///
+/// ```
+/// use idem_runtime::http::{KeyRefusal, Problem};
+///
+/// let problem = Problem::from(KeyRefusal::Missing).documented_at("https://api.example.com/docs/idempotency");
+/// let response = problem.into_response();
+/// assert_eq!(response.status(), 400);
+/// assert_eq!(response.headers()["content-type"], "application/problem+json");
+/// assert_eq!(
+///     response.headers()["link"],
+///     "<https://api.example.com/docs/idempotency>; rel=\"describedby\"; type=\"text/html\""
+/// );
+/// let document: serde_json::Value = serde_json::from_str(response.body())?;
+/// assert_eq!(document["type"], "https://api.example.com/docs/idempotency#key-missing");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: String,
+    documented_at: Option<String>,
+    instance: Option<String>,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: &'a str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    instance: &'a str,
+    code: &'a str,
+}
+
+impl Problem {
+    fn new(
+        status: StatusCode,
+        code: &'static str,
+        title: &'static str,
+        detail: impl fmt::Display,
+    ) -> Self {
+        Self {
+            status,
+            code,
+            title,
+            detail: detail.to_string(),
+            documented_at: None,
+            instance: None,
+            retry_after: None,
+        }
+    }
+
+    /// The scope of the layer found nobody whose key it could be.
+    pub(crate) fn caller_unknown() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "caller-unknown",
+            "The caller is not known",
+            "a key belongs to whoever sends it, and this request does not say who that is: send your credentials",
+        )
+    }
+
+    /// The request body broke off.
+    pub(crate) fn body_unreadable() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "body-unreadable",
+            "The request body could not be read",
+            "it broke off, and nothing was done: send the request again with the same key",
+        )
+    }
+
+    /// The request body is longer than the layer takes.
+    pub(crate) fn body_too_large(max_bytes: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body-too-large",
+            "The request body is too large",
+            format_args!(
+                "a request with an Idempotency-Key may have a body of {max_bytes} bytes; nothing was done"
+            ),
+        )
+    }
+
+    /// Where a person can read about it: an absolute URI. It becomes the `Link` of relation `describedby`, and,
+    /// with the code as its fragment, the `type`. Without one the type is `about:blank`.
+    ///
+    /// # Panics
+    ///
+    /// Never: an address that no header may carry is left out.
+    #[must_use]
+    pub fn documented_at(mut self, uri: impl Into<String>) -> Self {
+        self.documented_at = Some(uri.into());
+        self
+    }
+
+    /// Names this occurrence: a URI, such as one made of your request id. Without it a random
+    /// `urn:uuid:…` is made.
+    #[must_use]
+    pub fn instance(mut self, uri: impl Into<String>) -> Self {
+        self.instance = Some(uri.into());
+        self
+    }
+
+    /// The word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// The status of the response.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What a person is told.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// When the request is worth repeating, where that is known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The response that tells it.
+    #[must_use]
+    pub fn into_response(self) -> Response<String> {
+        let documented_at = self.documented_at.as_deref();
+        let type_uri = documented_at.map(|uri| format!("{uri}#{}", self.code));
+        let instance = self.instance.unwrap_or_else(random_urn);
+        let document = Document {
+            r#type: type_uri.as_deref().unwrap_or("about:blank"),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            instance: &instance,
+            code: self.code,
+        };
+        let body = serde_json::to_string(&document).unwrap_or_default();
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(retry_after) = self.retry_after {
+            // Rounded up, and never "at once": the answer is not there before.
+            let seconds = retry_after
+                .as_millis()
+                .div_ceil(1_000)
+                .clamp(1, u128::from(u32::MAX));
+            let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        let link =
+            documented_at.map(|uri| format!("<{uri}>; rel=\"describedby\"; type=\"text/html\""));
+        if let Some(Ok(link)) = link.map(HeaderValue::try_from) {
+            headers.insert(LINK, link);
+        }
+        response
+    }
+}
+
+/// A random UUID (version 4) as a URN ([RFC 9562](https://www.rfc-editor.org/rfc/rfc9562)).
+fn random_urn() -> String {
+    let mut bytes = [0; 16];
+    // Without randomness it names nothing, which is better than no answer at all.
+    let _ = getrandom::fill(&mut bytes);
+    let bits = u128::from_be_bytes(bytes);
+    let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    format!(
+        "urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        bits >> 96,
+        bits >> 80 & 0xffff,
+        bits >> 64 & 0xffff,
+        bits >> 48 & 0xffff,
+        bits & 0xffff_ffff_ffff
+    )
+}
+
+impl From<KeyRefusal> for Problem {
+    fn from(refusal: KeyRefusal) -> Self {
+        let (code, title) = match refusal {
+            KeyRefusal::Missing => ("key-missing", "Idempotency-Key is missing"),
+            _ => ("key-invalid", "Idempotency-Key is not valid"),
+        };
+        Self::new(StatusCode::BAD_REQUEST, code, title, refusal)
+    }
+}
+
+/// What idem refuses a call with, as its client is told: without the name of the operation, and without what
+/// only the operator is to know.
+impl From<&Error> for Problem {
+    fn from(error: &Error) -> Self {
+        let of = Self::new;
+        let mut problem = match error.kind() {
+            ErrorKind::Running { .. } => of(
+                StatusCode::CONFLICT,
+                "request-running",
+                "A request is outstanding for this Idempotency-Key",
+                "the first request with this key is still being worked on: send this one again later",
+            ),
+            ErrorKind::Duplicate { .. } => of(
+                StatusCode::CONFLICT,
+                "request-repeated",
+                "The request was done before",
+                "it was done before, and repeats are refused",
+            ),
+            ErrorKind::Mismatch => of(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "key-reused",
+                "Idempotency-Key is already used",
+                "this key came before with another request: a new request needs a new key",
+            ),
+            ErrorKind::Unknown { .. } => of(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "outcome-unknown",
+                "The outcome is unknown",
+                "an earlier attempt ended without anybody knowing whether it was done, so it is not repeated: ask \
+                 before you send a new one",
+            ),
+            ErrorKind::Exhausted { .. } => of(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "attempts-exhausted",
+                "No attempt is left",
+                "every attempt at this request was abandoned, so it is not tried again: ask before you send a new one",
+            ),
+            ErrorKind::NotStored
+            | ErrorKind::Undecodable
+            | ErrorKind::UnknownRecord
+            | ErrorKind::TooLarge => of(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "answer-lost",
+                "The answer cannot be repeated",
+                "the request was done before, but its answer was not kept or cannot be read; it is not done again",
+            ),
+            ErrorKind::StoreUnavailable
+            | ErrorKind::ShuttingDown
+            | ErrorKind::TransactionAborted
+            | ErrorKind::CommitUnknown => of(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "unavailable",
+                "The service is unavailable",
+                "the request could not be worked on now: send it again with the same key",
+            ),
+            ErrorKind::InvalidKey => of(
+                StatusCode::BAD_REQUEST,
+                "key-invalid",
+                "The key is not valid",
+                "what identifies this request is empty, too long or not valid",
+            ),
+            _ => of(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "misconfigured",
+                "The server made a mistake",
+                "the request was not worked on: the server's settings do not allow it",
+            ),
+        };
+        problem.retry_after = error.retry_after();
+        if problem.status == StatusCode::SERVICE_UNAVAILABLE {
+            problem.retry_after = Some(Duration::from_secs(1));
+        }
+        problem
+    }
+}
