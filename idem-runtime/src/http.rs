@@ -5,8 +5,12 @@
 //!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
 
+#[cfg(feature = "axum")]
+mod extract;
 mod key;
 mod problem;
+mod reply;
 
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::problem::Problem;
+pub use self::reply::Reply;
