@@ -21,6 +21,7 @@ The books (orders, charges) and the records of idem survive the process, unless 
   --port N         the port on 127.0.0.1; 0 takes a free one and prints it; default 3000
   --fresh          forget what was sold: new books
   --slow MS        how long a payment takes, in milliseconds; default 50
+  --life SECONDS   how long a form can be submitted, 1 to 86400; default 300
   --help           this text
 
 Exit code: 0 after SIGTERM or Ctrl-C, 1 if calls were still running then, 2 if it cannot start.
@@ -52,6 +53,8 @@ pub struct Args {
     pub fresh: bool,
     /// How long a payment takes.
     pub slow: Duration,
+    /// How long a form can be submitted.
+    pub life: Duration,
     /// Whether only the help is wanted.
     pub help: bool,
 }
@@ -64,6 +67,7 @@ impl Default for Args {
             port: 3000,
             fresh: false,
             slow: Duration::from_millis(50),
+            life: Duration::from_mins(5),
             help: false,
         }
     }
@@ -104,6 +108,9 @@ impl Args {
                 (None, "--port") => args.port = number(name, &value("N")?)?,
                 (None, "--slow") => {
                     args.slow = Duration::from_millis(number(name, &value("MS")?)?);
+                }
+                (None, "--life") => {
+                    args.life = Duration::from_secs(number(name, &value("SECONDS")?)?);
                 }
                 (None, "--fresh") => args.fresh = true,
                 (None, "--help" | "-h") => args.help = true,

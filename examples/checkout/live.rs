@@ -75,6 +75,8 @@ pub struct Live(Arc<Mutex<Log>>);
 pub struct Log {
     /// How many there were of each.
     counts: [u64; What::ALL.len()],
+    /// How many bodies were started.
+    pub started: u64,
     /// The latest ones, the newest first.
     pub latest: VecDeque<Seen>,
 }
@@ -103,6 +105,9 @@ impl Observer for Live {
     fn observe(&self, event: &Event<'_>) {
         // Says what must not go unseen, and is silent otherwise.
         StderrObserver.observe(event);
+        if let EventKind::Claimed { .. } = event.kind {
+            self.log().started += 1;
+        }
         let Some((what, detail)) = read(&event.kind) else {
             return;
         };
@@ -135,7 +140,10 @@ fn read(kind: &EventKind<'_>) -> Option<(What, String)> {
             waited: true, age, ..
         } => (
             What::Replayed,
-            format!("waited for the first one; stored {} ms before", age.as_millis()),
+            format!(
+                "waited for the first one; stored {} ms before",
+                age.as_millis()
+            ),
         ),
         EventKind::Replayed { age, .. } => (
             What::Replayed,

@@ -31,7 +31,10 @@ pub async fn live_rows(State(shop): State<Shop>) -> Response {
 
 async fn rows(shop: &Shop) -> String {
     let log = shop.live.look();
-    let mut html = "<ul id=\"counters\">\n".to_owned();
+    let started = log.started;
+    let mut html = format!(
+        "<ul id=\"counters\">\n<li data-counter=\"started\" data-count=\"{started}\"><b>{started}</b> started</li>\n"
+    );
     for what in What::ALL {
         let (word, count) = (what.word(), log.count(what));
         let _ = writeln!(

@@ -12,14 +12,11 @@ use super::books::Order;
 use super::html::{Euro, Text, page};
 use super::provider::CARDS;
 use super::session::Session;
-use super::shop::{FORM_LIFE, MOST, PRICE, Shop};
+use super::shop::{MOST, PRICE, Shop};
 use super::submit::SubmitError;
 
 /// `GET /`: the product, and a form that can be submitted once.
-pub async fn product(
-    State(shop): State<Shop>,
-    Extension(session): Extension<Session>,
-) -> Response {
+pub async fn product(State(shop): State<Shop>, Extension(session): Extension<Session>) -> Response {
     form_page(&shop, &session, StatusCode::OK, None).await
 }
 
@@ -83,14 +80,17 @@ async fn form_page(
     };
     let notice = notice.map_or_else(String::new, |notice| {
         let notice = Text(notice);
-        format!("<p id=\"notice\" role=\"alert\" data-status=\"{}\">{notice}</p>\n", status.as_u16())
+        format!(
+            "<p id=\"notice\" role=\"alert\" data-status=\"{}\">{notice}</p>\n",
+            status.as_u16()
+        )
     });
-    let main = notice + &form_markup(&token) + &orders_markup(&orders);
+    let main = notice + &form_markup(&token, shop.form_life.as_secs()) + &orders_markup(&orders);
     let script = "<script src=\"/checkout.js\" defer></script>\n";
     page(status, "Tea, 250 g", script, &main)
 }
 
-fn form_markup(token: &str) -> String {
+fn form_markup(token: &str, life_s: u64) -> String {
     let mut cards = String::new();
     for (card, words) in CARDS {
         let _ = writeln!(cards, "<option value=\"{card}\">{words}</option>");
@@ -103,13 +103,12 @@ fn form_markup(token: &str) -> String {
          required></label>\n\
          <label>Card <select id=\"card\" name=\"card\">\n{cards}</select></label>\n\
          <button id=\"buy\" type=\"submit\">Order and pay</button>\n</form>\n\
-         <p id=\"how\">The form carries a token that belongs to your cart and is good for {minutes} minutes. Whatever \
+         <p id=\"how\">The form carries a token that belongs to your cart and is good for {life_s} seconds. Whatever \
          submits it (a double click, a reload, the back button, a second tab of the same cart) gets the same order, and \
          you pay once. When you have ordered, the cart gets a new token. The button is switched off while the form is on \
          its way, which is a courtesy: without JavaScript all of this is just as true.</p>\n",
         price = Euro(PRICE),
         token = Text(token),
-        minutes = FORM_LIFE.as_secs() / 60,
     )
 }
 

@@ -58,7 +58,9 @@ fn api(shop: &Shop) -> Router<Shop> {
     let orders = IdempotencyLayer::scoped(shop.engine.clone(), "shop.api", Caller::of)
         .keys(KeyRules::default().bare(true))
         // The provider and the books know a repeat for a repeat, so what failed there may run again.
-        .status_policy(StatusPolicy::careful().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release))
+        .status_policy(
+            StatusPolicy::careful().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release),
+        )
         .ttl(RETENTION)
         .lease(Duration::from_secs(3))
         .max_body_bytes(MOST_BYTES)

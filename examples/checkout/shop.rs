@@ -25,9 +25,6 @@ pub const MOST: u32 = 20;
 /// The name of what the form does. Its tokens are good for nothing else.
 pub const SUBMIT: &str = "orders.submit";
 
-/// How long a form can be submitted.
-pub const FORM_LIFE: Duration = Duration::from_mins(5);
-
 /// The shop. Clones are the same shop.
 #[derive(Clone, Debug)]
 pub struct Shop {
@@ -39,6 +36,8 @@ pub struct Shop {
     pub provider: Provider,
     /// What was executed and what was replayed.
     pub live: Live,
+    /// How long a form can be submitted.
+    pub form_life: Duration,
 }
 
 impl Shop {
@@ -94,11 +93,10 @@ impl Shop {
     ) -> Result<(Self, String), String> {
         let owner = books.open(args.fresh).await;
         let Owner { prefix, secret } = owner.map_err(cannot("open the books"))?;
-        let tokens = TokenIssuer::new(secret).map_err(|error| error.to_string())?;
         let live = Live::default();
         let engine = Engine::builder(store)
             .prefix(prefix)
-            .tokens(tokens.life(FORM_LIFE))
+            .tokens(TokenIssuer::new(secret).life(args.life))
             .observer(live.clone())
             .build()
             .map_err(|error| error.to_string())?;
@@ -107,6 +105,7 @@ impl Shop {
             provider: Provider::new(books.clone(), args.slow),
             books,
             live,
+            form_life: args.life,
         };
         Ok((shop, place))
     }
@@ -120,7 +119,8 @@ impl Shop {
     pub async fn token(&self, session: &Session) -> Result<String, String> {
         let new = self.engine.issue_token(SUBMIT, session);
         let new = new.map_err(|error| error.to_string())?;
-        let ends = now() + FORM_LIFE.as_secs();
+        // Not before the token, which is counted in whole seconds, too: so no cart has two that are good.
+        let ends = now() + 1 + self.form_life.as_secs();
         let token = self.books.token(session.as_str(), &new, ends).await;
         token.map_err(cannot("ask for the token of a cart"))
     }

@@ -32,8 +32,7 @@ pub(super) const TOKEN: &str = "INSERT INTO checkout_carts (session, token, ends
      token = CASE WHEN checkout_carts.ends_s > $4 THEN checkout_carts.token ELSE excluded.token END, \
      ends_s = CASE WHEN checkout_carts.ends_s > $4 THEN checkout_carts.ends_s ELSE excluded.ends_s END \
      RETURNING token";
-pub(super) const CLOSE_CART: &str =
-    "DELETE FROM checkout_carts WHERE session = $1 AND token = $2";
+pub(super) const CLOSE_CART: &str = "DELETE FROM checkout_carts WHERE session = $1 AND token = $2";
 
 /// A second attempt finds the row of the first.
 pub(super) const ORDER: &str = "INSERT INTO checkout_orders (id, buyer, quantity, amount, state, charge, made_s) \

@@ -174,8 +174,7 @@ fn idem_said(error: &Error) -> &'static str {
             "Your order is still being worked on. Press the button again in a moment: it stays one order."
         }
         _ => {
-            "The shop cannot take orders now, and nothing was bought. Press the button again later: this form stays good \
-             for five minutes."
+            "The shop cannot take orders now, and nothing was bought. Press the button again later."
         }
     }
 }
