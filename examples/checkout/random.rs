@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 ///
 /// If the system has no randomness: nothing here would be safe without it.
 #[must_use]
-pub fn random_text(bytes: usize) -> String {
+pub(super) fn random_text(bytes: usize) -> String {
     let mut random = vec![0; bytes];
     getrandom::fill(&mut random).expect("the system has random numbers");
     let mut text = String::with_capacity(2 * bytes);
