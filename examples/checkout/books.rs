@@ -1,5 +1,6 @@
 //! The shop's books in a database: carts, orders, and what the payment provider has charged.
 
+use std::fmt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,12 +29,34 @@ pub struct Owner {
     pub secret: String,
 }
 
-impl std::fmt::Debug for Owner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Cart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cart")
+            .field("tried", &self.tried)
+            .field("quantity", &self.quantity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Owner")
             .field("prefix", &self.prefix)
             .finish_non_exhaustive()
     }
+}
+
+/// A cart.
+#[derive(Clone)]
+pub struct Cart {
+    /// What its form can be submitted with.
+    pub token: String,
+    /// Whether that was tried, and failed so that another attempt may be made.
+    pub tried: bool,
+    /// How many packets were asked for.
+    pub quantity: i64,
+    /// With which card; empty before the first time.
+    pub card: String,
 }
 
 /// An order.
@@ -130,21 +153,41 @@ impl Books {
         Ok(Owner { prefix, secret })
     }
 
-    /// The token of this session's cart: `new`, which ends then, only where it has none that is still good.
+    /// This session's cart. It gets the token `new`, which ends then, only if it has none that is still good.
     ///
     /// # Errors
     ///
     /// sqlx's.
-    pub async fn token(
+    pub async fn cart(&self, session: &str, new: &str, ends_s: u64) -> Result<Cart, sqlx::Error> {
+        let (token, tried, quantity, card): (_, i64, _, _) = each!(self, pool => {
+            let cart = sqlx::query_as(sql::CART).bind(session).bind(new);
+            let cart = cart.bind(ends_s.cast_signed()).bind(now().cast_signed());
+            cart.fetch_one(pool).await
+        })?;
+        Ok(Cart {
+            token,
+            tried: tried != 0,
+            quantity,
+            card,
+        })
+    }
+
+    /// Notes what was sent with the token of the cart: as long as nobody knows what came of it, it is all that this
+    /// token may send.
+    ///
+    /// # Errors
+    ///
+    /// sqlx's.
+    pub async fn try_cart(
         &self,
         session: &str,
-        new: &str,
-        ends_s: u64,
-    ) -> Result<String, sqlx::Error> {
+        token: &str,
+        quantity: i64,
+        card: &str,
+    ) -> Result<(), sqlx::Error> {
         each!(self, pool => {
-            let token = sqlx::query_scalar(sql::TOKEN).bind(session).bind(new);
-            let token = token.bind(ends_s.cast_signed()).bind(now().cast_signed());
-            token.fetch_one(pool).await
+            let tried = sqlx::query(sql::TRY_CART).bind(session).bind(token);
+            tried.bind(quantity).bind(card).execute(pool).await.map(drop)
         })
     }
 

@@ -47,7 +47,7 @@ impl Shop {
         let quantity = i64::from(quantity);
         let amount = quantity * PRICE;
         let begun = self.books.begin_order(&id, buyer, quantity, amount).await;
-        begun.map_err(cannot_write)?;
+        begun.map_err(|error| cannot_write(&error))?;
 
         let charge = Charge {
             // The same in every attempt of this call, so the provider knows a repeat for a repeat.
@@ -60,7 +60,7 @@ impl Shop {
         let charged = charged.map_err(|ProviderDown| NotPaid::ProviderDown)?;
 
         let ended = self.books.end_order(&id, &charged).await;
-        ended.map_err(cannot_write)?;
+        ended.map_err(|error| cannot_write(&error))?;
         if !charged.paid {
             return Err(NotPaid::Declined);
         }
@@ -81,7 +81,7 @@ fn order_id(call: &Context) -> String {
     format!("ord_{}", name.get(..16).unwrap_or(&name))
 }
 
-fn cannot_write(error: sqlx::Error) -> NotPaid {
+fn cannot_write(error: &sqlx::Error) -> NotPaid {
     eprintln!("checkout: cannot write an order: {error}");
     NotPaid::Books
 }

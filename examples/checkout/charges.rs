@@ -61,11 +61,11 @@ pub async fn create(
                 "charge": charged.id,
                 "message": "Your card was declined.",
             });
-            failed(StatusCode::PAYMENT_REQUIRED, error).into_response()
+            failed(StatusCode::PAYMENT_REQUIRED, &error).into_response()
         }
         Err(ProviderDown) => {
             let error = json!({ "type": "api_error", "message": "The bank cannot be reached: send it again." });
-            failed(StatusCode::SERVICE_UNAVAILABLE, error).into_response()
+            failed(StatusCode::SERVICE_UNAVAILABLE, &error).into_response()
         }
     }
 }
@@ -89,9 +89,9 @@ pub fn refusal(problem: Problem) -> axum::http::Response<String> {
 
 fn invalid(why: &str) -> Response<Body> {
     let error = json!({ "type": "invalid_request_error", "message": why });
-    failed(StatusCode::BAD_REQUEST, error).into_response()
+    failed(StatusCode::BAD_REQUEST, &error).into_response()
 }
 
-fn failed(status: StatusCode, error: Value) -> (StatusCode, Json<Value>) {
+fn failed(status: StatusCode, error: &Value) -> (StatusCode, Json<Value>) {
     (status, Json(json!({ "error": error })))
 }

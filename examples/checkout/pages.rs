@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::books::Order;
+use super::books::{Cart, Order};
 use super::html::{Euro, Text, page};
 use super::provider::CARDS;
 use super::session::Session;
@@ -53,54 +53,70 @@ pub async fn explain(
 ) -> Response {
     let mut response = next.run(request).await;
     let status = response.status();
-    let notice = match response.extensions_mut().remove::<SubmitError>() {
-        Some(error) => error.to_string(),
-        // What axum itself says of a form that lacks a field, say.
-        None if status.is_client_error() => {
-            "The form could not be read, and nothing was bought. Here is a new one.".to_owned()
-        }
+    let refusal = match response.extensions_mut().remove::<SubmitError>() {
+        Some(error) => Refusal::Said(error),
+        // By axum itself, of a form that lacks a field, say.
+        None if status.is_client_error() => Refusal::Unreadable,
         None => return response,
     };
-    form_page(&shop, &session, status, Some(&notice)).await
+    form_page(&shop, &session, status, Some(&refusal)).await
+}
+
+enum Refusal {
+    Said(SubmitError),
+    Unreadable,
 }
 
 async fn form_page(
     shop: &Shop,
     session: &Session,
     status: StatusCode,
-    notice: Option<&str>,
+    refusal: Option<&Refusal>,
 ) -> Response {
-    let token = match shop.token(session).await {
-        Ok(token) => token,
+    let cart = match shop.cart(session).await {
+        Ok(cart) => cart,
         Err(message) => return trouble(&message),
     };
     let orders = match shop.books.orders_of(session.as_str()).await {
         Ok(orders) => orders,
         Err(error) => return trouble(&format!("cannot read the orders: {error}")),
     };
-    let notice = notice.map_or_else(String::new, |notice| {
-        let notice = Text(notice);
-        format!(
-            "<p id=\"notice\" role=\"alert\" data-status=\"{}\">{notice}</p>\n",
-            status.as_u16()
-        )
+    let notice = refusal.map_or_else(String::new, |refusal| {
+        let notice = Text(match refusal {
+            Refusal::Said(error) => error.notice(cart.tried),
+            Refusal::Unreadable => {
+                "The form could not be read, and nothing was bought. Here is one to fill in."
+            }
+        });
+        let status = status.as_u16();
+        format!("<p id=\"notice\" role=\"alert\" data-status=\"{status}\">{notice}</p>\n")
     });
-    let main = notice + &form_markup(&token, shop.form_life.as_secs()) + &orders_markup(&orders);
+    let main = notice + &form_markup(&cart, shop.form_life.as_secs()) + &orders_markup(&orders);
     let script = "<script src=\"/checkout.js\" defer></script>\n";
     page(status, "Tea, 250 g", script, &main)
 }
 
-fn form_markup(token: &str, life_s: u64) -> String {
+fn form_markup(cart: &Cart, life_s: u64) -> String {
+    // What was tried is tried again as it was: nobody knows yet what came of it, and it is paid once.
+    let readonly = if cart.tried { " readonly" } else { "" };
     let mut cards = String::new();
     for (card, words) in CARDS {
-        let _ = writeln!(cards, "<option value=\"{card}\">{words}</option>");
+        let chosen = card == cart.card;
+        if chosen || !cart.tried {
+            let selected = if chosen { " selected" } else { "" };
+            let _ = writeln!(cards, "<option value=\"{card}\"{selected}>{words}</option>");
+        }
+    }
+    if cart.tried && !CARDS.iter().any(|(card, _)| *card == cart.card) {
+        let other = Text(&cart.card);
+        let _ = writeln!(cards, "<option value=\"{other}\" selected>{other}</option>");
     }
     format!(
         "<p>{price} a packet.</p>\n\
-         <form id=\"order-form\" method=\"post\" action=\"/orders\">\n\
+         <form id=\"order-form\" method=\"post\" action=\"/orders\" data-tried=\"{tried}\">\n\
          <input type=\"hidden\" name=\"token\" value=\"{token}\">\n\
-         <label>Packets <input id=\"quantity\" name=\"quantity\" type=\"number\" min=\"1\" max=\"{MOST}\" value=\"1\" \
-         required></label>\n\
+         <label>Packets <input id=\"quantity\" name=\"quantity\" type=\"number\" min=\"1\" max=\"{MOST}\" \
+         value=\"{quantity}\" required{readonly}></label>\n\
          <label>Card <select id=\"card\" name=\"card\">\n{cards}</select></label>\n\
          <button id=\"buy\" type=\"submit\">Order and pay</button>\n</form>\n\
          <p id=\"how\">The form carries a token that belongs to your cart and is good for {life_s} seconds. Whatever \
@@ -108,7 +124,9 @@ fn form_markup(token: &str, life_s: u64) -> String {
          you pay once. When you have ordered, the cart gets a new token. The button is switched off while the form is on \
          its way, which is a courtesy: without JavaScript all of this is just as true.</p>\n",
         price = Euro(PRICE),
-        token = Text(token),
+        tried = cart.tried,
+        token = Text(&cart.token),
+        quantity = cart.quantity,
     )
 }
 

@@ -11,7 +11,7 @@ use idem_runtime::store::sql::{PostgresStore, SqliteStore};
 use idem_runtime::{Engine, TokenIssuer};
 
 use super::args::{Args, Store};
-use super::books::{Books, Owner, now};
+use super::books::{Books, Cart, Owner, now};
 use super::live::Live;
 use super::provider::Provider;
 use super::session::Session;
@@ -110,19 +110,19 @@ impl Shop {
         Ok((shop, place))
     }
 
-    /// The token of this session's cart. Every tab of the cart gets the same, until it is ordered or
-    /// the token ends; so two tabs are one order.
+    /// This session's cart, with its token. Every tab of the cart gets the same, until it is ordered or the token
+    /// ends; so two tabs are one order.
     ///
     /// # Errors
     ///
     /// A sentence for the operator.
-    pub async fn token(&self, session: &Session) -> Result<String, String> {
+    pub async fn cart(&self, session: &Session) -> Result<Cart, String> {
         let new = self.engine.issue_token(SUBMIT, session);
         let new = new.map_err(|error| error.to_string())?;
         // Not before the token, which is counted in whole seconds, too: so no cart has two that are good.
         let ends = now() + 1 + self.form_life.as_secs();
-        let token = self.books.token(session.as_str(), &new, ends).await;
-        token.map_err(cannot("ask for the token of a cart"))
+        let cart = self.books.cart(session.as_str(), &new, ends).await;
+        cart.map_err(cannot("ask for a cart"))
     }
 }
 

@@ -6,7 +6,7 @@ pub(super) const TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS checkout_shop (one BIGINT NOT NULL PRIMARY KEY, prefix TEXT NOT NULL, \
      secret TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS checkout_carts (session TEXT NOT NULL PRIMARY KEY, token TEXT NOT NULL, \
-     ends_s BIGINT NOT NULL)",
+     ends_s BIGINT NOT NULL, tried BIGINT NOT NULL, quantity BIGINT NOT NULL, card TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS checkout_orders (id TEXT NOT NULL PRIMARY KEY, buyer TEXT NOT NULL, \
      quantity BIGINT NOT NULL, amount BIGINT NOT NULL, state TEXT NOT NULL, charge TEXT NOT NULL, \
      made_s BIGINT NOT NULL)",
@@ -25,13 +25,16 @@ pub(super) const FORGET: [&str; 4] = [
 pub(super) const OPEN: &str = "INSERT INTO checkout_shop (one, prefix, secret) VALUES (1, $1, $2) \
      ON CONFLICT (one) DO UPDATE SET one = 1 RETURNING prefix, secret";
 
-/// The token that the cart has, and the new one where it has none or where that one ends: in one statement, so that
-/// two tabs that open at the same moment get the same.
-pub(super) const TOKEN: &str = "INSERT INTO checkout_carts (session, token, ends_s) VALUES ($1, $2, $3) \
-     ON CONFLICT (session) DO UPDATE SET \
+/// The cart, with the new token where it has none or where that one ends: in one statement, so that two tabs that open
+/// at the same moment get the same.
+pub(super) const CART: &str = "INSERT INTO checkout_carts (session, token, ends_s, tried, quantity, card) \
+     VALUES ($1, $2, $3, 0, 1, '') ON CONFLICT (session) DO UPDATE SET \
      token = CASE WHEN checkout_carts.ends_s > $4 THEN checkout_carts.token ELSE excluded.token END, \
+     tried = CASE WHEN checkout_carts.ends_s > $4 THEN checkout_carts.tried ELSE 0 END, \
      ends_s = CASE WHEN checkout_carts.ends_s > $4 THEN checkout_carts.ends_s ELSE excluded.ends_s END \
-     RETURNING token";
+     RETURNING token, tried, quantity, card";
+pub(super) const TRY_CART: &str = "UPDATE checkout_carts SET tried = 1, quantity = $3, card = $4 \
+     WHERE session = $1 AND token = $2";
 pub(super) const CLOSE_CART: &str = "DELETE FROM checkout_carts WHERE session = $1 AND token = $2";
 
 /// A second attempt finds the row of the first.

@@ -1,7 +1,5 @@
 //! `POST /orders`: the form, submitted once or more often.
 
-use std::fmt;
-
 use axum::Extension;
 use axum::extract::{Form, State};
 use axum::http::StatusCode;
@@ -98,17 +96,24 @@ pub async fn submit(
         quantity: form.quantity.into(),
         card: &form.card,
     };
+    let (session, quantity) = (session.as_str(), purchase.quantity.into());
+    let tried = shop
+        .books
+        .try_cart(session, &form.token, quantity, &form.card);
+    tried.await.map_err(|error| cannot_write(&error))?;
     let bought = shop.buy(&call, purchase).await;
     if matches!(bought, Ok(_) | Err(NotPaid::Declined)) {
         // The form is used up: the cart gets a new one.
-        let closed = shop.books.close_cart(session.as_str(), &form.token).await;
-        closed.map_err(|error| {
-            eprintln!("checkout: cannot close a cart: {error}");
-            SubmitError::Books
-        })?;
+        let closed = shop.books.close_cart(session, &form.token).await;
+        closed.map_err(|error| cannot_write(&error))?;
     }
     let order = bought?;
     Ok(Placed { order: order.id }.into())
+}
+
+fn cannot_write(error: &sqlx::Error) -> SubmitError {
+    eprintln!("checkout: cannot write a cart: {error}");
+    SubmitError::Books
 }
 
 impl From<NotPaid> for SubmitError {
@@ -137,44 +142,46 @@ impl SubmitError {
             Self::Idem(error) => Problem::from(error).status(),
         }
     }
-}
 
-/// What the visitor reads.
-impl fmt::Display for SubmitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// What the visitor reads. `tried`: whether the form that goes with it was submitted before, and nobody knows
+    /// what came of it.
+    #[must_use]
+    pub fn notice(&self, tried: bool) -> &'static str {
+        let code = match self {
             Self::Declined => {
-                "The card was declined, and nothing was bought. Here is a new form: try another card."
+                return "The card was declined, and nothing was bought. Here is a new form: try another card.";
             }
             Self::ProviderDown => {
-                "The payment provider cannot be reached. Press the button again: this form is still good, and you pay \
-                 once, whatever has happened."
+                return "The payment provider cannot be reached. Press the button again: this form is still good, and \
+                        you pay once, whatever has happened.";
             }
             Self::Books => {
-                "The shop cannot write the order now. Press the button again: this form is still good, and you pay once."
+                return "The shop cannot write the order now. Press the button again: this form is still good, and you \
+                        pay once.";
             }
-            Self::Idem(error) => idem_said(error),
-        })
-    }
-}
-
-fn idem_said(error: &Error) -> &'static str {
-    match Problem::from(error).code() {
-        "key-reused" => {
-            "This form was submitted before with something else in it, and that counts: see your orders below. Nothing \
-             more was bought. Here is a new form."
-        }
-        "token-expired" => {
-            "The form was open for too long, and nothing was bought. Here is a new one."
-        }
-        "token-invalid" | "key-invalid" => {
-            "This form is not one that the shop gave you, and nothing was bought. Here is one that is."
-        }
-        "request-running" => {
-            "Your order is still being worked on. Press the button again in a moment: it stays one order."
-        }
-        _ => {
-            "The shop cannot take orders now, and nothing was bought. Press the button again later."
+            Self::Idem(error) => Problem::from(error).code(),
+        };
+        match code {
+            "key-reused" if tried => {
+                "This form was submitted before with something else in it, and may have been paid. Here it is as it \
+                 was: press the button to find out, and you pay once."
+            }
+            "key-reused" => {
+                "This form was submitted before with something else in it, and that counts: see your orders below. \
+                 Nothing more was bought. Here is a new form."
+            }
+            "token-expired" => {
+                "The form was open for too long, and nothing was bought. Here is a new one."
+            }
+            "token-invalid" | "key-invalid" => {
+                "This form is not one that the shop gave you, and nothing was bought. Here is one that is."
+            }
+            "request-running" => {
+                "Your order is still being worked on. Press the button again in a moment: it stays one order."
+            }
+            _ => {
+                "The shop cannot take orders now. Press the button again later: this form is still good."
+            }
         }
     }
 }
