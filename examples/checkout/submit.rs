@@ -75,6 +75,10 @@ pub enum SubmitError {
 ///
 /// It runs to its end when the visitor closes the page. A double click waits for the first one; after a crash the
 /// lease is how long a repeat waits at most.
+///
+/// # Errors
+///
+/// [`SubmitError`].
 #[idempotent(
     op = "orders.submit",
     key = token(&form.token, &session),
