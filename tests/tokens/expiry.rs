@@ -8,7 +8,9 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Begun, Engine, ErrorKind, OnOutage, OnRunning, TokenIssuer};
 use tokio::sync::Semaphore;
 
-use crate::stage::{ANN, Answer, Kind, LIFE, OPERATION, OrderError, SECRET, Stage, refusal, soon};
+use crate::stage::{
+    ANN, Answer, Kind, LIFE, OPERATION, OrderError, PATIENCE, SECRET, Stage, refusal, soon,
+};
 
 /// More than the life of a token, rounded up to the second.
 const OVER: Duration = LIFE.saturating_add(Duration::from_secs(1));
@@ -20,9 +22,9 @@ fn assert_expired(answer: Answer) {
 }
 
 pub(crate) async fn an_expired_token_starts_nothing(kind: Kind) {
-    let (stage, clock) = Stage::with_time(kind).await;
+    let (stage, calendar) = Stage::with_calendar(kind).await;
     let token = stage.token();
-    clock.advance(OVER);
+    calendar.advance(OVER);
     assert_expired(stage.order(stage.call(&token)).await);
     let careless = stage.call(&token).on_outage(OnOutage::Run);
     assert_expired(stage.order(careless).await);
@@ -37,13 +39,13 @@ pub(crate) async fn an_expired_token_starts_nothing(kind: Kind) {
 }
 
 pub(crate) async fn an_expired_token_gets_the_answer(kind: Kind) {
-    let (stage, clock) = Stage::with_time(kind).await;
+    let (stage, calendar) = Stage::with_calendar(kind).await;
     let [good, bad] = [stage.token(), stage.token()];
     let order = |item: &'static str| stage.order(stage.call(&good).fingerprint(item));
     assert_eq!(order("tea").await, Ok(1));
     let sold_out = stage.order_that(stage.call(&bad), Err(OrderError::SoldOut));
     assert_eq!(sold_out.await, Err(OrderError::SoldOut));
-    clock.advance(OVER);
+    calendar.advance(OVER);
     assert_eq!(order("tea").await, Ok(1));
     assert_eq!(stage.order(stage.call_far(&good)).await, Ok(1));
     assert_eq!(*refusal(order("coffee").await).kind(), ErrorKind::Mismatch);
@@ -58,57 +60,46 @@ pub(crate) async fn an_expired_token_gets_the_answer(kind: Kind) {
 }
 
 pub(crate) async fn an_expired_token_waits_for_who_runs(kind: Kind) {
-    let (stage, clock) = Stage::with_time(kind).await;
+    let (stage, calendar) = Stage::with_calendar(kind).await;
     let token = stage.token();
     let gate = Arc::new(Semaphore::new(0));
     let (begun, began) = tokio::sync::oneshot::channel();
     let (end, runs) = (gate.clone(), stage.runs.clone());
-    // A lease that the clock of the engine does not outlive.
-    let first = stage.call(&token).lease(Duration::from_hours(1));
-    let first = tokio::spawn(first.run(|_| async move {
+    let first = tokio::spawn(stage.call(&token).run(|_| async move {
         begun.send(()).unwrap();
         end.acquire().await.unwrap().forget();
         Ok::<_, OrderError>(runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1)
     }));
     soon("the first begins", began).await.unwrap();
-    clock.advance(OVER);
+    calendar.advance(OVER);
     for call in [stage.call(&token), stage.call_far(&token)] {
         let error = refusal(stage.order(call.on_running(OnRunning::Reject)).await);
         assert!(matches!(error.kind(), ErrorKind::Running { .. }), "{error}");
     }
     let waiting = [stage.call(&token), stage.call_far(&token)].map(|call| {
-        let call = call.on_running(OnRunning::Wait(Duration::from_hours(1)));
+        let call = call.on_running(OnRunning::Wait(PATIENCE));
         tokio::spawn(call.run(async |_| -> Answer { unreachable!("its token has expired") }))
     });
     gate.add_permits(1);
     assert_eq!(soon("the first ends", first).await.unwrap(), Ok(1));
-    // Who polls, polls by this clock.
-    let time = tokio::spawn(async move {
-        loop {
-            clock.sleeper_within(Duration::from_mins(1)).await;
-            clock.advance(Duration::from_millis(100));
-            tokio::task::yield_now().await;
-        }
-    });
     for waiting in waiting {
         assert_eq!(soon("who waits is told", waiting).await.unwrap(), Ok(1));
     }
-    time.abort();
     assert_eq!(stage.runs(), 1);
 }
 
 pub(crate) async fn an_expired_token_that_was_given_back_starts_nothing(kind: Kind) {
-    let (stage, clock) = Stage::with_time(kind).await;
+    let (stage, calendar) = Stage::with_calendar(kind).await;
     let token = stage.token();
     let down = stage.order_that(stage.call(&token), Err(OrderError::Down));
     assert_eq!(down.await, Err(OrderError::Down));
-    clock.advance(OVER);
+    calendar.advance(OVER);
     assert_expired(stage.order(stage.call(&token)).await);
     assert_eq!(stage.runs(), 1);
 }
 
 pub(crate) async fn an_expired_token_of_an_abandoned_order_is_unknown(kind: Kind) {
-    let (stage, clock) = Stage::with_time(kind).await;
+    let (stage, calendar) = Stage::with_calendar(kind).await;
     let token = stage.token();
     let call = stage.call(&token).lease(Duration::from_millis(100));
     match call.begin().await.unwrap() {
@@ -116,7 +107,7 @@ pub(crate) async fn an_expired_token_of_an_abandoned_order_is_unknown(kind: Kind
         Begun::Claimed(claim) => drop(claim),
         begun => panic!("not claimed: {begun:?}"),
     }
-    clock.advance(OVER);
+    calendar.advance(OVER);
     let lapsed = async {
         loop {
             let error = refusal(

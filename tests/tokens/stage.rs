@@ -1,11 +1,11 @@
 //! A shop whose orders are named by tokens, and two processes' worth of engines.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_harness::{PostgresServer, RedisServer, TestDir};
-use idem_runtime::clock::{Clock, ManualClock, SystemClock};
+use idem_runtime::clock::{Clock, Sleep, SystemClock};
 use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
@@ -57,6 +57,30 @@ pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
+/// The machine's clock, with a calendar that can be turned: nothing but tokens looks at that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calendar(Arc<AtomicU64>);
+
+impl Calendar {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.as_secs(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Calendar {
+    fn now(&self) -> Duration {
+        SystemClock.now()
+    }
+
+    fn calendar(&self) -> SystemTime {
+        SystemClock.calendar() + Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, moment: Duration) -> Sleep {
+        SystemClock.sleep_until(moment)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Memory,
@@ -84,12 +108,12 @@ impl Stage {
         Self::with(kind, SystemClock, |engine| engine).await
     }
 
-    /// With a clock that stands still, in the engines alone.
-    pub(crate) async fn with_time(kind: Kind) -> (Self, ManualClock) {
-        let clock = ManualClock::new();
+    /// With a calendar that a test turns.
+    pub(crate) async fn with_calendar(kind: Kind) -> (Self, Calendar) {
+        let calendar = Calendar::default();
         (
-            Self::with(kind, clock.clone(), |engine| engine).await,
-            clock,
+            Self::with(kind, calendar.clone(), |engine| engine).await,
+            calendar,
         )
     }
 
