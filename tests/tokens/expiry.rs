@@ -6,6 +6,7 @@ use std::time::Duration;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Begun, Engine, ErrorKind, OnOutage, OnRunning, TokenIssuer};
+use idem_tests::faulty::Operation;
 use tokio::sync::Semaphore;
 
 use crate::stage::{
@@ -63,14 +64,14 @@ pub(crate) async fn an_expired_token_waits_for_who_runs(kind: Kind) {
     let (stage, calendar) = Stage::with_calendar(kind).await;
     let token = stage.token();
     let gate = Arc::new(Semaphore::new(0));
-    let (begun, began) = tokio::sync::oneshot::channel();
+    let (say, told) = tokio::sync::oneshot::channel();
     let (end, runs) = (gate.clone(), stage.runs.clone());
     let first = tokio::spawn(stage.call(&token).run(|_| async move {
-        begun.send(()).unwrap();
+        say.send(()).unwrap();
         end.acquire().await.unwrap().forget();
         Ok::<_, OrderError>(runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1)
     }));
-    soon("the first begins", began).await.unwrap();
+    soon("the first begins", told).await.unwrap();
     calendar.advance(OVER);
     for call in [stage.call(&token), stage.call_far(&token)] {
         let error = refusal(stage.order(call.on_running(OnRunning::Reject)).await);
@@ -80,6 +81,14 @@ pub(crate) async fn an_expired_token_waits_for_who_runs(kind: Kind) {
         let call = call.on_running(OnRunning::Wait(PATIENCE));
         tokio::spawn(call.run(async |_| -> Answer { unreachable!("its token has expired") }))
     });
+    // Who waits elsewhere looks at the record now and then, or watches it.
+    let looks = || stage.store.count(Operation::Read) + stage.store.count(Operation::Watch);
+    let waits = async {
+        while looks() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the other process waits", waits).await;
     gate.add_permits(1);
     assert_eq!(soon("the first ends", first).await.unwrap(), Ok(1));
     for waiting in waiting {
