@@ -199,14 +199,13 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
     let mut expired = false;
     if let Some(token) = &token {
         let now = core.clock.calendar();
-        match core.tokens.life_of(token, &core.prefix, &operation, now)? {
+        let life = core.tokens.life_of(token, &core.prefix, &operation, now)?;
+        expired = life.is_none();
+        policy = match life {
             // Gone before its token, a record would let that be used again.
-            Some(life) => policy = policy.for_at_least(life),
-            None => {
-                expired = true;
-                policy = policy.that_starts_nothing();
-            }
-        }
+            Some(life) => policy.for_at_least(life),
+            None => policy.that_starts_nothing(),
+        };
     }
     if expired && core.protection != Protection::On {
         // Nothing is stored that could be replayed.

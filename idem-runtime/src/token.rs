@@ -50,6 +50,7 @@ pub const fn token<S: ToKey>(text: &str, subject: S) -> Token<'_, S> {
     Token { text, subject }
 }
 
+#[diagnostic::do_not_recommend]
 impl<S: ToKey> CallKey for Token<'_, S> {
     fn __name(&self, inputs: &mut Inputs) {
         inputs.token(self.text, &self.subject);
