@@ -7,6 +7,7 @@ use idem_harness::TestDir;
 
 use super::api::order;
 use super::browser::{Visitor, order_of};
+use super::http::Response;
 use super::server::Server;
 
 #[test]
@@ -71,29 +72,41 @@ fn killed_when(counter: &str) {
 }
 
 #[test]
-fn asked_to_stop_it_ends_what_was_begun() {
+fn asked_to_stop_it_answers_those_who_wait() {
+    let shop = Server::start(&["--store", "memory", "--slow", "1500"]);
+    let (visitor, form) = Visitor::arrives(&shop);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| visitor.submit(&form));
+        shop.wait_for("started", 1);
+        shop.terminate();
+        assert_eq!(waits.join().unwrap().status, 303);
+    });
+    assert_eq!(shop.wait().code(), Some(0));
+}
+
+#[test]
+fn asked_to_stop_it_ends_what_a_client_began_that_is_gone() {
     let dir = TestDir::new("checkout").unwrap();
     let file = dir.path().join("shop.db");
     let args = ["--file", file.to_str().unwrap(), "--slow", "1500"];
     let shop = Server::start(&args);
     let (visitor, form) = Visitor::arrives(&shop);
     let request = order("ada", "k", r#"{"quantity": 1}"#);
-    thread::scope(|scope| {
-        // One client waits for its answer, and one is gone.
-        let waits = scope.spawn(|| visitor.submit(&form));
-        shop.wait_for("started", 1);
-        let gone = request.begin(&shop.address);
-        shop.wait_for("started", 2);
-        drop(gone);
-        shop.terminate();
-        assert_eq!(waits.join().unwrap().status, 303);
-    });
+    let gone = [
+        request.begin(&shop.address),
+        visitor.request(&form).begin(&shop.address),
+    ];
+    shop.wait_for("started", 2);
+    drop(gone);
+    shop.terminate();
     assert_eq!(shop.wait().code(), Some(0));
 
     let shop = Server::start(&args);
     assert_eq!(shop.sold(), (2, 2));
-    let answer = request.send(&shop.address);
-    assert_eq!(answer.status, 201);
-    assert!(answer.is_replay());
+    let answers = [
+        request.send(&shop.address),
+        visitor.follows(&shop).submit(&form),
+    ];
+    assert!(answers.iter().all(Response::is_replay), "{answers:?}");
     assert_eq!(shop.count("started"), 0);
 }

@@ -29,6 +29,10 @@ pub(super) struct Exchange<B: Body, E> {
     pub(super) how: How,
 }
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every exchange ends with a response"
+)]
 pub(super) enum Ended<B: Body, E> {
     Answered {
         response: Response<Buffered<B>>,
@@ -97,8 +101,9 @@ fn is_stream<B>(response: &Response<B>) -> bool {
     let essence = of_type.split(|byte| *byte == b';').next();
     let essence = essence.unwrap_or_default().trim_ascii();
     let streams = ["text/event-stream", "multipart/x-mixed-replace"];
-    let is_of = |stream: &&str| essence.eq_ignore_ascii_case(stream.as_bytes());
-    response.status() == StatusCode::SWITCHING_PROTOCOLS || streams.iter().any(|it| is_of(&it))
+    let mut streams = streams.iter().map(|stream| stream.as_bytes());
+    response.status() == StatusCode::SWITCHING_PROTOCOLS
+        || streams.any(|stream| essence.eq_ignore_ascii_case(stream))
 }
 
 fn settled_as(verdict: Verdict) -> Encoded {

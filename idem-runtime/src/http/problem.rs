@@ -58,6 +58,8 @@ pub struct Problem {
     documented_at: Option<String>,
     instance: Option<String>,
     retry_after: Option<Duration>,
+    /// Whether idem refused, so that this call ran nothing, or what it ran has a record of its own.
+    is_refusal: bool,
 }
 
 #[derive(Serialize)]
@@ -85,6 +87,7 @@ impl Problem {
             documented_at: None,
             instance: None,
             retry_after: None,
+            is_refusal: false,
         }
     }
 
@@ -191,8 +194,10 @@ impl Problem {
         let body = serde_json::to_string(&document).unwrap_or_default();
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
-        // A layer around whoever refused does not store it: the next request is looked at again.
-        response.extensions_mut().insert(Verdict::Release);
+        if self.is_refusal {
+            // A layer around whoever refused does not store it: the next request is looked at again.
+            response.extensions_mut().insert(Verdict::Release);
+        }
         let headers = response.headers_mut();
         headers.insert(
             CONTENT_TYPE,
@@ -239,7 +244,9 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::Missing => ("key-missing", "Idempotency-Key is missing"),
             _ => ("key-invalid", "Idempotency-Key is not valid"),
         };
-        Self::new(StatusCode::BAD_REQUEST, code, title, refusal)
+        let mut problem = Self::new(StatusCode::BAD_REQUEST, code, title, refusal);
+        problem.is_refusal = true;
+        problem
     }
 }
 
@@ -325,6 +332,7 @@ impl From<&Error> for Problem {
                 "the request was not worked on: the server's settings do not allow it",
             ),
         };
+        problem.is_refusal = true;
         problem.retry_after = error.retry_after();
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
             problem.retry_after = Some(Duration::from_secs(1));

@@ -11,13 +11,15 @@ use sha2::{Digest as _, Sha256};
 /// has no room for it.
 const MAX: usize = 512;
 
+type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
 /// Whose keys they are.
 #[derive(Clone)]
 pub(super) enum Scope {
     /// Everybody's.
     Public,
     /// Whoever this finds.
-    Of(Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>),
+    Of(Arc<Find>),
 }
 
 /// A request in which a scope finds nobody.

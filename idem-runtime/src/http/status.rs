@@ -226,9 +226,10 @@ mod tests {
                 let policy = preset.clone().ambiguous(verdict);
                 for status in all() {
                     let is_ambiguous = rest(500, NOT_TRIED).contains(&status.as_u16());
-                    let expected = match is_ambiguous {
-                        true => verdict,
-                        false => preset.verdict(status),
+                    let expected = if is_ambiguous {
+                        verdict
+                    } else {
+                        preset.verdict(status)
                     };
                     assert_eq!(policy.verdict(status), expected, "{status}");
                 }

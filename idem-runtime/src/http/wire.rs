@@ -258,6 +258,24 @@ mod tests {
             prop_assert!(read(&whole[..cut]).is_err());
         }
 
+        #[test]
+        fn no_change_of_a_byte_is_a_panic(
+            headers in fields(),
+            trailers in fields(),
+            changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let mut bytes = written(200, &headers, &trailers, b"body");
+            for (at, byte) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            if let Ok(stored) = read(&bytes) {
+                let trailers = stored.body.trailers().cloned().unwrap_or_default();
+                let again = written(stored.status.as_u16(), &stored.headers, &trailers, &body(&stored));
+                prop_assert_eq!(again.len(), bytes.len());
+            }
+        }
+
         /// Whatever is read is what would have been written.
         #[test]
         fn no_bytes_are_read_that_nobody_wrote(mut bytes in vec(any::<u8>(), 0..200)) {
