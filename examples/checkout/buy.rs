@@ -32,7 +32,8 @@ impl Shop {
     /// Orders and pays, in the body of an idempotent call.
     ///
     /// Everything it does is named by the call: an attempt after a crash finds the order and the charge of the
-    /// attempt before it.
+    /// attempt before it. When nobody makes another attempt, the order stays `new`, and the card may have been charged:
+    /// a real shop asks its provider about such orders from time to time.
     ///
     /// # Errors
     ///

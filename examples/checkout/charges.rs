@@ -3,7 +3,8 @@
 use axum::body::Body;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, Json, State};
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use idem_runtime::context;
 use idem_runtime::http::Problem;
@@ -70,7 +71,7 @@ pub async fn create(
     }
 }
 
-/// What idem itself answers, as an SDK reads it.
+/// What idem itself answers, as an SDK reads it: a key that came with another request is a 400 to those.
 #[must_use]
 pub fn refusal(problem: Problem) -> axum::http::Response<String> {
     let error = json!({
@@ -78,12 +79,14 @@ pub fn refusal(problem: Problem) -> axum::http::Response<String> {
         "code": problem.code(),
         "message": problem.detail(),
     });
+    let reused = problem.code() == "key-reused";
     let mut response = problem.into_response();
+    if reused {
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+    }
     *response.body_mut() = json!({ "error": error }).to_string();
-    let json = axum::http::HeaderValue::from_static("application/json");
-    response
-        .headers_mut()
-        .insert(axum::http::header::CONTENT_TYPE, json);
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
     response
 }
 

@@ -12,7 +12,7 @@ use super::html::{Text, page};
 use super::live::{KEPT, Seen, What};
 use super::shop::Shop;
 
-/// The page. It refreshes itself, with and without JavaScript.
+/// The page. It refreshes itself, with and without JavaScript. A real shop shows it to its operators only.
 pub async fn live(State(shop): State<Shop>) -> Response {
     let rows = rows(&shop).await;
     let main = format!(

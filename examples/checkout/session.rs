@@ -40,7 +40,8 @@ impl std::fmt::Debug for Session {
 
 /// Gives every request a session, and a visitor without one a cookie.
 ///
-/// `SameSite=Lax`: a form on another site that posts to this one comes without it.
+/// `SameSite=Lax`: a form on another site that posts to this one comes without it. Where a shop speaks HTTPS, `Secure`
+/// belongs to it too.
 pub async fn with_session(mut request: Request, next: Next) -> Response {
     let known = Session::of(request.headers());
     let new = known.is_none();

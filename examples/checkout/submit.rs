@@ -183,8 +183,12 @@ impl SubmitError {
             "request-running" => {
                 "Your order is still being worked on. Press the button again in a moment: it stays one order."
             }
-            _ => {
+            "unavailable" => {
                 "The shop cannot take orders now. Press the button again later: this form is still good."
+            }
+            _ => {
+                "Something went wrong with this form, and it is not worked on again. See your orders below, and ask us \
+                 before you order once more."
             }
         }
     }

@@ -31,7 +31,7 @@ fn a_charge_is_made_once_and_its_refusals_speak_to_the_sdk() {
         (
             "k1",
             "amount=1&currency=eur&source=tok_visa",
-            422,
+            400,
             "idempotency_error",
         ),
         (
