@@ -57,6 +57,31 @@ impl Browser {
         element.text().await.ok()
     }
 
+    /// Clicks twice on the first element that this CSS selector finds. Any other command waits for
+    /// the page that the first click leads to.
+    ///
+    /// Of two clicks within some milliseconds that send a form, Chromium gives up the first before
+    /// anything is sent. Longer apart, both are sent, unless the answer is there before.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such element, or the page that follows does not come.
+    pub async fn click_twice(&self, css: &str, apart: Duration) {
+        let element = self.session.find(By::Css(css)).await;
+        let element = element.unwrap_or_else(|error| panic!("no `{css}` to click: {error}"));
+        let twice = self
+            .session
+            .action_chain_with_delay(None, Some(apart))
+            .move_to_element_center(&element)
+            .click()
+            // It takes that long.
+            .move_by_offset(0, 0)
+            .click();
+        if let Err(error) = twice.perform().await {
+            panic!("no double click on `{css}`: {error}");
+        }
+    }
+
     /// Waits until the first element that this CSS selector finds has this text.
     ///
     /// # Panics

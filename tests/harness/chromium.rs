@@ -35,7 +35,6 @@ pub struct Chromium {
     profile: PathBuf,
     args: Vec<String>,
     javascript: bool,
-    waiting: bool,
 }
 
 impl Chromium {
@@ -47,20 +46,12 @@ impl Chromium {
             profile,
             args,
             javascript: true,
-            waiting: true,
         }
     }
 
     /// Runs no script of any page.
     pub fn without_javascript(mut self) -> Self {
         self.javascript = false;
-        self
-    }
-
-    /// Lets commands return at once. Otherwise one that leads to another page, such as a click,
-    /// returns when that has been loaded, and nobody can click again meanwhile.
-    pub fn without_waiting(mut self) -> Self {
-        self.waiting = false;
         self
     }
 
@@ -91,10 +82,6 @@ impl Chromium {
         Map::from_iter([
             ("browserName".to_owned(), "chrome".into()),
             ("goog:chromeOptions".to_owned(), options),
-            (
-                "pageLoadStrategy".to_owned(),
-                if self.waiting { "normal" } else { "none" }.into(),
-            ),
         ])
     }
 }
