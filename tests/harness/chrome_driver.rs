@@ -180,7 +180,7 @@ fn port_in(log: &str) -> Option<u16> {
 }
 
 /// The program that is named, or the first of these that is there.
-fn find(variable: &str, named: Option<OsString>, names: &[&str]) -> Result<PathBuf, StartError> {
+fn find(variable: &str, named: Option<OsString>, usual: &[&str]) -> Result<PathBuf, StartError> {
     if let Some(path) = named {
         return find_program(Path::new(&path)).ok_or_else(|| {
             StartError::new(format!(
@@ -189,13 +189,13 @@ fn find(variable: &str, named: Option<OsString>, names: &[&str]) -> Result<PathB
             ))
         });
     }
-    let mut programs = names.iter().map(Path::new);
+    let mut programs = usual.iter().map(Path::new);
     programs.find_map(find_program).ok_or_else(|| {
         StartError::new(format!(
             "no program `{}`; install Chromium and its driver (Debian: `apt-get install chromium \
              chromium-driver`, Fedora: `dnf install chromium chromedriver`, macOS: `brew install \
              --cask chromium chromedriver`) or set {variable} to the path of one",
-            names[0]
+            usual[0]
         ))
     })
 }
