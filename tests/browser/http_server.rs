@@ -218,15 +218,19 @@ impl Response {
     }
 
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        let mut text = format!("HTTP/1.1 {} -\r\n", self.status);
+        // In one piece, so that a proxy sees the reply as one.
+        let mut reply = Vec::new();
+        write!(reply, "HTTP/1.1 {} -\r\n", self.status)?;
         for (name, value) in &self.headers {
-            text += &format!("{name}: {value}\r\n");
+            write!(reply, "{name}: {value}\r\n")?;
         }
         let length = self.body.len();
-        text += &format!("Content-Length: {length}\r\nConnection: close\r\n\r\n");
-        // In one piece, so that a proxy sees the reply as one.
-        text += &self.body;
-        to.write_all(text.as_bytes())
+        write!(
+            reply,
+            "Content-Length: {length}\r\nConnection: close\r\n\r\n"
+        )?;
+        reply.extend_from_slice(self.body.as_bytes());
+        to.write_all(&reply)
     }
 }
 

@@ -37,8 +37,8 @@ fn posts(server: &HttpServer) -> Vec<Request> {
 }
 
 async fn buy(browser: &Browser) {
-    let button = browser.find(By::Id("buy")).await.unwrap();
-    button.click().await.unwrap();
+    let button = browser.find(By::Id("buy")).await.expect("a button");
+    button.click().await.expect("a click");
 }
 
 #[tokio::test]
