@@ -3,10 +3,43 @@
 //! After [draft-ietf-httpapi-idempotency-key-header-07][draft]: a client names a request by a key of its own, and
 //! sends the same key when it repeats the request; the first one is worked on, and every repeat gets its answer.
 //!
+//! [`IdempotencyLayer`] does it for every service of tower and every router of axum, whatever its handlers are:
+//! what is stored is the response.
+//!
+//! | the request | the response | where it is written |
+//! |---|---|---|
+//! | has no key, and needs one | 400 `key-missing` | draft, 2.7 |
+//! | has a key that is not one string, too long, or two of them | 400 `key-invalid` | draft, 2.1; RFC 8941, 3.3.3 |
+//! | comes from nobody the scope knows | 403 `caller-unknown` | draft, 2.2 and 5 |
+//! | has a body that is too long, or breaks off | 413 `body-too-large`, 400 `body-unreadable` | |
+//! | is the first with its key | what the handler answers | draft, 2.6 |
+//! | has a key that came with another request | 422 `key-reused` | draft, 2.4 and 2.7 |
+//! | repeats one that is still worked on | 409 `request-running` with `Retry-After`, or a wait | draft, 2.6 and 2.7 |
+//! | repeats one that is done | its status, headers and body, and `idempotent-replayed: true` | draft, 2.6 |
+//! | repeats one that was refused with nothing done (by default 400, 401, 403, 404, 422, 429, 503, …) | what the handler answers now | [`StatusPolicy`] |
+//! | repeats one of which nobody knows whether it was done (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown` | [`StatusPolicy::ambiguous`] |
+//! | repeats one whose response was a stream, or too large | 500 `answer-lost` | [`IdempotencyLayer`] |
+//! | comes while the store is down, or the engine shuts down | 503 `unavailable` with `Retry-After` | RFC 9110, 15.6.4 |
+//!
+//! What idem itself answers is a [`Problem`]: a document after RFC 9457.
+//!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
 
+mod body;
+mod exchange;
+mod headers;
 mod key;
+mod layer;
 mod problem;
+mod request;
+mod scope;
+mod service;
+mod status;
+mod wire;
 
+pub use self::body::{Buffered, RequestBody, ResponseBody};
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
+pub use self::layer::IdempotencyLayer;
 pub use self::problem::Problem;
+pub use self::service::{IDEMPOTENT_REPLAYED, Idempotency};
+pub use self::status::{StatusPolicy, Verdict};

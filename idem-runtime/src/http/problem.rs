@@ -8,6 +8,7 @@ use ::http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::key::KeyRefusal;
+use super::status::Verdict;
 use crate::error::{Error, ErrorKind};
 
 /// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): `application/problem+json` with `type`,
@@ -55,6 +56,8 @@ pub struct Problem {
     documented_at: Option<String>,
     instance: Option<String>,
     retry_after: Option<Duration>,
+    /// Whether idem refused, so that this call ran nothing, or what it ran has a record of its own.
+    is_refusal: bool,
 }
 
 #[derive(Serialize)]
@@ -82,6 +85,7 @@ impl Problem {
             documented_at: None,
             instance: None,
             retry_after: None,
+            is_refusal: false,
         }
     }
 
@@ -178,6 +182,10 @@ impl Problem {
         let body = serde_json::to_string(&document).unwrap_or_default();
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
+        if self.is_refusal {
+            // A layer around whoever refused does not store it: the next request is looked at again.
+            response.extensions_mut().insert(Verdict::Release);
+        }
         let headers = response.headers_mut();
         headers.insert(
             CONTENT_TYPE,
@@ -224,7 +232,9 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::Missing => ("key-missing", "Idempotency-Key is missing"),
             _ => ("key-invalid", "Idempotency-Key is not valid"),
         };
-        Self::new(StatusCode::BAD_REQUEST, code, title, refusal)
+        let mut problem = Self::new(StatusCode::BAD_REQUEST, code, title, refusal);
+        problem.is_refusal = true;
+        problem
     }
 }
 
@@ -296,6 +306,7 @@ impl From<&Error> for Problem {
                 "the request was not worked on: the server's settings do not allow it",
             ),
         };
+        problem.is_refusal = true;
         problem.retry_after = error.retry_after();
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
             problem.retry_after = Some(Duration::from_secs(1));
