@@ -4,6 +4,7 @@
 //! sends the same key when it repeats the request; the first one is worked on, and every repeat gets its answer.
 //!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
+#![cfg_attr(feature = "axum", doc = include_str!("docs/axum.md"))]
 
 #[cfg(feature = "axum")]
 mod extract;
