@@ -3,6 +3,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+#[cfg(feature = "http")]
+use super::format::OWN;
 use super::{Format, Replay, Sink, Unencodable};
 use crate::classify::Class;
 use crate::record::{HEADER, OutcomeKind};
@@ -53,6 +55,37 @@ impl Encoded {
     /// The record of a success.
     pub(crate) fn value<T: Replay>(value: &T, format: &Format) -> Self {
         Self::store(OutcomeKind::Value, value, format)
+    }
+
+    /// The record of what its type lays out itself: `write` appends at most `max_bytes` bytes, and the
+    /// rest is as for a value.
+    #[cfg(feature = "http")]
+    pub(crate) fn own(
+        outcome: OutcomeKind,
+        schema: u32,
+        max_bytes: usize,
+        format: &Format,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let limit = format.max_value_bytes;
+        let too_large = || {
+            let lost = Unencodable::TooLarge { max_bytes: limit };
+            Self::empty(OutcomeKind::Tombstone, Some(lost))
+        };
+        // With its tag.
+        if max_bytes >= limit {
+            return too_large();
+        }
+        let mut record = Vec::with_capacity(HEADER + 1 + max_bytes);
+        record.resize(HEADER, 0);
+        record.push(OWN);
+        write(&mut record);
+        Self::Store {
+            outcome,
+            schema,
+            record,
+            lost: None,
+        }
     }
 
     pub(crate) fn classed<E: Replay>(class: Class, error: &E, format: &Format) -> Self {

@@ -18,6 +18,9 @@ pub enum Unencodable {
     Unclassified,
     /// There was no randomness to encrypt it with.
     NotEncrypted,
+    /// It is a response that comes bit by bit.
+    #[cfg(feature = "http")]
+    Stream,
 }
 
 impl fmt::Display for Unencodable {
@@ -36,6 +39,11 @@ impl fmt::Display for Unencodable {
             }
             Self::NotEncrypted => f.write_str(
                 "the operating system gave no randomness to encrypt it with; duplicates get \
+                 `NotStored`",
+            ),
+            #[cfg(feature = "http")]
+            Self::Stream => f.write_str(
+                "it is a stream (`text/event-stream`, `multipart/x-mixed-replace`) or an upgrade; duplicates get \
                  `NotStored`",
             ),
         }

@@ -8,6 +8,8 @@
 //!            1  MessagePack, else JSON
 //!            2  compressed
 //!            4  encrypted
+//!            8  bytes that the type lays out itself, neither JSON nor MessagePack: see
+//!               `http/wire.rs`, which says of which version they are
 //!        else: JSON as it is, from this byte on
 //!
 //!        encrypted                         not encrypted
@@ -26,7 +28,7 @@ use std::borrow::Cow;
 
 use super::compression::{Compression, expand};
 use super::encryption::Encryption;
-use super::sink::Body;
+use super::sink::{Body, Layout};
 use super::{Encoded, Undecodable, Unencodable};
 use crate::key::KeyDigest;
 use crate::record::{HEADER, OutcomeKind, Record, State};
@@ -35,7 +37,9 @@ const TAGS: u8 = 0x20;
 const MESSAGE_PACK: u8 = 1;
 const COMPRESSED: u8 = 2;
 const ENCRYPTED: u8 = 4;
-const KNOWN: u8 = MESSAGE_PACK | COMPRESSED | ENCRYPTED;
+/// The tag of what a type lays out itself.
+pub(super) const OWN: u8 = 8;
+const KNOWN: u8 = MESSAGE_PACK | COMPRESSED | ENCRYPTED | OWN;
 
 /// How answers are serialized. Each record says which it is, and all are read, whatever is set here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -184,9 +188,16 @@ impl Format {
         let tag = match tag {
             None => 0,
             Some(tag) if tag == 0 || tag & !KNOWN != 0 => return Err(Undecodable::Format { tag }),
+            Some(tag) if tag & OWN != 0 && tag & MESSAGE_PACK != 0 => {
+                return Err(Undecodable::Format { tag });
+            }
             Some(tag) => tag,
         };
-        let format = AnswerFormat::tagged(tag)?;
+        let layout = if tag & OWN == 0 {
+            Layout::Serialized(AnswerFormat::tagged(tag)?)
+        } else {
+            Layout::Own
+        };
         let mut bytes = Cow::Borrowed(content);
         if tag & ENCRYPTED == 0 {
             self.encryption.accept_plain()?;
@@ -201,7 +212,7 @@ impl Format {
         if tag & COMPRESSED != 0 {
             bytes = expand(&bytes, self.max_value_bytes)?.into();
         }
-        Ok(Body { format, bytes })
+        Ok(Body { layout, bytes })
     }
 }
 

@@ -79,16 +79,38 @@ impl io::Write for Sink {
     }
 }
 
+/// How the value of a record is laid out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Layout {
+    /// By serde.
+    Serialized(AnswerFormat),
+    /// By its type.
+    Own,
+}
+
 /// The serialized value of a record, opened.
 pub struct Body<'a> {
-    pub(super) format: AnswerFormat,
+    pub(super) layout: Layout,
     pub(super) bytes: Cow<'a, [u8]>,
 }
 
 impl Body<'_> {
+    /// The bytes of a value that its type laid out itself.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only responses are"))]
+    pub(crate) fn own(&self) -> Result<&[u8], Undecodable> {
+        match self.layout {
+            Layout::Own => Ok(&self.bytes),
+            Layout::Serialized(_) => Err(Undecodable::Mistyped { at: 0 }),
+        }
+    }
+
     pub(crate) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {
         // Where, but not what: serde's message may quote the stored value.
-        match self.format {
+        let format = match self.layout {
+            Layout::Serialized(format) => format,
+            Layout::Own => return Err(Undecodable::Mistyped { at: 0 }),
+        };
+        match format {
             AnswerFormat::Json => serde_json::from_slice(&self.bytes)
                 .map_err(|error| Undecodable::Mistyped { at: error.column() }),
             #[cfg(feature = "msgpack")]
@@ -109,7 +131,7 @@ impl Body<'_> {
 impl fmt::Debug for Body<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Body")
-            .field("format", &self.format)
+            .field("layout", &self.layout)
             .field("bytes", &self.bytes.len())
             .finish_non_exhaustive()
     }

@@ -115,7 +115,8 @@ fn json_is_stored_as_it_is() {
 #[test]
 fn an_unknown_tag_is_refused() {
     // Among them tab, line feed and carriage return, which JSON may start with and ours never does.
-    for tag in [0].into_iter().chain(8..0x20) {
+    // Nothing is both the type's own and MessagePack.
+    for tag in [0, 9, 11, 13, 15].into_iter().chain(16..0x20) {
         for rest in [JSON, &PACKED[1..], b""] {
             let body = [&[tag], rest].concat();
             let refused = read::<Receipt>(&Format::default(), &body);
@@ -124,6 +125,15 @@ fn an_unknown_tag_is_refused() {
     }
     let mistyped = read::<Receipt>(&Format::default(), b"");
     assert_eq!(mistyped, Err(Undecodable::Mistyped { at: 0 }));
+}
+
+#[test]
+fn what_a_type_lays_out_itself_is_no_value_of_another() {
+    for rest in [JSON, &PACKED[1..], b""] {
+        let body = [&[8], rest].concat();
+        let refused = read::<Receipt>(&Format::default(), &body);
+        assert_eq!(refused, Err(Undecodable::Mistyped { at: 0 }));
+    }
 }
 
 #[test]

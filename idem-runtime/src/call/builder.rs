@@ -137,7 +137,14 @@ impl<P> CallBuilder<P> {
         self
     }
 
-    fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
+    /// All settings at once.
+    #[cfg(feature = "http")]
+    pub(crate) fn overrides(mut self, overrides: Overrides) -> Self {
+        self.overrides = overrides;
+        self
+    }
+
+    pub(crate) fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
         CallBuilder {
             engine: self.engine,
             inputs: self.inputs,

@@ -8,6 +8,7 @@ use ::http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
 
 use super::key::KeyRefusal;
+use super::status::Verdict;
 use crate::error::{Error, ErrorKind};
 
 /// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): `application/problem+json` with `type`,
@@ -188,6 +189,8 @@ impl Problem {
         let body = serde_json::to_string(&document).unwrap_or_default();
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
+        // A layer around whoever refused does not store it: the next request is looked at again.
+        response.extensions_mut().insert(Verdict::Release);
         let headers = response.headers_mut();
         headers.insert(
             CONTENT_TYPE,

@@ -1,0 +1,250 @@
+//! The bodies that pass through the layer.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::HeaderMap;
+use bytes::{Buf, Bytes, BytesMut};
+use http_body::{Body, Frame, SizeHint};
+
+/// The body of a request as the handler gets it: whole where the request has a key, and else as it comes.
+pub type RequestBody<B> = Buffered<B>;
+
+/// The body of a response as it leaves the layer: whole where it was stored, and else as it comes.
+pub type ResponseBody<B> = Buffered<B>;
+
+/// A body of which the beginning, or all, is in memory.
+///
+/// Its frames are those of `B`, shared and not copied.
+pub struct Buffered<B: Body> {
+    frames: Frames,
+    rest: Rest<B>,
+}
+
+/// What comes after the frames in memory.
+enum Rest<B: Body> {
+    /// Nothing.
+    Ended,
+    /// The rest of the body.
+    Body(Pin<Box<B>>),
+    /// The error with which it broke off.
+    Broken(B::Error),
+}
+
+/// From this many frames on, small ones are put together: a body in frames of one byte would take more memory
+/// for the frames than for its bytes.
+const MANY: usize = 64;
+const SMALL: usize = 1 << 10;
+
+/// The frames of a body, in memory. Cloning shares them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Frames {
+    data: VecDeque<Bytes>,
+    trailers: Option<HeaderMap>,
+    bytes: usize,
+    small: BytesMut,
+}
+
+impl Frames {
+    /// One frame, and trailers.
+    pub(super) fn new(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        let mut frames = Self {
+            trailers,
+            ..Self::default()
+        };
+        frames.push(data);
+        frames
+    }
+
+    fn push(&mut self, data: Bytes) {
+        self.bytes += data.len();
+        if self.data.len() >= MANY && data.len() < SMALL {
+            self.small.extend_from_slice(&data);
+            if self.small.len() >= SMALL * 16 {
+                self.join();
+            }
+        } else if !data.is_empty() {
+            self.join();
+            self.data.push_back(data);
+        }
+    }
+
+    /// Puts the small ones where they belong.
+    fn join(&mut self) {
+        if !self.small.is_empty() {
+            self.data.push_back(self.small.split().freeze());
+        }
+    }
+
+    /// How many bytes of data there are.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The data.
+    pub(super) fn data(&self) -> impl Iterator<Item = &Bytes> {
+        self.data.iter()
+    }
+
+    /// What comes after the data.
+    pub(super) fn trailers(&self) -> Option<&HeaderMap> {
+        self.trailers.as_ref()
+    }
+}
+
+/// How reading a body ended.
+pub(super) enum End<B: Body> {
+    /// It is all there.
+    Whole,
+    /// There is more than was to be read.
+    More(Pin<Box<B>>),
+    /// It broke off.
+    Broken(B::Error),
+}
+
+/// Reads a body until it has more than `max_bytes`, and shows its data as it comes. Of one that says that it is
+/// longer, nothing is read.
+///
+/// # Cancel safety
+///
+/// Dropped, what was read is lost with it.
+pub(super) async fn read<B: Body>(
+    body: B,
+    max_bytes: usize,
+    mut show: impl FnMut(&[u8]),
+) -> (Frames, End<B>) {
+    let mut body = Box::pin(body);
+    let mut frames = Frames::default();
+    let max = u64::try_from(max_bytes).unwrap_or(u64::MAX);
+    if body.size_hint().lower() > max {
+        return (frames, End::More(body));
+    }
+    let end = loop {
+        let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+        match frame.map(|frame| frame.map(whole)) {
+            None => break End::Whole,
+            Some(Err(error)) => break End::Broken(error),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) => {
+                    show(&data);
+                    frames.push(data);
+                    if frames.bytes() > max_bytes {
+                        break End::More(body);
+                    }
+                }
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        frames.trailers.get_or_insert_default().extend(trailers);
+                    }
+                }
+            },
+        }
+    };
+    frames.join();
+    (frames, end)
+}
+
+/// The data of a frame as one piece; of `Bytes` it is not copied.
+fn whole<D: Buf>(frame: Frame<D>) -> Frame<Bytes> {
+    frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))
+}
+
+impl<B: Body> Buffered<B> {
+    /// All of it as it comes.
+    pub(super) fn passing(body: B) -> Self {
+        Self::new(Frames::default(), End::More(Box::pin(body)))
+    }
+
+    /// What was read, and what comes then.
+    pub(super) fn new(frames: Frames, end: End<B>) -> Self {
+        let rest = match end {
+            End::Whole => Rest::Ended,
+            End::More(body) => Rest::Body(body),
+            End::Broken(error) => Rest::Broken(error),
+        };
+        Self { frames, rest }
+    }
+
+    /// Whether it is all in memory, and there are trailers.
+    pub(super) fn has_trailers(&self) -> bool {
+        self.frames.trailers.is_some()
+    }
+
+    /// All of it in memory.
+    pub(super) fn whole(frames: Frames) -> Self {
+        Self::new(frames, End::Whole)
+    }
+}
+
+// Nothing in it is pinned but what is in a box.
+impl<B: Body> Unpin for Buffered<B> {}
+
+impl<B: Body> Body for Buffered<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if let Some(data) = self.frames.data.pop_front() {
+            self.frames.bytes -= data.len();
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if let Rest::Body(body) = &mut self.rest {
+            let frame = body.as_mut().poll_frame(cx);
+            return frame.map(|frame| frame.map(|frame| frame.map(whole)));
+        }
+        match std::mem::replace(&mut self.rest, Rest::Ended) {
+            Rest::Broken(error) => Poll::Ready(Some(Err(error))),
+            _ => Poll::Ready(self.frames.trailers.take().map(Frame::trailers).map(Ok)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let rest = match &self.rest {
+            Rest::Ended => self.frames.trailers.is_none(),
+            Rest::Body(body) => body.is_end_stream(),
+            Rest::Broken(_) => false,
+        };
+        self.frames.data.is_empty() && rest
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let read = self.frames.bytes as u64;
+        let rest = match &self.rest {
+            Rest::Ended => SizeHint::with_exact(0),
+            Rest::Body(body) => body.size_hint(),
+            Rest::Broken(_) => SizeHint::new(),
+        };
+        let mut hint = SizeHint::new();
+        hint.set_lower(read.saturating_add(rest.lower()));
+        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
+            hint.set_upper(upper);
+        }
+        hint
+    }
+}
+
+impl<B: Body> Default for Buffered<B> {
+    /// An empty body.
+    fn default() -> Self {
+        Self::whole(Frames::default())
+    }
+}
+
+impl<B: Body> fmt::Debug for Buffered<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rest = match self.rest {
+            Rest::Ended => "ended",
+            Rest::Body(_) => "coming",
+            Rest::Broken(_) => "broken",
+        };
+        f.debug_struct("Buffered")
+            .field("bytes", &self.frames.bytes)
+            .field("rest", &rest)
+            .finish()
+    }
+}

@@ -1,0 +1,182 @@
+//! What came of a request: the output of a call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::header::CONTENT_TYPE;
+use ::http::{Response, StatusCode};
+use http_body::Body;
+
+use super::body::{Buffered, End, Frames, read};
+use super::headers::StoredHeaders;
+use super::status::{StatusPolicy, Verdict};
+use super::wire::{self, Written};
+use crate::answer::{Body as Opened, Encoded, Format, How, Undecodable, Unencodable, schema_of};
+use crate::error::Error;
+use crate::outcome::{Outcome, Sealed};
+use crate::record::OutcomeKind;
+
+/// What is stored of what.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    pub(super) status: StatusPolicy,
+    pub(super) headers: StoredHeaders,
+}
+
+/// What came of a request: a response, stored or not; the error of the service; idem's own refusal.
+pub(super) struct Exchange<B: Body, E> {
+    pub(super) end: Ended<B, E>,
+    pub(super) how: How,
+}
+
+pub(super) enum Ended<B: Body, E> {
+    Answered {
+        response: Response<Buffered<B>>,
+        kept: Kept,
+    },
+    Failed(E),
+    Refused(Error),
+}
+
+/// What there is of a response to be stored.
+pub(super) enum Kept {
+    /// All of it: its body, and the trailers.
+    Whole(Frames),
+    /// Nothing, for this reason.
+    Lost(Unencodable),
+    /// Its body broke off.
+    Broken,
+    /// Its key is given back, or its outcome is unknown.
+    Nothing(Verdict),
+}
+
+impl<B: Body, E> Exchange<B, E> {
+    fn executed(end: Ended<B, E>) -> Self {
+        let how = How::Executed;
+        Self { end, how }
+    }
+
+    /// The result of the service. The body of a response that is to be stored is read, up to the limit.
+    pub(super) async fn of(
+        result: Result<Response<B>, E>,
+        rules: &Rules,
+        max_bytes: usize,
+    ) -> Self {
+        let response = match result {
+            Ok(response) => response,
+            Err(error) => return Self::executed(Ended::Failed(error)),
+        };
+        let verdict = response.extensions().get::<Verdict>().copied();
+        let verdict = verdict.unwrap_or_else(|| rules.status.verdict(response.status()));
+        let is_stream = is_stream(&response);
+        let (parts, body) = response.into_parts();
+        let (body, kept) = match verdict {
+            Verdict::Store if is_stream => {
+                (Buffered::passing(body), Kept::Lost(Unencodable::Stream))
+            }
+            Verdict::Store => {
+                let (frames, end) = read(body, max_bytes, |_| ()).await;
+                let kept = match &end {
+                    End::Whole => Kept::Whole(frames.clone()),
+                    End::More(_) => Kept::Lost(Unencodable::TooLarge { max_bytes }),
+                    End::Broken(_) => Kept::Broken,
+                };
+                (Buffered::new(frames, end), kept)
+            }
+            verdict => (Buffered::passing(body), Kept::Nothing(verdict)),
+        };
+        let response = Response::from_parts(parts, body);
+        Self::executed(Ended::Answered { response, kept })
+    }
+}
+
+/// Whether it comes bit by bit, or is no message at all: to wait for its end would be to withhold it.
+fn is_stream<B>(response: &Response<B>) -> bool {
+    let of_type = response.headers().get(CONTENT_TYPE);
+    let of_type = of_type.map_or(&b""[..], |value| value.as_bytes());
+    let essence = of_type.split(|byte| *byte == b';').next();
+    let essence = essence.unwrap_or_default().trim_ascii();
+    let streams = ["text/event-stream", "multipart/x-mixed-replace"];
+    let is_of = |stream: &&str| essence.eq_ignore_ascii_case(stream.as_bytes());
+    response.status() == StatusCode::SWITCHING_PROTOCOLS || streams.iter().any(|it| is_of(&it))
+}
+
+fn settled_as(verdict: Verdict) -> Encoded {
+    match verdict {
+        Verdict::Release => Encoded::Release,
+        Verdict::Store | Verdict::Unknown => Encoded::empty(OutcomeKind::Unknown, None),
+    }
+}
+
+/// The tag of a stored response: see [`schema_of`].
+const SCHEMA: &str = "HttpResponse";
+
+impl<B: Body, E> Sealed for Exchange<B, E> {}
+
+impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
+    fn encode(&self, rules: &Arc<Rules>, format: &Format) -> Encoded {
+        let (response, frames) = match &self.end {
+            Ended::Answered {
+                response,
+                kept: Kept::Whole(frames),
+            } => (response, frames),
+            Ended::Answered {
+                kept: Kept::Lost(why),
+                ..
+            } => return Encoded::empty(OutcomeKind::Tombstone, Some(*why)),
+            Ended::Answered {
+                kept: Kept::Nothing(verdict),
+                ..
+            } => return settled_as(*verdict),
+            Ended::Answered {
+                kept: Kept::Broken, ..
+            }
+            | Ended::Failed(_) => return settled_as(rules.status.without_response()),
+            // A body is answered or fails; only idem refuses.
+            Ended::Refused(_) => return Encoded::Release,
+        };
+        let status = response.status();
+        let outcome = match status.as_u16() {
+            ..400 => OutcomeKind::Value,
+            _ => OutcomeKind::Error,
+        };
+        let trailers = frames.trailers().map(|trailers| rules.headers.of(trailers));
+        let written = Written {
+            status,
+            headers: rules.headers.of(response.headers()).collect(),
+            trailers: trailers.into_iter().flatten().collect(),
+            body: frames,
+        };
+        let schema = schema_of(SCHEMA);
+        Encoded::own(outcome, schema, written.max_bytes(), format, |out| {
+            written.write(out);
+        })
+    }
+
+    fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {
+        let stored = wire::read(body.own()?)?;
+        let mut response = Response::new(Buffered::whole(stored.body));
+        *response.status_mut() = stored.status;
+        *response.headers_mut() = stored.headers;
+        Ok(Self::executed(Ended::Answered {
+            response,
+            kept: Kept::Nothing(Verdict::Store),
+        }))
+    }
+
+    fn come_about(&mut self, how: How, _: u16, _: Duration) {
+        self.how = how;
+    }
+
+    fn refuse(error: Error) -> Self {
+        Self::executed(Ended::Refused(error))
+    }
+
+    fn succeeded(&self) -> bool {
+        matches!(&self.end, Ended::Answered { response, .. } if response.status().as_u16() < 400)
+    }
+
+    fn schemas() -> [u32; 2] {
+        [schema_of(SCHEMA); 2]
+    }
+}

@@ -1,0 +1,356 @@
+//! The layer and its settings.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::http::request::Parts;
+use ::http::{Method, Response};
+use bytes::Bytes;
+use tower_layer::Layer;
+
+use super::exchange::Rules;
+use super::key::{IdempotencyKey, KeyRules};
+use super::problem::Problem;
+use super::scope::Scope;
+use super::service::Idempotency;
+use super::status::{StatusPolicy, Verdict};
+use crate::call::CallBuilder;
+use crate::engine::{Engine, HasEngine};
+use crate::policy::{OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
+
+type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
+
+/// Makes the requests of a service idempotent by their `Idempotency-Key`, after
+/// [draft-ietf-httpapi-idempotency-key-header-07][draft].
+///
+/// The first request with a key is worked on, in a task of its own and so to its end, even if its client
+/// disconnects. Its response is stored, and every repeat of the request gets it: the same status, headers and
+/// body, and `idempotent-replayed: true`. What is checked, in this order:
+///
+/// 1. The method: other than [`methods`](Self::methods) passes, with or without a key.
+/// 2. The key ([`KeyRules`]): missing or not valid, 400.
+/// 3. The scope: nobody whose key it could be, 403.
+/// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; broken off, 400.
+/// 5. What the store knows of the key: another request, 422; still worked on, 409; and so on, see [`Problem`].
+///
+/// The same request has the same method, path, query and body, byte by byte. Headers do not count. Under the
+/// feature `axum` the path is the one that the client wrote, in nested routers too.
+///
+/// | response | what the client gets | what a repeat gets |
+/// |---|---|---|
+/// | by its status: store | it, once it is stored | it, less the headers that are never stored |
+/// | by its status: release | it, as it comes | is worked on |
+/// | by its status: unknown | it, as it comes | 500 `outcome-unknown` |
+/// | larger than [`max_value_bytes`](crate::EngineBuilder::max_value_bytes), to be stored | it, as it comes, once so much has come | 500 `answer-lost` |
+/// | `text/event-stream`, `multipart/x-mixed-replace`, 101: to be stored | it, as it comes | 500 `answer-lost` |
+/// | its body breaks off | what came, and the error | as [`StatusPolicy::ambiguous`] says |
+/// | none: the handler panicked, the service failed | the panic, the error | as [`StatusPolicy::ambiguous`] says |
+///
+/// In the two lines with `answer-lost` the request was done, and it is never done again; the observer gets
+/// [`EventKind::Unsaved`](crate::EventKind::Unsaved) with the reason.
+///
+/// # Headers that are never stored
+///
+/// `Set-Cookie`, credentials and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their
+/// `Proxy-` forms, CSRF tokens), whatever is [marked as sensitive](::http::HeaderValue::set_sensitive); those of
+/// the connection (`Connection` and what it names, `Keep-Alive`, `TE`, `Trailer`, `Transfer-Encoding`, `Upgrade`:
+/// [RFC 9110, section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); those of one request
+/// (`Date`, `Age`, `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like); and what
+/// [`never_store`](Self::never_store) adds. `Content-Length` is made anew. The first response keeps all of them.
+///
+/// # Where it stands among layers
+///
+/// Authentication outside of it, so that the scope can use what it found; CORS, compression and tracing outside
+/// of it too, since they answer for the request at hand. The handler runs in another task than the request: what
+/// a layer outside keeps in task-locals is not there.
+///
+/// # Example
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use axum::{Router, body::Body, http::Request, routing::post};
+/// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+/// use tower::ServiceExt as _;
+///
+/// let engine = Engine::new(MemoryStore::new());
+/// let layer = IdempotencyLayer::scoped(engine, "shop.api", |request| {
+///     // Whoever has been authenticated; here, the tenant of a trusted gateway.
+///     Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+/// });
+/// let shop = Router::new().route("/orders", post(|order: String| async move { format!("ordered {order}") })).layer(layer);
+///
+/// let order = || {
+///     Request::post("/orders")
+///         .header("idempotency-key", "\"8e03978e-40d5-43dd-bc93-6894a57f9324\"")
+///         .header("x-tenant", "acme")
+///         .body(Body::from("two teapots"))
+///         .unwrap()
+/// };
+/// let first = shop.clone().oneshot(order()).await.unwrap();
+/// assert_eq!(first.status(), 200);
+/// assert!(!first.headers().contains_key("idempotent-replayed"));
+///
+/// let again = shop.oneshot(order()).await.unwrap();
+/// assert_eq!(again.status(), 200);
+/// assert_eq!(again.headers()["idempotent-replayed"], "true");
+/// # });
+/// ```
+///
+/// [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct IdempotencyLayer {
+    settings: Arc<Settings>,
+}
+
+/// What a layer and its services share.
+#[derive(Clone)]
+pub(super) struct Settings {
+    engine: Engine,
+    name: Cow<'static, str>,
+    pub(super) scope: Scope,
+    pub(super) keys: KeyRules,
+    pub(super) required: bool,
+    methods: Vec<Method>,
+    pub(super) rules: Arc<Rules>,
+    pub(super) max_body_bytes: usize,
+    overrides: Overrides,
+    documented_at: Option<String>,
+    on_problem: Option<Arc<OnProblem>>,
+}
+
+impl IdempotencyLayer {
+    fn new(engine: Engine, name: Cow<'static, str>, scope: Scope) -> Self {
+        let settings = Settings {
+            engine,
+            name,
+            scope,
+            keys: KeyRules::default(),
+            required: true,
+            methods: vec![Method::POST, Method::PATCH],
+            rules: Arc::default(),
+            max_body_bytes: 2 << 20,
+            overrides: Overrides {
+                on_duplicate: Some(OnDuplicate::Replay),
+                on_running: Some(OnRunning::Reject),
+                ..Overrides::default()
+            },
+            documented_at: None,
+            on_problem: None,
+        };
+        Self {
+            settings: Arc::new(settings),
+        }
+    }
+
+    /// A layer whose keys belong to whoever `scope` finds in a request: its user, credential or tenant. Two scopes
+    /// never see each other's answers. Take it from what has been authenticated: whoever can choose the scope can
+    /// read the answers of others.
+    ///
+    /// Where it finds nobody (`None`, or nothing but blanks) the request is refused with 403. It is called once
+    /// for each request with a key, and does not block. Extensions of layers outside are in its `Parts`.
+    ///
+    /// `name` is the operation of every call, and a part of every key: keep it over releases.
+    pub fn scoped<F>(engine: impl HasEngine, name: impl Into<Cow<'static, str>>, scope: F) -> Self
+    where
+        F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    {
+        Self::new(engine.engine(), name.into(), Scope::of(scope))
+    }
+
+    /// A layer whose keys belong to everybody: whoever knows a key, and the request that it came with, gets its
+    /// answer. For services without callers of their own, behind one gateway say.
+    pub fn public(engine: impl HasEngine, name: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(engine.engine(), name.into(), Scope::Public)
+    }
+
+    fn set(mut self, set: impl FnOnce(&mut Settings)) -> Self {
+        set(Arc::make_mut(&mut self.settings));
+        self
+    }
+
+    /// A request without a key passes, unprotected. Default: it is refused with 400. One with a key that is not
+    /// valid is refused either way.
+    pub fn optional(self) -> Self {
+        self.set(|it| it.required = false)
+    }
+
+    /// Which keys are taken; default the draft's: one string in quotation marks, of 1 to 255 characters.
+    pub fn keys(self, keys: KeyRules) -> Self {
+        self.set(|it| it.keys = keys)
+    }
+
+    /// The methods that are protected; default `POST` and `PATCH`. Others pass, with or without a key.
+    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.set(|it| it.methods = methods.into_iter().collect())
+    }
+
+    /// Which responses are stored; default [`StatusPolicy::careful`].
+    pub fn status_policy(self, policy: StatusPolicy) -> Self {
+        self.set(|it| Arc::make_mut(&mut it.rules).status = policy)
+    }
+
+    /// The life of a stored response; default the engine's, 1 s to 10 years. The draft asks to publish it
+    /// (section 2.3).
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.set(|it| it.overrides.ttl = Some(ttl))
+    }
+
+    /// The life of a stored response of status 400 and above; default that of any other.
+    pub fn error_ttl(self, ttl: Duration) -> Self {
+        self.set(|it| it.overrides.error_ttl = Some(ttl))
+    }
+
+    /// How long a claim lasts unless renewed, and so the longest `Retry-After` of a 409; default the engine's,
+    /// 100 ms to 24 h.
+    pub fn lease(self, lease: Duration) -> Self {
+        self.set(|it| it.overrides.lease = Some(lease))
+    }
+
+    /// How long the lease of a running handler is renewed; default the engine's. Set it above the longest.
+    pub fn max_run(self, max_run: Duration) -> Self {
+        self.set(|it| it.overrides.max_run = Some(max_run))
+    }
+
+    /// What a repeat gets while the first request is worked on; default [`OnRunning::Reject`]: 409 with
+    /// `Retry-After`, in whole seconds, of what is left of the lease. [`OnRunning::Wait`] waits for the response
+    /// first.
+    pub fn on_running(self, on_running: OnRunning) -> Self {
+        self.set(|it| it.overrides.on_running = Some(on_running))
+    }
+
+    /// What a repeat gets once the first request was done; default [`OnDuplicate::Replay`], whatever the engine
+    /// says. [`OnDuplicate::Reject`]: 409.
+    pub fn on_duplicate(self, on_duplicate: OnDuplicate) -> Self {
+        self.set(|it| it.overrides.on_duplicate = Some(on_duplicate))
+    }
+
+    /// What happens while the store cannot be asked; default the engine's, which is [`OnOutage::Fail`] unless it
+    /// was set: 503, and the handler does not run. With [`OnOutage::Run`] it runs without any protection.
+    pub fn on_outage(self, on_outage: OnOutage) -> Self {
+        self.set(|it| it.overrides.on_outage = Some(on_outage))
+    }
+
+    /// The longest body that a request with a key may have; default 2 MiB. It is in memory while its request is
+    /// worked on. A longer one gets 413.
+    pub fn max_body_bytes(self, max_body_bytes: usize) -> Self {
+        self.set(|it| it.max_body_bytes = max_body_bytes)
+    }
+
+    /// More response headers that are not stored. A name that no header can have changes nothing.
+    pub fn never_store<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.set(|it| {
+            let rules = Arc::make_mut(&mut it.rules);
+            for name in names {
+                rules.headers.never(name.as_ref());
+            }
+        })
+    }
+
+    /// Where a person can read about refusals: see [`Problem::documented_at`].
+    pub fn documented_at(self, uri: impl Into<String>) -> Self {
+        self.set(|it| it.documented_at = Some(uri.into()))
+    }
+
+    /// The response that tells a refusal; default [`Problem::into_response`].
+    ///
+    /// ```
+    /// use http::Response;
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::public(engine, "shop.api").on_problem(|problem| {
+    ///     let mut response = Response::new(format!("error: {}", problem.code()));
+    ///     *response.status_mut() = problem.status();
+    ///     response
+    /// });
+    /// # drop(layer);
+    /// ```
+    pub fn on_problem<F, T>(self, on_problem: F) -> Self
+    where
+        F: Fn(Problem) -> Response<T> + Send + Sync + 'static,
+        T: Into<Bytes>,
+    {
+        let on_problem = move |problem| on_problem(problem).map(Into::into);
+        self.set(|it| it.on_problem = Some(Arc::new(on_problem)))
+    }
+}
+
+impl Settings {
+    /// Whether requests of this method are protected.
+    pub(super) fn covers(&self, method: &Method) -> bool {
+        self.methods.contains(method)
+    }
+
+    /// The longest response that is stored.
+    pub(super) fn max_value_bytes(&self) -> usize {
+        self.engine.core.format.max_value_bytes
+    }
+
+    /// The call of a request.
+    pub(super) fn call(
+        &self,
+        scope: Option<&str>,
+        key: &IdempotencyKey,
+        asked: &[u8; 32],
+    ) -> CallBuilder<Arc<Rules>> {
+        let mut overrides = self.overrides;
+        overrides.on_panic = Some(match self.rules.status.without_response() {
+            Verdict::Release => OnPanic::Release,
+            Verdict::Store | Verdict::Unknown => OnPanic::Unknown,
+        });
+        let call = self.engine.operation(self.name.clone());
+        let call = match scope {
+            Some(scope) => call.scope(scope),
+            None => call,
+        };
+        call.key(key.as_str())
+            .fingerprint(asked)
+            .overrides(overrides)
+            .on_error(Arc::clone(&self.rules))
+    }
+
+    /// The response that tells a refusal.
+    pub(super) fn refusal(&self, problem: Problem) -> Response<Bytes> {
+        let problem = match &self.documented_at {
+            Some(uri) => problem.documented_at(uri),
+            None => problem,
+        };
+        match &self.on_problem {
+            Some(on_problem) => on_problem(problem),
+            None => problem.into_response().map(Into::into),
+        }
+    }
+}
+
+impl<S> Layer<S> for IdempotencyLayer {
+    type Service = Idempotency<S>;
+
+    fn layer(&self, inner: S) -> Idempotency<S> {
+        Idempotency::new(Arc::clone(&self.settings), inner)
+    }
+}
+
+impl fmt::Debug for IdempotencyLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdempotencyLayer")
+            .field("settings", &self.settings)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .field("keys", &self.keys)
+            .field("required", &self.required)
+            .field("methods", &self.methods)
+            .field("rules", &self.rules)
+            .field("max_body_bytes", &self.max_body_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! Whose keys they are.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use ::http::request::Parts;
+use sha2::{Digest as _, Sha256};
+
+/// How long a scope may be that is used as it is, in bytes. A longer one, a signed token say, is hashed: a key
+/// has no room for it.
+const MAX: usize = 512;
+
+/// Whose keys they are.
+#[derive(Clone)]
+pub(super) enum Scope {
+    /// Everybody's.
+    Public,
+    /// Whoever this finds.
+    Of(Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>),
+}
+
+/// A request in which a scope finds nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Nobody;
+
+impl Scope {
+    pub(super) fn of(find: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self::Of(Arc::new(find))
+    }
+
+    /// Whose key a request has; `None` for everybody's.
+    pub(super) fn find(&self, request: &Parts) -> Result<Option<String>, Nobody> {
+        match self {
+            Self::Public => Ok(None),
+            Self::Of(find) => match find(request) {
+                Some(scope) if scope.trim().is_empty() => Err(Nobody),
+                Some(scope) => Ok(Some(fitting(scope.into()).into_owned())),
+                None => Err(Nobody),
+            },
+        }
+    }
+}
+
+/// The hash of a scope that is too long has a length that no scope used as it is has: none is mistaken for it.
+fn fitting(scope: Cow<'_, str>) -> Cow<'_, str> {
+    if scope.len() <= MAX {
+        return scope;
+    }
+    let mut text = String::with_capacity(MAX + 1);
+    for byte in Sha256::digest(scope.as_bytes()) {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    format!("{text:=>width$}", width = MAX + 1).into()
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Public => "Public",
+            Self::Of(_) => "Of(…)",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(scope: &str) -> Result<Option<String>, Nobody> {
+        let scope = scope.to_owned();
+        let (parts, ()) = ::http::Request::new(()).into_parts();
+        Scope::of(move |_| Some(scope.clone())).find(&parts)
+    }
+
+    #[test]
+    fn a_blank_scope_is_nobody() {
+        assert_eq!(found(""), Err(Nobody));
+        assert_eq!(found(" \t"), Err(Nobody));
+        assert_eq!(found("acme"), Ok(Some("acme".to_owned())));
+    }
+
+    #[test]
+    fn long_scopes_stay_apart_and_fit() {
+        let long = |end: &str| {
+            found(&format!("{}{end}", "x".repeat(MAX)))
+                .unwrap()
+                .unwrap()
+        };
+        assert_ne!(long("1"), long("2"));
+        assert_eq!(long("1").len(), MAX + 1);
+        // What looks like a hash is hashed itself.
+        assert_ne!(found(&long("1")).unwrap().unwrap(), long("1"));
+        assert_eq!(found(&"x".repeat(MAX)).unwrap().unwrap(), "x".repeat(MAX));
+    }
+}

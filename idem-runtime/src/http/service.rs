@@ -1,0 +1,210 @@
+//! The service around a service.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ::http::header::CONTENT_LENGTH;
+use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
+use tower_service::Service;
+
+use super::body::{Buffered, Frames, RequestBody, ResponseBody};
+use super::exchange::{Ended, Exchange, Rules};
+use super::key::KeyRefusal;
+use super::layer::Settings;
+use super::problem::Problem;
+use super::request;
+use crate::answer::How;
+use crate::call::CallBuilder;
+
+/// The response header of a replay: `Idempotent-Replayed: true`.
+pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// A service whose requests are idempotent by their `Idempotency-Key`: what an
+/// [`IdempotencyLayer`](super::IdempotencyLayer) makes of a service.
+///
+/// A request reaches the inner service with its [`IdempotencyKey`](super::IdempotencyKey) among its extensions, and a response that a
+/// key led to has a [`How`] among its own.
+///
+/// # Errors
+///
+/// Those of the inner service, as they are. What idem refuses is a response: see [`Problem`].
+///
+/// # Panics
+///
+/// With the inner service; what becomes of the key is said by
+/// [`StatusPolicy::ambiguous`](super::StatusPolicy::ambiguous).
+///
+/// # Cancel safety
+///
+/// Dropped before the handler runs, nothing has happened; dropped later, the handler goes on, and its response is
+/// stored.
+pub struct Idempotency<S> {
+    settings: Arc<Settings>,
+    inner: S,
+}
+
+impl<S> Idempotency<S> {
+    pub(super) fn new(settings: Arc<Settings>, inner: S) -> Self {
+        Self { settings, inner }
+    }
+}
+
+/// A future in a box.
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl<S, B, R> Service<Request<B>> for Idempotency<S>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    B: Body + Send + 'static,
+    B::Error: Send,
+    R: Body + Send + 'static,
+    R::Error: Send,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = Boxed<Result<Self::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was ready goes, and a fresh one stays.
+        let fresh = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, fresh);
+        if self.settings.covers(request.method()) {
+            Box::pin(protect(Arc::clone(&self.settings), inner, request))
+        } else {
+            Box::pin(pass(inner, request))
+        }
+    }
+}
+
+/// Without any protection.
+async fn pass<S, B, R>(
+    mut inner: S,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<R>>, S::Error>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+    B: Body,
+    R: Body,
+{
+    let response = inner.call(request.map(Buffered::passing)).await?;
+    Ok(response.map(Buffered::passing))
+}
+
+async fn protect<S, B, R>(
+    settings: Arc<Settings>,
+    inner: S,
+    request: Request<B>,
+) -> Result<Response<ResponseBody<R>>, S::Error>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    B: Body + Send + 'static,
+    B::Error: Send,
+    R: Body + Send + 'static,
+    R::Error: Send,
+{
+    let refuse = |problem| {
+        let whole = |body| Buffered::whole(Frames::new(body, None));
+        settings.refusal(problem).map(whole)
+    };
+    let key = match settings.keys.read(request.headers()) {
+        Ok(Some(key)) => key,
+        Ok(None) if settings.required => return Ok(refuse(KeyRefusal::Missing.into())),
+        Ok(None) => return pass(inner, request).await,
+        Err(refusal) => return Ok(refuse(refusal.into())),
+    };
+    let (mut parts, body) = request.into_parts();
+    let Ok(scope) = settings.scope.find(&parts) else {
+        return Ok(refuse(Problem::caller_unknown()));
+    };
+    let (body, asked) = match request::take(&parts, body, settings.max_body_bytes).await {
+        Ok(taken) => taken,
+        Err(problem) => return Ok(refuse(problem)),
+    };
+    let call = settings.call(scope.as_deref(), &key, &asked);
+    parts.extensions.insert(key);
+    let request = Request::from_parts(parts, body);
+    let run = run(
+        call,
+        inner,
+        request,
+        Arc::clone(&settings.rules),
+        settings.max_value_bytes(),
+    );
+    let Exchange { end, how } = Box::pin(run).await;
+    match end {
+        Ended::Answered { mut response, .. } => {
+            if how != How::Executed {
+                mark_as_replayed(&mut response);
+            }
+            response.extensions_mut().insert(how);
+            Ok(response)
+        }
+        Ended::Failed(error) => Err(error),
+        Ended::Refused(error) => Ok(refuse(Problem::from(&error))),
+    }
+}
+
+/// The call: its body is the inner service, in a task of its own.
+async fn run<S, B, R>(
+    call: CallBuilder<Arc<Rules>>,
+    mut inner: S,
+    request: Request<RequestBody<B>>,
+    rules: Arc<Rules>,
+    max_bytes: usize,
+) -> Exchange<R, S::Error>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + 'static,
+    B: Body + Send + 'static,
+    B::Error: Send,
+    R: Body + Send + 'static,
+    R::Error: Send,
+{
+    call.finish(move |_| async move {
+        let result = inner.call(request).await;
+        Exchange::of(result, &rules, max_bytes).await
+    })
+    .await
+}
+
+/// Says that this response is not the first, and how long it is.
+fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>) {
+    let has_body = !matches!(
+        response.status(),
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+    ) && !response.status().is_informational();
+    let length = response.body().size_hint().exact();
+    let has_trailers = response.body().has_trailers();
+    let headers = response.headers_mut();
+    headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    if let Some(length) = length.filter(|_| has_body && !has_trailers) {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+}
+
+impl<S: Clone> Clone for Idempotency<S> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.settings), self.inner.clone())
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Idempotency<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Idempotency")
+            .field("settings", &self.settings)
+            .field("inner", &self.inner)
+            .finish()
+    }
+}

@@ -1,0 +1,258 @@
+//! What becomes of a key, by the status of the response.
+
+use ::http::StatusCode;
+
+/// What becomes of a key once its request has been answered.
+///
+/// The layer's [`StatusPolicy`] says it by the status. A handler that knows better says it itself:
+///
+/// ```
+/// use axum::http::StatusCode;
+/// use axum::response::{IntoResponse, Response};
+/// use idem_runtime::http::Verdict;
+///
+/// fn try_again_later() -> Response {
+///     let mut response = (StatusCode::BAD_GATEWAY, "the provider refused the connection").into_response();
+///     // Nothing was sent, so nothing can have happened.
+///     response.extensions_mut().insert(Verdict::Release);
+///     response
+/// }
+/// # assert_eq!(try_again_later().extensions().get(), Some(&Verdict::Release));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// The response is stored, and every repeat of the request gets it.
+    Store,
+    /// Nothing was done: the key is given back, and the next request with it is worked on.
+    Release,
+    /// Nobody knows whether it was done. A repeat gets `outcome-unknown` until somebody has found out (see
+    /// [`Entry`](crate::Entry)); it is not worked on.
+    Unknown,
+}
+
+/// Which responses are stored, by their status.
+///
+/// | status | [`careful`](Self::careful) | [`draft`](Self::draft) | [`stripe`](Self::stripe) | why |
+/// |---|---|---|---|---|
+/// | 1xx, 2xx, 3xx | store | store | store | it was done |
+/// | 400, 422 | release | store | release | the request is not valid: the client mends it and may keep its key |
+/// | 401, 403, 407 | release | store | release | who asks was not let in; the same request may be let in later |
+/// | 404, 412, 423 | release | store | store | what it is about is not there, has changed (`If-Match` is no part of the request's fingerprint) or is locked: now, and perhaps not later |
+/// | 405, 406, 411, 413, 414, 415, 416, 417, 421, 426, 428, 431 | release | store | release | the server did not take the request in this form |
+/// | 408, 425, 429 | release | store | release | not now: the request came too slowly, too early or too often |
+/// | 409 | store | store | release | a conflict is a business answer ("sold out"); at Stripe, it is a request that still runs |
+/// | 402, 410, 424, 451, every other 4xx | store | store | store | a business answer |
+/// | 501, 503, 505, 506, 510, 511 | release | store | store | the server says that it did not try |
+/// | 500, 502, 504, 507, 508, every other 5xx, and above | **unknown** | store | store | ambiguous: it may have been done |
+///
+/// The last line is what [`ambiguous`](Self::ambiguous) changes, and [`on`](Self::on) changes any single status.
+/// What idem itself refuses is never stored.
+///
+/// Sources: [draft-ietf-httpapi-idempotency-key-header-07, section
+/// 2.6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.6);
+/// [RFC 9110, section 15](https://www.rfc-editor.org/rfc/rfc9110#section-15); Stripe's pages
+/// [Idempotent requests](https://docs.stripe.com/api/idempotent_requests) and [Advanced error
+/// handling](https://docs.stripe.com/error-low-level).
+///
+/// ```
+/// use http::StatusCode;
+/// use idem_runtime::http::{StatusPolicy, Verdict};
+///
+/// let policy = StatusPolicy::careful().on(StatusCode::NOT_FOUND, Verdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::CREATED), Verdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::NOT_FOUND), Verdict::Store);
+/// assert_eq!(policy.verdict(StatusCode::UNPROCESSABLE_ENTITY), Verdict::Release);
+/// assert_eq!(policy.verdict(StatusCode::BAD_GATEWAY), Verdict::Unknown);
+///
+/// let bold = StatusPolicy::careful().ambiguous(Verdict::Release);
+/// assert_eq!(bold.verdict(StatusCode::BAD_GATEWAY), Verdict::Release);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPolicy {
+    released: &'static [u16],
+    ambiguous: Verdict,
+    /// What was said of single statuses; the last word counts.
+    own: Vec<(StatusCode, Verdict)>,
+}
+
+/// Of 5xx: the server did not try. In order, as all of these.
+const NOT_TRIED: &[u16] = &[501, 503, 505, 506, 510, 511];
+
+const CAREFUL: &[u16] = &[
+    400, 401, 403, 404, 405, 406, 407, 408, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425,
+    426, 428, 429, 431, 501, 503, 505, 506, 510, 511,
+];
+
+const STRIPE: &[u16] = &[
+    400, 401, 403, 405, 406, 407, 408, 409, 411, 413, 414, 415, 416, 417, 421, 422, 425, 426, 428,
+    429, 431,
+];
+
+impl Default for StatusPolicy {
+    /// [`careful`](Self::careful).
+    fn default() -> Self {
+        Self::careful()
+    }
+}
+
+impl StatusPolicy {
+    /// What was done, and what was decided, is stored; a refusal before anything was done gives the key back; and
+    /// where nobody can know, nothing is repeated.
+    #[must_use]
+    pub fn careful() -> Self {
+        Self {
+            released: CAREFUL,
+            ambiguous: Verdict::Unknown,
+            own: Vec::new(),
+        }
+    }
+
+    /// The draft's rule: a repeat gets the earlier result, "success or an error", whatever it was.
+    #[must_use]
+    pub fn draft() -> Self {
+        Self {
+            released: &[],
+            ambiguous: Verdict::Store,
+            own: Vec::new(),
+        }
+    }
+
+    /// Stripe's rule: whatever the endpoint answered is stored, a 500 too; not what came before the endpoint:
+    /// validation, credentials, conflicts, limits.
+    #[must_use]
+    pub fn stripe() -> Self {
+        Self {
+            released: STRIPE,
+            ambiguous: Verdict::Store,
+            own: Vec::new(),
+        }
+    }
+
+    /// What becomes of a key where nobody knows whether the request was done: after 500, 502, 504 and every other
+    /// 5xx but 501, 503, 505, 506, 510 and 511; when the handler panics, its service fails, or the body of its
+    /// response breaks off.
+    ///
+    /// [`Verdict::Release`] risks that it is done twice. [`Verdict::Store`] stores a response; where there is none
+    /// to be stored, the outcome is unknown.
+    #[must_use]
+    pub fn ambiguous(mut self, verdict: Verdict) -> Self {
+        self.ambiguous = verdict;
+        self
+    }
+
+    /// What becomes of a key after this status.
+    #[must_use]
+    pub fn on(mut self, status: StatusCode, verdict: Verdict) -> Self {
+        self.own.push((status, verdict));
+        self
+    }
+
+    /// What becomes of a key after this status.
+    #[must_use]
+    pub fn verdict(&self, status: StatusCode) -> Verdict {
+        let own = self.own.iter().rev().find(|(of, _)| *of == status);
+        let code = status.as_u16();
+        match own {
+            Some((_, verdict)) => *verdict,
+            None if self.released.contains(&code) => Verdict::Release,
+            None if code >= 500 && !NOT_TRIED.contains(&code) => self.ambiguous,
+            None => Verdict::Store,
+        }
+    }
+
+    /// What becomes of a key after what is no response.
+    pub(super) fn without_response(&self) -> Verdict {
+        match self.ambiguous {
+            Verdict::Release => Verdict::Release,
+            Verdict::Store | Verdict::Unknown => Verdict::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = StatusCode> {
+        (100..1_000).filter_map(|code| StatusCode::from_u16(code).ok())
+    }
+
+    fn with(policy: &StatusPolicy, verdict: Verdict) -> Vec<u16> {
+        all()
+            .filter(|status| policy.verdict(*status) == verdict)
+            .map(|status| status.as_u16())
+            .collect()
+    }
+
+    /// Every status from `from` on that is not among `but`.
+    fn rest(from: u16, but: &[u16]) -> Vec<u16> {
+        (from..1_000).filter(|code| !but.contains(code)).collect()
+    }
+
+    #[test]
+    fn careful_releases_refusals_and_does_not_guess() {
+        let policy = StatusPolicy::default();
+        assert_eq!(with(&policy, Verdict::Release), CAREFUL);
+        assert_eq!(with(&policy, Verdict::Unknown), rest(500, NOT_TRIED));
+        let released: Vec<u16> = CAREFUL.iter().copied().filter(|code| *code < 500).collect();
+        let stored = with(&policy, Verdict::Store);
+        assert_eq!(stored.len(), 400 - released.len());
+        for code in [101, 200, 201, 204, 303, 402, 409, 410, 451] {
+            assert!(stored.contains(&code), "{code}");
+        }
+    }
+
+    #[test]
+    fn the_draft_repeats_successes_and_errors() {
+        assert_eq!(with(&StatusPolicy::draft(), Verdict::Store), rest(100, &[]));
+    }
+
+    #[test]
+    fn stripe_stores_what_the_endpoint_answered() {
+        let policy = StatusPolicy::stripe();
+        assert_eq!(with(&policy, Verdict::Release), STRIPE);
+        assert_eq!(with(&policy, Verdict::Store), rest(100, STRIPE));
+    }
+
+    #[test]
+    fn ambiguous_is_what_leaves_open_whether_it_was_done() {
+        let presets = [
+            StatusPolicy::careful(),
+            StatusPolicy::draft(),
+            StatusPolicy::stripe(),
+        ];
+        for preset in presets {
+            for verdict in [Verdict::Store, Verdict::Release, Verdict::Unknown] {
+                let policy = preset.clone().ambiguous(verdict);
+                for status in all() {
+                    let is_ambiguous = rest(500, NOT_TRIED).contains(&status.as_u16());
+                    let expected = match is_ambiguous {
+                        true => verdict,
+                        false => preset.verdict(status),
+                    };
+                    assert_eq!(policy.verdict(status), expected, "{status}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_word_on_a_status_counts() {
+        let policy = StatusPolicy::draft()
+            .on(StatusCode::BAD_GATEWAY, Verdict::Store)
+            .on(StatusCode::BAD_GATEWAY, Verdict::Release);
+        assert_eq!(with(&policy, Verdict::Release), [502]);
+    }
+
+    #[test]
+    fn without_a_response_there_is_nothing_to_store() {
+        let of = |verdict| {
+            StatusPolicy::careful()
+                .ambiguous(verdict)
+                .without_response()
+        };
+        assert_eq!(of(Verdict::Store), Verdict::Unknown);
+        assert_eq!(of(Verdict::Unknown), Verdict::Unknown);
+        assert_eq!(of(Verdict::Release), Verdict::Release);
+    }
+}

@@ -1,0 +1,10 @@
+//! The layer for the `Idempotency-Key` header, around routers of axum and services of tower.
+
+#![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
+
+mod basics;
+mod bodies;
+mod client;
+mod endings;
+mod refusals;
+mod settings;

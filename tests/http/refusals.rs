@@ -1,0 +1,269 @@
+//! What idem refuses: nothing is run, and nothing stored.
+
+use std::io;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::routing::any;
+use http::{HeaderValue, Method};
+use idem_runtime::http::{IdempotencyLayer, KeyRules};
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::{Engine, OnOutage, OnRunning};
+use idem_tests::faulty::{Fault, Faulty, Operation};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+use crate::client::{Desk, call, data, frames, keyed, order, send, soon};
+
+fn with_key(key: &[u8]) -> Request {
+    let request = Request::post("/orders");
+    let key = HeaderValue::from_bytes(key).unwrap();
+    let request = request.header("idempotency-key", key);
+    request.body(Body::empty()).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_is_refused_unless_keys_are_optional() {
+    let desk = Desk::new();
+    let bare = || Request::post("/orders").body(Body::empty()).unwrap();
+    let layer = desk.layer().documented_at("https://shop.test/keys");
+    let strict = desk.orders(layer, |run| run.to_string());
+    let refused = send(&strict, bare()).await;
+    assert_eq!(refused.problem(), (400, "key-missing".to_owned()));
+    assert_eq!(
+        refused.headers["link"],
+        "<https://shop.test/keys>; rel=\"describedby\"; type=\"text/html\""
+    );
+    assert_eq!(desk.runs(), 0);
+    let lenient = desk.orders(desk.layer().optional(), |run| run.to_string());
+    assert_eq!(send(&lenient, bare()).await.body, "1");
+    assert_eq!(send(&lenient, bare()).await.body, "2");
+    assert_eq!(desk.events.all(), [""; 0], "the store was not asked");
+    // A key that is there must be right all the same.
+    let refused = send(&lenient, with_key(b"bare")).await;
+    assert_eq!(refused.problem(), (400, "key-invalid".to_owned()));
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_one_string_is_refused() {
+    let desk = Desk::new();
+    let shop = desk.orders(desk.layer(), |run| run.to_string());
+    let long = format!("\"{}\"", "k".repeat(256));
+    let keys: [&[u8]; 9] = [
+        b"",
+        b"\"\"",
+        b"bare",
+        b"\"a\", \"b\"",
+        b"\"a\"b",
+        b"\"a",
+        b"\"\xe9\"",
+        b"\"a\tb\"",
+        long.as_bytes(),
+    ];
+    for key in keys {
+        let refused = send(&shop, with_key(key)).await;
+        assert_eq!(
+            refused.problem(),
+            (400, "key-invalid".to_owned()),
+            "{key:?}"
+        );
+    }
+    let twice = keyed("/orders").header("idempotency-key", "\"second\"");
+    let refused = send(&shop, twice.body(Body::empty()).unwrap()).await;
+    assert_eq!(refused.problem(), (400, "key-invalid".to_owned()));
+    assert_eq!(desk.runs(), 0);
+    assert_eq!(desk.events.all(), [""; 0], "the store was not asked");
+    let rules = KeyRules::default().bare(true);
+    let shop = desk.orders(desk.layer().keys(rules), |run| run.to_string());
+    assert_eq!(send(&shop, with_key(b"bare")).await.status, 200);
+    assert!(send(&shop, with_key(b"\"bare\"")).await.is_replayed());
+}
+
+#[tokio::test]
+async fn nobody_has_no_keys() {
+    let desk = Desk::new();
+    let layer = IdempotencyLayer::scoped(&desk.engine, "shop.api", |request| {
+        Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+    });
+    let shop = desk.orders(layer, |run| run.to_string());
+    let blank = keyed("/orders").header("x-tenant", " ");
+    let blank = blank.body(Body::empty()).unwrap();
+    for request in [order(""), blank] {
+        let refused = send(&shop, request).await;
+        assert_eq!(refused.problem(), (403, "caller-unknown".to_owned()));
+    }
+    assert_eq!(desk.runs(), 0);
+}
+
+#[tokio::test]
+async fn the_same_key_with_another_request_is_refused() {
+    let desk = Desk::new();
+    let counter = desk.clone();
+    let handler = any(move || async move { counter.run().to_string() });
+    let shop = Router::new().fallback_service(handler).layer(desk.layer());
+    let of = |method: Method, uri: &str, body: &'static str| {
+        let request = keyed(uri).method(method);
+        request.body(Body::from(body)).unwrap()
+    };
+    let post = Method::POST;
+    let first = send(&shop, of(post.clone(), "/orders?a=1", "tea")).await;
+    assert_eq!(first.status, 200);
+    let others = [
+        of(Method::PATCH, "/orders?a=1", "tea"),
+        of(post.clone(), "/order?s=a=1", "tea"),
+        of(post.clone(), "/orders?a=2", "tea"),
+        of(post.clone(), "/orders?", "tea"),
+        of(post.clone(), "/orders", "?a=1tea"),
+        of(post.clone(), "/orders?a=1", "tea "),
+        of(post.clone(), "/orders?a=1te", "a"),
+        of(post.clone(), "/orders?a=1", ""),
+    ];
+    for other in others {
+        let what = format!("{} {}", other.method(), other.uri());
+        let refused = send(&shop, other).await;
+        assert_eq!(refused.problem(), (422, "key-reused".to_owned()), "{what}");
+    }
+    assert_eq!(desk.runs(), 1);
+    assert!(
+        send(&shop, of(post, "/orders?a=1", "tea"))
+            .await
+            .is_replayed()
+    );
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_long_is_refused_before_anything_is_claimed() {
+    let desk = Desk::new();
+    let layer = desk.layer().max_body_bytes(10);
+    let shop = desk.orders(layer, |run| run.to_string());
+    let too_large = (413, "body-too-large".to_owned());
+    // By what it says: this body never comes.
+    let (_never, body) = frames();
+    let announced = keyed("/orders").header("content-length", "11").body(body);
+    assert_eq!(send(&shop, announced.unwrap()).await.problem(), too_large);
+    // By its size.
+    assert_eq!(send(&shop, order("12345678901")).await.problem(), too_large);
+    // By what came, before its end.
+    let (source, body) = frames();
+    for _ in 0..11 {
+        source.send(data("1")).unwrap();
+    }
+    assert_eq!(send(&shop, order(body)).await.problem(), too_large);
+    assert_eq!(desk.events.all(), [""; 0], "the store was not asked");
+    assert_eq!(send(&shop, order("1234567890")).await.body, "1");
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_refused_and_can_be_sent_again() {
+    let desk = Desk::new();
+    let shop = desk.orders(desk.layer(), |run| run.to_string());
+    let (source, body) = frames();
+    source.send(data("te")).unwrap();
+    let broken = io::Error::from(io::ErrorKind::ConnectionReset);
+    source.send(Err(broken)).unwrap();
+    let refused = send(&shop, order(body)).await;
+    assert_eq!(refused.problem(), (400, "body-unreadable".to_owned()));
+    assert_eq!(desk.runs(), 0);
+    assert_eq!(send(&shop, order("tea")).await.body, "1");
+}
+
+/// A handler that says that it runs, and waits until it may go on.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    pub(crate) started: Notify,
+    pub(crate) go_on: Notify,
+}
+
+fn gated(desk: &Desk, layer: IdempotencyLayer) -> (std::sync::Arc<Gate>, Router) {
+    let gate = std::sync::Arc::new(Gate::default());
+    let (desk, through) = (desk.clone(), gate.clone());
+    let handler = axum::routing::post(move || async move {
+        let run = desk.run();
+        through.started.notify_one();
+        through.go_on.notified().await;
+        run.to_string()
+    });
+    (gate, Router::new().route("/orders", handler).layer(layer))
+}
+
+#[tokio::test]
+async fn a_repeat_of_a_running_request_is_told_when_to_come_back() {
+    let desk = Desk::new();
+    let layer = desk.layer().lease(Duration::from_secs(60));
+    let (gate, shop) = gated(&desk, layer);
+    let first = tokio::spawn({
+        let shop = shop.clone();
+        async move { send(&shop, order("")).await }
+    });
+    soon("the handler runs", gate.started.notified()).await;
+    desk.clock.advance(Duration::from_millis(4_500));
+    let refused = send(&shop, order("")).await;
+    assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+    // What is left of the lease, rounded up.
+    assert_eq!(refused.headers["retry-after"], "56");
+    // Another request with the key is told so at once.
+    let other = send(&shop, order("other")).await;
+    assert_eq!(other.problem(), (422, "key-reused".to_owned()));
+    gate.go_on.notify_one();
+    assert_eq!(soon("the first response", first).await.unwrap().body, "1");
+    assert!(send(&shop, order("")).await.is_replayed());
+    assert_eq!(desk.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_repeat_waits_where_the_layer_says_so() {
+    let desk = Desk::new();
+    let layer = desk
+        .layer()
+        .on_running(OnRunning::Wait(Duration::from_secs(60)));
+    let (gate, shop) = gated(&desk, layer);
+    let ask = || {
+        let shop = shop.clone();
+        tokio::spawn(async move { send(&shop, order("")).await })
+    };
+    let first = ask();
+    soon("the handler runs", gate.started.notified()).await;
+    let second = ask();
+    // It waits in this process, and asks the store nothing more.
+    tokio::task::yield_now().await;
+    gate.go_on.notify_one();
+    let first = soon("the first response", first).await.unwrap();
+    let second = soon("the second response", second).await.unwrap();
+    assert!(!first.is_replayed() && second.is_replayed());
+    assert_eq!(first.body, second.body);
+    assert_eq!(desk.runs(), 1);
+}
+
+#[tokio::test]
+async fn while_the_store_is_down_nothing_runs() {
+    let desk = Desk::new();
+    let store = Faulty::new(MemoryStore::new());
+    let engine = Engine::new(store.clone());
+    let shop = |on_outage| {
+        let layer = IdempotencyLayer::public(&engine, "shop.api");
+        desk.orders(layer.on_outage(on_outage), |run| run.to_string())
+    };
+    store.fail(Operation::Claim, [Fault::Refused; 2]);
+    let refused = send(&shop(OnOutage::Fail), order("")).await;
+    assert_eq!(refused.problem(), (503, "unavailable".to_owned()));
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(desk.runs(), 0);
+    let unprotected = send(&shop(OnOutage::Run), order("")).await;
+    assert_eq!(unprotected.body, "1");
+    assert!(!unprotected.is_replayed());
+}
+
+#[tokio::test]
+async fn a_service_tells_a_problem_in_its_own_words() {
+    let desk = Desk::new();
+    let layer = desk.layer().on_problem(|problem| {
+        let mut response = http::Response::new(problem.code().to_owned());
+        *response.status_mut() = http::StatusCode::IM_A_TEAPOT;
+        response
+    });
+    let shop = desk.orders(layer, |run| run.to_string());
+    let bare = Request::post("/orders").body(Body::empty()).unwrap();
+    let told = call(&shop, bare).await;
+    assert_eq!(told.status(), http::StatusCode::IM_A_TEAPOT);
+}
