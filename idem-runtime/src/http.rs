@@ -24,13 +24,17 @@
 //! What idem itself answers is a [`Problem`]: a document after RFC 9457.
 //!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
+#![cfg_attr(feature = "axum", doc = include_str!("docs/axum.md"))]
 
 mod body;
 mod exchange;
+#[cfg(feature = "axum")]
+mod extract;
 mod headers;
 mod key;
 mod layer;
 mod problem;
+mod reply;
 mod request;
 mod scope;
 mod service;
@@ -41,5 +45,6 @@ pub use self::body::{Buffered, RequestBody, ResponseBody};
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;
 pub use self::problem::Problem;
+pub use self::reply::Reply;
 pub use self::service::{IDEMPOTENT_REPLAYED, Idempotency};
 pub use self::status::{StatusPolicy, Verdict};

@@ -31,7 +31,7 @@ impl Sink {
         }
     }
 
-    pub(super) fn put<T: Serialize>(&mut self, value: &T) -> Result<(), Unencodable> {
+    pub(crate) fn put<T: Serialize>(&mut self, value: &T) -> Result<(), Unencodable> {
         let written = match self.format {
             AnswerFormat::Json => serde_json::to_writer(&mut *self, value).is_ok(),
             #[cfg(feature = "msgpack")]
@@ -104,7 +104,7 @@ impl Body<'_> {
         }
     }
 
-    pub(super) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {
+    pub(crate) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {
         // Where, but not what: serde's message may quote the stored value.
         let format = match self.layout {
             Layout::Serialized(format) => format,

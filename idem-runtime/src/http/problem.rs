@@ -121,6 +121,16 @@ impl Problem {
         )
     }
 
+    /// What was answered cannot be written down.
+    pub(crate) fn answer_lost() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "answer-lost",
+            "The answer cannot be repeated",
+            "the request was done, but its answer cannot be written down; it is not done again",
+        )
+    }
+
     /// Where a person can read about it: an absolute URI. It becomes the `Link` of relation `describedby`, and,
     /// with the code as its fragment, the `type`. Without one the type is `about:blank`.
     ///

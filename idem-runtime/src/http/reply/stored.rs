@@ -1,0 +1,113 @@
+//! A reply as a stored answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ::http::StatusCode;
+use ::http::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+
+use super::super::headers::StoredHeaders;
+use super::Reply;
+use crate::answer::{Body, How, Replay, Sink, Undecodable, Unencodable};
+
+/// The member by which a stored reply is told from the value of a function that returned no reply. No field of
+/// Rust is named so.
+const MARK: &str = "$reply";
+
+#[derive(Serialize)]
+struct Written<'a, T> {
+    #[serde(rename = "$reply")]
+    head: Head,
+    value: &'a T,
+}
+
+#[derive(Deserialize)]
+struct Read<T> {
+    #[serde(rename = "$reply")]
+    head: Head,
+    value: T,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    status: u16,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    headers: Vec<(String, String)>,
+}
+
+impl Head {
+    fn of<T>(reply: &Reply<T>) -> Self {
+        let rules = StoredHeaders::default();
+        Self {
+            status: reply.status.as_u16(),
+            headers: rules
+                .of(&reply.headers)
+                .map(|(name, value)| (name.as_str().to_owned(), text(value)))
+                .collect(),
+        }
+    }
+
+    /// `None` if it is not one that [`of`](Self::of) makes.
+    fn open(self) -> Option<(StatusCode, HeaderMap)> {
+        let status = StatusCode::from_u16(self.status).ok()?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.headers {
+            let name = HeaderName::try_from(name).ok()?;
+            headers.try_append(name, bytes(&value)?).ok()?;
+        }
+        Some((status, headers))
+    }
+}
+
+/// A character for each byte: the value of a header need not be UTF-8.
+fn text(value: &HeaderValue) -> String {
+    value.as_bytes().iter().copied().map(char::from).collect()
+}
+
+fn bytes(text: &str) -> Option<HeaderValue> {
+    let bytes = text
+        .chars()
+        .map(u8::try_from)
+        .collect::<Result<Vec<_>, _>>();
+    HeaderValue::try_from(bytes.ok()?).ok()
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
+    fn write(&self, out: &mut Sink) -> Result<(), Unencodable> {
+        out.put(&Written {
+            head: Head::of(self),
+            value: &self.value,
+        })
+    }
+
+    fn read(body: &Body<'_>) -> Result<Self, Undecodable> {
+        // First this question: a `T` that takes any members would take a reply for its own.
+        if !is_reply(body) {
+            return body.take().map(Self::ok);
+        }
+        let Read { head, value } = body.take()?;
+        let (status, headers) = head.open().ok_or(Undecodable::Mistyped { at: 0 })?;
+        Ok(Self {
+            status,
+            headers,
+            value,
+            replayed: false,
+        })
+    }
+
+    fn come_about(&mut self, how: How, _: u16, _: Duration) {
+        self.replayed = how != How::Executed;
+    }
+}
+
+#[allow(
+    clippy::zero_sized_map_values,
+    reason = "serde reads no set from members"
+)]
+fn is_reply(body: &Body<'_>) -> bool {
+    let members = body.take::<BTreeMap<String, IgnoredAny>>();
+    members.is_ok_and(|members| members.contains_key(MARK))
+}
