@@ -165,6 +165,7 @@ pub(crate) fn frames() -> (Source, Body) {
 }
 
 /// A frame of data.
+#[allow(clippy::unnecessary_wraps, reason = "it is what is put into a body")]
 pub(crate) fn data(bytes: impl Into<Bytes>) -> Result<Frame<Bytes>, io::Error> {
     Ok(Frame::data(bytes.into()))
 }
