@@ -1,4 +1,5 @@
 //! Parts that the examples share.
 
+pub mod checkout;
 pub mod custom_store;
 pub mod payments;

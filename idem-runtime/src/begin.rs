@@ -30,6 +30,8 @@ pub(crate) struct Ask {
     pub(crate) digest: KeyDigest,
     pub(crate) fingerprint: Fingerprint,
     pub(crate) policy: Policy,
+    /// Its token has: it gets what is there, and starts nothing.
+    pub(crate) expired: bool,
 }
 
 /// What asking led to.
@@ -60,6 +62,7 @@ struct Begin<'a> {
     key: &'a RecordKey,
     fingerprint: Fingerprint,
     policy: Policy,
+    expired: bool,
     /// Until when it waits for an answer.
     patience: Duration,
     waited: bool,
@@ -78,11 +81,18 @@ impl Core {
 
     /// Claims the key, waits for its answer, or says why neither is to be had.
     pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
-        let key = RecordKey::new(Arc::clone(&self.prefix), ask.operation, ask.digest);
-        let (on_outage, max_run) = (ask.policy.on_outage, ask.policy.max_run);
+        let Ask {
+            operation,
+            digest,
+            fingerprint,
+            policy,
+            expired,
+        } = ask;
+        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
+        let (on_outage, max_run) = (policy.on_outage, policy.max_run);
         // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
         let _entered = Entered::new(self);
-        let begun = self.admit(&key, ask.fingerprint, ask.policy).await;
+        let begun = self.admit(&key, fingerprint, policy, expired).await;
         match begun {
             Err(error)
                 if on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable =>
@@ -133,6 +143,7 @@ impl Core {
         key: &RecordKey,
         fingerprint: Fingerprint,
         policy: Policy,
+        expired: bool,
     ) -> Result<Start, Error> {
         let operation = key.operation();
         if !self.lets_in(key)? {
@@ -150,6 +161,7 @@ impl Core {
             key,
             fingerprint,
             policy,
+            expired,
             patience,
             waited: false,
             backoff: None,
@@ -243,7 +255,8 @@ impl Begin<'_> {
             retain: self.policy.retain(),
             max_attempts: self.policy.max_attempts,
             reconciles: self.policy.reconciles,
-            starts: false,
+            // Of an owner that nobody knows: it is granted nothing.
+            starts: self.expired,
         };
         let mut orphan = Orphan::new(core, key, request.owner);
         let asked = match core.ask(key, &request, &mut orphan).await {
@@ -263,6 +276,10 @@ impl Begin<'_> {
                 let policy = self.policy.clone();
                 let claim = Claim::new(core, key.clone(), header, policy, asked.sent, ticket);
                 Ok(Start::Reconcile(claim, Riddle::new(core, request)))
+            }
+            ClaimReply::Running { lease_left } if self.expired && lease_left.is_zero() => {
+                let error = core.expired(key).await?;
+                Err(self.refused(ticket, error))
             }
             ClaimReply::Running { lease_left } => {
                 if core.clock.now() >= self.patience {

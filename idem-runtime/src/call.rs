@@ -27,9 +27,9 @@ pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};
 use crate::answer::Undecodable;
 use crate::begin::{Ask, Start};
-use crate::engine::Engine;
+use crate::engine::{Core, Engine, Protection};
 use crate::error::{Error, ErrorKind};
-use crate::inputs::Inputs;
+use crate::inputs::{Inputs, Named};
 use crate::observer::EventKind;
 use crate::operation::Operation;
 use crate::outcome::Codec;
@@ -176,21 +176,7 @@ fn describe(
     let core = &engine.core;
     let ask = inputs
         .finish()
-        .and_then(|(operation, digest, fingerprint)| {
-            let policy = overrides.over(&core.defaults).and_then(|policy| {
-                policy.kept_by(&*core.store)?;
-                Ok(policy)
-            });
-            let policy = policy.map_err(|detail| {
-                Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(detail)
-            })?;
-            Ok(Ask {
-                operation,
-                digest,
-                fingerprint,
-                policy,
-            })
-        });
+        .and_then(|named| ask(core, named, overrides));
     match ask {
         Ok(ask) => Ok((engine, ask)),
         Err(error) => {
@@ -198,6 +184,41 @@ fn describe(
             Err(error)
         }
     }
+}
+
+fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
+    let Named {
+        operation,
+        digest,
+        fingerprint,
+        token,
+    } = named;
+    let refuse =
+        |detail: String| Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(detail);
+    let mut policy = overrides.over(&core.defaults).map_err(refuse)?;
+    let mut expired = false;
+    if let Some(token) = &token {
+        let now = core.clock.calendar();
+        let life = core.tokens.life_of(token, &core.prefix, &operation, now)?;
+        expired = life.is_none();
+        policy = match life {
+            // Gone before its token, a record would let that be used again.
+            Some(life) => policy.for_at_least(life),
+            None => policy.that_starts_nothing(),
+        };
+    }
+    if expired && core.protection != Protection::On {
+        // Nothing is stored that could be replayed.
+        return Err(Error::new(ErrorKind::TokenExpired, operation));
+    }
+    policy.kept_by(&*core.store).map_err(refuse)?;
+    Ok(Ask {
+        operation,
+        digest,
+        fingerprint,
+        policy,
+        expired,
+    })
 }
 
 async fn begin(
@@ -250,7 +271,7 @@ impl Operation {
     }
 }
 
-impl crate::engine::Core {
+impl Core {
     fn refused(&self, error: &Error) {
         self.observer.observe(&crate::observer::Event {
             operation: error.operation(),

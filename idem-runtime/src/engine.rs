@@ -23,6 +23,7 @@ use crate::on_error::Classified;
 use crate::operation::Operation;
 use crate::policy::Policy;
 use crate::store::Store;
+use crate::token::Tokens;
 
 tokio::task_local! {
     static SCOPED: Engine;
@@ -59,6 +60,7 @@ pub(crate) struct Core {
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
     pub(crate) format: Arc<Format>,
+    pub(crate) tokens: Tokens,
     pub(crate) flights: Arc<Flights>,
     /// Nothing new is to be started.
     pub(crate) closing: AtomicBool,

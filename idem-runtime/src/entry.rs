@@ -346,7 +346,11 @@ impl Core {
     }
 
     /// Sends what may be sent again until it has a reply, for `claim_deadline`.
-    async fn patiently<T, F>(&self, operation: &Operation, send: impl Fn() -> F) -> Result<T, Error>
+    pub(crate) async fn patiently<T, F>(
+        &self,
+        operation: &Operation,
+        send: impl Fn() -> F,
+    ) -> Result<T, Error>
     where
         F: Future<Output = Result<T, StoreError>>,
     {

@@ -85,6 +85,11 @@ pub enum ErrorKind {
     Changed,
     /// The key or scope is empty, too long or not serializable.
     InvalidKey,
+    /// The one-time token is none of ours, or not for this operation and subject: forged, cut, another user's, or
+    /// signed with a secret that this engine does not have. Nothing was run.
+    TokenInvalid,
+    /// The one-time token has expired and no answer to it is stored. Nothing was run.
+    TokenExpired,
     /// A duration or limit of the operation is out of range.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
@@ -260,6 +265,15 @@ impl fmt::Display for Error {
                 "the record is not the one that was seen any more, so nothing was changed; look again",
             ),
             ErrorKind::InvalidKey => f.write_str("the key cannot be used"),
+            ErrorKind::TokenInvalid => f.write_str(
+                "the one-time token is not ours, or was issued for another operation or subject, and nothing was \
+                 run; if all are refused, compare secrets, prefix, operation and subject with those of the process \
+                 that issues them",
+            ),
+            ErrorKind::TokenExpired => f.write_str(
+                "the one-time token has expired and there is no answer to it, so nothing was run; show the user a \
+                 page with a new one, and if many expire give them a longer `life` or compare clocks",
+            ),
             ErrorKind::InvalidPolicy => f.write_str("a setting is out of its range"),
             ErrorKind::NoEngine => f.write_str(
                 "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \

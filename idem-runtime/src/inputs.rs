@@ -4,6 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
 use crate::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
 use crate::operation::Operation;
+use crate::token::Shown;
 
 /// What identifies a call: operation, scope, key, fingerprint. Not generic, so that an expansion
 /// costs little to compile.
@@ -19,12 +20,49 @@ enum Key {
     /// No key yet; without one the fingerprint takes its place.
     Open(KeyBuilder),
     Given(Result<KeyDigest, KeyError>),
+    /// A one-time token; `None`: no token has such a text.
+    #[cfg(feature = "tokens")]
+    Token(Option<Result<Shown, KeyError>>),
     /// Not what was meant, and why.
     Refused(&'static str),
 }
 
+/// What a call is known by.
+pub(crate) struct Named {
+    pub(crate) operation: Operation,
+    pub(crate) digest: KeyDigest,
+    pub(crate) fingerprint: Fingerprint,
+    /// What is still to be verified.
+    pub(crate) token: Option<Shown>,
+}
+
+/// A value that can be the whole key of a call: whatever [`ToKey`] can, and a one-time token (`idem_runtime::token`,
+/// feature `tokens`).
+///
+/// There is nothing to implement here; derive `Serialize`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a key",
+    label = "this value says which call it is",
+    note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
+)]
+pub trait CallKey {
+    #[doc(hidden)]
+    fn __name(&self, inputs: &mut Inputs);
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: ToKey + ?Sized> CallKey for T {
+    fn __name(&self, inputs: &mut Inputs) {
+        inputs.plain(self);
+    }
+}
+
 const LATE: Key = Key::Refused("give the scope before the key");
 const TWICE: Key = Key::Refused("give one key; of several parts make a tuple");
+#[cfg(feature = "tokens")]
+const SCOPED: Key = Key::Refused(
+    "a token takes no `scope`: its subject is that; of several parts, such as tenant and user, make a tuple",
+);
 
 impl Inputs {
     /// The inputs of a call of this operation.
@@ -42,15 +80,34 @@ impl Inputs {
         self.key = match std::mem::replace(&mut self.key, LATE) {
             Key::Open(builder) => Key::Open(builder.scope(scope)),
             Key::Given(_) => LATE,
+            #[cfg(feature = "tokens")]
+            Key::Token(_) => SCOPED,
             refused @ Key::Refused(_) => refused,
         };
     }
 
     /// Which call it is.
-    pub fn key<K: ToKey + ?Sized>(&mut self, key: &K) {
+    pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
+        key.__name(self);
+    }
+
+    fn plain<K: ToKey + ?Sized>(&mut self, key: &K) {
         self.key = match std::mem::replace(&mut self.key, TWICE) {
             Key::Open(builder) => Key::Given(builder.key(key)),
             Key::Given(_) => TWICE,
+            #[cfg(feature = "tokens")]
+            Key::Token(_) => TWICE,
+            refused @ Key::Refused(_) => refused,
+        };
+    }
+
+    /// A token that is yet to be verified: by the engine, which is not known here.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn token<S: ToKey + ?Sized>(&mut self, text: &str, subject: &S) {
+        self.key = match std::mem::replace(&mut self.key, TWICE) {
+            Key::Open(builder) if builder.is_scoped() => SCOPED,
+            Key::Open(builder) => Key::Token(Shown::read(text, builder, subject)),
+            Key::Given(_) | Key::Token(_) => TWICE,
             refused @ Key::Refused(_) => refused,
         };
     }
@@ -64,7 +121,7 @@ impl Inputs {
         self.asked = Some(FingerprintBuilder::value(self.operation.as_str(), request));
     }
 
-    pub(crate) fn finish(self) -> Result<(Operation, KeyDigest, Fingerprint), Error> {
+    pub(crate) fn finish(self) -> Result<Named, Error> {
         let Self {
             operation,
             key,
@@ -75,19 +132,27 @@ impl Inputs {
             Ok(asked) => asked,
             Err(error) => return Err(invalid().because(error)),
         };
-        let key = match (key, &asked) {
-            (Key::Given(key), _) => key,
-            (Key::Open(builder), Some(asked)) => builder.digest(asked),
+        let (key, token) = match (key, &asked) {
+            (Key::Given(key), _) => (key, None),
+            #[cfg(feature = "tokens")]
+            (Key::Token(Some(Ok(shown))), _) => (Ok(shown.digest()), Some(shown)),
+            #[cfg(feature = "tokens")]
+            (Key::Token(Some(Err(error))), _) => (Err(error), None),
+            #[cfg(feature = "tokens")]
+            (Key::Token(None), _) => return Err(Error::new(ErrorKind::TokenInvalid, operation)),
+            (Key::Open(builder), Some(asked)) => (builder.digest(asked), None),
             (Key::Open(_), None) => {
                 return Err(invalid().detail("give a key, a fingerprint, or both"));
             }
             (Key::Refused(why), _) => return Err(invalid().detail(why)),
         };
         match key {
-            Ok(key) => {
-                let fingerprint = asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint());
-                Ok((operation, key, fingerprint))
-            }
+            Ok(digest) => Ok(Named {
+                operation,
+                digest,
+                fingerprint: asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint()),
+                token,
+            }),
             Err(error) => Err(invalid().because(error)),
         }
     }

@@ -10,11 +10,14 @@ use crate::fingerprint::Digest;
 
 const DOMAIN: &str = "idempotency key";
 const DOMAIN_BY_FINGERPRINT: &str = "idempotency key by fingerprint";
+#[cfg(feature = "tokens")]
+const DOMAIN_BY_TOKEN: &str = "idempotency key by token";
 
 /// The default limit of a key, and of a scope, in bytes of canonical encoding.
 pub const DEFAULT_MAX_KEY_BYTES: usize = 1024;
 
-const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+pub(crate) const BASE64URL: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The SHA-256 of operation, scope and key: what a store knows a call by.
 ///
@@ -227,15 +230,34 @@ impl KeyBuilder {
     /// [`KeyError`], if the scope is empty, too long or has no canonical encoding.
     pub fn digest(mut self, asked: &Digest) -> Result<KeyDigest, KeyError> {
         self.end_scope()?;
+        Ok(self.named(DOMAIN_BY_FINGERPRINT, asked.as_bytes()))
+    }
+
+    /// The digest of the call that a one-time token names, by its random bytes: the subject is its scope.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn token<S>(mut self, subject: &S, nonce: &[u8; 16]) -> Result<KeyDigest, KeyError>
+    where
+        S: ToKey + ?Sized,
+    {
+        self.encoder.head(Major::Array, 1);
+        self.part(KeyPart::Subject, subject)?;
+        Ok(self.named(DOMAIN_BY_TOKEN, nonce))
+    }
+
+    #[cfg(feature = "tokens")]
+    pub(crate) fn is_scoped(&self) -> bool {
+        self.scope != Ok(false)
+    }
+
+    /// The digest in another domain, with bytes in the place of a key.
+    fn named(mut self, domain: &str, name: &[u8]) -> KeyDigest {
         let rest = self.encoder.held_bytes().split_off(self.domain_bytes);
         self.encoder.held_bytes().clear();
-        write_domain(&mut self.encoder, DOMAIN_BY_FINGERPRINT);
+        write_domain(&mut self.encoder, domain);
         self.encoder.held_bytes().extend_from_slice(&rest);
-        self.encoder.head(Major::Bytes, 32);
-        self.encoder
-            .held_bytes()
-            .extend_from_slice(asked.as_bytes());
-        Ok(KeyDigest(self.encoder.finish()))
+        self.encoder.head(Major::Bytes, name.len() as u64);
+        self.encoder.held_bytes().extend_from_slice(name);
+        KeyDigest(self.encoder.finish())
     }
 
     fn end_scope(&mut self) -> Result<(), KeyError> {
@@ -289,6 +311,8 @@ pub enum KeyPart {
     Key,
     /// The scope.
     Scope,
+    /// The subject of a one-time token.
+    Subject,
 }
 
 impl fmt::Display for KeyPart {
@@ -296,6 +320,7 @@ impl fmt::Display for KeyPart {
         f.write_str(match self {
             Self::Key => "key",
             Self::Scope => "scope",
+            Self::Subject => "subject of the token",
         })
     }
 }
@@ -340,6 +365,11 @@ impl fmt::Display for KeyError {
                 part: KeyPart::Scope,
             } => f.write_str(
                 "the scope is empty: all callers without one would see each other's answers",
+            ),
+            Self::Empty {
+                part: KeyPart::Subject,
+            } => f.write_str(
+                "the subject of the token is empty: whoever has none could use everybody's tokens",
             ),
             Self::TooLong {
                 part,

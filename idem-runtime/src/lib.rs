@@ -18,6 +18,7 @@ mod context;
 mod engine;
 mod entry;
 mod error;
+mod expired;
 mod fingerprint;
 mod flight;
 #[cfg(feature = "http")]
@@ -38,6 +39,8 @@ mod record;
 mod settle;
 pub mod store;
 mod stored;
+#[cfg_attr(not(feature = "tokens"), path = "token/without.rs")]
+mod token;
 mod transition;
 mod unwind;
 mod vigil;
@@ -60,6 +63,7 @@ pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine, Unfinished}
 pub use entry::{Entry, EntryState};
 pub use error::{Error, ErrorKind};
 pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
+pub use inputs::CallKey;
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, NotADigest, ToKey};
 pub use observer::{Event, EventKind, Observer, StderrObserver};
 pub use on_error::OnError;
@@ -69,6 +73,8 @@ pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunnin
 pub use reconcile::{Reconciled, Verdict};
 pub use record::{FOREVER, Fence, OutcomeKind};
 pub use stored::Stored;
+#[cfg(feature = "tokens")]
+pub use token::{Token, TokenIssuer, token};
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
 ///

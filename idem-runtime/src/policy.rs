@@ -136,6 +136,20 @@ impl Policy {
         Ok(self)
     }
 
+    /// Keeps every record of the call for at least so long.
+    pub(crate) fn for_at_least(mut self, life: Duration) -> Self {
+        self.error_ttl = Some(self.error_ttl().max(life));
+        self.ttl = self.ttl.max(life);
+        self
+    }
+
+    /// Neither a body nor a hook runs, whatever the store says.
+    pub(crate) fn that_starts_nothing(mut self) -> Self {
+        self.on_outage = OnOutage::Fail;
+        self.reconciles = false;
+        self
+    }
+
     /// The life of a kept error.
     pub(crate) fn error_ttl(&self) -> Duration {
         self.error_ttl.unwrap_or(self.ttl)

@@ -18,6 +18,7 @@ mod outcomes;
 mod records;
 mod stage;
 mod texts;
+mod tokens;
 mod traffic;
 mod waiting;
 
@@ -136,6 +137,10 @@ on_every_database! {
         an_unknown_outcome_is_respected,
         calls_with_leases_replay_what_a_transaction_has_committed,
         the_context_of_a_body,
+    }
+    tokens {
+        a_token_is_taken_with_the_commit,
+        an_expired_token_leaves_nothing,
     }
     texts {
         operations_with_any_name,

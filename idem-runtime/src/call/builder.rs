@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::entry::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
-use crate::inputs::Inputs;
+use crate::inputs::{CallKey, Inputs};
 use crate::key::ToKey;
 use crate::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::operation::Operation;
@@ -52,8 +52,16 @@ impl<P> CallBuilder<P> {
     }
 
     /// Which call it is. Without a key, the fingerprint is the key.
-    pub fn key<K: ToKey + ?Sized>(mut self, key: &K) -> Self {
+    pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
         self.inputs.key(key);
+        self
+    }
+
+    /// The key is a one-time token: the `text` that came with the request, which must have been issued for this
+    /// `subject`. In the place of scope and key. See [`TokenIssuer`](crate::TokenIssuer).
+    #[cfg(feature = "tokens")]
+    pub fn token<K: ToKey + ?Sized>(mut self, text: &str, subject: &K) -> Self {
+        self.inputs.token(text, subject);
         self
     }
 

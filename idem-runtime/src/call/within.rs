@@ -18,7 +18,6 @@ use crate::clock::deadline;
 use crate::context::Context;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
 use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
@@ -183,16 +182,11 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     tx: &'t mut T,
 ) -> Result<Found<'t, T>, Error> {
     let core = &engine.core;
-    let Ask {
-        fingerprint,
-        policy,
-        ..
-    } = ask;
     let _entered = Entered::new(core);
     let protected = core.lets_in(key)?;
     within(engine, key)?;
-    if protected && let Ok(Some((record, left))) = core.store.recall(key, fingerprint).await {
-        let stored = core.answer(key, record, left, policy.on_duplicate, false)?;
+    if protected && let Ok(Some((record, left))) = core.store.recall(key, ask.fingerprint).await {
+        let stored = core.answer(key, record, left, ask.policy.on_duplicate, false)?;
         return Ok(Found::Answer(stored));
     }
     let mut part = Part {
@@ -210,7 +204,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     if !protected {
         return Ok(Found::Claim(None, part));
     }
-    match claim(engine, key, fingerprint, policy, &mut part).await {
+    match claim(engine, key, ask, &mut part).await {
         Ok(Claimed::Granted(claim)) => Ok(Found::Claim(Some(claim), part)),
         Ok(Claimed::Done(stored)) => {
             part.roll_back(core).await;
@@ -232,10 +226,15 @@ enum Claimed {
 async fn claim<T: SqlTransaction + ?Sized>(
     engine: &Engine,
     key: &RecordKey,
-    fingerprint: Fingerprint,
-    policy: Policy,
+    ask: Ask,
     part: &mut Part<'_, T>,
 ) -> Result<Claimed, Error> {
+    let Ask {
+        fingerprint,
+        policy,
+        expired,
+        ..
+    } = ask;
     let (core, within) = (&engine.core, within(engine, key)?);
     let request = ClaimRequest {
         owner: Owner::random(),
@@ -245,7 +244,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         // What is not committed is not counted.
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        starts: expired,
     };
     let clock = &*core.clock;
     let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
@@ -257,6 +256,16 @@ async fn claim<T: SqlTransaction + ?Sized>(
     };
     let reply = reply.map_err(|failed| failure(key, failed))?;
     match reply {
+        // Nothing stood there, and a row does now that nobody else has seen.
+        ClaimReply::Granted { .. } if expired => {
+            let undone = within.undo_within(part.tx.connection(), key);
+            settle::in_time(engine, key, undone).await?;
+            Err(Error::new(ErrorKind::TokenExpired, key.operation().clone()))
+        }
+        ClaimReply::Running { lease_left } if expired && lease_left.is_zero() => {
+            let error = core.expired(key).await;
+            Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
+        }
         ClaimReply::Granted { fence, attempt } => {
             core.tell(key, EventKind::Claimed { attempt, fence });
             let claim = Header {

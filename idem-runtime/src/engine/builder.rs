@@ -18,6 +18,7 @@ use crate::policy::{
 };
 use crate::record::HEADER;
 use crate::store::Store;
+use crate::token::Tokens;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -32,6 +33,7 @@ pub struct EngineBuilder {
     defaults: Policy,
     limits: Limits,
     format: Format,
+    tokens: Tokens,
     protection: Option<Protection>,
 }
 
@@ -49,6 +51,7 @@ impl EngineBuilder {
                 reconcile_deadline: Duration::from_secs(10),
             },
             format: Format::default(),
+            tokens: Tokens::default(),
             protection: None,
         }
     }
@@ -227,6 +230,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Who issues one-time tokens, and knows them again; default nobody.
+    #[cfg(feature = "tokens")]
+    pub fn tokens(mut self, issuer: crate::TokenIssuer) -> Self {
+        self.tokens = Tokens::new(issuer);
+        self
+    }
+
     /// Who is told what happens; default [`StderrObserver`].
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(Contained(observer));
@@ -235,6 +245,12 @@ impl EngineBuilder {
 
     pub(super) fn protection(mut self, protection: Protection) -> Self {
         self.protection = Some(protection);
+        // What it issues is its own.
+        #[cfg(feature = "tokens")]
+        let tokens = Tokens::random();
+        #[cfg(not(feature = "tokens"))]
+        let tokens = Tokens::default();
+        self.tokens = tokens;
         self
     }
 
@@ -259,6 +275,7 @@ impl EngineBuilder {
         }
         let mut format = self.format;
         format.check().map_err(refuse)?;
+        self.tokens.check().map_err(refuse)?;
         // What the store would not read back is not written: duplicates learn that it is not stored.
         if let Some(most) = self.store.max_record_bytes() {
             format.max_value_bytes = format.max_value_bytes.min(most.saturating_sub(HEADER));
@@ -286,6 +303,7 @@ impl EngineBuilder {
             defaults,
             limits,
             format: Arc::new(format),
+            tokens: self.tokens,
             flights: Flights::new(),
             closing: AtomicBool::new(false),
             entering: AtomicUsize::new(0),

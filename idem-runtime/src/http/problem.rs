@@ -21,6 +21,8 @@ use crate::error::{Error, ErrorKind};
 /// | `key-missing` | 400 | the operation requires a key |
 /// | `key-invalid` | 400 | not one string, empty, too long, sent twice |
 /// | `caller-unknown` | 403 | the layer's scope found nobody whose key it could be |
+/// | `token-invalid` | 403 | the one-time token is not for this caller and request |
+/// | `token-expired` | 403 | it has expired, and no answer to it is stored |
 /// | `request-running` | 409 | the first request is still being worked on; `Retry-After` |
 /// | `request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
 /// | `body-unreadable` | 400 | the request body broke off |
@@ -308,6 +310,20 @@ impl From<&Error> for Problem {
                 "key-invalid",
                 "The key is not valid",
                 "what identifies this request is empty, too long or not valid",
+            ),
+            ErrorKind::TokenInvalid => of(
+                StatusCode::FORBIDDEN,
+                "token-invalid",
+                "The token is not valid",
+                "the one-time token of this request is damaged, or was given to somebody else or for something else; \
+                 nothing was done: load the page again",
+            ),
+            ErrorKind::TokenExpired => of(
+                StatusCode::FORBIDDEN,
+                "token-expired",
+                "The token has expired",
+                "the one-time token of this request has expired, and no answer to it is stored; nothing was done \
+                 now: load the page again",
             ),
             _ => of(
                 StatusCode::INTERNAL_SERVER_ERROR,

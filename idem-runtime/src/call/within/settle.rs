@@ -184,7 +184,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     }
 }
 
-async fn in_time(
+pub(super) async fn in_time(
     engine: &Engine,
     key: &RecordKey,
     work: impl Future<Output = Result<(), Failed>>,

@@ -1,0 +1,46 @@
+//! Who calls the API: a bearer token, each one a customer of its own.
+
+use std::fmt;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+
+use super::api::ApiError;
+
+/// The customer. A real shop looks the credential up; here every credential is a customer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Caller(String);
+
+impl Caller {
+    /// The customer that a request says it is from: what the layer takes for the scope of a key.
+    #[must_use]
+    pub fn of(request: &Parts) -> Option<String> {
+        let line = request.headers.get(AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, credential) = line.split_once(' ')?;
+        let credential = credential.trim();
+        let known = scheme.eq_ignore_ascii_case("bearer") && !credential.is_empty();
+        known.then(|| format!("api:{credential}"))
+    }
+
+    /// What its orders are written under.
+    #[must_use]
+    pub fn buyer(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A credential is not logged.
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Caller(..)")
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        Self::of(parts).map(Self).ok_or(ApiError::CallerUnknown)
+    }
+}

@@ -1,0 +1,72 @@
+//! What every page has around it, and text that is no markup.
+
+use std::fmt;
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+
+/// Text in a page: whatever is in it, it is text.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a>(pub &'a str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(['&', '<', '>', '"', '\'']) {
+            let (text, special) = match part.char_indices().next_back() {
+                Some((at, special)) => (&part[..at], special),
+                None => continue,
+            };
+            f.write_str(text)?;
+            match special {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                '\'' => f.write_str("&#39;")?,
+                other => write!(f, "{other}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Cents as a person reads them.
+#[derive(Clone, Copy, Debug)]
+pub struct Euro(pub i64);
+
+impl fmt::Display for Euro {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:02} €", self.0 / 100, self.0 % 100)
+    }
+}
+
+/// A page with this title. What is in it is markup: texts are in it as [`Text`].
+#[must_use]
+pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response {
+    let title = Text(title);
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
+         <link rel=\"stylesheet\" href=\"/checkout.css\">\n{head}</head>\n<body>\n\
+         <nav><a href=\"/\">Shop</a> <a href=\"/live\">Live</a> <a href=\"/docs/idempotency\">Idempotency</a> \
+         <a href=\"/openapi.json\">OpenAPI</a></nav>\n<main>\n<h1>{title}</h1>\n{main}</main>\n</body>\n</html>\n"
+    );
+    let headers = [
+        // Not `no-store`: then the back button would ask for the page again, and get a form with a new token.
+        (CACHE_CONTROL, "private, no-cache"),
+        (
+            CONTENT_SECURITY_POLICY,
+            "default-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        ),
+        (HeaderName::from_static("referrer-policy"), "same-origin"),
+    ];
+    (status, headers, Html(html)).into_response()
+}
+
+/// A file of ours.
+#[must_use]
+pub fn file(content_type: &'static str, text: &'static str) -> Response {
+    ([(CONTENT_TYPE, content_type)], text).into_response()
+}

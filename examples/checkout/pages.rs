@@ -1,0 +1,174 @@
+//! The pages for people: the product with its form, an order, and what went wrong.
+
+use std::fmt::Write as _;
+
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::books::{Cart, Order};
+use super::html::{Euro, Text, page};
+use super::provider::CARDS;
+use super::session::Session;
+use super::shop::{MOST, PRICE, Shop};
+use super::submit::SubmitError;
+
+/// `GET /`: the product, and a form that can be submitted once.
+pub async fn product(State(shop): State<Shop>, Extension(session): Extension<Session>) -> Response {
+    form_page(&shop, &session, StatusCode::OK, None).await
+}
+
+/// `GET /orders/{id}`: an order of this visitor's.
+pub async fn order(
+    State(shop): State<Shop>,
+    Extension(session): Extension<Session>,
+    Path(id): Path<String>,
+) -> Response {
+    match shop.books.order(&id, session.as_str()).await {
+        Ok(Some(order)) => page(
+            StatusCode::OK,
+            "Thank you for your order",
+            "",
+            &order_markup(&order),
+        ),
+        Ok(None) => page(
+            StatusCode::NOT_FOUND,
+            "No such order",
+            "",
+            "<p>You have no order of this number. <a href=\"/\">Back to the shop</a></p>\n",
+        ),
+        Err(error) => trouble(&format!("cannot read an order: {error}")),
+    }
+}
+
+/// Makes a page of a form that was refused: what is the matter, and the form that the cart has now. After a system error
+/// that is the same one, after an answer that stays it is a new one.
+pub async fn explain(
+    State(shop): State<Shop>,
+    Extension(session): Extension<Session>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await;
+    let status = response.status();
+    let refusal = match response.extensions_mut().remove::<SubmitError>() {
+        Some(error) => Refusal::Said(error),
+        // By axum itself, of a form that lacks a field, say.
+        None if status.is_client_error() => Refusal::Unreadable,
+        None => return response,
+    };
+    form_page(&shop, &session, status, Some(&refusal)).await
+}
+
+enum Refusal {
+    Said(SubmitError),
+    Unreadable,
+}
+
+async fn form_page(
+    shop: &Shop,
+    session: &Session,
+    status: StatusCode,
+    refusal: Option<&Refusal>,
+) -> Response {
+    let cart = match shop.cart(session).await {
+        Ok(cart) => cart,
+        Err(message) => return trouble(&message),
+    };
+    let orders = match shop.books.orders_of(session.as_str()).await {
+        Ok(orders) => orders,
+        Err(error) => return trouble(&format!("cannot read the orders: {error}")),
+    };
+    let notice = refusal.map_or_else(String::new, |refusal| {
+        let notice = Text(match refusal {
+            Refusal::Said(error) => error.notice(cart.tried),
+            Refusal::Unreadable => {
+                "The form could not be read, and nothing was bought. Here is one to fill in."
+            }
+        });
+        let status = status.as_u16();
+        format!("<p id=\"notice\" role=\"alert\" data-status=\"{status}\">{notice}</p>\n")
+    });
+    let main = notice + &form_markup(&cart, shop.form_life.as_secs()) + &orders_markup(&orders);
+    let script = "<script src=\"/checkout.js\" defer></script>\n";
+    page(status, "Tea, 250 g", script, &main)
+}
+
+fn form_markup(cart: &Cart, life_s: u64) -> String {
+    // What was tried is tried again as it was: nobody knows yet what came of it, and it is paid once.
+    let readonly = if cart.tried { " readonly" } else { "" };
+    let mut cards = String::new();
+    for (card, words) in CARDS {
+        let chosen = card == cart.card;
+        if chosen || !cart.tried {
+            let selected = if chosen { " selected" } else { "" };
+            let _ = writeln!(cards, "<option value=\"{card}\"{selected}>{words}</option>");
+        }
+    }
+    if cart.tried && !CARDS.iter().any(|(card, _)| *card == cart.card) {
+        let other = Text(&cart.card);
+        let _ = writeln!(cards, "<option value=\"{other}\" selected>{other}</option>");
+    }
+    format!(
+        "<p>{price} a packet.</p>\n\
+         <form id=\"order-form\" method=\"post\" action=\"/orders\" data-tried=\"{tried}\">\n\
+         <input type=\"hidden\" name=\"token\" value=\"{token}\">\n\
+         <label>Packets <input id=\"quantity\" name=\"quantity\" type=\"number\" min=\"1\" max=\"{MOST}\" \
+         value=\"{quantity}\" required{readonly}></label>\n\
+         <label>Card <select id=\"card\" name=\"card\">\n{cards}</select></label>\n\
+         <button id=\"buy\" type=\"submit\">Order and pay</button>\n</form>\n\
+         <p id=\"how\">The form carries a token that belongs to your cart and is good for {life_s} seconds. Whatever \
+         submits it (a double click, a reload, the back button, a second tab of the same cart) gets the same order, and \
+         you pay once. When you have ordered, the cart gets a new token. The button is switched off while the form is on \
+         its way, which is a courtesy: without JavaScript all of this is just as true.</p>\n",
+        price = Euro(PRICE),
+        tried = cart.tried,
+        token = Text(&cart.token),
+        quantity = cart.quantity,
+    )
+}
+
+fn order_markup(order: &Order) -> String {
+    format!(
+        "<dl id=\"order\" data-order=\"{id}\" data-state=\"{state}\">\n<dt>Order</dt><dd id=\"order-id\">{id}</dd>\n\
+         <dt>Packets</dt><dd id=\"order-quantity\">{quantity}</dd>\n<dt>Amount</dt><dd id=\"order-amount\">{amount}</dd>\n\
+         <dt>State</dt><dd id=\"order-state\">{state}</dd>\n<dt>Charge</dt><dd id=\"order-charge\">{charge}</dd>\n</dl>\n\
+         <p>Reload this page as often as you like: it sends no form. <a id=\"again\" href=\"/\">Order something \
+         else</a></p>\n",
+        id = Text(&order.id),
+        state = Text(&order.state),
+        quantity = order.quantity,
+        amount = Euro(order.amount),
+        charge = Text(&order.charge),
+    )
+}
+
+fn orders_markup(orders: &[Order]) -> String {
+    let mut rows = String::new();
+    for order in orders {
+        let (id, state) = (Text(&order.id), Text(&order.state));
+        let _ = writeln!(
+            rows,
+            "<li data-order=\"{id}\" data-state=\"{state}\"><a href=\"/orders/{id}\">{id}</a>: {} × tea, {}, {state}</li>",
+            order.quantity,
+            Euro(order.amount),
+        );
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("<h2>Your orders</h2>\n<ul id=\"orders\">\n{rows}</ul>\n")
+}
+
+/// The visitor need not know; whoever runs the shop does.
+fn trouble(message: &str) -> Response {
+    eprintln!("checkout: {message}");
+    page(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "The shop is closed",
+        "",
+        "<p>Something is broken on our side, and nothing was bought. Please come back later.</p>\n",
+    )
+}

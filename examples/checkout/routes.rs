@@ -1,0 +1,80 @@
+//! Where everything is.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use idem_runtime::http::{IdempotencyLayer, KeyRules, StatusPolicy, Verdict};
+
+use super::caller::Caller;
+use super::session::with_session;
+use super::shop::Shop;
+use super::submit::submit;
+use super::{api, charges, docs, html, live_page, pages};
+
+/// Where the policy of the API is published.
+pub const DOCUMENTED_AT: &str = "/docs/idempotency";
+
+/// How long the answers of the API are kept.
+pub const RETENTION: Duration = Duration::from_hours(24);
+
+/// How much a request to the API may hold.
+pub const MOST_BYTES: usize = 64 * 1024;
+
+/// The whole shop.
+pub fn routes(shop: Shop) -> Router {
+    pages(&shop).merge(api(&shop)).with_state(shop)
+}
+
+/// For people. What is submitted here carries a one-time token: see [`submit`].
+fn pages(shop: &Shop) -> Router<Shop> {
+    let submit = post(submit).layer(from_fn_with_state(shop.clone(), pages::explain));
+    Router::new()
+        .route("/", get(pages::product))
+        .route("/orders", submit)
+        .route("/orders/{id}", get(pages::order))
+        .layer(from_fn(with_session))
+        .route("/live", get(live_page::live))
+        .route("/live/rows", get(live_page::live_rows))
+        .route(DOCUMENTED_AT, get(docs::policy))
+        .route(
+            "/checkout.css",
+            get(async || html::file("text/css", include_str!("checkout.css"))),
+        )
+        .route(
+            "/checkout.js",
+            get(async || html::file("text/javascript", include_str!("checkout.js"))),
+        )
+        .route(
+            "/live.js",
+            get(async || html::file("text/javascript", include_str!("live.js"))),
+        )
+}
+
+/// For programs: what changes something needs an `Idempotency-Key`.
+fn api(shop: &Shop) -> Router<Shop> {
+    let orders = IdempotencyLayer::scoped(shop.engine.clone(), "shop.api", Caller::of)
+        .keys(KeyRules::default().bare(true))
+        // The provider and the books know a repeat for a repeat, so what failed there may run again.
+        .status_policy(
+            StatusPolicy::careful().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release),
+        )
+        .ttl(RETENTION)
+        .lease(Duration::from_secs(3))
+        .max_body_bytes(MOST_BYTES)
+        .documented_at(DOCUMENTED_AT);
+    let charges = IdempotencyLayer::scoped(shop.engine.clone(), "charges.create", Caller::of)
+        .keys(KeyRules::default().bare(true))
+        .status_policy(StatusPolicy::stripe().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release))
+        .ttl(RETENTION)
+        .lease(Duration::from_secs(3))
+        .max_body_bytes(MOST_BYTES)
+        .on_problem(charges::refusal);
+    Router::new()
+        .route("/api/orders", post(api::create).layer(orders))
+        .route("/api/orders/{id}", get(api::find))
+        .route("/v1/charges", post(charges::create).layer(charges))
+        .route("/openapi.json", get(docs::openapi))
+}

@@ -1,0 +1,60 @@
+//! Who a visitor is: a random cookie.
+
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::{COOKIE, HeaderValue, SET_COOKIE};
+use axum::middleware::Next;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::random::random_text;
+
+/// A visitor's session. Whoever knows its text is the visitor: it is neither logged nor shown.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Session(String);
+
+impl Session {
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        let lines = headers.get_all(COOKIE).iter();
+        let mut cookies = lines
+            .filter_map(|line| line.to_str().ok())
+            .flat_map(|line| line.split(';'));
+        let text = cookies.find_map(|cookie| cookie.trim().strip_prefix("session="))?;
+        let is_ours = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_ours.then(|| Self(text.to_owned()))
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Session(..)")
+    }
+}
+
+/// Gives every request a session, and a visitor without one a cookie.
+///
+/// `SameSite=Lax`: a form on another site that posts to this one comes without it.
+pub async fn with_session(mut request: Request, next: Next) -> Response {
+    let known = Session::of(request.headers());
+    let new = known.is_none();
+    let session = known.unwrap_or_else(|| Session(random_text(16)));
+    request.extensions_mut().insert(session.clone());
+    let mut response = next.run(request).await;
+    if new {
+        let cookie = format!(
+            "session={}; Path=/; HttpOnly; SameSite=Lax; Max-Age=86400",
+            session.0
+        );
+        if let Ok(cookie) = HeaderValue::try_from(cookie) {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+    }
+    response
+}

@@ -1,0 +1,151 @@
+//! The shop: what its pages and its API share, and how it is opened.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use idem_runtime::store::Store as Records;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::{PostgresStore, SqliteStore};
+use idem_runtime::{Engine, TokenIssuer};
+
+use super::args::{Args, Store};
+use super::books::{Books, Cart, Owner, now};
+use super::live::Live;
+use super::provider::Provider;
+use super::session::Session;
+
+/// What one packet costs, in cents.
+pub const PRICE: i64 = 1250;
+
+/// How many packets one order may have.
+pub const MOST: u32 = 20;
+
+/// The name of what the form does. Its tokens are good for nothing else.
+pub const SUBMIT: &str = "orders.submit";
+
+/// The shop. Clones are the same shop.
+#[derive(Clone, Debug)]
+pub struct Shop {
+    /// What makes the calls idempotent.
+    pub engine: Engine,
+    /// Carts, orders and charges.
+    pub books: Books,
+    /// Charges cards.
+    pub provider: Provider,
+    /// What was executed and what was replayed.
+    pub live: Live,
+    /// How long a form can be submitted.
+    pub form_life: Duration,
+}
+
+impl Shop {
+    /// What the arguments ask for, and where it is, in words.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the person who started this.
+    pub async fn open(args: &Args) -> Result<(Self, String), String> {
+        let file = match &args.file {
+            Some(file) => file.clone(),
+            None => std::env::temp_dir().join("idem-checkout.db"),
+        };
+        match &args.store {
+            Store::Memory => {
+                let books = Books::memory().await.map_err(cannot("keep books"))?;
+                let place = "records and books end with this process".to_owned();
+                Self::on(args, MemoryStore::new(), books, place).await
+            }
+            Store::Sqlite => {
+                // First: it makes the file.
+                let books = in_file(&file).await?;
+                let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await;
+                let store = store.map_err(cannot("use SQLite"))?;
+                store.migrate().await.map_err(cannot("use SQLite"))?;
+                let place = format!("records and books are in {}", file.display());
+                Self::on(args, store, books, place).await
+            }
+            Store::Redis(url) => {
+                let store = RedisStore::connect(url.as_str()).await;
+                let store = store.map_err(cannot("use Redis"))?;
+                let books = in_file(&file).await?;
+                let place = format!("records are in Redis, the books in {}", file.display());
+                Self::on(args, store, books, place).await
+            }
+            Store::Postgres(url) => {
+                let store = PostgresStore::connect(url.as_str()).await;
+                let store = store.map_err(cannot("use PostgreSQL"))?;
+                store.migrate().await.map_err(cannot("use PostgreSQL"))?;
+                let books = Books::postgres(url).await;
+                let books = books.map_err(cannot("use PostgreSQL"))?;
+                let place = "records and books are in PostgreSQL".to_owned();
+                Self::on(args, store, books, place).await
+            }
+        }
+    }
+
+    async fn on(
+        args: &Args,
+        store: impl Records,
+        books: Books,
+        place: String,
+    ) -> Result<(Self, String), String> {
+        let owner = books.open(args.fresh).await;
+        let Owner { prefix, secret } = owner.map_err(cannot("open the books"))?;
+        let live = Live::default();
+        let engine = Engine::builder(store)
+            .prefix(prefix)
+            .tokens(TokenIssuer::new(secret).life(args.life))
+            .observer(live.clone())
+            .build()
+            .map_err(|error| error.to_string())?;
+        let shop = Self {
+            engine,
+            provider: Provider::new(books.clone(), args.slow),
+            books,
+            live,
+            form_life: args.life,
+        };
+        Ok((shop, place))
+    }
+
+    /// This session's cart, with its token. Every tab of the cart gets the same, until it is ordered or the token
+    /// ends; so two tabs are one order.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for the operator.
+    pub async fn cart(&self, session: &Session) -> Result<Cart, String> {
+        let new = self.engine.issue_token(SUBMIT, session);
+        let new = new.map_err(|error| error.to_string())?;
+        // Not before the token, which is counted in whole seconds, too: so no cart has two that are good.
+        let ends = now() + 1 + self.form_life.as_secs();
+        let cart = self.books.cart(session.as_str(), &new, ends).await;
+        cart.map_err(cannot("ask for a cart"))
+    }
+}
+
+/// Books in a file.
+async fn in_file(path: &Path) -> Result<Books, String> {
+    let books = Books::file(path).await;
+    books.map_err(cannot(&format!("open {}", path.display())))
+}
+
+/// "cannot …", and the error with its causes.
+fn cannot<E: Error>(what: &str) -> impl Fn(E) -> String {
+    move |error| {
+        let mut text = format!("cannot {what}: {error}");
+        let mut source = error.source();
+        while let Some(error) = source {
+            let cause = error.to_string();
+            // Some errors print their cause themselves.
+            if !text.ends_with(&cause) {
+                text.push_str(": ");
+                text.push_str(&cause);
+            }
+            source = error.source();
+        }
+        text
+    }
+}

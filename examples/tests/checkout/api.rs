@@ -1,0 +1,173 @@
+//! The JSON API.
+
+use std::thread;
+
+use super::http::{Request, Response};
+use super::server::Server;
+
+pub(crate) fn order(caller: &str, key: &str, body: &str) -> Request {
+    Request::new("POST", "/api/orders")
+        .header("Authorization", &format!("Bearer {caller}"))
+        .header("Idempotency-Key", key)
+        .json(body)
+}
+
+const TWO: &str = r#"{"quantity": 2}"#;
+
+fn shop() -> Server {
+    Server::start(&["--store", "memory", "--slow", "20"])
+}
+
+#[test]
+fn a_repeat_gets_the_answer_of_the_first() {
+    let shop = shop();
+    let request = order("ada", "\"k1\"", TWO);
+    let first = request.send(&shop.address);
+    assert_eq!(first.status, 201);
+    assert!(!first.is_replay());
+    let document = first.document();
+    assert_eq!(
+        (&document["amount"], &document["state"]),
+        (&2500.into(), &"paid".into())
+    );
+    let again = request.send(&shop.address);
+    assert!(again.is_replay());
+    assert_same(&again, &first);
+    // With and without its quotation marks it is the same key.
+    let bare = order("ada", "k1", TWO).send(&shop.address);
+    assert!(bare.is_replay());
+    assert_same(&bare, &first);
+
+    let get = Request::new("GET", first.header("location").unwrap());
+    let found = get.clone().header("Authorization", "Bearer ada");
+    assert_eq!(found.send(&shop.address).document(), document);
+    let other = get.clone().header("Authorization", "Bearer bob");
+    assert_eq!(other.send(&shop.address).code(), "order-unknown");
+    assert_eq!(get.send(&shop.address).code(), "caller-unknown");
+    assert_eq!(shop.sold(), (1, 1));
+}
+
+#[test]
+fn two_callers_with_one_key_have_two_orders() {
+    let shop = shop();
+    let orders = ["ada", "bob"].map(|caller| order(caller, "k", TWO).send(&shop.address));
+    assert!(orders.iter().all(|order| order.status == 201));
+    assert_ne!(orders[0].document()["id"], orders[1].document()["id"]);
+    assert_eq!(shop.sold(), (2, 2));
+}
+
+#[test]
+fn a_declined_card_is_an_answer_and_is_repeated() {
+    let shop = shop();
+    let request = order(
+        "ada",
+        "k",
+        r#"{"quantity": 1, "card": "tok_chargeDeclined"}"#,
+    );
+    let first = request.send(&shop.address);
+    assert_eq!((first.status, &*first.code()), (402, "card-declined"));
+    let again = request.send(&shop.address);
+    assert!(again.is_replay());
+    assert_same(&again, &first);
+    assert_eq!((shop.sold(), shop.count("started")), ((0, 0), 1));
+}
+
+#[test]
+fn what_the_provider_did_not_answer_is_done_by_the_repeat() {
+    let shop = shop();
+    let request = order("ada", "k", r#"{"quantity": 1, "card": "tok_down"}"#);
+    let first = request.send(&shop.address);
+    assert_eq!((first.status, &*first.code()), (503, "provider-down"));
+    assert_eq!(first.header("retry-after"), Some("1"));
+    let second = request.send(&shop.address);
+    assert_eq!(second.status, 201);
+    assert!(!second.is_replay());
+    assert_eq!(shop.sold(), (1, 1));
+}
+
+#[test]
+fn another_request_under_the_key_is_refused() {
+    let shop = shop();
+    order("ada", "k", TWO).send(&shop.address);
+    let other = order("ada", "k", r#"{"quantity": 3}"#).send(&shop.address);
+    assert_eq!((other.status, &*other.code()), (422, "key-reused"));
+    let link = other.header("link").unwrap();
+    assert!(
+        link.starts_with("</docs/idempotency>; rel=\"describedby\""),
+        "{link}"
+    );
+    assert_eq!(shop.sold(), (1, 1));
+}
+
+#[test]
+fn every_code_that_the_server_answers_is_in_the_published_policy() {
+    let shop = shop();
+    let policy = Request::new("GET", "/docs/idempotency").send(&shop.address);
+    assert_eq!(policy.status, 200);
+    let long = format!("{{\"quantity\": 1, \"card\": \"{}\"}}", "x".repeat(70_000));
+    let no_key = Request::new("POST", "/api/orders").header("Authorization", "Bearer ada");
+    let no_caller = Request::new("POST", "/api/orders").header("Idempotency-Key", "k");
+    for (request, status, code) in [
+        (no_key.json(TWO), 400, "key-missing"),
+        (order("ada", "a, b", TWO), 400, "key-invalid"),
+        (order("ada", "k1", "{}"), 400, "order-invalid"),
+        (
+            order("ada", "k2", r#"{"quantity": 0}"#),
+            400,
+            "order-invalid",
+        ),
+        (no_caller.json(TWO), 403, "caller-unknown"),
+        (order("ada", "k", &long), 413, "body-too-large"),
+    ] {
+        let refused = request.send(&shop.address);
+        assert_eq!((refused.status, &*refused.code()), (status, code));
+        let row = format!("id=\"{code}\"><td>{status}</td>");
+        assert!(policy.body.contains(&row), "{code} is not documented");
+    }
+    assert_eq!(shop.sold(), (0, 0));
+    // What the layer itself refuses has not used the key up; what is corrected needs a new one.
+    assert_eq!(order("ada", "k", TWO).send(&shop.address).status, 201);
+    let corrected = order("ada", "k1", TWO).send(&shop.address);
+    assert_eq!(corrected.code(), "key-reused");
+}
+
+#[test]
+fn a_request_that_is_still_worked_on_is_refused_and_then_replayed() {
+    let shop = Server::start(&["--store", "memory", "--slow", "3000"]);
+    let request = order("ada", "k", TWO);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| request.send(&shop.address));
+        shop.wait_for("started", 1);
+        let second = request.send(&shop.address);
+        assert_eq!((second.status, &*second.code()), (409, "request-running"));
+        let seconds: u64 = second.header("retry-after").unwrap().parse().unwrap();
+        // What is left of a lease of 3 s.
+        assert!((1..=3).contains(&seconds), "{seconds}");
+        let first = first.join().unwrap();
+        assert_eq!(first.status, 201);
+        assert_same(&request.send(&shop.address), &first);
+    });
+    assert_eq!(shop.sold(), (1, 1));
+}
+
+#[test]
+fn a_client_that_hangs_up_finds_its_order_with_the_repeat() {
+    let shop = Server::start(&["--store", "memory", "--slow", "600"]);
+    let request = order("ada", "k", TWO);
+    let connection = request.begin(&shop.address);
+    shop.wait_for("started", 1);
+    drop(connection);
+    shop.wait_for("executed", 1);
+    let answer = request.send(&shop.address);
+    assert_eq!(answer.status, 201);
+    assert!(answer.is_replay());
+    assert_eq!((shop.sold(), shop.count("started")), ((1, 1), 1));
+}
+
+/// Status, body and every header that is not about the connection or the moment.
+pub(crate) fn assert_same(again: &Response, first: &Response) {
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    for name in ["content-type", "location", "content-length"] {
+        assert_eq!(again.header(name), first.header(name), "{name}");
+    }
+}

@@ -1,0 +1,221 @@
+//! The page and its form.
+
+use std::collections::HashSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use idem_examples::checkout::html::Text;
+
+use super::browser::{Form, Visitor, notice, order_of};
+use super::server::Server;
+
+fn shop() -> Server {
+    Server::start(&["--store", "memory", "--slow", "20"])
+}
+
+#[test]
+fn every_repeat_of_a_form_leads_to_the_same_order() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    let first = visitor.submit(&form);
+    let order = order_of(&first);
+    assert!(!first.is_replay());
+    let page = visitor.get(&format!("/orders/{order}"));
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains(&format!("data-order=\"{order}\"")));
+    assert_eq!(page.between("<dd id=\"order-state\">", "<"), Some("paid"));
+    for _ in 0..3 {
+        let again = visitor.submit(&form);
+        assert_eq!(order_of(&again), order);
+        assert!(again.is_replay());
+    }
+    assert_eq!(shop.sold(), (1, 1));
+    assert_eq!(shop.count("replayed"), 3);
+    assert_eq!(shop.count("executed"), 1);
+}
+
+#[test]
+fn a_form_submitted_sixteen_times_at_once_is_one_order() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    let orders: Vec<_> = thread::scope(|scope| {
+        let clicks: Vec<_> = (0..16)
+            .map(|_| scope.spawn(|| visitor.submit(&form)))
+            .collect();
+        clicks.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let executed = orders.iter().filter(|response| !response.is_replay());
+    assert_eq!(executed.count(), 1);
+    let orders: HashSet<_> = orders.iter().map(order_of).collect();
+    assert_eq!(orders.len(), 1);
+    assert_eq!(shop.sold(), (1, 1));
+}
+
+#[test]
+fn two_tabs_of_a_cart_have_one_form_until_it_is_ordered() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    assert_eq!(visitor.form(), form);
+    let first = visitor.submit(&form);
+    let next = visitor.form();
+    assert_ne!(next.token, form.token);
+    // The tab that was opened before.
+    assert_eq!(order_of(&visitor.submit(&form)), order_of(&first));
+    assert_eq!(visitor.form(), next, "a repeat leaves the new cart alone");
+    let second = visitor.submit(&next);
+    assert_ne!(order_of(&second), order_of(&first));
+    assert_eq!(shop.sold(), (2, 2));
+}
+
+#[test]
+fn a_new_visitors_tabs_opened_at_once_have_one_form() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    visitor.submit(&form);
+    let forms: HashSet<_> = thread::scope(|scope| {
+        let tabs: Vec<_> = (0..8).map(|_| scope.spawn(|| visitor.form())).collect();
+        let tabs = tabs.into_iter().map(|it| it.join().unwrap());
+        tabs.map(|form| form.token).collect()
+    });
+    assert_eq!(forms.len(), 1);
+}
+
+#[test]
+fn a_form_of_somebody_else_or_of_nobody_buys_nothing() {
+    let shop = shop();
+    let (_, theirs) = Visitor::arrives(&shop);
+    let (visitor, own) = Visitor::arrives(&shop);
+    let flipped = if own.token.ends_with('A') { "E" } else { "A" };
+    let forged = format!("{}{flipped}", &own.token[..own.token.len() - 1]);
+    for token in [&theirs.token, &forged, &String::new(), &"x".repeat(4_000)] {
+        let form = Form {
+            token: token.clone(),
+            ..own.clone()
+        };
+        let page = visitor.submit(&form);
+        assert_eq!(page.status, 403, "{page:?}");
+        assert!(notice(&page).contains("not one that the shop gave you"));
+        assert_eq!(Form::of(&page), own);
+    }
+    assert_eq!(shop.count("started"), 0);
+    assert_eq!(visitor.submit(&own).status, 303);
+}
+
+#[test]
+fn a_declined_card_stays_declined_and_the_next_form_is_new() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    let declined = form.with_card("tok_chargeDeclined");
+    let first = visitor.submit(&declined);
+    assert_eq!(first.status, 402);
+    assert!(notice(&first).contains("declined"));
+    let next = Form::of(&first);
+    assert_ne!(next.token, form.token);
+    let again = visitor.submit(&declined);
+    assert_eq!((again.status, notice(&again)), (402, notice(&first)));
+    assert_eq!((shop.count("started"), shop.count("replayed")), (1, 1));
+    assert_eq!(shop.sold(), (0, 0));
+    assert_eq!(visitor.submit(&next).status, 303);
+    assert_eq!(shop.sold(), (1, 1));
+}
+
+#[test]
+fn while_the_provider_is_down_the_form_stays_good_and_as_it_was() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    let down = form.with_card("tok_down").with_quantity(3);
+    let page = visitor.submit(&down);
+    assert_eq!(page.status, 503);
+    assert!(notice(&page).contains("Press the button again"));
+    assert_eq!(Form::of(&page), down, "what was sent is filled in");
+    assert_eq!(visitor.form(), down, "in a new tab, too");
+    // Whoever changes it all the same is told why not.
+    let changed = visitor.submit(&down.with_card("tok_visa"));
+    assert_eq!(changed.status, 422);
+    assert!(notice(&changed).contains("may have been paid"));
+    assert_eq!(Form::of(&changed), down);
+    let order = visitor.submit(&Form::of(&page));
+    assert_eq!(order_of(&visitor.submit(&down)), order_of(&order));
+    assert_eq!(shop.sold(), (1, 1));
+    assert_eq!(shop.count("released"), 1);
+}
+
+#[test]
+fn a_form_that_was_used_and_changed_buys_nothing_more() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    let first = visitor.submit(&form);
+    let order = order_of(&first);
+    let page = visitor.submit(&form.with_quantity(2));
+    assert_eq!(page.status, 422);
+    assert!(notice(&page).contains("see your orders below"));
+    assert!(page.body.contains(&format!("<li data-order=\"{order}\"")));
+    assert_ne!(Form::of(&page).token, form.token);
+    assert_eq!(shop.sold(), (1, 1));
+}
+
+#[test]
+fn what_is_no_form_is_told_so_and_claims_nothing() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    let page = visitor.submit(&form.with_quantity(21));
+    assert_eq!(page.status, 422);
+    assert!(notice(&page).contains("could not be read"));
+    assert_eq!(Form::of(&page), form);
+    assert_eq!(shop.count("started"), 0);
+    assert_eq!(visitor.submit(&form.with_quantity(20)).status, 303);
+}
+
+#[test]
+fn an_expired_form_buys_nothing_and_a_used_one_still_leads_to_its_order() {
+    let shop = Server::start(&["--store", "memory", "--slow", "0", "--life", "2"]);
+    let (visitor, used) = Visitor::arrives(&shop);
+    let order = visitor.submit(&used);
+    let unused = visitor.form();
+    let begun = Instant::now();
+    while visitor.form().token == unused.token {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not end");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let page = visitor.submit(&unused);
+    assert_eq!(page.status, 403);
+    assert!(notice(&page).contains("open for too long"));
+    assert_eq!(shop.sold(), (1, 1));
+    assert_eq!(order_of(&visitor.submit(&used)), order_of(&order));
+}
+
+#[test]
+fn an_order_is_shown_to_its_buyer_only() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    let bought = visitor.submit(&form);
+    let path = format!("/orders/{}", order_of(&bought));
+    assert_eq!(visitor.get(&path).status, 200);
+    let (other, _) = Visitor::arrives(&shop);
+    assert_eq!(other.get(&path).status, 404);
+}
+
+#[test]
+fn text_in_a_page_is_no_markup() {
+    let text = Text("<a href='x'>\"&amp;\"</a> ok").to_string();
+    let expected = "&lt;a href=&#39;x&#39;&gt;&quot;&amp;amp;&quot;&lt;/a&gt; ok";
+    assert_eq!(text, expected);
+    assert_eq!(Text("").to_string(), "");
+}
+
+#[test]
+fn the_live_page_shows_digests_and_no_key_and_works_without_scripts() {
+    let shop = shop();
+    let (visitor, form) = Visitor::arrives(&shop);
+    visitor.submit(&form);
+    visitor.submit(&form);
+    let live = visitor.get("/live");
+    assert_eq!(live.status, 200);
+    assert!(live.body.contains("<meta http-equiv=\"refresh\""));
+    assert!(!live.body.contains(&form.token));
+    let what: Vec<_> = live.body.match_indices("<tr data-what=\"").collect();
+    assert_eq!(what.len(), 2);
+    assert_eq!(live.between("<tr data-what=\"", "\""), Some("replayed"));
+    let digest = live.between("<td><code>", "</code>").unwrap();
+    assert_eq!(digest.len(), 8);
+}

@@ -1,0 +1,112 @@
+//! The shop dies half-way, or is asked to stop.
+
+use std::thread;
+use std::time::Duration;
+
+use idem_harness::TestDir;
+
+use super::api::order;
+use super::browser::{Visitor, order_of};
+use super::http::Response;
+use super::server::Server;
+
+#[test]
+fn killed_before_the_card_is_charged() {
+    killed_when("started");
+}
+
+#[test]
+fn killed_after_the_card_is_charged_and_before_the_order_is_written() {
+    killed_when("charges");
+}
+
+/// Kills the shop as soon as a counter is 1, starts it again, and sends what got no answer again.
+fn killed_when(counter: &str) {
+    let dir = TestDir::new("checkout").unwrap();
+    let file = dir.path().join("shop.db");
+    let args = ["--file", file.to_str().unwrap(), "--slow"];
+    for by_form in [true, false] {
+        let shop = Server::start(&[&args[..], &["4000", "--fresh"]].concat());
+        let (visitor, form) = Visitor::arrives(&shop);
+        let request = if by_form {
+            visitor.request(&form)
+        } else {
+            order("ada", "k", r#"{"quantity": 1}"#)
+        };
+        thread::scope(|scope| {
+            let address = shop.address.clone();
+            let lost = scope.spawn(|| {
+                let address = address;
+                request.try_send(&address)
+            });
+            shop.wait_for(counter, 1);
+            let (orders, charges) = shop.sold();
+            assert_eq!((orders, charges), (0, u64::from(counter == "charges")));
+            shop.kill9();
+            assert!(lost.join().unwrap().is_none());
+        });
+
+        let shop = Server::start(&[&args[..], &["20"]].concat());
+        let visitor = visitor.follows(&shop);
+        // The form waits until the lease of the dead is over; the API says when to come back.
+        let mut answer = request.send(&shop.address);
+        let mut refused = 0;
+        while answer.status == 409 {
+            refused += 1;
+            assert!(refused < 5, "a lease of 3 s does not end");
+            assert!(!by_form, "a form waits for longer than a lease");
+            let seconds = answer.header("retry-after").unwrap().parse().unwrap();
+            assert!((1..=3).contains(&seconds), "{seconds}");
+            thread::sleep(Duration::from_secs(seconds));
+            answer = request.send(&shop.address);
+        }
+        if by_form {
+            assert_eq!(order_of(&visitor.submit(&form)), order_of(&answer));
+        } else {
+            assert_eq!(answer.status, 201);
+            assert!(request.send(&shop.address).is_replay());
+        }
+        assert_eq!(shop.count("started"), 1);
+        assert_eq!(shop.sold(), (1, 1));
+    }
+}
+
+#[test]
+fn asked_to_stop_it_answers_those_who_wait() {
+    let shop = Server::start(&["--store", "memory", "--slow", "1500"]);
+    let (visitor, form) = Visitor::arrives(&shop);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| visitor.submit(&form));
+        shop.wait_for("started", 1);
+        shop.terminate();
+        assert_eq!(waits.join().unwrap().status, 303);
+    });
+    assert_eq!(shop.wait().code(), Some(0));
+}
+
+#[test]
+fn asked_to_stop_it_ends_what_a_client_began_that_is_gone() {
+    let dir = TestDir::new("checkout").unwrap();
+    let file = dir.path().join("shop.db");
+    let args = ["--file", file.to_str().unwrap(), "--slow", "1500"];
+    let shop = Server::start(&args);
+    let (visitor, form) = Visitor::arrives(&shop);
+    let request = order("ada", "k", r#"{"quantity": 1}"#);
+    let gone = [
+        request.begin(&shop.address),
+        visitor.request(&form).begin(&shop.address),
+    ];
+    shop.wait_for("started", 2);
+    drop(gone);
+    shop.terminate();
+    assert_eq!(shop.wait().code(), Some(0));
+
+    let shop = Server::start(&args);
+    assert_eq!(shop.sold(), (2, 2));
+    let answers = [
+        request.send(&shop.address),
+        visitor.follows(&shop).submit(&form),
+    ];
+    assert!(answers.iter().all(Response::is_replay), "{answers:?}");
+    assert_eq!(shop.count("started"), 0);
+}

@@ -1,0 +1,18 @@
+//! The checkout example as browsers and programs use it: over HTTP, against the real server.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
+
+mod api;
+mod browser;
+mod charges;
+mod cli;
+mod description;
+mod form;
+mod http;
+mod kills;
+mod server;
+mod stores;

@@ -1,0 +1,82 @@
+//! The example as a process of its own, built together with this test.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use idem_harness::Worker;
+
+use super::http::Request;
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running shop, killed on drop.
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Worker,
+    pub(crate) address: String,
+}
+
+pub(crate) fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join("examples/checkout");
+    assert!(
+        built.is_file(),
+        "build the examples first: `cargo test -p idem-examples` does, `--test` alone does not"
+    );
+    built
+}
+
+impl Server {
+    pub(crate) fn start(args: &[&str]) -> Self {
+        let builder = Worker::program(program()).args(args.iter().copied());
+        let mut process = builder.args(["--port", "0"]).spawn();
+        let line = process.line_after("shop at http://");
+        let (address, _) = line.split_once('/').unwrap();
+        Self {
+            process,
+            address: address.to_owned(),
+        }
+    }
+
+    /// One of the counters of the live page.
+    pub(crate) fn count(&self, counter: &str) -> u64 {
+        let live = Request::new("GET", "/live/rows").send(&self.address);
+        let before = format!("data-counter=\"{counter}\" data-count=\"");
+        live.between(&before, "\"").unwrap().parse().unwrap()
+    }
+
+    /// Waits until a counter has come so far.
+    pub(crate) fn wait_for(&self, counter: &str, count: u64) {
+        let begun = Instant::now();
+        while self.count(counter) < count {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{counter} is {} after {PATIENCE:?}, not {count}",
+                self.count(counter)
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Paid orders and charges: each customer's money is in both.
+    pub(crate) fn sold(&self) -> (u64, u64) {
+        (self.count("orders"), self.count("charges"))
+    }
+
+    pub(crate) fn kill9(mut self) {
+        self.process.kill9();
+    }
+
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = self.process.pid().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(told.unwrap().success());
+    }
+
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        self.process.wait()
+    }
+}
