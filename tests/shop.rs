@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 pub use self::patience::{
     PATIENCE, connect, connected, happened, patient, patiently, persistent, until,
 };
+use self::verdict::assert_no_marker;
 pub use self::verdict::{
     assert_discreet, assert_refused_by_store, assert_store_says, assert_unavailable, refused,
 };
-use self::verdict::assert_no_marker;
 use crate::events::Events;
 
 /// The password of servers that have one.

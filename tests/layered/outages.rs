@@ -123,11 +123,7 @@ async fn a_fast_store_that_stands_still_costs_time_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flushed_answer_is_copied_again() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
-    let desk = Desk::with(
-        connect(server.url()).await.unwrap(),
-        &durable,
-        patient,
-    );
+    let desk = Desk::with(connect(server.url()).await.unwrap(), &durable, patient);
     let first = desk.pay("a").await.unwrap();
     desk.settle().await;
     server.cli(&["FLUSHALL"]);

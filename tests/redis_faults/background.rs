@@ -85,9 +85,7 @@ async fn a_duplicate_goes_on_waiting_over_a_restart() {
     let shop = Shop::open_with(
         &server.url(),
         |store| store,
-        |engine| {
-            persistent(engine).on_running(OnRunning::Wait(PATIENCE))
-        },
+        |engine| persistent(engine).on_running(OnRunning::Wait(PATIENCE)),
     )
     .await;
     let (begun, has_begun) = tokio::sync::oneshot::channel();

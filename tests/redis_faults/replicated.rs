@@ -6,8 +6,8 @@ use idem_harness::{RedisServer, ReplicaPair};
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
 use idem_tests::shop::{
-    Failure, HASTE, SLACK, Shop, assert_store_says, assert_unavailable, happened, hasty, persistent,
-    refused, until,
+    Failure, HASTE, SLACK, Shop, assert_store_says, assert_unavailable, happened, hasty,
+    persistent, refused, until,
 };
 
 async fn shop(pair: &ReplicaPair) -> Shop {

@@ -23,12 +23,7 @@ const SOON: Duration = Duration::from_millis(250);
 
 /// A shop that gives up on a reply soon, and on the store after 20 s.
 async fn asking(url: &str) -> Shop {
-    Shop::open_with(
-        url,
-        |store| store.response_timeout(SOON),
-        persistent,
-    )
-    .await
+    Shop::open_with(url, |store| store.response_timeout(SOON), persistent).await
 }
 
 /// The second byte of a record.
