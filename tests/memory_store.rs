@@ -21,6 +21,12 @@ async fn pay(engine: &Engine, number: u32) -> Result<Receipt, PayError> {
     call.run(|_| async { Ok(Receipt { run: number }) }).await
 }
 
+/// An engine that gives up at once.
+fn hasty(store: &MemoryStore) -> Engine {
+    let engine = Engine::builder(store.clone()).claim_deadline(Duration::from_millis(1));
+    engine.build().unwrap()
+}
+
 /// Claims and completes a key of its own, below the engine: this is about the store.
 async fn finish(store: &MemoryStore, number: u32) {
     let mut digest = [0; 32];
@@ -97,14 +103,11 @@ async fn a_full_store_refuses_new_keys_and_keeps_its_promises() {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone());
     let store = store.max_entries(100).build();
-    let engine = Engine::builder(store.clone())
-        .claim_deadline(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let engine = Engine::new(store.clone());
     for number in 0..100 {
         pay(&engine, number).await.unwrap();
     }
-    let error = pay(&engine, 100).await.unwrap_err();
+    let error = pay(&hasty(&store), 100).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     let PayError::Idem(error) = error else {
         unreachable!()
@@ -130,10 +133,7 @@ async fn a_full_store_refuses_new_keys_and_keeps_its_promises() {
 #[tokio::test]
 async fn an_answer_finds_room_even_when_its_claim_took_the_last() {
     let store = MemoryStore::builder().max_bytes(300).build();
-    let engine = Engine::builder(store.clone())
-        .claim_deadline(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let engine = Engine::new(store.clone());
     let long = "x".repeat(10_000);
     let first = engine.operation("long").key(&1);
     let first = first
@@ -143,6 +143,6 @@ async fn an_answer_finds_room_even_when_its_claim_took_the_last() {
     let again = engine.operation("long").key(&1);
     let again = again.run(|_| async { unreachable!("stored") as Result<String, PayError> });
     assert_eq!(again.await, Ok(long));
-    let error = pay(&engine, 1).await.unwrap_err();
+    let error = pay(&hasty(&store), 1).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }

@@ -161,7 +161,9 @@ impl Back {
             Shape::Unix => server(&RedisServerBuilder::unix_socket, first),
             Shape::Password => server(&|server| server.password(PASSWORD), first),
             Shape::Sentinel | Shape::Replicated => {
-                let setup = SentinelSetup::builder().servers(|_| first);
+                // No failover because a busy machine has kept the primary waiting.
+                let setup = SentinelSetup::builder().down_after(Duration::from_mins(1));
+                let setup = setup.servers(|_| first);
                 Self::Sentinel(Arc::new(setup.start()))
             }
             Shape::Cluster

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use idem_harness::{Command, Monitor, RedisServer};
 use idem_runtime::ErrorKind;
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{Failure, MARKERS, Shop, happened};
+use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent};
 
 /// A server whose script cache is warm, and a watched shop on it.
 async fn watched() -> (RedisServer, Shop, Monitor) {
@@ -112,7 +111,7 @@ async fn a_script_that_the_server_does_not_know_costs_one_more_command() {
 async fn connecting_asks_who_the_server_is() {
     let server = RedisServer::start();
     let mut monitor = server.monitor();
-    let _store = RedisStore::connect(&server.url()).await.unwrap();
+    let _store = connect(server.url()).await.unwrap();
     let commands = monitor.commands();
     let (from_script, asked): (Vec<_>, Vec<_>) = commands
         .iter()
@@ -128,8 +127,9 @@ async fn connecting_asks_who_the_server_is() {
 #[tokio::test]
 async fn a_renewal_is_one_command_on_a_connection_of_its_own() {
     let server = RedisServer::start();
-    let lease = Duration::from_millis(600);
-    let shop = Shop::open_with(&server.url(), |store| store, |engine| engine.lease(lease)).await;
+    let lease = Duration::from_secs(3);
+    let settings = |engine| persistent(engine).lease(lease);
+    let shop = Shop::open_with(&server.url(), patient, settings).await;
     shop.pay("warm").await.unwrap();
     let mut monitor = server.monitor();
     let mut seen = Vec::new();

@@ -21,7 +21,7 @@ use idem_harness::{
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
 use idem_runtime::{Fingerprint, KeyBuilder, Operation};
-use idem_tests::shop::{Shop, until};
+use idem_tests::shop::{PATIENCE, Shop, connect, persistent, until};
 
 const REPLY: Duration = Duration::from_secs(10);
 
@@ -73,7 +73,7 @@ async fn a_wait_that_a_demotion_interrupts_may_be_sent_again() {
 
 /// A record at the very end of its life.
 async fn releases_leave_nothing_immortal(server: RedisServer) {
-    let store = RedisStore::connect(server.url()).await.unwrap();
+    let store = connect(server.url()).await.unwrap();
     for number in 0..400 {
         let retain = Duration::from_millis(8);
         let claim = request(Duration::from_millis(4), retain);
@@ -117,7 +117,7 @@ async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
     let shop = Shop::open_with(
         &primary.url(),
         |store| store.durability(Durability::Replicated(1)),
-        |engine| engine.lease(lease),
+        |engine| persistent(engine).lease(lease),
     )
     .await;
     let go = Arc::new(tokio::sync::Notify::new());
@@ -138,11 +138,16 @@ async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
     let began = Instant::now();
     until("two leases are over", || began.elapsed() > lease * 2).await;
     // No lease is longer than what its record has left to live beyond the lease.
-    let names = primary.cli(&["KEYS", &format!("{}:shop.pay:*", shop.prefix())]);
-    let lives: Vec<i64> = names
+    // All at one moment.
+    let lives = "local lives = {} \
+                 for at, name in ipairs(redis.call('KEYS', ARGV[1])) do \
+                 lives[at] = redis.call('PTTL', name) end return lives";
+    let lives = primary.cli(&["EVAL", lives, "0", &format!("{}:shop.pay:*", shop.prefix())]);
+    let lives: Vec<i64> = lives
         .split_whitespace()
-        .map(|name| primary.cli(&["PTTL", name]).parse().unwrap())
+        .map(|life| life.parse().unwrap())
         .collect();
+    assert_eq!(lives.len(), BODIES);
     let longest = *lives.iter().max().unwrap();
     let lapsed = lives.iter().filter(|life| longest - **life > 4_000).count();
     eprintln!(
@@ -189,7 +194,7 @@ async fn a_failover_that_no_sentinel_could_tell_of_is_noticed() {
             break;
         }
         assert!(
-            began.elapsed() < Duration::from_secs(15),
+            began.elapsed() < PATIENCE,
             "{number} claims went to a server that is no primary any more"
         );
     }

@@ -16,11 +16,13 @@ use idem_runtime::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::patience::{happened, patiently, until};
+pub use self::patience::{
+    PATIENCE, connect, connected, happened, patient, patiently, persistent, until,
+};
+use self::verdict::assert_no_marker;
 pub use self::verdict::{
     assert_discreet, assert_refused_by_store, assert_store_says, assert_unavailable, refused,
 };
-use self::verdict::{assert_no_marker, chain};
 use crate::events::Events;
 
 /// The password of servers that have one.
@@ -34,11 +36,11 @@ const ANSWER: &str = "answer-marker";
 pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
 
 /// The deadlines of a hasty shop: long enough for a call that nothing is in the way of, on a machine
-/// that has stood still for a second.
-pub const HASTE: Duration = Duration::from_secs(2);
+/// that has stood still for a second or two.
+pub const HASTE: Duration = Duration::from_secs(3);
 
 /// What a call may take beyond its deadline on a busy machine.
-pub const SLACK: Duration = Duration::from_secs(5);
+pub const SLACK: Duration = Duration::from_secs(10);
 
 /// What a body can end with, and how it is treated.
 #[derive(Classify, Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -112,9 +114,10 @@ impl Observer for WithoutWarnings {
 }
 
 impl Shop {
-    /// A shop with a lease of a minute, where a duplicate of a running call is refused at once.
+    /// A shop with a lease of a minute, where a duplicate of a running call is refused at once. It is
+    /// as patient as a busy machine needs it.
     pub async fn open(url: &str) -> Self {
-        Self::open_with(url, |store| store, |engine| engine).await
+        Self::open_with(url, patient, persistent).await
     }
 
     /// A shop whose engine gives up on the store after [`HASTE`], and its store on a reply after a
@@ -129,8 +132,7 @@ impl Shop {
         store: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
         engine: impl Fn(EngineBuilder) -> EngineBuilder,
     ) -> Self {
-        let store = store(RedisStore::builder(url)).connect().await;
-        let store = store.unwrap_or_else(|error| panic!("{}", chain(&error)));
+        let store = connected(store(RedisStore::builder(url))).await;
         Self::on(store, engine)
     }
 
@@ -181,8 +183,7 @@ impl Shop {
 
     /// Another hasty shop among the same records, with bodies and events of its own.
     pub async fn beside_hasty(&self, url: &str) -> Self {
-        let store = RedisStore::builder(url).response_timeout(HASTE / 4);
-        let store = store.connect().await.expect("the server answers");
+        let store = connected(RedisStore::builder(url).response_timeout(HASTE / 4)).await;
         Self::with_prefix(&self.prefix, store, hasty)
     }
 

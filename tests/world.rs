@@ -8,13 +8,13 @@ use bytes::Bytes;
 use idem_harness::RedisServer;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{RecordKey, Store};
 use idem_runtime::{CallBuilder, Engine, EngineBuilder, KeyBuilder, Operation};
 use tokio::task::JoinHandle;
 
 use crate::events::Events;
 use crate::faulty::Faulty;
+use crate::shop::connect;
 
 /// The classification that a call starts with.
 pub type Classified = idem_runtime::__private::Classified;
@@ -61,7 +61,7 @@ impl World {
     /// A world on a real Redis.
     pub async fn redis() -> Self {
         let server = redis();
-        let store = RedisStore::connect(&server.url()).await.expect("connects");
+        let store = connect(server.url()).await.expect("connects");
         Self::new(Arc::new(store), Back::Redis(server))
     }
 

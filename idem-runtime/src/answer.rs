@@ -38,6 +38,12 @@ pub use self::sink::{Body, Sink};
     note = "in an `Answer<T>` it is `T` that derives them",
     note = "if it is the error: `on_error = release` or `on_error = unknown` keeps none"
 )]
+#[cfg_attr(
+    feature = "axum",
+    diagnostic::on_unimplemented(
+        note = "an axum handler returns `Result<Reply<T>, E>`: status, headers and a value, where `Json<T>` and other responses cannot be read back"
+    )
+)]
 pub trait Replay: Sized {
     #[doc(hidden)]
     fn write(&self, out: &mut Sink) -> Result<(), Unencodable>;

@@ -130,6 +130,12 @@ fn write_redacted(f: &mut fmt::Formatter<'_>, name: &str, bytes: &[u8]) -> fmt::
     label = "this argument takes part in the fingerprint",
     note = "derive `serde::Serialize` for the type and for what it holds, or mark the argument `#[idem(skip)]`"
 )]
+#[cfg_attr(
+    feature = "axum",
+    diagnostic::on_unimplemented(
+        note = "an axum extractor is written as a pattern, `Json(order): Json<Order>`, so that its value is compared; what is no part of the request is skipped: `#[idem(skip)] State(shop): State<Shop>`"
+    )
+)]
 pub trait ToFingerprint {
     #[doc(hidden)]
     fn __fingerprint<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;

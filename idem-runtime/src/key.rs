@@ -146,6 +146,12 @@ impl fmt::Debug for KeyDigest {
     label = "this value says which call it is",
     note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
 )]
+#[cfg_attr(
+    feature = "axum",
+    diagnostic::on_unimplemented(
+        note = "an axum extractor is written as a pattern, `Path(number): Path<u32>`, and the key is `number`"
+    )
+)]
 pub trait ToKey {
     #[doc(hidden)]
     fn __key<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;

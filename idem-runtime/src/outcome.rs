@@ -16,6 +16,12 @@ use crate::stored::Stored;
     label = "a duplicate may be refused, and `{Self}` must be able to say so",
     note = "implement `From<idem_runtime::Error>` for `{Self}`, for example with a variant `Idempotency(idem_runtime::Error)`"
 )]
+#[cfg_attr(
+    feature = "axum",
+    diagnostic::on_unimplemented(
+        note = "the error of an axum handler answers `error.into_response()` for that variant in its own `IntoResponse`"
+    )
+)]
 pub trait FromError {
     #[doc(hidden)]
     fn from_error(error: Error) -> Self;

@@ -12,17 +12,17 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
     StoreError,
 };
-use idem_tests::shop::{patiently, until};
+use idem_tests::shop::{connected, patient, patiently, until};
 use redis::cluster::ClusterClient;
 use redis::cluster_read_routing::RandomReplicaStrategy;
 
 use crate::setup::{Behind, Keys, calls, other_than, primaries, shared};
 
 async fn of(client: ClusterClient) -> RedisStore {
-    let store = RedisStore::builder(client)
-        .response_timeout(Duration::from_secs(1))
-        .connect_timeout(Duration::from_secs(5));
-    store.connect().await.unwrap()
+    patient(RedisStore::builder(client))
+        .connect()
+        .await
+        .unwrap()
 }
 
 fn request(owner: Owner) -> ClaimRequest {
@@ -179,7 +179,7 @@ async fn replies_that_are_lost_on_a_way_of_our_own_change_nothing_twice() {
     let behind = Behind::a_proxy().await;
     let store = RedisStore::builder(behind.other_urls()[0].as_str())
         .response_timeout(Duration::from_secs(1));
-    let store = store.connect().await.unwrap();
+    let store = connected(store).await;
     lost_replies_change_nothing_twice(&behind, &store).await;
 }
 
@@ -192,8 +192,8 @@ async fn a_connection_that_is_silent_is_replaced_and_no_other() {
         keys,
     } = &behind;
     let store = RedisStore::builder(behind.other_urls()[0].as_str())
-        .response_timeout(Duration::from_millis(500));
-    let store = store.connect().await.unwrap();
+        .response_timeout(Duration::from_secs(1));
+    let store = connected(store).await;
     once(&store, &keys.key(1)).await;
     let other = Keys::on(cluster, cluster.node_of_slot(16_000), "other");
     once(&store, &other.key(1)).await;

@@ -1,9 +1,8 @@
 //! What a user of its own may do on a cluster, and must.
 
 use idem_harness::ClusterSetup;
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{Owner, ReadReply, Store, StoreErrorKind};
-use idem_tests::shop::PASSWORD;
+use idem_tests::shop::{PASSWORD, connect};
 
 use crate::client::{Client, told, untold};
 use crate::setup::{Keys, durable, other_than};
@@ -32,7 +31,7 @@ async fn the_documented_rights_are_enough() {
         .iter()
         .enumerate()
     {
-        let store = RedisStore::connect(url).await.unwrap();
+        let store = connect(url).await.unwrap();
         assert_eq!(store.warnings(), Vec::<String>::new());
         let client = Client::of(url).await;
         let keys = Keys::new(&cluster, &format!("rights{number}"));
@@ -51,7 +50,7 @@ async fn the_documented_rights_are_enough() {
 async fn a_user_who_may_not_see_the_slots_is_told_what_is_missing() {
     let cluster = durable();
     set_user(&cluster, &DOCUMENTED.replace("+cluster|slots", ""));
-    let store = RedisStore::connect(url(&cluster)).await;
+    let store = connect(url(&cluster)).await;
     let error = match store {
         Err(error) => error,
         Ok(store) => {
@@ -67,7 +66,7 @@ async fn a_user_who_may_not_see_the_slots_is_told_what_is_missing() {
 async fn a_user_who_may_not_ask_is_told_what_is_missing() {
     let cluster = durable();
     set_user(&cluster, &DOCUMENTED.replace("+asking", ""));
-    let store = RedisStore::connect(url(&cluster)).await.unwrap();
+    let store = connect(url(&cluster)).await.unwrap();
     let keys = Keys::new(&cluster, "asking");
     assert_eq!(store.read(&keys.key(1)).await.unwrap(), ReadReply::Absent);
     let source = cluster.node_of_slot(keys.slot);

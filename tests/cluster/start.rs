@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use idem_harness::{ClusterSetup, RedisServer};
 use idem_runtime::store::redis::{RedisStore, Server};
 use idem_runtime::store::{Store, StoreErrorKind};
-use idem_tests::shop::{Shop, refused, until};
+use idem_tests::shop::{Shop, connect, refused, until};
 
 use crate::client::{Client, told};
 use crate::setup::{Keys, other_than, primaries, shared, until_answered};
@@ -53,7 +53,7 @@ async fn a_replica_is_a_good_seed_and_no_reason_to_warn() {
     let replica = cluster.replica_of(cluster.node_of_slot(0));
     for url in [replica.url(), seeds(&[replica.addr().to_string()])] {
         works(&cluster, &url).await;
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let report = store.report();
         let primary = |server: &Server| server.role() == Some("master");
         assert_eq!(report.servers().filter(|server| primary(server)).count(), 3);
@@ -116,7 +116,7 @@ async fn a_slot_that_nobody_has_is_said_to_be_nobodys() {
             .contains("cluster_state:ok")
     })
     .await;
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = connect(server.url()).await.unwrap();
     let (mut had, mut missed) = (0, 0);
     for number in 0..40 {
         match store.read(&Keys::anywhere().key(number)).await {

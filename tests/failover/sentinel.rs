@@ -1,7 +1,7 @@
 //! Sentinels that promote another primary.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use idem_harness::SentinelSetup;
 use idem_runtime::store::redis::{Durability, RedisStore};
@@ -20,7 +20,9 @@ async fn run(
     fault: impl FnOnce(&SentinelSetup, &Traffic) -> Fault + Send + 'static,
 ) {
     let _seat = crate::seat().await;
-    let setup = tokio::task::spawn_blocking(SentinelSetup::start);
+    // A busy machine may keep a server waiting, and nobody takes over for that.
+    let setup = SentinelSetup::builder().down_after(Duration::from_secs(3));
+    let setup = tokio::task::spawn_blocking(|| setup.start());
     let setup = Arc::new(setup.await.unwrap());
     let store = RedisStore::builder(sentinel_url(&setup)).durability(durability);
     let keys = (0..KEYS as u64).collect();

@@ -51,7 +51,7 @@ async fn waiting_calls_listen_to_the_new_primary() {
         if let Ok(Some(mut watch)) = store.watch(&key(number)).await {
             let name = key(number).name();
             block_in_place(|| new.cli(&["PUBLISH", &name, "D"]));
-            if timeout(Duration::from_millis(50), watch.changed())
+            if timeout(Duration::from_millis(250), watch.changed())
                 .await
                 .is_ok()
             {

@@ -1,6 +1,7 @@
 //! The processes that a server has started: Postgres has one for each connection.
 //!
-//! A signal to the group of the server does not reach them, as each is a group of its own.
+//! A signal to the group of the server does not reach them, as each is a group of its own. Those
+//! of a browser stay in their group.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -17,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Process {
     pid: i32,
     parent: i32,
+    group: i32,
     /// `T` stands still, `Z` has ended; the first letter that `ps` prints.
     state: char,
 }
@@ -31,16 +33,18 @@ impl Process {
         Some(Self {
             pid: pid.parse().ok()?,
             parent: words.next()?.parse().ok()?,
+            group: words.next()?.parse().ok()?,
             state,
         })
     }
 
-    /// From a line of `ps -A -o pid=,ppid=,state=`.
+    /// From a line of `ps -A -o pid=,ppid=,pgid=,state=`.
     fn from_ps(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
         Some(Self {
             pid: words.next()?.parse().ok()?,
             parent: words.next()?.parse().ok()?,
+            group: words.next()?.parse().ok()?,
             state: words.next()?.chars().next()?,
         })
     }
@@ -59,6 +63,60 @@ pub(crate) fn pause_children(parent: u32) -> io::Result<()> {
 /// Lets the children of a process that stands still run again.
 pub(crate) fn resume_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGCONT, "")
+}
+
+/// Kills a process and all others of the group that it leads, and returns once they have ended.
+///
+/// It must not have been waited for: the group could be that of another process.
+pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
+    let leader = i32::try_from(leader).map_err(io::Error::other)?;
+    killpg(Pid::from_raw(leader), Signal::SIGKILL)?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut all = all()?;
+        all.retain(|process| process.group == leader && process.state != 'Z');
+        let Some(alive) = all.first() else {
+            return Ok(());
+        };
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!(
+                "process {} does not end within {PATIENCE:?} of SIGKILL",
+                alive.pid
+            )));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Returns once no process is left that was given a place in this directory as an argument.
+pub(crate) fn wait_for_those_of(dir: &Path) -> io::Result<()> {
+    let dir = dir.to_string_lossy();
+    let deadline = Instant::now() + PATIENCE;
+    while let Some(line) = command_lines()?.iter().find(|line| line.contains(&*dir)) {
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!(
+                "not ended within {PATIENCE:?}: {line}"
+            )));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Those of all processes that have not ended.
+fn command_lines() -> io::Result<Vec<String>> {
+    if !Path::new("/proc/self/cmdline").exists() {
+        let output = Command::new("ps").args(["-A", "-o", "args="]).output()?;
+        let lines = String::from_utf8_lossy(&output.stdout);
+        return Ok(lines.lines().map(str::to_owned).collect());
+    }
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        if let Ok(line) = fs::read(entry?.path().join("cmdline")) {
+            all.push(String::from_utf8_lossy(&line).replace('\0', " "));
+        }
+    }
+    Ok(all)
 }
 
 /// The parent must not run: it neither starts children meanwhile, nor is one waited for whose pid
@@ -89,13 +147,17 @@ fn signal_children(parent: u32, signal: Signal, until: &str) -> io::Result<()> {
 }
 
 fn children(parent: i32) -> io::Result<Vec<Process>> {
-    let mut all = if Path::new("/proc/self/stat").exists() {
-        from_proc()?
-    } else {
-        from_ps()?
-    };
+    let mut all = all()?;
     all.retain(|process| process.parent == parent);
     Ok(all)
+}
+
+fn all() -> io::Result<Vec<Process>> {
+    if Path::new("/proc/self/stat").exists() {
+        from_proc()
+    } else {
+        from_ps()
+    }
 }
 
 fn from_proc() -> io::Result<Vec<Process>> {
@@ -112,7 +174,7 @@ fn from_proc() -> io::Result<Vec<Process>> {
 /// For systems without `/proc`.
 fn from_ps() -> io::Result<Vec<Process>> {
     let output = Command::new("ps")
-        .args(["-A", "-o", "pid=,ppid=,state="])
+        .args(["-A", "-o", "pid=,ppid=,pgid=,state="])
         .output()?;
     let lines = String::from_utf8_lossy(&output.stdout);
     Ok(lines.lines().filter_map(Process::from_ps).collect())
@@ -121,22 +183,28 @@ fn from_ps() -> io::Result<Vec<Process>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::CommandExt;
     use std::process;
 
     #[test]
     fn a_name_with_spaces_and_brackets_is_skipped() {
-        let process = Process::from_stat("12 (a) S 1) T 34 12 12 0 -1").unwrap();
-        let (pid, parent, state) = (process.pid, process.parent, process.state);
-        assert_eq!((pid, parent, state), (12, 34, 'T'));
+        let process = Process::from_stat("12 (a) S 1) T 34 56 12 0 -1").unwrap();
+        let (pid, parent) = (process.pid, process.parent);
+        assert_eq!(
+            (pid, parent, process.group, process.state),
+            (12, 34, 56, 'T')
+        );
     }
 
     #[test]
     fn both_sources_find_a_child() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut command = Command::new("sleep");
+        let mut child = command.arg("60").process_group(0).spawn().unwrap();
         let (pid, parent) = (child.id().cast_signed(), process::id().cast_signed());
         let found = [from_proc(), from_ps()].map(|all| {
             let all = all.unwrap();
-            all.iter().any(|p| (p.pid, p.parent) == (pid, parent))
+            all.iter()
+                .any(|p| (p.pid, p.parent, p.group) == (pid, parent, pid))
         });
         child.kill().unwrap();
         child.wait().unwrap();

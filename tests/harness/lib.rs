@@ -1,5 +1,6 @@
 //! Real servers for tests: a [`RedisServer`], [`PostgresServer`], [`MariaDbServer`] or
-//! [`ZooKeeperServer`] that lives as long as its value.
+//! [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
+//! [`ChromeDriver`], and a [`PaymentSdk`] that repeats its requests.
 //!
 //! The harness panics when something is wrong, with a message that says what to do: a test has
 //! nothing better to do with an error. A missing server binary is such a panic, never a skip.
@@ -16,6 +17,8 @@ mod account;
 mod builder;
 mod certificates;
 mod child;
+mod chrome_driver;
+mod chromium;
 mod cluster;
 mod cluster_view;
 mod database;
@@ -27,6 +30,7 @@ mod mariadb;
 mod monitor;
 mod pair;
 mod partition;
+mod payment_sdk;
 mod poll;
 mod port;
 mod postgres;
@@ -48,6 +52,8 @@ mod zookeeper;
 
 pub use builder::{RedisServerBuilder, StartError};
 pub use certificates::Certificates;
+pub use chrome_driver::ChromeDriver;
+pub use chromium::Chromium;
 pub use cluster::{ClusterSetup, ClusterSetupBuilder};
 pub use database::DatabaseServer;
 pub use database_builder::DatabaseServerBuilder;
@@ -57,6 +63,7 @@ pub use mariadb::{MariaDbServer, MariaDbServerBuilder};
 pub use monitor::{Command, Monitor};
 pub use pair::ReplicaPair;
 pub use partition::Partition;
+pub use payment_sdk::{PaymentSdk, PaymentSdkBuilder};
 pub use postgres::{PostgresServer, PostgresServerBuilder};
 pub use proxy::{ProxyStats, TcpProxy};
 pub use resp::{Reply, RespConn};

@@ -1,13 +1,14 @@
 //! Where the key of a request is found.
 
-use axum::extract::{Extension, FromRequestParts, Request};
-use axum::middleware::{Next, from_fn};
+use axum::Router;
+use axum::extract::{Extension, FromRequestParts};
 use axum::routing::post;
-use axum::{Router, response::Response};
 use bytes::Bytes;
 use http::Method;
 use http_body_util::Full;
-use idem_runtime::http::{IdempotencyKey, KeyRules, Problem};
+use idem_runtime::Engine;
+use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, KeyRules, Problem};
+use idem_runtime::store::memory::MemoryStore;
 
 use crate::client::{Reply, request, send};
 use crate::shop::Server;
@@ -87,19 +88,11 @@ async fn a_handler_may_add_to_the_problem() {
 
 /// A layer in front reads the key once, by its own rules.
 #[tokio::test]
-async fn what_a_layer_has_found_counts() {
-    async fn found(mut request: Request, next: Next) -> Response {
-        let key = IdempotencyKey("found".to_owned());
-        request.extensions_mut().insert(key);
-        next.run(request).await
-    }
-    let reply = ask(
-        routes().layer(from_fn(found)),
-        "/required",
-        Some("not a string"),
-    )
-    .await;
-    assert_eq!(reply.body, "found");
+async fn what_the_layer_has_found_counts() {
+    let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api");
+    let layer = layer.keys(KeyRules::default().bare(true));
+    let reply = ask(routes().layer(layer), "/required", Some("bare")).await;
+    assert_eq!(reply.body, "bare");
 }
 
 #[tokio::test]

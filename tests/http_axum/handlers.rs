@@ -1,10 +1,10 @@
 //! Shapes of handlers: every extractor of axum, other attributes above and below, generic routers.
 
 use axum::Router;
-use axum::extract::{Extension, Form, FromRef, Json, Path, Query, State};
-use axum::response::IntoResponse;
-use axum::routing::{get, post, put};
-use http::{Method, StatusCode};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Extension, Form, FromRef, FromRequest, Json, Path, Query, Request, State};
+use axum::routing::{post, put};
+use http::Method;
 use http_body_util::Full;
 use idem_runtime::http::{IdempotencyKey, Reply};
 use idem_runtime::{Answer, Engine, Error, HasEngine, idempotent};
@@ -46,6 +46,32 @@ async fn by_its_path(
 ) -> Result<Answer<String>, Error> {
     let run = shop.run();
     Ok(format!("{number}: {run} {}", page.len()).into())
+}
+
+/// What no pattern takes apart, in an extractor of its own.
+#[derive(Serialize)]
+struct Wish(Option<NewOrder>);
+
+impl<S: Send + Sync> FromRequest<S> for Wish {
+    type Rejection = JsonRejection;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, JsonRejection> {
+        let order = Option::<Json<NewOrder>>::from_request(request, state).await?;
+        Ok(Self(order.map(|Json(order)| order)))
+    }
+}
+
+#[idempotent(op = "wish", key = idempotency_key, engine = shop, on_error = release)]
+async fn of_an_own_extractor(
+    #[idem(skip)] State(shop): State<Shop>,
+    idempotency_key: IdempotencyKey,
+    wish: Wish,
+) -> Result<Reply<String>, Error> {
+    shop.run();
+    Ok(Reply::ok(
+        wish.0
+            .map_or_else(|| "nothing".to_owned(), |order| order.item),
+    ))
 }
 
 #[axum::debug_handler]
@@ -157,15 +183,12 @@ fn routes(shop: &Shop) -> Router {
         .route("/scoped", post(in_scope).layer(scoped))
         .route("/parts/{kind}/{number}", post(of_every_part))
         .route("/put/{number}", put(by_its_path))
+        .route("/wish", post(of_an_own_extractor))
         .route("/debug-above", post(debug_above))
         .route("/debug-below", post(debug_below))
         .route("/traced-above", post(traced_above))
         .route("/traced-below", post(traced_below))
         .route("/form", post(from_a_page))
-        .route(
-            "/plain",
-            get(|| async { StatusCode::NO_CONTENT.into_response() }),
-        )
         .layer(Extension(Tenant(7)))
         .merge(generic_routes::<Shop, Shop>())
         .with_state(shop.clone())
@@ -217,6 +240,12 @@ async fn an_answer_is_the_response_of_its_value() {
         reply.header("content-type"),
         Some("text/plain; charset=utf-8")
     );
+}
+
+#[tokio::test]
+async fn a_plain_parameter_is_compared_as_it_is() {
+    let reply = twice(Method::POST, "/wish", JSON, r#"{"item":"tea"}"#).await;
+    assert_eq!(reply.json(), "tea");
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! What a client sees that repeats its requests.
 
+use idem_runtime::HasEngine;
 use idem_runtime::conformance::{Fault, Operation};
+use idem_runtime::http::IdempotencyLayer;
 use serde_json::json;
 
 use crate::client::{Reply, post, send};
@@ -176,4 +178,29 @@ async fn without_the_store_nothing_is_done() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(shop.runs(), 0);
     assert_eq!(order(&server, "k", "tea").await.status, 201);
+}
+
+/// The layer knows the whole request, the attribute what the handler makes of it: each keeps an answer of its own.
+#[tokio::test]
+async fn the_layer_goes_on_top_of_the_attribute() {
+    let shop = Shop::new();
+    let layer = IdempotencyLayer::public(shop.engine(), "shop.api");
+    let server = Server::start(shop.routes().layer(layer)).await;
+    let first = order(&server, "k", "tea").await;
+    assert_eq!((first.status.as_u16(), first.is_replayed()), (201, false));
+    let again = order(&server, "k", "tea").await;
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    assert_eq!(
+        again.headers.get_all("idempotent-replayed").iter().count(),
+        1
+    );
+    assert_eq!(again.header("set-cookie"), None);
+
+    // The layer says of errors, too, that they are replayed.
+    let shop = Shop::new();
+    let layer = IdempotencyLayer::public(shop.engine(), "shop.api");
+    let server = Server::start(shop.routes().layer(layer)).await;
+    assert_eq!(order(&server, "k", "dear").await.status, 402);
+    assert!(order(&server, "k", "dear").await.is_replayed());
+    assert_eq!(shop.runs(), 1);
 }

@@ -119,10 +119,9 @@ impl Shop {
 
 /// Awaits what happens at once.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>, otherwise: &str) -> T {
-    match tokio::time::timeout(PATIENCE, what).await {
-        Ok(output) => output,
-        Err(_) => panic!("{otherwise} within {PATIENCE:?}"),
-    }
+    tokio::time::timeout(PATIENCE, what)
+        .await
+        .unwrap_or_else(|elapsed| panic!("{otherwise}: {elapsed} ({PATIENCE:?})"))
 }
 
 async fn tell_when_left(State(shop): State<Shop>, request: Request, next: Next) -> Response {

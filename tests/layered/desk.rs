@@ -1,16 +1,14 @@
 //! A process: an engine on two layers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use idem_harness::RedisServer;
 use idem_runtime::store::layered::{LayeredStats, LayeredStore, LayeredStoreBuilder};
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{Front, RecordKey};
 use idem_runtime::{CallBuilder, Engine, KeyBuilder, OnRunning, Operation};
 use idem_tests::events::Events;
 use idem_tests::pay::{PayError, Receipt, Runs};
-use idem_tests::shop::until;
+use idem_tests::shop::{PATIENCE, connect, persistent, until};
 
 use crate::counted::Counted;
 
@@ -29,7 +27,7 @@ pub(crate) struct Desk {
 impl Desk {
     /// On a Redis that is up. Its patience is that of a busy machine.
     pub(crate) async fn on(server: &RedisServer, durable: &Counted) -> Self {
-        let fast = RedisStore::connect(server.url()).await.unwrap();
+        let fast = connect(server.url()).await.unwrap();
         Self::with(fast, durable, patient)
     }
 
@@ -41,10 +39,10 @@ impl Desk {
         let store = LayeredStore::over(Arc::new(fast), Arc::new(durable.clone()));
         let store = set(store).build();
         let events = Events::default();
-        let engine = Engine::builder(store.clone())
+        let engine = persistent(Engine::builder(store.clone()))
             .prefix(PREFIX)
             .observer(events.clone())
-            .on_running(OnRunning::Wait(Duration::from_secs(20)))
+            .on_running(OnRunning::Wait(PATIENCE))
             .build();
         Self {
             engine: engine.unwrap(),
@@ -97,5 +95,5 @@ impl Desk {
 
 /// Longer than anything takes.
 pub(crate) fn patient(store: LayeredStoreBuilder) -> LayeredStoreBuilder {
-    store.patience(Duration::from_secs(20))
+    store.patience(PATIENCE)
 }

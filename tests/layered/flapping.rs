@@ -12,7 +12,7 @@ use idem_runtime::store::layered::{LayeredStoreBuilder, later};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::PostgresStore;
 use idem_tests::pay::{PayError, Receipt};
-use idem_tests::shop::until;
+use idem_tests::shop::{PATIENCE, until};
 use tokio::task::JoinSet;
 
 use crate::counted::Counted;
@@ -88,7 +88,8 @@ async fn fifty_kills_lead_to_no_second_run_and_no_second_answer() {
     let database = database.await.unwrap();
     let mut durable = Vec::new();
     for _ in 0..PROCESSES {
-        let store = PostgresStore::connect(database.url()).await.unwrap();
+        let store = PostgresStore::builder(database.url());
+        let store = store.response_timeout(PATIENCE).connect().await.unwrap();
         store.migrate().await.unwrap();
         durable.push(Counted::over(Arc::new(store)));
     }

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::store::layered::{LayeredStoreBuilder, later};
-use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{happened, patiently};
+use idem_tests::shop::{connect, happened, patiently};
 
 use crate::counted::Counted;
 use crate::desk::{Desk, patient};
@@ -14,6 +13,19 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 fn hasty(store: LayeredStoreBuilder) -> LayeredStoreBuilder {
     store.patience(PATIENCE)
+}
+
+/// Calls until the fast store has answered: a busy machine may have kept it from that, and that would count
+/// among the failures in a row.
+async fn known(desk: &Desk, key: &str) {
+    let answers = async {
+        let before = desk.stats().hits;
+        while desk.stats().hits == before {
+            desk.pay(key).await.unwrap();
+            desk.settle().await;
+        }
+    };
+    patiently("the fast store answers", answers).await;
 }
 
 /// Five failures in a row.
@@ -43,10 +55,9 @@ async fn recovers(desk: &Desk, key: &str) {
 async fn a_black_hole_costs_patience_five_times_and_nothing_then() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let proxy = TcpProxy::start(server.addr());
-    let fast = RedisStore::connect(proxy.url()).await.unwrap();
+    let fast = connect(proxy.url()).await.unwrap();
     let desk = Desk::with(fast, &durable, hasty);
-    desk.pay("known").await.unwrap();
-    desk.settle().await;
+    known(&desk, "known").await;
     proxy.black_hole(true);
     let begun = Instant::now();
     degrade(&desk, "silent").await;
@@ -69,7 +80,7 @@ async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let url = server.url();
     server.kill();
-    let fast = later(move || RedisStore::connect(url.clone()));
+    let fast = later(move || connect(url.clone()));
     let desk = Desk::with(fast, &durable, hasty);
     let first = desk.pay("a").await.unwrap();
     assert_eq!(desk.pay("a").await.unwrap(), first);
@@ -82,7 +93,7 @@ async fn a_fast_store_that_is_down_at_the_start_is_found_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fast_store_that_is_killed_and_comes_back_empty_costs_time_only() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fast = RedisStore::connect(server.url()).await.unwrap();
+    let fast = connect(server.url()).await.unwrap();
     let desk = Desk::with(fast, &durable, hasty);
     let first = desk.pay("a").await.unwrap();
     server.kill();
@@ -96,10 +107,10 @@ async fn a_fast_store_that_is_killed_and_comes_back_empty_costs_time_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fast_store_that_stands_still_costs_time_only() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
-    let fast = RedisStore::connect(server.url()).await.unwrap();
+    let fast = connect(server.url()).await.unwrap();
     let desk = Desk::with(fast, &durable, hasty);
     let first = desk.pay("a").await.unwrap();
-    desk.settle().await;
+    known(&desk, "a").await;
     server.pause();
     degrade(&desk, "paused").await;
     assert_eq!(desk.pay("a").await.unwrap(), first);
@@ -112,11 +123,7 @@ async fn a_fast_store_that_stands_still_costs_time_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flushed_answer_is_copied_again() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
-    let desk = Desk::with(
-        RedisStore::connect(server.url()).await.unwrap(),
-        &durable,
-        patient,
-    );
+    let desk = Desk::with(connect(server.url()).await.unwrap(), &durable, patient);
     let first = desk.pay("a").await.unwrap();
     desk.settle().await;
     server.cli(&["FLUSHALL"]);

@@ -6,7 +6,7 @@ use idem_harness::{Edition, RedisServer};
 use idem_runtime::Reconciled;
 use idem_runtime::store::redis::RedisStore;
 use idem_tests::pay::{PayError, Receipt};
-use idem_tests::shop::{patiently, until};
+use idem_tests::shop::{self, patiently, until};
 use idem_tests::{Redis, Shape};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -76,7 +76,7 @@ async fn the_documented_rights_are_enough() {
                   +strlen +exists +hello +info resetchannels &desk:* +publish +subscribe +unsubscribe";
     let server = RedisServer::builder().acl_user("app", rights).start();
     let url = server.url_as("app", "secret");
-    let store = RedisStore::builder(url).checked_prefix("desk");
+    let store = shop::patient(RedisStore::builder(url)).checked_prefix("desk");
     copies_are_made_and_forgotten(store.connect().await.unwrap()).await;
     assert_eq!(server.cli(&["ACL", "LOG"]), "");
 }

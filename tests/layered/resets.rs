@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_harness::RedisServer;
 use idem_runtime::store::layered::LayeredStoreBuilder;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::redis::RedisStore;
+use idem_tests::shop::connect;
 
 use crate::counted::Counted;
 use crate::desk::{Desk, patient};
@@ -82,7 +82,7 @@ async fn a_reset_past_a_fast_store_that_is_away_counts_for_those_who_reach_it() 
     other.settle().await;
     assert_eq!(other.pay("a").await.unwrap().run, 1);
     let proxy = idem_harness::TcpProxy::start(server.addr());
-    let cut_off = RedisStore::connect(proxy.url()).await.unwrap();
+    let cut_off = connect(proxy.url()).await.unwrap();
     let hasty = |store: LayeredStoreBuilder| store.patience(Duration::from_millis(50));
     let one = Desk::with(cut_off, &durable, hasty).sharing(&other);
     proxy.black_hole(true);

@@ -5,13 +5,14 @@ use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_tests::shop::{
     Failure, PASSWORD, Shop, assert_refused_by_store, assert_store_says, assert_unavailable,
-    happened, refused,
+    happened, patient, persistent, refused,
 };
 
 /// Every kind of call: short and long answers, errors, refusals, renewals.
 async fn everything_works(url: &str) -> Shop {
     let lease = std::time::Duration::from_secs(3);
-    let shop = Shop::open_with(url, |store| store, |engine| engine.lease(lease)).await;
+    let settings = |engine| persistent(engine).lease(lease);
+    let shop = Shop::open_with(url, patient, settings).await;
     for _ in 0..2 {
         shop.pay("a").await.unwrap();
         let memo = "m".repeat(20_000);

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idem_harness::{RedisServer, TcpProxy};
-use idem_runtime::store::redis::RedisStore;
 use idem_runtime::{ErrorKind, OnRunning};
-use idem_tests::shop::{Shop, happened, until};
+use idem_tests::shop::{PATIENCE, Shop, connect, happened, persistent, until};
 
 /// Long enough for a busy machine to renew it in time.
 const LEASE: Duration = Duration::from_secs(3);
 
 async fn with_a_short_lease(url: &str) -> Shop {
-    Shop::open_with(url, |store| store, |engine| engine.lease(LEASE)).await
+    let settings = |engine| persistent(engine).lease(LEASE);
+    Shop::open_with(url, |store| store, settings).await
 }
 
 async fn assert_held(shop: &Shop) {
@@ -85,12 +85,7 @@ async fn a_duplicate_goes_on_waiting_over_a_restart() {
     let shop = Shop::open_with(
         &server.url(),
         |store| store,
-        |engine| {
-            let long = Duration::from_secs(20);
-            engine
-                .on_running(OnRunning::Wait(long))
-                .claim_deadline(long)
-        },
+        |engine| persistent(engine).on_running(OnRunning::Wait(PATIENCE)),
     )
     .await;
     let (begun, has_begun) = tokio::sync::oneshot::channel();
@@ -157,7 +152,7 @@ fn an_answer_is_stored_after_its_runtime_and_its_engine_are_gone() {
     proxy.black_hole(false);
     runtime().block_on(async {
         happened(&events, "completed", 1).await;
-        let store = RedisStore::connect(&server.url()).await.unwrap();
+        let store = connect(server.url()).await.unwrap();
         let other = Shop::with_prefix(&prefix, store, |engine| engine);
         assert_eq!(other.pay("a").await, answer);
         assert_eq!(other.runs(), 0);

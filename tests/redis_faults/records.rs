@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::ErrorKind;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{Failure, Shop};
+use idem_tests::shop::{Failure, Shop, connect, patient};
 
 fn server() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
@@ -186,7 +186,7 @@ async fn a_record_beyond_the_limit_is_refused_and_kept() {
     let wide = Shop::open(&server().url()).await;
     let first = wide.pay_with_memo("a", 1, "m".repeat(20_000), async |_| Ok(()));
     let first = first.await;
-    let store = RedisStore::builder(server().url()).max_record_bytes(10_000);
+    let store = patient(RedisStore::builder(server().url())).max_record_bytes(10_000);
     let store = store.connect().await.unwrap();
     let narrow = Shop::with_prefix(wide.prefix(), store, |engine| engine);
     let name = wide.record(server());
@@ -221,7 +221,7 @@ async fn engines_of_one_prefix_share_their_records_and_others_do_not() {
     let beside = shop.beside_hasty(&server().url()).await;
     let elsewhere = Shop::open(&server().url()).await;
     // A prefix that begins like the other is another one.
-    let store = RedisStore::connect(&server().url()).await.unwrap();
+    let store = connect(server().url()).await.unwrap();
     let longer = Shop::with_prefix(&format!("{}:x", shop.prefix()), store, |engine| engine);
     let answer = shop.pay("a").await;
     assert_eq!(beside.pay("a").await, answer);

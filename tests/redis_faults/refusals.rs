@@ -3,7 +3,8 @@
 use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
 use idem_runtime::store::StoreErrorKind;
 use idem_tests::shop::{
-    Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, until,
+    Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, patient, persistent,
+    until,
 };
 
 /// Leaves the server without room for anything, or gives it all that it wants.
@@ -54,7 +55,8 @@ async fn a_full_memory_refuses_claims_and_nothing_else() {
 async fn a_renewal_needs_no_memory() {
     let server = RedisServer::start();
     let lease = std::time::Duration::from_secs(3);
-    let shop = Shop::open_with(&server.url(), |store| store, |engine| engine.lease(lease)).await;
+    let settings = |engine| persistent(engine).lease(lease);
+    let shop = Shop::open_with(&server.url(), patient, settings).await;
     let long = shop.pay_by("a", async |_| {
         full(&server, true);
         happened(&shop.events, "renewed", 2).await;

@@ -6,8 +6,8 @@ use idem_harness::{RedisServer, ReplicaPair};
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
 use idem_tests::shop::{
-    Failure, HASTE, SLACK, Shop, assert_store_says, assert_unavailable, happened, hasty, refused,
-    until,
+    Failure, HASTE, SLACK, Shop, assert_store_says, assert_unavailable, happened, hasty,
+    persistent, refused, until,
 };
 
 async fn shop(pair: &ReplicaPair) -> Shop {
@@ -157,7 +157,7 @@ async fn more_replicas_than_there_are_grant_nothing() {
 #[tokio::test]
 async fn many_writes_wait_side_by_side() {
     let pair = ReplicaPair::start();
-    let shop = Shop::open_with(&pair.primary.url(), replicated, |engine| engine).await;
+    let shop = Shop::open_with(&pair.primary.url(), replicated, persistent).await;
     let calls = (0..100).map(|number| {
         let shop = shop.clone();
         tokio::spawn(async move { shop.pay(&number.to_string()).await })

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use idem_harness::{RedisServer, RedisServerBuilder};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{Store, StoreErrorKind};
-use idem_tests::shop::{MARKERS, PASSWORD, refused, until};
+use idem_tests::shop::{MARKERS, PASSWORD, connect, patient, refused, until};
 
 use crate::access::{DOCUMENTED, with_user};
 
 /// Connects, and looks through the report for what does not belong there.
 pub(crate) async fn store(url: &str) -> RedisStore {
-    let store = RedisStore::connect(url).await.unwrap();
+    let store = connect(url).await.unwrap();
     let report = store.report().to_string();
     let debug = format!("{store:?}");
     let addr = url
@@ -102,7 +102,7 @@ Redis #, standalone, primary
   rights        all that idem needs under `idem:`
   warnings      none";
     for url in [server.url(), format!("{}?protocol=resp3", server.url())] {
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         assert_eq!(masked(&store.report().to_string()), expected);
     }
 }
@@ -236,7 +236,7 @@ async fn a_policy_that_will_evict_and_one_that_does_are_told() {
         message.contains("`maxmemory-policy allkeys-lru`"),
         "{message}"
     );
-    let allowed = RedisStore::builder(server.url()).allow_eviction();
+    let allowed = patient(RedisStore::builder(server.url())).allow_eviction();
     let report = allowed.connect().await.unwrap().report().to_string();
     assert!(report.contains("the guarantee ends there"), "{report}");
 }

@@ -102,14 +102,14 @@ async fn a_server_that_lost_the_claim_takes_the_answer() {
     assert_eq!(shop.runs(), 1);
 }
 
-/// A server whose snapshot takes five seconds to load, answering `LOADING` meanwhile: longer than a
+/// A server whose snapshot takes ten seconds to load, answering `LOADING` meanwhile: longer than a
 /// hasty shop tries.
 fn slow_to_load() -> RedisServer {
     let server = RedisServer::builder()
         .arg("--key-load-delay", "1000")
         .arg("--loading-process-events-interval-bytes", "1024")
         .start();
-    let fill = "for n = 1, 5000 do redis.call('SET', 'filler:' .. n, string.rep('f', 64)) end";
+    let fill = "for n = 1, 10000 do redis.call('SET', 'filler:' .. n, string.rep('f', 64)) end";
     server.cli(&["EVAL", fill, "0"]);
     server
 }
@@ -121,7 +121,7 @@ async fn a_server_that_is_loading_says_so_and_is_waited_for() {
     let patient = Shop::open_with(
         &server.url(),
         |store| store,
-        |engine| engine.claim_deadline(Duration::from_secs(20)),
+        |engine| engine.claim_deadline(Duration::from_mins(1)),
     )
     .await;
     let answer = shop.pay("a").await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use idem_harness::Reply;
 use idem_runtime::store::Store;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{PASSWORD, refused, until};
+use idem_tests::shop::{PASSWORD, patient, refused, until};
 
 use crate::access::DOCUMENTED;
 use crate::report::{healthy, line, store, user};
@@ -71,7 +71,7 @@ async fn keys_and_channels_out_of_reach_are_named() {
         assert_eq!(line(&store, "rights"), lacks);
     }
     let url = user(&server, &DOCUMENTED.replace("idem:*", "shop:*"));
-    let builder = RedisStore::builder(&url).checked_prefix("shop");
+    let builder = patient(RedisStore::builder(&url)).checked_prefix("shop");
     let store = builder.connect().await.unwrap();
     assert_eq!(line(&store, "rights"), "all that idem needs under `shop:`");
     let warnings = self::store(&url).await.warnings();
@@ -88,7 +88,7 @@ async fn in_a_cluster_the_rights_of_a_shard_are_looked_at() {
         told.contains("cluster_slots_assigned:16383")
     })
     .await;
-    let builder = RedisStore::builder(server.url()).checked_prefix("{a}");
+    let builder = patient(RedisStore::builder(server.url())).checked_prefix("{a}");
     let warnings = builder.connect().await.unwrap().warnings();
     assert!(
         warnings[0].contains("a cluster that is down"),

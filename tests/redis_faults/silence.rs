@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use idem_harness::{RedisServer, Reply, TcpProxy};
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::redis::RedisStore;
-use idem_tests::shop::{Failure, HASTE, SLACK, Shop, assert_unavailable, happened, hasty, until};
+use idem_tests::shop::{
+    Failure, HASTE, SLACK, Shop, assert_unavailable, happened, hasty, persistent, until,
+};
 
 async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
     let server = RedisServer::start();
@@ -16,15 +18,12 @@ async fn behind_a_proxy() -> (RedisServer, TcpProxy, Shop) {
     (server, proxy, shop)
 }
 
-/// A shop that gives up on a reply after 100 ms, and on the store after 20 s.
-async fn patient(url: &str) -> Shop {
-    let long = Duration::from_secs(20);
-    Shop::open_with(
-        url,
-        |store| store.response_timeout(Duration::from_millis(100)),
-        |engine| engine.claim_deadline(long).complete_deadline(long),
-    )
-    .await
+/// A reply that takes longer is not waited for, but asked for again.
+const SOON: Duration = Duration::from_millis(250);
+
+/// A shop that gives up on a reply soon, and on the store after 20 s.
+async fn asking(url: &str) -> Shop {
+    Shop::open_with(url, |store| store.response_timeout(SOON), persistent).await
 }
 
 /// The second byte of a record.
@@ -114,7 +113,7 @@ async fn a_black_hole_during_a_completion_costs_neither_answer_nor_record() {
 async fn a_connection_that_is_silent_three_times_is_replaced() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
-    let shop = patient(&proxy.url()).await;
+    let shop = asking(&proxy.url()).await;
     shop.pay("warm").await.unwrap();
     let before = proxy.stats().connections;
     proxy.black_hole(true);
@@ -134,7 +133,7 @@ async fn a_connection_that_is_silent_three_times_is_replaced() {
 async fn a_server_that_pauses_for_longer_than_a_reply_may_take_is_waited_for() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
-    let shop = patient(&proxy.url()).await;
+    let shop = asking(&proxy.url()).await;
     shop.pay("warm").await.unwrap();
     let before = proxy.stats().passed_bytes;
     server.pause();
@@ -154,7 +153,7 @@ async fn a_server_that_pauses_for_longer_than_a_reply_may_take_is_waited_for() {
 async fn a_server_that_pauses_during_a_completion_stores_it_once() {
     let server = Arc::new(RedisServer::start());
     let proxy = TcpProxy::start(server.addr());
-    let shop = patient(&proxy.url()).await;
+    let shop = asking(&proxy.url()).await;
     shop.pay("warm").await.unwrap();
     let before = proxy.stats().passed_bytes;
     let call = tokio::spawn({
@@ -233,7 +232,7 @@ async fn no_call_outlives_its_deadline_while_a_connection_is_being_made() {
 async fn a_reply_that_comes_late_is_nobody_elses() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.addr());
-    let shop = patient(&proxy.url()).await;
+    let shop = asking(&proxy.url()).await;
     let mut stored = Vec::new();
     for number in 0..20 {
         stored.push(shop.pay(&number.to_string()).await);
@@ -242,7 +241,7 @@ async fn a_reply_that_comes_late_is_nobody_elses() {
         let before = proxy.stats().connections;
         // Every other round its replies come when they are not waited for any more.
         let late = round % 2 == 0;
-        proxy.delay(Duration::from_millis(if late { 150 } else { 0 }));
+        proxy.delay(if late { SOON * 3 / 2 } else { Duration::ZERO });
         let calls = (0..20).map(|number| {
             let shop = shop.clone();
             let key = ((number + round) % 20).to_string();

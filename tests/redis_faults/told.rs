@@ -10,7 +10,7 @@ use idem_runtime::store::{
     RenewReply, ResolveReply, State, Store,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
-use idem_tests::shop::until;
+use idem_tests::shop::{connect, until};
 
 use crate::access::{DOCUMENTED, with_user};
 
@@ -145,7 +145,7 @@ async fn a_lost_claim_is_told(server: &RedisServer, store: &RedisStore, listener
 #[tokio::test]
 async fn each_end_of_a_claim_is_told_once() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = connect(server.url()).await.unwrap();
     let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
     each_end_is_told(&store, &mut listener, 1).await;
     a_lost_claim_is_told(&server, &store, &mut listener).await;
@@ -163,7 +163,7 @@ async fn in_a_cluster_each_end_is_told_in_the_shard_of_its_key() {
             .contains("cluster_state:ok")
     })
     .await;
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = connect(server.url()).await.unwrap();
     assert_eq!(
         store.report().servers().next().unwrap().mode(),
         Some("cluster")
@@ -184,7 +184,7 @@ async fn a_user_who_may_not_tell_loses_no_write() {
     ] {
         let (without, _) = DOCUMENTED.split_once(" &").expect("channels come last");
         let (server, url) = with_user(&format!("resetchannels {without}{rights}"));
-        let store = RedisStore::connect(&url).await.unwrap();
+        let store = connect(&url).await.unwrap();
         let [warning] = store.warnings().try_into().unwrap();
         let lacks_it = warning.contains("+publish");
         assert!(warning.contains("+subscribe") && lacks_it == (often == 0));
@@ -197,7 +197,7 @@ async fn a_user_who_may_not_tell_loses_no_write() {
 async fn a_server_without_the_command_loses_no_write() {
     let hidden = ["--rename-command", "PUBLISH", "hidden"];
     let server = RedisServer::builder().args(hidden).start();
-    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let store = connect(server.url()).await.unwrap();
     let mut listener = Listener::new(&server, "SUBSCRIBE", "hidden");
     each_end_is_told(&store, &mut listener, 0).await;
 }

@@ -3,10 +3,47 @@
 use std::future::Future;
 use std::time::Duration;
 
+use idem_runtime::EngineBuilder;
+use idem_runtime::store::StoreError;
+use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
+
 use crate::events::Events;
 
 /// How long anything that must happen may take before a test fails instead of hanging.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A store for tests that are not about time: it waits for as long as a busy machine takes.
+pub fn patient(store: RedisStoreBuilder) -> RedisStoreBuilder {
+    store.connect_timeout(PATIENCE).response_timeout(PATIENCE)
+}
+
+/// A patient store at this URL.
+///
+/// # Errors
+///
+/// What it was refused with.
+pub async fn connect(url: impl AsRef<str>) -> Result<RedisStore, StoreError> {
+    patient(RedisStore::builder(url.as_ref())).connect().await
+}
+
+/// An engine that goes on asking its store for as long as a busy machine takes.
+pub fn persistent(engine: EngineBuilder) -> EngineBuilder {
+    engine.claim_deadline(PATIENCE).complete_deadline(PATIENCE)
+}
+
+/// Connects a store that has little patience with a server that is well: a busy machine may keep it from
+/// that at first.
+pub async fn connected(store: RedisStoreBuilder) -> RedisStore {
+    let connecting = async {
+        loop {
+            match store.clone().connect().await {
+                Ok(store) => return store,
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+        }
+    };
+    patiently("the store connects", connecting).await
+}
 
 /// Waits until something has happened so many times.
 pub async fn happened(events: &Events, start: &str, times: usize) {

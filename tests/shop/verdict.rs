@@ -8,7 +8,7 @@ use idem_runtime::ErrorKind;
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{StoreError, StoreErrorKind};
 
-use super::patience::PATIENCE;
+use super::patience::{PATIENCE, patient};
 use super::{Failure, MARKERS, Receipt, Shop};
 
 /// Panics where a message, its causes or its `Debug` say what nobody may read in a log.
@@ -28,7 +28,7 @@ pub(super) fn assert_no_marker(text: &str) {
 ///
 /// Never; a store that connects is a panic.
 pub async fn refused(builder: RedisStoreBuilder) -> (StoreErrorKind, String) {
-    let outcome: Result<RedisStore, StoreError> = builder.connect().await;
+    let outcome: Result<RedisStore, StoreError> = patient(builder).connect().await;
     let error = outcome.expect_err("the store must not connect");
     assert_discreet(&error);
     (error.kind(), error.to_string())
@@ -49,7 +49,7 @@ pub fn assert_refused_by_store(answer: Result<Receipt, Failure>) {
 }
 
 /// All that an error says, for people and for developers.
-pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
+fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = format!("{error:?}");
     let mut next = Some(error);
     while let Some(error) = next {

@@ -9,7 +9,7 @@ use sqlx::postgres::PgPoolOptions;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::home::{Kind, Server, on_each_database, open, open_with};
+use crate::home::{Kind, Server, on_each_database, open, open_hasty, open_with};
 use crate::till::{Till, assert_says, claim};
 
 on_each_database!(
@@ -45,10 +45,7 @@ async fn one_connection_serves_two_hundred_calls<B: Kind>() {
 async fn whoever_waits_is_told_how_many_connections_there_are<B: Kind>() {
     let home = B::home();
     let soon = Duration::from_millis(700);
-    let store = open_with::<B>(&home.url, |store| {
-        store.connections(1).response_timeout(soon)
-    })
-    .await;
+    let store = open_hasty::<B>(&home.url, soon, |store| store.connections(1)).await;
     let held = B::hold(&home.url).await;
     let parts = [
         "a claim",

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::store::sql::{Backend, MySql, Postgres, SqlStore, SqlStoreBuilder, Sqlite};
+use idem_tests::shop::{PATIENCE, patiently};
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 
 /// An empty database; that of SQLite goes with the value.
@@ -203,7 +205,7 @@ impl Server for MySql {
     }
 }
 
-/// A store with its table.
+/// A store with its table. It is as patient as a busy machine needs it.
 pub(crate) async fn open<B: Kind>(url: &str) -> SqlStore<B> {
     open_with(url, |builder| builder).await
 }
@@ -213,12 +215,32 @@ pub(crate) fn open_with<B: Kind>(
     url: &str,
     settings: impl FnOnce(SqlStoreBuilder<B>) -> SqlStoreBuilder<B>,
 ) -> impl Future<Output = SqlStore<B>> {
-    let builder = settings(SqlStore::builder(url));
+    let builder = settings(SqlStore::builder(url).response_timeout(PATIENCE));
     async move {
         let store = builder.connect().await.unwrap();
         store.migrate().await.unwrap();
         store
     }
+}
+
+/// A store that gives up on a reply after `soon`, on a table that is there. A busy machine may keep it from
+/// connecting at first.
+pub(crate) async fn open_hasty<B: Kind>(
+    url: &str,
+    soon: Duration,
+    settings: impl Fn(SqlStoreBuilder<B>) -> SqlStoreBuilder<B>,
+) -> SqlStore<B> {
+    open::<B>(url).await;
+    let connecting = async {
+        loop {
+            let builder = settings(SqlStore::builder(url).response_timeout(soon));
+            match builder.connect().await {
+                Ok(store) => return store,
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+        }
+    };
+    patiently("the store connects", connecting).await
 }
 
 /// Runs each named test on every database, and those after the semicolon on every server:

@@ -12,7 +12,7 @@ use idem_runtime::{
     Context, Engine, EngineBuilder, ErrorKind, Fingerprint, KeyBuilder, OnRunning, Operation,
 };
 use idem_tests::events::Events;
-use idem_tests::shop::{Failure, MARKERS, assert_discreet};
+use idem_tests::shop::{Failure, MARKERS, PATIENCE, assert_discreet, persistent};
 
 /// The deadlines of a hasty till: long enough for a call that nothing is in the way of.
 pub(crate) const HASTE: Duration = Duration::from_secs(3);
@@ -30,7 +30,8 @@ pub(crate) struct Till {
 }
 
 impl Till {
-    /// A till with a lease of a minute, where a duplicate of a running call waits for it.
+    /// A till with a lease of a minute, where a duplicate of a running call waits for it. It is as patient
+    /// as a busy machine needs it.
     pub(crate) fn on<B: Backend>(store: &SqlStore<B>) -> Self {
         Self::with(store, |engine| engine)
     }
@@ -47,10 +48,10 @@ impl Till {
         settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
     ) -> Self {
         let events = Events::default();
-        let builder = Engine::builder(store.clone())
+        let builder = persistent(Engine::builder(store.clone()))
             .prefix("till")
             .lease(Duration::from_mins(1))
-            .on_running(OnRunning::Wait(Duration::from_secs(20)))
+            .on_running(OnRunning::Wait(PATIENCE))
             .observer(events.clone());
         Self {
             engine: settings(builder).build().unwrap(),
@@ -62,10 +63,20 @@ impl Till {
     /// Another engine on another store, whose effects count as those of this one.
     #[must_use]
     pub(crate) fn beside<B: Backend>(&self, store: &SqlStore<B>) -> Self {
+        self.beside_with(store, |engine| engine)
+    }
+
+    /// The same, with settings.
+    #[must_use]
+    pub(crate) fn beside_with<B: Backend>(
+        &self,
+        store: &SqlStore<B>,
+        settings: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Self {
         let effects = Arc::clone(&self.effects);
         Self {
             effects,
-            ..Self::on(store)
+            ..Self::with(store, settings)
         }
     }
 

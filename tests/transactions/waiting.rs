@@ -239,7 +239,8 @@ pub(crate) async fn a_claim_that_gives_up_unheard_spoils_no_setting<D: Database>
     let answer = ordered(&stage, stage.order(), &mut first, "mine").await;
     assert_eq!(answer, Ok(1));
     {
-        let call = stage.order().on_running(OnRunning::Wait(SHORT));
+        // Long enough to be seen, and short enough to be waited for.
+        let call = stage.order().on_running(OnRunning::Wait(SHORT * 5));
         let call = call.in_tx(&mut *conn);
         let call = call.run(async |_: &mut D::Conn, _| -> Answer { unreachable!() });
         tokio::select! {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use idem_runtime::ErrorKind;
-use idem_runtime::store::redis::RedisStore;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::calls::{engine, fresh};
 use super::{Call, Calls, Client, Stage};
+use crate::shop::connect;
 
 /// Keys that are called again at once.
 const TASKS: usize = 64;
@@ -103,7 +103,7 @@ impl Seen {
         let new = self.stage.server(self.new);
         // What counts is what it has; it may be alone now.
         new.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-        let store = RedisStore::connect(new.url()).await;
+        let store = connect(new.url()).await;
         let engine = engine(store.expect("it is elected"), PATIENCE);
         let ran = Arc::new(ran);
         let next = Arc::new(AtomicUsize::new(0));

@@ -14,10 +14,7 @@ use idem_runtime::store::{
     State, Store, StoreError, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
-use idem_tests::shop::{HASTE, patiently};
-
-/// A busy machine may keep an answer waiting; no test is about that.
-const LONG: Duration = Duration::from_secs(20);
+use idem_tests::shop::{HASTE, connect, connected, patiently};
 
 pub(crate) struct Client(pub(crate) Arc<dyn Store>);
 
@@ -30,8 +27,7 @@ pub(crate) fn key(number: u64) -> RecordKey {
 
 /// A store that waits for answers for as long as it takes.
 pub(crate) async fn store(url: &str) -> RedisStore {
-    let store = RedisStore::builder(url).response_timeout(LONG);
-    store.connect().await.unwrap()
+    connect(url).await.unwrap()
 }
 
 impl Client {
@@ -42,7 +38,7 @@ impl Client {
     /// One that gives up on an answer soon.
     pub(crate) async fn hasty(url: &str) -> Self {
         let store = RedisStore::builder(url).response_timeout(HASTE);
-        Self(Arc::new(store.connect().await.unwrap()))
+        Self(Arc::new(connected(store).await))
     }
 
     pub(crate) async fn take(&self, key: &RecordKey) -> Header {

@@ -246,11 +246,7 @@ impl EngineBuilder {
     pub(super) fn protection(mut self, protection: Protection) -> Self {
         self.protection = Some(protection);
         // What it issues is its own.
-        #[cfg(feature = "tokens")]
-        let tokens = Tokens::random();
-        #[cfg(not(feature = "tokens"))]
-        let tokens = Tokens::default();
-        self.tokens = tokens;
+        self.tokens = Tokens::random();
         self
     }
 

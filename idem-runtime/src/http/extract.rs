@@ -12,7 +12,7 @@ use super::reply::{Reply, mark_replayed};
 use crate::answer::Answer;
 use crate::error::Error;
 
-/// The key of the request: the one that an `IdempotencyLayer` has read, else the
+/// The key of the request: the one that an [`IdempotencyLayer`](super::IdempotencyLayer) has read, else the
 /// header's, by the [`KeyRules`] of an `Extension` or by the default ones. A request without a key is refused;
 /// take an `Option<IdempotencyKey>` where it may have none.
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {

@@ -9,8 +9,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use bytes::Bytes;
 use serde::Serialize;
 
-/// Says that a response is a stored one: `idempotent-replayed: true`.
-pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+use super::service::IDEMPOTENT_REPLAYED;
 
 /// What a handler under `#[idempotent]` answers: a status, headers and a value that becomes the JSON body. A
 /// repeat gets the same three, and the header `idempotent-replayed: true`.

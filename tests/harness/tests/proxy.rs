@@ -16,9 +16,12 @@ fn client(proxy: &TcpProxy) -> RespConn {
 
 /// What comes of a request that nobody answers: it is not waited for as long as for an answer.
 fn unanswered(client: &mut RespConn, request: &[&str]) -> std::io::Error {
-    client.patience(Duration::from_millis(30)).unwrap();
-    let error = client.command(request).unwrap_err();
-    client.patience(Duration::from_secs(20)).unwrap();
+    let patience = |client: &mut RespConn, long| {
+        client.patience(long).expect("a socket has a time-out");
+    };
+    patience(client, Duration::from_millis(30));
+    let error = client.command(request).expect_err("nobody answers");
+    patience(client, Duration::from_secs(20));
     error
 }
 

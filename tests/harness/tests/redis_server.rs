@@ -228,11 +228,11 @@ fn a_unix_socket_is_there_when_asked_for() {
 #[test]
 fn time_moves_for_keys_under_a_prefix() {
     let server = RedisServer::start();
-    server.cli(&["SET", "a[*]:short", "1", "PX", "5000"]);
-    server.cli(&["SET", "a[*]:long", "1", "PX", "60000"]);
+    server.cli(&["SET", "a[*]:short", "1", "PX", "30000"]);
+    server.cli(&["SET", "a[*]:long", "1", "PX", "90000"]);
     server.cli(&["SET", "a[*]:forever", "1"]);
-    server.cli(&["SET", "ax:short", "1", "PX", "5000"]);
-    assert_eq!(server.advance(Duration::from_secs(10), "a[*]:"), 2);
+    server.cli(&["SET", "ax:short", "1", "PX", "30000"]);
+    assert_eq!(server.advance(Duration::from_secs(40), "a[*]:"), 2);
     assert_eq!(server.cli(&["EXISTS", "a[*]:short"]), "0");
     assert_eq!(
         server.cli(&["EXISTS", "a[*]:long", "a[*]:forever", "ax:short"]),

@@ -4,34 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ::http::StatusCode;
-use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use ::http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
+use super::super::headers::StoredHeaders;
 use super::Reply;
 use crate::answer::{Body, How, Replay, Sink, Undecodable, Unencodable};
-
-/// What no record holds: it belongs to one response, one connection or one client.
-const NEVER_STORED: [HeaderName; 18] = [
-    header::AUTHORIZATION,
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::COOKIE,
-    header::DATE,
-    super::IDEMPOTENT_REPLAYED,
-    HeaderName::from_static("keep-alive"),
-    header::PROXY_AUTHENTICATE,
-    HeaderName::from_static("proxy-authentication-info"),
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("proxy-connection"),
-    header::SET_COOKIE,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::WWW_AUTHENTICATE,
-    HeaderName::from_static("authentication-info"),
-];
 
 /// The member by which a stored reply is told from the value of a function that returned no reply. No field of
 /// Rust is named so.
@@ -60,13 +39,11 @@ struct Head {
 
 impl Head {
     fn of<T>(reply: &Reply<T>) -> Self {
-        let stored = reply
-            .headers
-            .iter()
-            .filter(|(name, value)| !NEVER_STORED.contains(name) && !value.is_sensitive());
+        let rules = StoredHeaders::default();
         Self {
             status: reply.status.as_u16(),
-            headers: stored
+            headers: rules
+                .of(&reply.headers)
                 .map(|(name, value)| (name.as_str().to_owned(), text(value)))
                 .collect(),
         }

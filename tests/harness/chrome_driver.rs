@@ -1,0 +1,231 @@
+//! A browser of one's own.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use crate::StartError;
+use crate::builder::find_program;
+use crate::child::Guarded;
+use crate::chromium::Chromium;
+use crate::dir::TestDir;
+use crate::family;
+
+const DRIVER: &str = "IDEM_CHROMEDRIVER";
+const BROWSER: &str = "IDEM_CHROMIUM";
+
+/// What the browser is called on the systems that have one.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// A driver on a busy machine takes its time; more than this means that it does not start.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// What the driver says when it listens. The port follows.
+const READY: &str = "was started successfully on port ";
+
+/// Lines of the log that a failed test prints.
+const TAIL: usize = 40;
+
+/// A `chromedriver` on a loopback port, stopped when the value is dropped, with all the browsers
+/// that it has started.
+///
+/// A client of the W3C's `WebDriver` connects to its [`url`](ChromeDriver::url), with the
+/// [`capabilities`](Chromium::capabilities) of a [`chromium`](ChromeDriver::chromium). A driver
+/// dropped by a panicking test prints the end of its log and keeps its directory.
+#[derive(Debug)]
+pub struct ChromeDriver {
+    // Dropped in this order: first the process, then what it lives in.
+    child: Guarded,
+    port: u16,
+    browser: PathBuf,
+    browsers: AtomicU32,
+    dir: TestDir,
+}
+
+impl ChromeDriver {
+    /// Starts a driver, and waits until it listens. It starts no browser before it is told to.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start; the message says why and what to do.
+    #[must_use]
+    pub fn start() -> Self {
+        match Self::try_start() {
+            Ok(driver) => driver,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Starts a driver, and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start; the message says why and what to do.
+    pub fn try_start() -> Result<Self, StartError> {
+        let driver = find(DRIVER, env::var_os(DRIVER), &["chromedriver"])?;
+        let browser = find(BROWSER, env::var_os(BROWSER), &BROWSERS)?;
+        let dir = TestDir::new("chromium")?;
+        // What a browser keeps beside its profile: it would be in the home of whoever runs the
+        // tests, and in the directory for what is temporary after a kill.
+        let home = dir.path().join("home");
+        fs::create_dir(&home)?;
+        let log = File::create(log_path(&dir))?;
+        let errors = log.try_clone()?;
+        let args = ["--port=0", "--log-level=INFO"].map(OsString::from);
+        let will = include_str!("chrome_driver_will.sh");
+        let child = Guarded::spawn_with_will(&driver, &args, dir.disposable(), will, |command| {
+            command
+                .env("HOME", &home)
+                .env("TMPDIR", &home)
+                .env_remove("XDG_CONFIG_HOME")
+                .env_remove("XDG_CACHE_HOME")
+                .env_remove("DBUS_SESSION_BUS_ADDRESS")
+                .stdout(log)
+                .stderr(errors)
+        })?;
+        let mut driver = Self {
+            child,
+            port: 0,
+            browser,
+            browsers: AtomicU32::new(0),
+            dir,
+        };
+        driver.port = driver.wait_until_ready()?;
+        Ok(driver)
+    }
+
+    /// What a client connects to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// A browser to ask the driver for, with nothing in it.
+    pub fn chromium(&self) -> Chromium {
+        let number = self.browsers.fetch_add(1, Ordering::Relaxed);
+        let profile = self.dir.path().join(format!("profile-{number}"));
+        Chromium::new(self.browser.clone(), profile)
+    }
+
+    /// What the driver and its browsers have logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let bytes = fs::read(log_path(&self.dir)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Where everything is that the driver and its browsers write.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The port that the driver has taken.
+    fn wait_until_ready(&mut self) -> Result<u16, StartError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(port) = port_in(&self.log()) {
+                return Ok(port);
+            }
+            let what = match self.child.try_wait()? {
+                Some(status) => format!("ended with {status}"),
+                None if Instant::now() > deadline => format!("does not listen within {PATIENCE:?}"),
+                None => {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+            };
+            return Err(StartError::new(format!(
+                "chromedriver {what}; its log ends:\n{}",
+                self.tail()
+            )));
+        }
+    }
+
+    fn tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<_> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+}
+
+impl Drop for ChromeDriver {
+    fn drop(&mut self) {
+        // The browsers are in the driver's group. It has not been waited for, so the group is ours.
+        let killed = family::kill_group(self.child.pid());
+        self.child.kill();
+        // Those that would report a crash are not in it, and go when nobody is left to report of.
+        let ended = killed.and_then(|()| family::wait_for_those_of(self.dir.path()));
+        if let Err(error) = ended {
+            eprintln!("the browsers of chromedriver: {error}");
+        }
+        if thread::panicking() {
+            eprintln!("the log of chromedriver at {} ends:", self.url());
+            eprintln!("{}", self.tail());
+        }
+    }
+}
+
+fn log_path(dir: &TestDir) -> PathBuf {
+    dir.path().join("chromedriver.log")
+}
+
+fn port_in(log: &str) -> Option<u16> {
+    let (_, rest) = log.split_once(READY)?;
+    let (port, _) = rest.split_once(|c: char| !c.is_ascii_digit())?;
+    port.parse().ok()
+}
+
+/// The program that is named, or the first of these that is there.
+fn find(variable: &str, named: Option<OsString>, usual: &[&str]) -> Result<PathBuf, StartError> {
+    if let Some(path) = named {
+        return find_program(Path::new(&path)).ok_or_else(|| {
+            StartError::new(format!(
+                "{variable} is no program: `{}`",
+                path.to_string_lossy()
+            ))
+        });
+    }
+    let mut programs = usual.iter().map(Path::new);
+    programs.find_map(find_program).ok_or_else(|| {
+        StartError::new(format!(
+            "no program `{}`; install Chromium and its driver (Debian: `apt-get install chromium \
+             chromium-driver`, Fedora: `dnf install chromium chromedriver`, macOS: `brew install \
+             --cask chromium chromedriver`) or set {variable} to the path of one",
+            usual[0]
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_what_the_driver_says() {
+        let log = "ChromeDriver was started successfully on port 41234.\n";
+        assert_eq!(port_in(log), Some(41234));
+        // Half a line.
+        assert_eq!(port_in(log.split_once("34.").unwrap().0), None);
+        assert_eq!(port_in("Starting ChromeDriver 156 on port 0\n"), None);
+    }
+
+    #[test]
+    fn a_missing_program_says_what_to_install_and_a_named_one_must_be_there() {
+        let error = find(BROWSER, None, &["no-such-browser"]).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("apt-get install chromium"), "{message}");
+        assert!(message.contains(BROWSER), "{message}");
+
+        let error = find(DRIVER, Some("/nowhere/driver".into()), &["sh"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "IDEM_CHROMEDRIVER is no program: `/nowhere/driver`"
+        );
+        let found = find(DRIVER, None, &["no-such-driver", "sh"]).unwrap();
+        assert!(found.ends_with("sh"));
+    }
+}

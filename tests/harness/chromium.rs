@@ -1,0 +1,87 @@
+//! How a browser is started.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+/// A browser without windows, and without anything of its own to do on the network.
+const ARGS: [&str; 17] = [
+    "--headless=new",
+    // It refuses to run as root with its sandbox. Its pages are those of the tests.
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-breakpad",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-sync",
+    "--disable-features=MediaRouter,OptimizationHints,Translate",
+    "--metrics-recording-only",
+    "--no-proxy-server",
+    // What is left, such as the start page of a search engine, finds nobody.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+];
+
+/// Settings of a headless Chromium; see [`ChromeDriver::chromium`](crate::ChromeDriver::chromium).
+#[derive(Debug, Clone)]
+#[must_use = "a driver starts the browser when it is given the capabilities"]
+pub struct Chromium {
+    program: PathBuf,
+    profile: PathBuf,
+    args: Vec<String>,
+    javascript: bool,
+}
+
+impl Chromium {
+    pub(crate) fn new(program: PathBuf, profile: PathBuf) -> Self {
+        let mut args: Vec<_> = ARGS.map(str::to_owned).into();
+        args.push(format!("--user-data-dir={}", profile.display()));
+        Self {
+            program,
+            profile,
+            args,
+            javascript: true,
+        }
+    }
+
+    /// Runs no script of any page.
+    pub fn without_javascript(mut self) -> Self {
+        self.javascript = false;
+        self
+    }
+
+    /// Where the browser keeps what it knows.
+    #[must_use]
+    pub fn profile(&self) -> &Path {
+        &self.profile
+    }
+
+    /// Adds an argument: `arg("--window-size=400,800")`.
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// What a client of the W3C's `WebDriver` asks the driver for, in `alwaysMatch`.
+    #[must_use]
+    pub fn capabilities(&self) -> Map<String, Value> {
+        let mut options = json!({
+            "binary": self.program.to_string_lossy(),
+            "args": self.args,
+        });
+        if !self.javascript {
+            let blocked = 2;
+            options["prefs"] =
+                json!({ "profile.managed_default_content_settings.javascript": blocked });
+        }
+        Map::from_iter([
+            ("browserName".to_owned(), "chrome".into()),
+            ("goog:chromeOptions".to_owned(), options),
+        ])
+    }
+}
