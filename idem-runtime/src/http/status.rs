@@ -35,7 +35,7 @@ pub enum Verdict {
 /// | status | [`careful`](Self::careful) | [`draft`](Self::draft) | [`stripe`](Self::stripe) | why |
 /// |---|---|---|---|---|
 /// | 1xx, 2xx, 3xx | store | store | store | it was done |
-/// | 400, 422 | release | store | release | the request is not valid: the client mends it and may keep its key |
+/// | 400, 422 | release | store | release | the request is not valid, and nothing was done: the client mends it, and sends it with a new key, for it is another request |
 /// | 401, 403, 407 | release | store | release | who asks was not let in; the same request may be let in later |
 /// | 404, 412, 423 | release | store | store | what it is about is not there, has changed (`If-Match` is no part of the request's fingerprint) or is locked: now, and perhaps not later |
 /// | 405, 406, 411, 413, 414, 415, 416, 417, 421, 426, 428, 431 | release | store | release | the server did not take the request in this form |
