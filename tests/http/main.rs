@@ -5,6 +5,9 @@
 mod basics;
 mod bodies;
 mod client;
+mod draft;
 mod endings;
 mod refusals;
+mod server;
 mod settings;
+mod smuggling;
