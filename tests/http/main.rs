@@ -5,6 +5,7 @@
 mod basics;
 mod bodies;
 mod client;
+mod crowd;
 mod draft;
 mod endings;
 mod refusals;
