@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::client::{Answer, soon};
@@ -15,6 +16,7 @@ use crate::client::{Answer, soon};
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
@@ -22,8 +24,23 @@ impl Server {
     pub(crate) async fn start(service: Router) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let task = tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
-        Self { addr, task }
+        let (stop, stopped) = oneshot::channel();
+        let serve = axum::serve(listener, service).with_graceful_shutdown(async {
+            // Dropped, it is stopped as well.
+            let _ = stopped.await;
+        });
+        let task = tokio::spawn(async move { serve.await.unwrap() });
+        Self {
+            addr,
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    /// Takes no more connections, and waits for those that there are.
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop.take());
+        soon("the server ends", &mut self.task).await.unwrap();
     }
 
     pub(crate) async fn connect(&self) -> Client {
