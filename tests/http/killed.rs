@@ -39,7 +39,7 @@ impl Process {
     }
 
     /// Takes a request, and is killed while its handler runs.
-    async fn is_killed(mut self) {
+    async fn killed(mut self) {
         let client = self.send().await;
         self.worker.line_after("run");
         self.worker.kill9();
@@ -53,7 +53,7 @@ async fn the_next(
     attempts: u16,
     time_passes: impl AsyncFn(Duration),
 ) -> (Answer, Process) {
-    Process::start(url, attempts, "held").is_killed().await;
+    Process::start(url, attempts, "held").killed().await;
     let next = Process::start(url, attempts, "free");
     time_passes(LEASE / 2).await;
     let refused = next.ask().await;

@@ -89,13 +89,13 @@ impl Provider {
     }
 
     /// What comes of a payment, in the eyes of the customer.
-    async fn pay(&mut self, amount: u64) -> Value {
+    fn pay(&mut self, amount: u64) -> Value {
         self.sdk
             .begin(&json!({ "amount": amount, "currency": "eur" }));
-        self.outcome().await
+        self.outcome()
     }
 
-    async fn outcome(&mut self) -> Value {
+    fn outcome(&mut self) -> Value {
         // It waits for a process, and the server needs this thread.
         tokio::task::block_in_place(|| self.sdk.outcome())
     }
@@ -105,7 +105,7 @@ impl Provider {
 async fn a_payment_whose_reply_was_lost_is_one_charge() {
     let mut provider = Provider::open(PATIENCE).await;
     provider.proxy.drop_next_reply();
-    let paid = provider.pay(1_200).await;
+    let paid = provider.pay(1_200);
     assert_eq!(paid["http_status"], 200, "{paid}");
     assert_eq!(paid["body"]["id"], "pi_1");
     assert_eq!(paid["body"]["amount"], 1_200);
@@ -123,7 +123,7 @@ async fn twenty_payments_of_which_every_second_loses_its_reply_are_twenty_charge
         if is_lost {
             provider.proxy.drop_next_reply();
         }
-        let paid = provider.pay(number).await;
+        let paid = provider.pay(number);
         assert_eq!(paid["http_status"], 200, "{paid}");
         assert_eq!(paid["body"]["id"], format!("pi_{number}"));
         assert_eq!(paid["body"]["amount"], number);
@@ -145,7 +145,7 @@ async fn a_payment_that_is_asked_for_again_while_it_is_made_is_one_charge() {
     let again = provider.arrived.wait_for(|arrived| *arrived >= 2);
     soon("the SDK asks again", again).await.unwrap();
     provider.go_on.notify_one();
-    let paid = provider.outcome().await;
+    let paid = provider.outcome();
     assert_eq!(paid["http_status"], 200, "{paid}");
     assert_eq!(paid["body"]["id"], "pi_1");
     assert_eq!(paid["headers"]["idempotent-replayed"], "true");

@@ -190,7 +190,7 @@ fn gated(desk: &Desk, layer: IdempotencyLayer) -> (std::sync::Arc<Gate>, Router)
 #[tokio::test]
 async fn a_repeat_of_a_running_request_is_told_when_to_come_back() {
     let desk = Desk::new();
-    let layer = desk.layer().lease(Duration::from_secs(60));
+    let layer = desk.layer().lease(Duration::from_mins(1));
     let (gate, shop) = gated(&desk, layer);
     let first = tokio::spawn({
         let shop = shop.clone();
@@ -216,7 +216,7 @@ async fn a_repeat_waits_where_the_layer_says_so() {
     let desk = Desk::new();
     let layer = desk
         .layer()
-        .on_running(OnRunning::Wait(Duration::from_secs(60)));
+        .on_running(OnRunning::Wait(Duration::from_mins(1)));
     let (gate, shop) = gated(&desk, layer);
     let ask = || {
         let shop = shop.clone();

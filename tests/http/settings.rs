@@ -137,7 +137,7 @@ async fn a_response_lives_as_long_as_the_layer_says() {
         let desk = Desk::new();
         let layer = desk
             .layer()
-            .ttl(Duration::from_secs(60))
+            .ttl(Duration::from_mins(1))
             .error_ttl(Duration::from_secs(10))
             .status_policy(StatusPolicy::careful());
         let counter = desk.clone();
@@ -157,7 +157,7 @@ async fn a_repeat_is_refused_where_the_layer_says_so() {
     let layer = desk
         .layer()
         .on_duplicate(OnDuplicate::Reject)
-        .ttl(Duration::from_secs(60));
+        .ttl(Duration::from_mins(1));
     let shop = desk.orders(layer, |run| run.to_string());
     assert_eq!(send(&shop, order("")).await.body, "1");
     let again = send(&shop, order("")).await;
