@@ -165,6 +165,10 @@ pub(crate) fn frames() -> (Source, Body) {
 }
 
 /// A frame of data.
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "a frame that comes, as one that breaks off"
+)]
 pub(crate) fn data(bytes: impl Into<Bytes>) -> Result<Frame<Bytes>, io::Error> {
     Ok(Frame::data(bytes.into()))
 }

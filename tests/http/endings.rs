@@ -65,7 +65,7 @@ async fn a_shutdown_waits_for_handlers_whose_clients_are_gone() {
     let (gate, shop) = gated(&desk);
     disconnect(&gate, &shop).await;
     let engine = desk.engine.clone();
-    let mut shutdown = Box::pin(engine.shutdown(Duration::from_secs(3_600)));
+    let mut shutdown = Box::pin(engine.shutdown(Duration::from_hours(1)));
     let pending =
         std::future::poll_fn(|cx| std::task::Poll::Ready(shutdown.as_mut().poll(cx).is_pending()));
     assert!(pending.await, "a handler runs");
