@@ -5,6 +5,14 @@
 mod basics;
 mod bodies;
 mod client;
+mod crowd;
+mod departures;
+mod draft;
 mod endings;
+mod killed;
+mod outages;
+mod payments;
 mod refusals;
+mod server;
 mod settings;
+mod smuggling;

@@ -1,0 +1,74 @@
+//! A server in a process of its own: `idem-http-server <url> <attempts> held|free`.
+//!
+//! Its handler answers at once, or never. It says `listening <address>`, `run` whenever the handler runs, and
+//! `event <words>` of what its engine tells.
+
+use std::io::{self, Write as _};
+use std::num::NonZeroU16;
+use std::time::Duration;
+use std::{env, future};
+
+use axum::Router;
+use axum::routing::post;
+use idem_runtime::http::IdempotencyLayer;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::SqliteStore;
+use idem_runtime::{Engine, EngineBuilder, Event, Observer};
+use idem_tests::events::Events;
+use tokio::net::TcpListener;
+
+/// A busy machine may keep a process waiting; no test is about that.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+struct Told;
+
+impl Observer for Told {
+    fn observe(&self, event: &Event<'_>) {
+        say(&format!("event {}", Events::words(event)));
+    }
+}
+
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").expect("somebody listens");
+}
+
+async fn engine(url: &str) -> EngineBuilder {
+    if url.starts_with("sqlite:") {
+        Engine::builder(SqliteStore::connect(url).await.expect("the file is there"))
+    } else {
+        Engine::builder(RedisStore::connect(url).await.expect("the server answers"))
+    }
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let [url, attempts, manner] = &arguments[..] else {
+        panic!("idem-http-server <url> <attempts> held|free");
+    };
+    let is_held = match &**manner {
+        "held" => true,
+        "free" => false,
+        other => panic!("neither held nor free: {other}"),
+    };
+    let attempts: NonZeroU16 = attempts.parse().expect("a number of attempts");
+    let engine = engine(url).await.lease(Duration::from_mins(1));
+    let engine = engine.max_attempts(Some(attempts)).claim_deadline(PATIENCE);
+    let engine = engine.observer(Told).build().expect("the settings agree");
+    let handler = post(move |order: String| async move {
+        say("run");
+        if is_held {
+            future::pending::<()>().await;
+        }
+        format!("done: {order}")
+    });
+    let layer = IdempotencyLayer::public(engine, "shop.api");
+    let service = Router::new().route("/orders", handler).layer(layer);
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await;
+    let listener = listener.expect("a port is free");
+    let address = listener.local_addr().expect("an address");
+    say(&format!("listening {address}"));
+    axum::serve(listener, service).await.expect("it serves");
+}
