@@ -69,9 +69,12 @@ impl Shop {
         format!("http://{}{path}", self.addr)
     }
 
-    /// `kill -9`, and the same shop again at the same place.
-    pub(crate) fn kill9_and_restart(&mut self) {
+    pub(crate) fn kill9(&mut self) {
         self.process.kill9();
+    }
+
+    /// The same shop again at the same place, after it was killed.
+    pub(crate) fn restart(&mut self) {
         (self.process, self.addr) = run(&self.args, self.addr.port());
     }
 

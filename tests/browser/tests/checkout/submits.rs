@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use idem_tests_browser::Browser;
 use idem_tests_browser::thirtyfour::Key;
+use serde_json::json;
 
 use super::shop::Shop;
-use super::visitor::{APART, FAST, SLOW, element, order, pay_with, script, unguard, visitor};
+use super::visitor::{
+    APART, FAST, SLOW, begin, click, element, impatient_visitor, order, pay_with, unguard, visitor,
+};
 
 #[tokio::test]
 async fn the_button_is_switched_off_by_the_first_click() {
@@ -90,15 +93,13 @@ async fn without_javascript_the_form_works_and_a_double_click_is_one_order() {
 #[tokio::test]
 async fn a_page_that_is_stopped_and_sent_again_leads_to_the_first_order() {
     let shop = Shop::start(SLOW);
-    let visitor = visitor(&shop).await;
-    // The driver lets nothing else through while a page is on its way.
-    let stops = "setTimeout(() => { window.stop(); window.stopped = true; }, 1000); \
-                 document.getElementById('order-form').requestSubmit();";
-    script(&visitor, stops).await;
-    shop.wait_for("started", 1).await;
-    let again = "const wait = () => window.stopped \
-                 ? document.getElementById('order-form').requestSubmit() : setTimeout(wait, 20); wait();";
-    script(&visitor, again).await;
+    let visitor = impatient_visitor(&shop).await;
+    begin(&visitor, &shop).await;
+    let cdp = visitor.cdp();
+    cdp.send_raw("Page.stopLoading", json!({})).await.unwrap();
+    // The form is still there, and its button comes back.
+    visitor.wait_for_text("#buy", "Order and pay").await;
+    click(&visitor, "#buy").await;
     order(&visitor).await;
     assert_eq!(shop.calls(), (1, 1), "both were sent");
     shop.assert_sold(1).await;
@@ -107,13 +108,8 @@ async fn a_page_that_is_stopped_and_sent_again_leads_to_the_first_order() {
 #[tokio::test]
 async fn a_visitor_who_has_gone_has_ordered() {
     let shop = Shop::start(SLOW);
-    let visitor = visitor(&shop).await;
-    script(
-        &visitor,
-        "document.getElementById('order-form').requestSubmit();",
-    )
-    .await;
-    shop.wait_for("started", 1).await;
+    let visitor = impatient_visitor(&shop).await;
+    begin(&visitor, &shop).await;
     drop(visitor);
     shop.wait_for("executed", 1).await;
     shop.assert_sold(1).await;

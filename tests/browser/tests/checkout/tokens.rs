@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use idem_tests_browser::Browser;
 
 use super::shop::Shop;
-use super::visitor::{FAST, click, notice, order, script, token, visitor};
+use super::visitor::{FAST, click, notice, order, token, visitor};
 
 /// Puts another token into the form.
 async fn put_token(browser: &Browser, token: &str) {
@@ -70,13 +70,10 @@ async fn a_form_that_was_open_for_too_long_is_replaced_by_one_that_is_good() {
 
 /// Asks the shop behind the page's back.
 async fn wait_until_the_cart_has_another_form(browser: &Browser, form: &str) {
-    script(
-        browser,
-        "window.page = ''; const look = async () => { \
-         window.page = await (await fetch('/', { cache: 'no-store' })).text(); \
-         setTimeout(look, 100); }; look();",
-    )
-    .await;
+    let look = "window.page = ''; const look = async () => { \
+                window.page = await (await fetch('/', { cache: 'no-store' })).text(); \
+                setTimeout(look, 100); }; look();";
+    browser.execute(look, []).await.unwrap();
     let begun = Instant::now();
     loop {
         let page = browser.execute("return window.page;", []).await.unwrap();

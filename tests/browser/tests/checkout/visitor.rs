@@ -1,7 +1,9 @@
 //! Somebody with a browser, in the shop.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use idem_harness::Chromium;
 use idem_tests_browser::Browser;
 use idem_tests_browser::thirtyfour::{By, WebElement};
 
@@ -27,8 +29,22 @@ const UNGUARD: &str = "const form = document.getElementById('order-form'); \
 /// A browser that has opened the shop.
 pub(crate) async fn visitor(shop: &Shop) -> Browser {
     let browser = Browser::start().await;
-    browser.goto(shop.url("/")).await.unwrap();
+    arrive(&browser, shop.addr).await;
     browser
+}
+
+/// A browser that has opened the shop, and waits for no page: what it does while an order is being
+/// paid, it does at once.
+pub(crate) async fn impatient_visitor(shop: &Shop) -> Browser {
+    let browser = Browser::start_with(Chromium::without_waiting).await;
+    arrive(&browser, shop.addr).await;
+    browser
+}
+
+/// Opens the shop, here or behind something, and waits for its form.
+pub(crate) async fn arrive(browser: &Browser, addr: SocketAddr) {
+    browser.goto(format!("http://{addr}/")).await.unwrap();
+    browser.wait_for_text("#buy", "Order and pay").await;
 }
 
 /// An element of the page, by its CSS selector.
@@ -37,18 +53,21 @@ pub(crate) async fn element(browser: &Browser, css: &str) -> WebElement {
     found.unwrap_or_else(|error| panic!("no `{css}`: {error}"))
 }
 
-/// Runs a script in the page.
-pub(crate) async fn script(browser: &Browser, text: &str) {
-    browser.execute(text, []).await.unwrap();
-}
-
 /// Takes the script's guard from the button.
 pub(crate) async fn unguard(browser: &Browser) {
-    script(browser, UNGUARD).await;
+    browser.execute(UNGUARD, []).await.unwrap();
 }
 
 pub(crate) async fn click(browser: &Browser, css: &str) {
     element(browser, css).await.click().await.unwrap();
+}
+
+/// Sends the form, whose payment is then under way.
+pub(crate) async fn begin(browser: &Browser, shop: &Shop) {
+    let before = (shop.count("started"), shop.calls());
+    click(browser, "#buy").await;
+    shop.wait_for("started", before.0 + 1).await;
+    assert_eq!(shop.calls(), before.1, "it is still being paid");
 }
 
 /// Chooses a card in the form.
