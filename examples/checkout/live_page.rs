@@ -18,9 +18,10 @@ pub async fn live(State(shop): State<Shop>) -> Response {
     let main = format!(
         "<p>What the engine has done since the shop was opened.</p>\n<div id=\"live\">\n{rows}</div>\n\
          <p id=\"words\">Executed: the work was done, and its answer is stored. Replayed: a repeat got that answer, \
-         and nothing was done. Refused: another request with the same key, or one that came too soon. Released: the \
-         work failed, and a repeat may try again. The table has the last {KEPT} of them; a key is shown as the first \
-         characters of its digest.</p>\n"
+         and nothing was done. Refused: it was not let in, such as another request with the same key. Released: the \
+         work failed, and a repeat may try again. Unknown: nobody can tell whether the work was done. Trouble: \
+         something for an operator to look at. The table has the last {KEPT}; a key is shown as the first characters of \
+         its digest.</p>\n"
     );
     let head = "<noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>\n\
                 <script src=\"/live.js\" defer></script>\n";

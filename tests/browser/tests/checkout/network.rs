@@ -127,6 +127,7 @@ async fn a_shop_that_was_killed_while_it_was_paid_finishes_the_order() {
     let (visitor, proxy) = visitor_behind_proxy(&shop).await;
     let form = token(&visitor).await;
     begin(&visitor, &shop).await;
+    shop.wait_for_order().await;
     shop.kill9();
     error_page(&visitor, &proxy).await;
     shop.restart();

@@ -103,6 +103,15 @@ impl Shop {
         }
     }
 
+    /// Waits until an order is in the books, and is being paid.
+    pub(crate) async fn wait_for_order(&self) {
+        let begun = Instant::now();
+        while self.row(UNPAID_ORDERS).await == 0 {
+            assert!(begun.elapsed() < PATIENCE, "no order after {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// How many submissions were executed, and how many replayed.
     pub(crate) fn calls(&self) -> (i64, i64) {
         (self.count("executed"), self.count("replayed"))
