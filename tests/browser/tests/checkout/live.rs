@@ -12,15 +12,12 @@ use serde_json::Value;
 use super::shop::Shop;
 use super::visitor::{FAST, click, notice, order, pay_with, visitor};
 
-/// Each counter as the page shows it.
+/// Each counter as the page shows it: at one moment, for it changes by itself.
 async fn shown(browser: &Browser) -> Vec<(String, String)> {
-    let mut counters = Vec::new();
-    for counter in browser.find_all(By::Css("#counters li")).await.unwrap() {
-        let name = counter.attr("data-counter").await.unwrap().unwrap();
-        let number = counter.find(By::Css("b")).await.unwrap();
-        counters.push((name, number.text().await.unwrap()));
-    }
-    counters
+    let look = "return [...document.querySelectorAll('#counters li')] \
+                .map(it => [it.dataset.counter, it.querySelector('b').textContent]);";
+    let counters = browser.execute(look, []).await.unwrap();
+    counters.convert().unwrap()
 }
 
 async fn wait_for_counter(browser: &Browser, counter: &str, count: &str) {

@@ -75,6 +75,12 @@ impl Shop {
 
     /// The same shop again at the same place, after it was killed.
     pub(crate) fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// With more arguments.
+    pub(crate) fn restart_with(&mut self, args: &[&str]) {
+        self.args.extend(args.iter().copied().map(str::to_owned));
         (self.process, self.addr) = run(&self.args, self.addr.port());
     }
 
