@@ -1,6 +1,7 @@
 //! What every page has around it, and text that is no markup.
 
 use std::fmt;
+use std::time::Duration;
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
@@ -38,6 +39,22 @@ pub struct Euro(pub i64);
 impl fmt::Display for Euro {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:02} €", self.0 / 100, self.0 % 100)
+    }
+}
+
+/// A while as a person says it, in whole minutes or else in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Spell(pub Duration);
+
+impl fmt::Display for Spell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (count, unit) = match seconds % 60 {
+            0 if seconds > 0 => (seconds / 60, "minute"),
+            _ => (seconds, "second"),
+        };
+        let plural = if count == 1 { "" } else { "s" };
+        write!(f, "{count} {unit}{plural}")
     }
 }
 

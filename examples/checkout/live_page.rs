@@ -16,8 +16,12 @@ use super::shop::Shop;
 pub async fn live(State(shop): State<Shop>) -> Response {
     let rows = rows(&shop).await;
     let main = format!(
-        "<p>The last {KEPT} things that the engine did. A key is shown as the first characters of its digest.</p>\n\
-         <div id=\"live\">\n{rows}</div>\n"
+        "<p>What the engine has done since the shop was opened.</p>\n<div id=\"live\">\n{rows}</div>\n\
+         <p id=\"words\">Executed: the work was done, and its answer is stored. Replayed: a repeat got that answer, \
+         and nothing was done. Refused: it was not let in, such as another request with the same key. Released: the \
+         work failed, and a repeat may try again. Unknown: nobody can tell whether the work was done. Trouble: \
+         something for an operator to look at. The table has the last {KEPT}; a key is shown as the first characters of \
+         its digest.</p>\n"
     );
     let head = "<noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>\n\
                 <script src=\"/live.js\" defer></script>\n";
@@ -50,7 +54,7 @@ async fn rows(shop: &Shop) -> String {
         );
     }
     html.push_str(
-        "</ul>\n<table>\n<thead><tr><th>UTC</th><th>Operation</th><th>Key</th><th>What</th><th>More</th></tr></thead>\n\
+        "</ul>\n<table>\n<thead><tr><th>UTC</th><th>Operation</th><th>Key</th><th>What</th><th>Details</th></tr></thead>\n\
          <tbody id=\"events\">\n",
     );
     for seen in &log.latest {

@@ -1,6 +1,7 @@
 //! The pages for people: the product with its form, an order, and what went wrong.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Path, Request, State};
@@ -9,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::books::{Cart, Order};
-use super::html::{Euro, Text, page};
+use super::html::{Euro, Spell, Text, page};
 use super::provider::CARDS;
 use super::session::Session;
 use super::shop::{MOST, PRICE, Shop};
@@ -91,12 +92,12 @@ async fn form_page(
         let status = status.as_u16();
         format!("<p id=\"notice\" role=\"alert\" data-status=\"{status}\">{notice}</p>\n")
     });
-    let main = notice + &form_markup(&cart, shop.form_life.as_secs()) + &orders_markup(&orders);
+    let main = notice + &form_markup(&cart, shop.form_life) + &orders_markup(&orders);
     let script = "<script src=\"/checkout.js\" defer></script>\n";
     page(status, "Tea, 250 g", script, &main)
 }
 
-fn form_markup(cart: &Cart, life_s: u64) -> String {
+fn form_markup(cart: &Cart, life: Duration) -> String {
     // What was tried is tried again as it was: nobody knows yet what came of it, and it is paid once.
     let readonly = if cart.tried { " readonly" } else { "" };
     let mut cards = String::new();
@@ -119,11 +120,12 @@ fn form_markup(cart: &Cart, life_s: u64) -> String {
          value=\"{quantity}\" required{readonly}></label>\n\
          <label>Card <select id=\"card\" name=\"card\">\n{cards}</select></label>\n\
          <button id=\"buy\" type=\"submit\">Order and pay</button>\n</form>\n\
-         <p id=\"how\">The form carries a token that belongs to your cart and is good for {life_s} seconds. Whatever \
+         <p id=\"how\">The form carries a token that belongs to your cart and is good for {life}. Whatever \
          submits it (a double click, a reload, the back button, a second tab of the same cart) gets the same order, and \
          you pay once. When you have ordered, the cart gets a new token. The button is switched off while the form is on \
          its way, which is a courtesy: without JavaScript all of this is just as true.</p>\n",
         price = Euro(PRICE),
+        life = Spell(life),
         tried = cart.tried,
         token = Text(&cart.token),
         quantity = cart.quantity,

@@ -35,6 +35,7 @@ pub struct Chromium {
     profile: PathBuf,
     args: Vec<String>,
     javascript: bool,
+    waiting: bool,
 }
 
 impl Chromium {
@@ -46,12 +47,20 @@ impl Chromium {
             profile,
             args,
             javascript: true,
+            waiting: true,
         }
     }
 
     /// Runs no script of any page.
     pub fn without_javascript(mut self) -> Self {
         self.javascript = false;
+        self
+    }
+
+    /// Waits for no page: what is done next is done while the page is still on its way, as people
+    /// do. A test waits for what it needs itself.
+    pub fn without_waiting(mut self) -> Self {
+        self.waiting = false;
         self
     }
 
@@ -79,8 +88,10 @@ impl Chromium {
             options["prefs"] =
                 json!({ "profile.managed_default_content_settings.javascript": blocked });
         }
+        let strategy = if self.waiting { "normal" } else { "none" };
         Map::from_iter([
             ("browserName".to_owned(), "chrome".into()),
+            ("pageLoadStrategy".to_owned(), strategy.into()),
             ("goog:chromeOptions".to_owned(), options),
         ])
     }

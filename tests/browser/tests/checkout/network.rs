@@ -1,0 +1,141 @@
+//! Networks that are slow or lose replies, and a shop that is killed.
+
+use std::time::Duration;
+
+use idem_harness::{Chromium, TcpProxy};
+use idem_tests_browser::Browser;
+use serde_json::json;
+
+use super::shop::Shop;
+use super::visitor::{APART, FAST, SLOW, arrive, begin, click, order, token, unguard, visitor};
+
+#[tokio::test]
+async fn an_impatient_visitor_on_a_slow_network_orders_once() {
+    let shop = Shop::start(FAST);
+    let visitor = visitor(&shop).await;
+    unguard(&visitor).await;
+    let slow = json!({
+        "offline": false,
+        "latency": 2_500,
+        "downloadThroughput": 4_000,
+        "uploadThroughput": 4_000,
+    });
+    let cdp = visitor.cdp();
+    let set = cdp.send_raw("Network.emulateNetworkConditions", slow);
+    set.await.unwrap();
+    visitor.click_twice("#buy", APART).await;
+    order(&visitor).await;
+    shop.wait_for("replayed", 1).await;
+    assert_eq!(shop.calls(), (1, 1), "both were sent");
+    shop.assert_sold(1).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_late_is_asked_for_again() {
+    let shop = Shop::start(FAST);
+    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    unguard(&visitor).await;
+    proxy.delay(Duration::from_secs(3));
+    visitor.click_twice("#buy", APART).await;
+    order(&visitor).await;
+    assert_eq!(shop.calls(), (1, 1), "both were sent");
+    shop.assert_sold(1).await;
+}
+
+async fn visitor_behind_proxy(shop: &Shop) -> (Browser, TcpProxy) {
+    let proxy = TcpProxy::start(shop.addr);
+    let browser = Browser::start_with(Chromium::without_waiting).await;
+    arrive(&browser, proxy.addr()).await;
+    (browser, proxy)
+}
+
+/// Chromium sends a form again by itself when a connection breaks that has served before.
+#[tokio::test]
+async fn a_form_that_the_browser_sends_again_by_itself_is_one_order() {
+    let shop = Shop::start(FAST);
+    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    proxy.drop_next_reply_to("POST /orders");
+    click(&visitor, "#buy").await;
+    order(&visitor).await;
+    assert_eq!(proxy.stats().dropped_replies, 1);
+    assert_eq!(shop.calls(), (1, 1), "the browser sent it again");
+    shop.assert_sold(1).await;
+}
+
+/// Waits until the browser tells its visitor that there was no answer. It has then sent the form
+/// again over every connection that it had open; those are cut, too.
+async fn error_page(browser: &Browser, proxy: &TcpProxy) {
+    let cuts = async {
+        loop {
+            proxy.cut();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    // The driver looks at no page while another is on its way.
+    let told = async {
+        while browser.text(".error-code").await.is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let patience = tokio::time::sleep(Duration::from_secs(20));
+    tokio::select! {
+        () = told => {}
+        () = cuts => {}
+        () = patience => panic!("the browser shows no error within 20 s"),
+    }
+}
+
+/// Orders, and no answer ever arrives.
+async fn lose_the_answer(browser: &Browser, proxy: &TcpProxy, shop: &Shop) {
+    proxy.delay(Duration::from_hours(1));
+    click(browser, "#buy").await;
+    shop.wait_for("executed", 1).await;
+    error_page(browser, proxy).await;
+    shop.assert_sold(1).await;
+    proxy.delay(Duration::ZERO);
+}
+
+#[tokio::test]
+async fn back_and_submit_after_an_answer_was_lost_leads_to_the_order() {
+    let shop = Shop::start(FAST);
+    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    let form = token(&visitor).await;
+    lose_the_answer(&visitor, &proxy, &shop).await;
+    visitor.back().await.unwrap();
+    visitor.wait_for_text("#buy", "Order and pay").await;
+    assert_eq!(token(&visitor).await, form);
+    click(&visitor, "#buy").await;
+    order(&visitor).await;
+    assert_eq!(shop.count("executed"), 1);
+    shop.assert_sold(1).await;
+}
+
+#[tokio::test]
+async fn an_error_page_that_is_reloaded_leads_to_the_order() {
+    let shop = Shop::start(FAST);
+    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    lose_the_answer(&visitor, &proxy, &shop).await;
+    visitor.refresh().await.unwrap();
+    order(&visitor).await;
+    assert_eq!(shop.count("executed"), 1);
+    shop.assert_sold(1).await;
+}
+
+#[tokio::test]
+async fn a_shop_that_was_killed_while_it_was_paid_finishes_the_order() {
+    let mut shop = Shop::start(SLOW);
+    let (visitor, proxy) = visitor_behind_proxy(&shop).await;
+    let form = token(&visitor).await;
+    begin(&visitor, &shop).await;
+    shop.wait_for_order().await;
+    shop.kill9();
+    error_page(&visitor, &proxy).await;
+    shop.restart();
+    shop.assert_books(0, 1).await;
+    arrive(&visitor, proxy.addr()).await;
+    assert_eq!(token(&visitor).await, form, "nothing came of it yet");
+    click(&visitor, "#buy").await;
+    order(&visitor).await;
+    assert_eq!(shop.calls(), (1, 0));
+    shop.assert_sold(1).await;
+}

@@ -1,0 +1,174 @@
+//! The example as a process of its own, built together with this test.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idem_harness::{PostgresServer, TestDir, Worker};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const PAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'paid'";
+const UNPAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'new'";
+const PAID_CHARGES: &str = "SELECT count(*) FROM checkout_charges WHERE state = 'paid'";
+
+/// A running shop, killed on drop.
+#[derive(Debug)]
+pub(crate) struct Shop {
+    process: Worker,
+    pub(crate) addr: SocketAddr,
+    args: Vec<String>,
+    ledger: Ledger,
+}
+
+/// Where the shop keeps its books.
+#[derive(Debug)]
+enum Ledger {
+    File(TestDir),
+    Postgres(Arc<PostgresServer>),
+}
+
+impl Shop {
+    /// A shop with new books in a file. A payment takes so long.
+    pub(crate) fn start(slow: Duration) -> Self {
+        Self::start_with(slow, &[])
+    }
+
+    /// With more arguments.
+    pub(crate) fn start_with(slow: Duration, args: &[&str]) -> Self {
+        let dir = TestDir::new("checkout").unwrap();
+        let file = dir.path().join("checkout.db").display().to_string();
+        let args = [args, &["--file", &file]].concat();
+        Self::open(slow, &args, Ledger::File(dir))
+    }
+
+    /// With everything in a database.
+    pub(crate) fn on_postgres(slow: Duration, server: Arc<PostgresServer>) -> Self {
+        let url = server.url();
+        Self::open(slow, &["--postgres", &url], Ledger::Postgres(server))
+    }
+
+    fn open(slow: Duration, args: &[&str], ledger: Ledger) -> Self {
+        let slow = slow.as_millis().to_string();
+        let args = [args, &["--slow", &slow]].concat();
+        let args: Vec<_> = args.into_iter().map(str::to_owned).collect();
+        let (process, addr) = run(&args, 0);
+        Self {
+            process,
+            addr,
+            args,
+            ledger,
+        }
+    }
+
+    /// The address of a page: `url("/")`.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr)
+    }
+
+    pub(crate) fn kill9(&mut self) {
+        self.process.kill9();
+    }
+
+    /// The same shop again at the same place, after it was killed.
+    pub(crate) fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// With more arguments.
+    pub(crate) fn restart_with(&mut self, args: &[&str]) {
+        self.args.extend(args.iter().copied().map(str::to_owned));
+        (self.process, self.addr) = run(&self.args, self.addr.port());
+    }
+
+    /// A counter of the live page.
+    pub(crate) fn count(&self, counter: &str) -> i64 {
+        let mut connection = TcpStream::connect(self.addr).unwrap();
+        let request = "GET /live/rows HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n";
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut rows = String::new();
+        connection.read_to_string(&mut rows).unwrap();
+        let before = format!("data-counter=\"{counter}\" data-count=\"");
+        let (_, count) = rows.split_once(&before).unwrap();
+        count.split_once('"').unwrap().0.parse().unwrap()
+    }
+
+    /// Waits until a counter has come so far.
+    pub(crate) async fn wait_for(&self, counter: &str, count: i64) {
+        let begun = Instant::now();
+        while self.count(counter) < count {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{counter} is {} after {PATIENCE:?}, not {count}",
+                self.count(counter)
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until an order is in the books, and is being paid.
+    pub(crate) async fn wait_for_order(&self) {
+        let begun = Instant::now();
+        while self.row(UNPAID_ORDERS).await == 0 {
+            assert!(begun.elapsed() < PATIENCE, "no order after {PATIENCE:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// How many submissions were executed, and how many replayed.
+    pub(crate) fn calls(&self) -> (i64, i64) {
+        (self.count("executed"), self.count("replayed"))
+    }
+
+    /// So many orders were paid, each by one charge, and none is left half done: in the books
+    /// themselves, and on the shop's page.
+    pub(crate) async fn assert_sold(&self, orders: i64) {
+        self.assert_books(orders, 0).await;
+    }
+
+    /// So many orders were paid, each by one charge, and so many wait for their payment.
+    pub(crate) async fn assert_books(&self, orders: i64, waiting: i64) {
+        assert_eq!(self.row(PAID_ORDERS).await, orders, "paid orders");
+        assert_eq!(self.row(PAID_CHARGES).await, orders, "charges");
+        assert_eq!(self.row(UNPAID_ORDERS).await, waiting, "orders not paid");
+        let shown = (self.count("orders"), self.count("charges"));
+        assert_eq!(shown, (orders, orders), "what the live page says");
+    }
+
+    async fn row(&self, sql: &'static str) -> i64 {
+        match &self.ledger {
+            Ledger::File(dir) => {
+                let file = dir.path().join("checkout.db");
+                let options = SqliteConnectOptions::new().filename(file).read_only(true);
+                let pool = SqlitePool::connect_with(options).await.unwrap();
+                sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap()
+            }
+            Ledger::Postgres(server) => server.execute(sql).trim().parse().unwrap(),
+        }
+    }
+}
+
+fn run(args: &[String], port: u16) -> (Worker, SocketAddr) {
+    let args = args.iter().cloned();
+    let mut process = Worker::program(program())
+        .args(args)
+        .args(["--port".to_owned(), port.to_string()])
+        .spawn();
+    let line = process.line_after("shop at http://");
+    let (addr, _) = line.split_once('/').unwrap();
+    (process, addr.parse().unwrap())
+}
+
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join("examples/checkout");
+    assert!(
+        built.is_file(),
+        "build the shop first: `cargo test --workspace --all-features` does, and so does \
+         `cargo build -p idem-examples --example checkout`"
+    );
+    built
+}

@@ -1,0 +1,111 @@
+//! Somebody with a browser, in the shop.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use idem_harness::Chromium;
+use idem_tests_browser::Browser;
+use idem_tests_browser::thirtyfour::{By, WebElement};
+
+use super::shop::Shop;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Far enough apart for both clicks to be sent; see [`Browser::click_twice`].
+pub(crate) const APART: Duration = Duration::from_secs(1);
+
+/// A payment that is still being made when the second click comes.
+pub(crate) const SLOW: Duration = Duration::from_secs(4);
+
+/// A payment that nobody waits for.
+pub(crate) const FAST: Duration = Duration::from_millis(20);
+
+/// Puts another form in the place of the form, with everything but the script that switches the
+/// button off.
+const UNGUARD: &str = "const form = document.getElementById('order-form'); \
+    const card = form.elements.card.value; form.replaceWith(form.cloneNode(true)); \
+    document.getElementById('card').value = card;";
+
+/// A browser that has opened the shop.
+pub(crate) async fn visitor(shop: &Shop) -> Browser {
+    let browser = Browser::start().await;
+    arrive(&browser, shop.addr).await;
+    browser
+}
+
+/// A browser that has opened the shop, and waits for no page: what it does while an order is being
+/// paid, it does at once.
+pub(crate) async fn impatient_visitor(shop: &Shop) -> Browser {
+    let browser = Browser::start_with(Chromium::without_waiting).await;
+    arrive(&browser, shop.addr).await;
+    browser
+}
+
+/// Opens the shop, here or behind something, and waits for its form.
+pub(crate) async fn arrive(browser: &Browser, addr: SocketAddr) {
+    browser.goto(format!("http://{addr}/")).await.unwrap();
+    browser.wait_for_text("#buy", "Order and pay").await;
+}
+
+/// An element of the page, by its CSS selector.
+pub(crate) async fn element(browser: &Browser, css: &str) -> WebElement {
+    let found = browser.find(By::Css(css)).await;
+    found.unwrap_or_else(|error| panic!("no `{css}`: {error}"))
+}
+
+/// Takes the script's guard from the button.
+pub(crate) async fn unguard(browser: &Browser) {
+    browser.execute(UNGUARD, []).await.unwrap();
+}
+
+pub(crate) async fn click(browser: &Browser, css: &str) {
+    element(browser, css).await.click().await.unwrap();
+}
+
+/// Sends the form, whose payment is then under way.
+pub(crate) async fn begin(browser: &Browser, shop: &Shop) {
+    let before = (shop.count("started"), shop.calls());
+    click(browser, "#buy").await;
+    shop.wait_for("started", before.0 + 1).await;
+    assert_eq!(shop.calls(), before.1, "it is still being paid");
+}
+
+/// Chooses a card in the form.
+pub(crate) async fn pay_with(browser: &Browser, card: &str) {
+    click(browser, &format!("#card option[value={card}]")).await;
+}
+
+/// The token of the form that is before the visitor.
+pub(crate) async fn token(browser: &Browser) -> String {
+    let field = element(browser, "#order-form [name=token]").await;
+    field.prop("value").await.unwrap().unwrap()
+}
+
+/// Waits for the page of a paid order; its number.
+pub(crate) async fn order(browser: &Browser) -> String {
+    browser.wait_for_text("#order-state", "paid").await;
+    let path = browser.current_url().await.unwrap().path().to_owned();
+    let shown = browser.text("#order-id").await.unwrap();
+    assert_eq!(path, format!("/orders/{shown}"));
+    shown
+}
+
+/// Waits for a form with a notice above it that says so, and came with this status.
+pub(crate) async fn notice(browser: &Browser, status: u16, says: &str) {
+    let begun = Instant::now();
+    loop {
+        let found = browser.text("#notice").await.unwrap_or_default();
+        if found.contains(says) {
+            break;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "no notice `{says}` after {PATIENCE:?}, but `{found}`"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let notice = element(browser, "#notice").await;
+    let shown = notice.attr("data-status").await.unwrap();
+    assert_eq!(shown.as_deref(), Some(&*status.to_string()));
+    assert_eq!(browser.text("#buy").await.as_deref(), Some("Order and pay"));
+}
