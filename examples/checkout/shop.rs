@@ -22,6 +22,9 @@ pub const PRICE: i64 = 1250;
 /// How many packets one order may have.
 pub const MOST: u32 = 20;
 
+/// How long a store may take: a visitor waits rather than reads that the shop is busy.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The name of what the form does. Its tokens are good for nothing else.
 pub const SUBMIT: &str = "orders.submit";
 
@@ -60,21 +63,24 @@ impl Shop {
             Store::Sqlite => {
                 // First: it makes the file.
                 let books = in_file(&file).await?;
-                let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await;
+                let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
+                let store = store.response_timeout(PATIENCE).connect().await;
                 let store = store.map_err(cannot("use SQLite"))?;
                 store.migrate().await.map_err(cannot("use SQLite"))?;
                 let place = format!("records and books are in {}", file.display());
                 Self::on(args, store, books, place).await
             }
             Store::Redis(url) => {
-                let store = RedisStore::connect(url.as_str()).await;
+                let store = RedisStore::builder(url.as_str()).connect_timeout(PATIENCE);
+                let store = store.response_timeout(PATIENCE).connect().await;
                 let store = store.map_err(cannot("use Redis"))?;
                 let books = in_file(&file).await?;
                 let place = format!("records are in Redis, the books in {}", file.display());
                 Self::on(args, store, books, place).await
             }
             Store::Postgres(url) => {
-                let store = PostgresStore::connect(url.as_str()).await;
+                let store = PostgresStore::builder(url.as_str());
+                let store = store.response_timeout(PATIENCE).connect().await;
                 let store = store.map_err(cannot("use PostgreSQL"))?;
                 store.migrate().await.map_err(cannot("use PostgreSQL"))?;
                 let books = Books::postgres(url).await;
@@ -98,6 +104,7 @@ impl Shop {
             .prefix(prefix)
             .tokens(TokenIssuer::new(secret).life(args.life))
             .observer(live.clone())
+            .claim_deadline(PATIENCE)
             .build()
             .map_err(|error| error.to_string())?;
         let shop = Self {

@@ -20,6 +20,9 @@ use super::notes::{Note, Notes};
 /// Books are continued for less than the 24 hours that their records are kept.
 const LAPSE: Duration = Duration::from_hours(20);
 
+/// How long the file may take: its disk may be slow, or shared with much else.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a service stands on.
 #[derive(Debug)]
 pub struct Place {
@@ -94,7 +97,8 @@ impl Place {
         let (notes, past) = noted(args, beside.into())?;
         let pool = AnyPool::sqlite(&file).await;
         let pool = pool.map_err(cannot(&format!("open {}", file.display())))?;
-        let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await;
+        let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
+        let store = store.response_timeout(PATIENCE).connect().await;
         let store = store.map_err(cannot("use SQLite"))?;
         store.migrate().await.map_err(cannot("use SQLite"))?;
         let place = format!("the SQLite file {}", file.display());

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const APART: Duration = Duration::from_secs(1);
 
 /// A payment that is still being made when the second click comes.
-pub(crate) const SLOW: Duration = Duration::from_secs(4);
+pub(crate) const SLOW: Duration = Duration::from_secs(6);
 
 /// A payment that nobody waits for.
 pub(crate) const FAST: Duration = Duration::from_millis(20);
