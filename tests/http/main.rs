@@ -7,4 +7,5 @@ mod bodies;
 mod client;
 mod endings;
 mod refusals;
+mod review;
 mod settings;

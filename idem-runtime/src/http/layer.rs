@@ -318,10 +318,15 @@ impl Settings {
             Some(uri) => problem.documented_at(uri),
             None => problem,
         };
-        match &self.on_problem {
+        let mut response = match &self.on_problem {
             Some(on_problem) => on_problem(problem),
             None => problem.into_response().map(Into::into),
-        }
+        };
+        // A layer around this one does not store it, in whatever words it is told.
+        let said = response.extensions().get::<Verdict>().copied();
+        let verdict = said.unwrap_or(Verdict::Release);
+        response.extensions_mut().insert(verdict);
+        response
     }
 }
 

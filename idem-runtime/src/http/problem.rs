@@ -87,7 +87,7 @@ impl Problem {
             documented_at: None,
             instance: None,
             retry_after: None,
-            is_refusal: false,
+            is_refusal: true,
         }
     }
 
@@ -125,12 +125,14 @@ impl Problem {
 
     /// What was answered cannot be written down.
     pub(crate) fn answer_lost() -> Self {
-        Self::new(
+        let mut problem = Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "answer-lost",
             "The answer cannot be repeated",
             "the request was done, but its answer cannot be written down; it is not done again",
-        )
+        );
+        problem.is_refusal = false;
+        problem
     }
 
     /// Where a person can read about it: an absolute URI. It becomes the `Link` of relation `describedby`, and,
@@ -244,9 +246,7 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::Missing => ("key-missing", "Idempotency-Key is missing"),
             _ => ("key-invalid", "Idempotency-Key is not valid"),
         };
-        let mut problem = Self::new(StatusCode::BAD_REQUEST, code, title, refusal);
-        problem.is_refusal = true;
-        problem
+        Self::new(StatusCode::BAD_REQUEST, code, title, refusal)
     }
 }
 
@@ -332,7 +332,6 @@ impl From<&Error> for Problem {
                 "the request was not worked on: the server's settings do not allow it",
             ),
         };
-        problem.is_refusal = true;
         problem.retry_after = error.retry_after();
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
             problem.retry_after = Some(Duration::from_secs(1));
