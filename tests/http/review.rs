@@ -14,7 +14,11 @@ use axum::routing::post;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use http_body::Frame;
+use idem_harness::{RedisServer, Reply};
+use idem_runtime::Engine;
 use idem_runtime::http::{Buffered, IdempotencyLayer, KeyRules, StatusPolicy};
+use idem_runtime::store::HEADER;
+use idem_runtime::store::redis::RedisStore;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -286,4 +290,58 @@ async fn a_body_in_crumbs_is_what_it_was() {
     assert_eq!(send(&shop, order(body)).await.body, whole);
     let again = send(&shop, order(whole.clone())).await;
     assert_eq!((again.is_replayed(), &again.body[..]), (true, &whole[..]));
+}
+
+/// Somebody else writes to the store: whatever stands in the answer, nothing is done again.
+#[tokio::test]
+async fn a_damaged_answer_is_not_a_reason_to_do_it_again() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let engine = Engine::new(store);
+    let desk = Desk::new();
+    let layer = IdempotencyLayer::public(&engine, "shop.api");
+    let shop = desk.orders(layer, |run| {
+        ([("x-order", "7"), ("location", "/7")], run.to_string())
+    });
+    assert_eq!(send(&shop, order("")).await.body, "1");
+    let Reply::Bulk(name) = server.reply(&["RANDOMKEY"]) else {
+        panic!("there is a record")
+    };
+    let Reply::Bulk(whole) = server.reply(&[&b"GET"[..], &name]) else {
+        panic!("a record is a string")
+    };
+    let mut damaged: Vec<Vec<u8>> = vec![whole[..HEADER].to_vec(), [&whole[..], b"more"].concat()];
+    for at in HEADER..whole.len() {
+        damaged.push(whole[..at].to_vec());
+        for byte in [0, 1, 8, 0x0a, 0x0d, 0x3a, 0x7f, 0x80, 0xff, whole[at] ^ 1] {
+            let mut record = whole.clone();
+            record[at] = byte;
+            damaged.push(record);
+        }
+    }
+    for record in damaged {
+        assert_eq!(
+            server.cli(&[&b"SET"[..], &name, &record, b"EX", b"1000"]),
+            "OK"
+        );
+        let answer = send(&shop, order("")).await;
+        let lost = answer.status == 500 && !answer.is_replayed() && answer.code() == "answer-lost";
+        assert!(answer.is_replayed() || lost, "{record:?}: {answer:?}");
+        let Reply::Bulk(left) = server.reply(&[&b"GET"[..], &name]) else {
+            panic!("the record is gone")
+        };
+        assert_eq!(left, record, "it is left as it is");
+    }
+    // What is no record at all.
+    for record in [&b""[..], b"0", b"1D", &[0xff; 200], &whole[..HEADER - 1]] {
+        assert_eq!(
+            server.cli(&[&b"SET"[..], &name, record, b"EX", b"1000"]),
+            "OK"
+        );
+        assert_eq!(
+            send(&shop, order("")).await.problem(),
+            (500, "outcome-unknown".to_owned())
+        );
+    }
+    assert_eq!(desk.runs(), 1);
 }

@@ -1,0 +1,50 @@
+//! A key that idem does not know any more: its life is over, or the store has lost it. The books and the provider do.
+
+use idem_harness::{RedisServer, TestDir};
+
+use super::api::order;
+use super::http::Request;
+use super::server::Server;
+
+fn charge(amount: u32) -> Request {
+    let form = format!("amount={amount}&currency=eur&source=tok_visa");
+    Request::new("POST", "/v1/charges")
+        .header("Authorization", "Bearer ada")
+        .header("Idempotency-Key", "k")
+        .form(&form)
+}
+
+#[test]
+fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
+    let (redis, dir) = (RedisServer::start(), TestDir::new("checkout").unwrap());
+    let (url, file) = (redis.url(), dir.path().join("shop.db"));
+    let shop = Server::start(&["--redis", &url, "--file", file.to_str().unwrap()]);
+    let two = order("ada", "\"k\"", r#"{"quantity": 2}"#)
+        .send(&shop.address)
+        .document();
+    let cheap = charge(1).send(&shop.address).document();
+    redis.cli(&["FLUSHALL"]);
+
+    let ten = order("ada", "\"k\"", r#"{"quantity": 10}"#)
+        .send(&shop.address)
+        .document();
+    assert_eq!(
+        (&ten["amount"], &ten["state"]),
+        (&12_500.into(), &"paid".into())
+    );
+    assert_ne!(
+        (&ten["id"], &ten["charge"]),
+        (&two["id"], &two["charge"]),
+        "{ten}"
+    );
+    let dear = charge(99_999).send(&shop.address).document();
+    assert_ne!(dear["id"], cheap["id"], "{dear}");
+    redis.cli(&["FLUSHALL"]);
+
+    // The same request is what it was, and is not paid twice.
+    let again = order("ada", "\"k\"", r#"{"quantity": 2}"#)
+        .send(&shop.address)
+        .document();
+    assert_eq!(again, two);
+    assert_eq!(shop.sold(), (2, 4));
+}
