@@ -1,4 +1,7 @@
-//! A key that idem does not know any more: its life is over, or the store has lost it. The books and the provider do.
+//! What a reader of the code tried: keys of long ago, and visitors who leave at once.
+
+use std::io::Read as _;
+use std::net::Shutdown;
 
 use idem_harness::{RedisServer, TestDir};
 
@@ -14,6 +17,7 @@ fn charge(amount: u32) -> Request {
         .form(&form)
 }
 
+/// idem does not know the key any more: its life is over, or the store has lost it. The books and the provider do.
 #[test]
 fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
     let (redis, dir) = (RedisServer::start(), TestDir::new("checkout").unwrap());
@@ -47,4 +51,23 @@ fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
         .document();
     assert_eq!(again, two);
     assert_eq!(shop.sold(), (2, 4));
+}
+
+/// Books in memory are those of a connection, and a query that is given up may cost the pool its connection.
+#[test]
+fn visitors_who_leave_at_once_do_not_take_the_books_with_them() {
+    let shop = Server::start(&["--store", "memory", "--slow", "0"]);
+    let made = order("ada", "\"k\"", r#"{"quantity": 2}"#).send(&shop.address);
+    for _ in 0..500 {
+        let mut visitor = Request::new("GET", "/").begin(&shop.address);
+        visitor.shutdown(Shutdown::Write).unwrap();
+        // Whether there is still a page for them does not matter.
+        let _ = visitor.read_to_end(&mut Vec::new());
+    }
+    let find = Request::new("GET", made.header("location").unwrap());
+    let found = find
+        .header("Authorization", "Bearer ada")
+        .send(&shop.address);
+    assert_eq!(found.document(), made.document());
+    assert_eq!(shop.sold(), (1, 1));
 }
