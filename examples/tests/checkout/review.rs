@@ -71,3 +71,20 @@ fn visitors_who_leave_at_once_do_not_take_the_books_with_them() {
     assert_eq!(found.document(), made.document());
     assert_eq!(shop.sold(), (1, 1));
 }
+
+/// A form on another site comes without the cookie, and must not replace it.
+#[test]
+fn a_form_of_another_site_leaves_the_session_alone() {
+    let shop = Server::start(&["--store", "memory"]);
+    let form = Request::new("POST", "/orders").form("token=x&quantity=1&card=tok_visa");
+    let own = form
+        .clone()
+        .header("Sec-Fetch-Site", "same-origin")
+        .send(&shop.address);
+    assert!(own.header("set-cookie").is_some());
+    let foreign = form
+        .header("Sec-Fetch-Site", "cross-site")
+        .send(&shop.address);
+    assert_eq!((foreign.status, foreign.header("set-cookie")), (403, None));
+    assert_eq!(shop.sold(), (0, 0));
+}

@@ -55,10 +55,11 @@ type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 ///
 /// `Set-Cookie`, credentials and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their
 /// `Proxy-` forms, CSRF tokens), whatever is [marked as sensitive](::http::HeaderValue::set_sensitive); those of
-/// the connection (`Connection` and what it names, `Keep-Alive`, `TE`, `Trailer`, `Transfer-Encoding`, `Upgrade`:
+/// the connection (`Connection` and what it names, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`:
 /// [RFC 9110, section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); those of one request
 /// (`Date`, `Age`, `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like); and what
-/// [`never_store`](Self::never_store) adds. `Content-Length` is made anew. The first response keeps all of them.
+/// [`never_store`](Self::never_store) adds. `Content-Length` and `Trailer` are made anew. The first response keeps
+/// all of them.
 ///
 /// # Where it stands among layers
 ///
