@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
+use sqlx::Connection as _;
 use sqlx::postgres::{PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions,
+};
 
 use super::random::random_text;
 use super::sql;
@@ -117,12 +121,17 @@ impl Books {
     ///
     /// sqlx's.
     pub async fn memory() -> Result<Self, sqlx::Error> {
-        // They are the connection's: there is one, and it is not closed when it is idle.
+        let options: SqliteConnectOptions = "sqlite::memory:".parse()?;
+        // They end with their last connection, and the pool gives up its own when a visitor leaves in the middle of a
+        // query. So there is one more that nobody uses, for as long as there is the pool.
+        let open = Mutex::new(SqliteConnection::connect_with(&options).await?);
         let pool = SqlitePoolOptions::new()
             .max_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None);
-        Ok(Self::Sqlite(pool.connect("sqlite::memory:").await?))
+            .after_connect(move |_, _| {
+                let _ = &open;
+                Box::pin(async { Ok(()) })
+            });
+        Ok(Self::Sqlite(pool.connect_with(options).await?))
     }
 
     /// Connects to PostgreSQL.

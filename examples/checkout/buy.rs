@@ -44,15 +44,17 @@ impl Shop {
             quantity,
             card,
         } = purchase;
-        let id = order_id(call);
         let quantity = i64::from(quantity);
+        // What is bought is part of both names: when idem has forgotten the key, it may come with another request.
+        let what = format!("{quantity}, paid with {card}");
+        let id = order_id(call, &what);
         let amount = quantity * PRICE;
         let begun = self.books.begin_order(&id, buyer, quantity, amount).await;
         begun.map_err(|error| cannot_write(&error))?;
 
         let charge = Charge {
             // The same in every attempt of this call, so the provider knows a repeat for a repeat.
-            name: &call.derive_key("payment"),
+            name: &call.derive_key(&format!("payment of {what}")),
             amount,
             currency: "eur",
             card,
@@ -76,8 +78,8 @@ impl Shop {
 }
 
 /// The number of the order, the same in every attempt.
-fn order_id(call: &Context) -> String {
-    let name = call.derive_key("order");
+fn order_id(call: &Context, what: &str) -> String {
+    let name = call.derive_key(&format!("order of {what}"));
     // 96 bits: nobody guesses them, and no two orders have the same.
     format!("ord_{}", name.get(..16).unwrap_or(&name))
 }

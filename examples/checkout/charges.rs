@@ -36,8 +36,10 @@ pub async fn create(
         Ok(_) => return invalid("the amount must be more than 0"),
         Err(rejection) => return invalid(&rejection.body_text()),
     };
+    // What is paid is part of the name: when idem has forgotten the key, it may come with another request.
+    let what = format!("{} {} from {}", form.amount, form.currency, form.source);
     let charge = Charge {
-        name: &context().derive_key("payment"),
+        name: &context().derive_key(&format!("payment of {what}")),
         amount: form.amount,
         currency: &form.currency,
         card: &form.source,

@@ -40,11 +40,13 @@ impl std::fmt::Debug for Session {
 
 /// Gives every request a session, and a visitor without one a cookie.
 ///
-/// `SameSite=Lax`: a form on another site that posts to this one comes without it. Where a shop speaks HTTPS, `Secure`
-/// belongs to it too.
+/// `SameSite=Lax`: a form on another site that posts to this one comes without it, and gets none: it would take the
+/// place of the visitor's own. Where a shop speaks HTTPS, `Secure` belongs to it too.
 pub async fn with_session(mut request: Request, next: Next) -> Response {
     let known = Session::of(request.headers());
-    let new = known.is_none();
+    let site = request.headers().get("sec-fetch-site");
+    let foreign = !request.method().is_safe() && site.is_some_and(|site| site == "cross-site");
+    let new = known.is_none() && !foreign;
     let session = known.unwrap_or_else(|| Session(random_text(16)));
     request.extensions_mut().insert(session.clone());
     let mut response = next.run(request).await;

@@ -45,6 +45,18 @@ pub(crate) struct Named {
     label = "this value says which call it is",
     note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
 )]
+#[cfg_attr(
+    feature = "axum",
+    diagnostic::on_unimplemented(
+        note = "an axum extractor is written as a pattern, `Path(number): Path<u32>`, and the key is `number`"
+    )
+)]
+#[cfg_attr(
+    feature = "tokens",
+    diagnostic::on_unimplemented(
+        note = "a one-time token is the whole key, `key = token(…)`: what else identifies the call goes into its subject"
+    )
+)]
 pub trait CallKey {
     #[doc(hidden)]
     fn __name(&self, inputs: &mut Inputs);

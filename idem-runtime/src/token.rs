@@ -17,6 +17,8 @@ use crate::key::ToKey;
 pub struct Token<'t, S> {
     text: &'t str,
     subject: S,
+    /// Known where the token is made, so that a subject that cannot be one is one mistake, and that of the subject.
+    name: fn(&Self, &mut Inputs),
 }
 
 /// The key of a call that a [`TokenIssuer`] has issued: `text` is what came with the request, `subject` whom it must
@@ -47,13 +49,17 @@ pub struct Token<'t, S> {
 /// It is the whole key, so it goes into no tuple, and it takes no `scope`: its subject is that. A subject of several
 /// parts, tenant and user, is a tuple.
 pub const fn token<S: ToKey>(text: &str, subject: S) -> Token<'_, S> {
-    Token { text, subject }
+    Token {
+        text,
+        subject,
+        name: |token, inputs| inputs.token(token.text, &token.subject),
+    }
 }
 
 #[diagnostic::do_not_recommend]
-impl<S: ToKey> CallKey for Token<'_, S> {
+impl<S> CallKey for Token<'_, S> {
     fn __name(&self, inputs: &mut Inputs) {
-        inputs.token(self.text, &self.subject);
+        (self.name)(self, inputs);
     }
 }
 

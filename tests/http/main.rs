@@ -13,6 +13,7 @@ mod killed;
 mod outages;
 mod payments;
 mod refusals;
+mod review;
 mod server;
 mod settings;
 mod smuggling;

@@ -14,5 +14,6 @@ mod description;
 mod form;
 mod http;
 mod kills;
+mod review;
 mod server;
 mod stores;

@@ -167,9 +167,9 @@ impl<B: Body> Buffered<B> {
         Self { frames, rest }
     }
 
-    /// Whether it is all in memory, and there are trailers.
-    pub(super) fn has_trailers(&self) -> bool {
-        self.frames.trailers.is_some()
+    /// The trailers of one that is all in memory.
+    pub(super) fn trailers(&self) -> Option<&HeaderMap> {
+        self.frames.trailers()
     }
 
     /// All of it in memory.
@@ -221,7 +221,9 @@ impl<B: Body> Body for Buffered<B> {
         };
         let mut hint = SizeHint::new();
         hint.set_lower(read.saturating_add(rest.lower()));
-        if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(read)) {
+        // Of an exact length a server makes a `Content-Length`, after which HTTP/1.1 has no trailers.
+        let upper = rest.upper().and_then(|upper| upper.checked_add(read));
+        if let Some(upper) = upper.filter(|_| self.frames.trailers.is_none()) {
             hint.set_upper(upper);
         }
         hint

@@ -23,7 +23,6 @@ const NEVER: &[&str] = &[
     "keep-alive",
     "proxy-connection",
     "te",
-    "trailer",
     "transfer-encoding",
     "upgrade",
     // Of the request and the moment.
@@ -48,6 +47,7 @@ const NEVER: &[&str] = &[
     "x-trace-id",
     // Made anew of the body.
     "content-length",
+    "trailer",
 ];
 
 /// What is left of a limit, in its many spellings.

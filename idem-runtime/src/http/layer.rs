@@ -55,10 +55,11 @@ type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 ///
 /// `Set-Cookie`, credentials and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their
 /// `Proxy-` forms, CSRF tokens), whatever is [marked as sensitive](::http::HeaderValue::set_sensitive); those of
-/// the connection (`Connection` and what it names, `Keep-Alive`, `TE`, `Trailer`, `Transfer-Encoding`, `Upgrade`:
+/// the connection (`Connection` and what it names, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`:
 /// [RFC 9110, section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); those of one request
 /// (`Date`, `Age`, `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like); and what
-/// [`never_store`](Self::never_store) adds. `Content-Length` is made anew. The first response keeps all of them.
+/// [`never_store`](Self::never_store) adds. `Content-Length` and `Trailer` are made anew. The first response keeps
+/// all of them.
 ///
 /// # Where it stands among layers
 ///
@@ -318,10 +319,15 @@ impl Settings {
             Some(uri) => problem.documented_at(uri),
             None => problem,
         };
-        match &self.on_problem {
+        let mut response = match &self.on_problem {
             Some(on_problem) => on_problem(problem),
             None => problem.into_response().map(Into::into),
-        }
+        };
+        // A layer around this one does not store it, in whatever words it is told.
+        let said = response.extensions().get::<Verdict>().copied();
+        let verdict = said.unwrap_or(Verdict::Release);
+        response.extensions_mut().insert(verdict);
+        response
     }
 }
 

@@ -28,11 +28,15 @@ use crate::error::{Error, ErrorKind};
 /// | `body-unreadable` | 400 | the request body broke off |
 /// | `body-too-large` | 413 | it is longer than the layer takes |
 /// | `key-reused` | 422 | the key came before with another request |
-/// | `outcome-unknown` | 500 | nobody knows whether an earlier attempt had its effect; it is not repeated |
+/// | `outcome-unknown` | 500 | nobody knows whether an earlier attempt had its effect, or what is stored of it cannot be read; it is not repeated |
 /// | `attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
 /// | `answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
 /// | `misconfigured` | 500 | a mistake in the server's own settings |
-/// | `unavailable` | 503 | the store cannot be asked, or the server shuts down; nothing was done; `Retry-After` |
+/// | `unavailable` | 503 | the store cannot be asked, or the server shuts down; to send it again with the same key is safe; `Retry-After` |
+///
+/// Behind an [`IdempotencyLayer`](super::IdempotencyLayer), a response made of one gives the layer's key back
+/// ([`Verdict::Release`]): nothing was done, or what was done has a record of its own. A handler that had done something
+/// else by then, and answers `error.into_response()` of a call that it made, says [`Verdict::Unknown`] itself.
 ///
 /// ```
 /// use idem_runtime::http::{KeyRefusal, Problem};
@@ -87,7 +91,7 @@ impl Problem {
             documented_at: None,
             instance: None,
             retry_after: None,
-            is_refusal: false,
+            is_refusal: true,
         }
     }
 
@@ -125,12 +129,14 @@ impl Problem {
 
     /// What was answered cannot be written down.
     pub(crate) fn answer_lost() -> Self {
-        Self::new(
+        let mut problem = Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "answer-lost",
             "The answer cannot be repeated",
             "the request was done, but its answer cannot be written down; it is not done again",
-        )
+        );
+        problem.is_refusal = false;
+        problem
     }
 
     /// Where a person can read about it: an absolute URI. It becomes the `Link` of relation `describedby`, and,
@@ -244,9 +250,7 @@ impl From<KeyRefusal> for Problem {
             KeyRefusal::Missing => ("key-missing", "Idempotency-Key is missing"),
             _ => ("key-invalid", "Idempotency-Key is not valid"),
         };
-        let mut problem = Self::new(StatusCode::BAD_REQUEST, code, title, refusal);
-        problem.is_refusal = true;
-        problem
+        Self::new(StatusCode::BAD_REQUEST, code, title, refusal)
     }
 }
 
@@ -287,10 +291,14 @@ impl From<&Error> for Problem {
                 "No attempt is left",
                 "every attempt at this request was abandoned, so it is not tried again: ask before you send a new one",
             ),
-            ErrorKind::NotStored
-            | ErrorKind::Undecodable
-            | ErrorKind::UnknownRecord
-            | ErrorKind::TooLarge => of(
+            ErrorKind::UnknownRecord => of(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "outcome-unknown",
+                "The outcome is unknown",
+                "what is stored of an earlier attempt cannot be read, so it is not repeated: ask before you send a new \
+                 one",
+            ),
+            ErrorKind::NotStored | ErrorKind::Undecodable | ErrorKind::TooLarge => of(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "answer-lost",
                 "The answer cannot be repeated",
@@ -332,7 +340,6 @@ impl From<&Error> for Problem {
                 "the request was not worked on: the server's settings do not allow it",
             ),
         };
-        problem.is_refusal = true;
         problem.retry_after = error.retry_after();
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
             problem.retry_after = Some(Duration::from_secs(1));

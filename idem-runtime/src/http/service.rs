@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::header::CONTENT_LENGTH;
-use ::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use ::http::header::{CONTENT_LENGTH, TRAILER};
+use ::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
 
@@ -133,6 +133,7 @@ where
     };
     let call = settings.call(scope.as_deref(), &key, &asked);
     parts.extensions.insert(key);
+    let method = parts.method.clone();
     let request = Request::from_parts(parts, body);
     let run = run(
         call,
@@ -145,7 +146,7 @@ where
     match end {
         Ended::Answered { mut response, .. } => {
             if how != How::Executed {
-                mark_as_replayed(&mut response);
+                mark_as_replayed(&mut response, &method);
             }
             response.extensions_mut().insert(how);
             Ok(response)
@@ -179,18 +180,33 @@ where
     .await
 }
 
-/// Says that this response is not the first, and how long it is.
-fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>) {
-    let has_body = !matches!(
-        response.status(),
-        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
-    ) && !response.status().is_informational();
+/// Says that this response to a request of this method is not the first, how long it is, and what comes after it.
+fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, method: &Method) {
+    // The length of a response to `HEAD` is that of another body: RFC 9110, section 8.6.
+    let has_body = *method != Method::HEAD
+        && !response.status().is_informational()
+        && !matches!(
+            response.status(),
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        );
     let length = response.body().size_hint().exact();
-    let has_trailers = response.body().has_trailers();
+    let trailers = response.body().trailers().map(|trailers| {
+        let names: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
+        names.join(", ")
+    });
     let headers = response.headers_mut();
     headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
-    if let Some(length) = length.filter(|_| has_body && !has_trailers) {
-        headers.insert(CONTENT_LENGTH, length.into());
+    match (trailers, length) {
+        // Over HTTP/1.1 only those come that are announced.
+        (Some(names), _) => {
+            if let Ok(names) = HeaderValue::try_from(names) {
+                headers.insert(TRAILER, names);
+            }
+        }
+        (None, Some(length)) if has_body => {
+            headers.insert(CONTENT_LENGTH, length.into());
+        }
+        (None, _) => {}
     }
 }
 

@@ -54,6 +54,8 @@ const TOLERANCE: Duration = Duration::from_mins(1);
 ///   ahead is refused.
 /// - **A store that loses its records** (`FLUSHALL`, a failover to a replica that lagged behind) forgets which tokens
 ///   were used: until they expire they can be used once more. `on_outage = run` means the same while it lasts.
+/// - **Two stores**: engines with one secret and one prefix take each other's tokens. On different stores, each takes
+///   them once.
 /// - **A stolen secret**: whoever has it makes tokens for everybody. Change it.
 ///
 /// # Changing the secret
