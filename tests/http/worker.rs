@@ -55,7 +55,7 @@ async fn main() {
     };
     let attempts: NonZeroU16 = attempts.parse().expect("a number of attempts");
     let engine = engine(url).await.lease(Duration::from_mins(1));
-    let engine = engine.max_attempts(Some(attempts)).claim_deadline(PATIENCE);
+    let engine = engine.claim_deadline(PATIENCE);
     let engine = engine.observer(Told).build().expect("the settings agree");
     let handler = post(move |order: String| async move {
         say("run");
@@ -64,7 +64,7 @@ async fn main() {
         }
         format!("done: {order}")
     });
-    let layer = IdempotencyLayer::public(engine, "shop.api");
+    let layer = IdempotencyLayer::public(engine, "shop.api").max_attempts(Some(attempts));
     let service = Router::new().route("/orders", handler).layer(layer);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.expect("a port is free");

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::service::Idempotency;
 use super::status::{StatusPolicy, Verdict};
 use crate::call::CallBuilder;
 use crate::engine::{Engine, HasEngine};
-use crate::policy::{OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
+use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
 
 type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 
@@ -50,6 +51,10 @@ type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 ///
 /// In the two lines with `answer-lost` the request was done, and it is never done again; the observer gets
 /// [`EventKind::Unsaved`](crate::EventKind::Unsaved) with the reason.
+///
+/// A stream of another type (`application/x-ndjson`, gRPC) is taken for a response: held back until it ends or is
+/// too large to be stored. Leave its routes out, or let their handlers say [`Verdict::Release`]. gRPC tells its errors in
+/// trailers under status 200, so that a policy by status does not fit it.
 ///
 /// # Headers that are never stored
 ///
@@ -217,9 +222,16 @@ impl IdempotencyLayer {
 
     /// What a repeat gets while the first request is worked on; default [`OnRunning::Reject`]: 409 with
     /// `Retry-After`, in whole seconds, of what is left of the lease. [`OnRunning::Wait`] waits for the response
-    /// first.
+    /// first. Clients that obey `Retry-After` come back when the *lease* is over, which is long after most handlers
+    /// are done: for them a wait, or a short lease, is quicker.
     pub fn on_running(self, on_running: OnRunning) -> Self {
         self.set(|it| it.overrides.on_running = Some(on_running))
+    }
+
+    /// How many attempts may be abandoned, by a crash or a lost lease; default the engine's, 5. `None`: no limit; 1:
+    /// the handler starts at most once, and after a crash repeats get 500 `attempts-exhausted`.
+    pub fn max_attempts(self, max_attempts: Option<NonZeroU16>) -> Self {
+        self.set(|it| it.overrides.max_attempts = Some(Attempts(max_attempts)))
     }
 
     /// What a repeat gets once the first request was done; default [`OnDuplicate::Replay`], whatever the engine
