@@ -12,6 +12,10 @@ use crate::{RedisServer, RedisServerBuilder, Reply, RespConn, SlotMigration};
 const PRIMARIES: u16 = 3;
 const SLOTS: u16 = 16_384;
 
+/// The longest node time-out with which nodes get to know each other: each is certain to hear from every other one in
+/// half of it, and from chance alone before.
+const JOINING: Duration = Duration::from_secs(10);
+
 /// Redirects in a row that are still honest.
 const REDIRECTS: usize = 5;
 
@@ -62,12 +66,15 @@ impl ClusterSetupBuilder {
             .arg("--cluster-announce-ip", "127.0.0.1")
             .arg(
                 "--cluster-node-timeout",
-                self.node_timeout.as_millis().to_string(),
+                self.node_timeout.min(JOINING).as_millis().to_string(),
             );
         let nodes = (0..2 * PRIMARIES).map(|_| node.clone().start()).collect();
         let setup = ClusterSetup { nodes, user };
         setup.join();
         setup.await_settled();
+        if self.node_timeout > JOINING {
+            setup.set_node_timeout(self.node_timeout);
+        }
         setup
     }
 }
@@ -84,6 +91,15 @@ impl ClusterSetup {
         ClusterSetupBuilder {
             node: RedisServer::builder(),
             node_timeout: Duration::from_secs(2),
+        }
+    }
+
+    /// From now on a node is taken for down after so much silence. News of a node, such as another address, is
+    /// certain to reach the others in half of it.
+    pub fn set_node_timeout(&self, silence: Duration) {
+        let silence = silence.as_millis().to_string();
+        for node in self.awake() {
+            node.cli(&["CONFIG", "SET", "cluster-node-timeout", &silence]);
         }
     }
 

@@ -1,0 +1,44 @@
+# How the tests run: in two lanes beside each other. A part of scripts/test.
+
+# The binaries of tests that wait for servers and browsers most of the time. They run beside the others, which
+# keep the cores busy. Whatever is not here is among the others.
+waiting=(browser checkout cluster database_server failover failover_modes http partition payment_sdk redis_faults
+    sentinel sql_faults)
+
+# All of them run, so that one run tells of everything that fails. Most tests wait for servers most of the time,
+# and keep two cores busy only if there are more of them.
+test_in_lanes() {
+    export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
+    local test=(cargo test --workspace --all-features --no-fail-fast) built name code=0
+    # Without a selection of targets, so that the examples are built as programs, which some tests start.
+    "${test[@]}" --no-run
+    built=$("${test[@]}" --no-run --quiet --message-format=json |
+        sed -n 's/.*"kind":\["test"\][^{}]*"name":"\([^"]*\)".*"executable":"[^"]*".*/\1/p' | sort -u)
+    local beside=() others=()
+    for name in $built; do
+        if [[ " ${waiting[*]} " == *" $name "* ]]; then
+            beside+=(--test "$name")
+        else
+            others+=(--test "$name")
+        fi
+    done
+    if ((${#beside[@]} != 2 * ${#waiting[@]})); then
+        echo "scripts/lanes.sh names tests that are not there: it says ${waiting[*]}, and there are:"
+        echo "$built"
+        return 1
+    fi
+    lanes_log=$(mktemp)
+    "${test[@]}" "${beside[@]}" >"$lanes_log" 2>&1 &
+    lanes_pid=$!
+    "${test[@]}" --lib --bins "${others[@]}" || code=$?
+    "${test[@]}" --doc || code=$?
+    echo "beside these ran: ${waiting[*]}"
+    wait "$lanes_pid" || code=$?
+    lanes_pid=
+    cat "$lanes_log"
+    rm -f -- "$lanes_log"
+    return "$code"
+}
+
+lanes_log=
+lanes_pid=
