@@ -13,6 +13,7 @@ use crate::child::Guarded;
 use crate::chromium::Chromium;
 use crate::dir::TestDir;
 use crate::family;
+use crate::port::Port;
 
 const DRIVER: &str = "IDEM_CHROMEDRIVER";
 const BROWSER: &str = "IDEM_CHROMIUM";
@@ -23,7 +24,7 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 /// A driver on a busy machine takes its time; more than this means that it does not start.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What the driver says when it listens. The port follows.
+/// What the driver says when it listens.
 const READY: &str = "was started successfully on port ";
 
 /// Lines of the log that a failed test prints.
@@ -39,7 +40,7 @@ const TAIL: usize = 40;
 pub struct ChromeDriver {
     // Dropped in this order: first the process, then what it lives in.
     child: Guarded,
-    port: u16,
+    port: Port,
     browser: PathBuf,
     browsers: AtomicU32,
     dir: TestDir,
@@ -67,6 +68,19 @@ impl ChromeDriver {
     pub fn try_start() -> Result<Self, StartError> {
         let driver = find(DRIVER, env::var_os(DRIVER), &["chromedriver"])?;
         let browser = find(BROWSER, env::var_os(BROWSER), &BROWSERS)?;
+        // Somebody else may take a port between our look and the driver's.
+        for _ in 0..9 {
+            match Self::launch(&driver, &browser) {
+                Err(error) if error.port_taken => {}
+                outcome => return outcome,
+            }
+        }
+        Self::launch(&driver, &browser)
+    }
+
+    fn launch(driver: &Path, browser: &Path) -> Result<Self, StartError> {
+        // Not one of the driver's choice: it takes what is free for IPv6, and fails if IPv4 has it not.
+        let port = Port::take()?;
         let dir = TestDir::new("chromium")?;
         // What a browser keeps beside its profile: it would be in the home of whoever runs the
         // tests, and in the directory for what is temporary after a kill.
@@ -74,9 +88,13 @@ impl ChromeDriver {
         fs::create_dir(&home)?;
         let log = File::create(log_path(&dir))?;
         let errors = log.try_clone()?;
-        let args = ["--port=0", "--log-level=INFO"].map(OsString::from);
+        let args = [
+            format!("--port={}", port.number()),
+            "--log-level=INFO".to_owned(),
+        ];
+        let args = args.map(OsString::from);
         let will = include_str!("chrome_driver_will.sh");
-        let child = Guarded::spawn_with_will(&driver, &args, dir.disposable(), will, |command| {
+        let child = Guarded::spawn_with_will(driver, &args, dir.disposable(), will, |command| {
             command
                 .env("HOME", &home)
                 .env("TMPDIR", &home)
@@ -88,19 +106,19 @@ impl ChromeDriver {
         })?;
         let mut driver = Self {
             child,
-            port: 0,
-            browser,
+            port,
+            browser: browser.to_owned(),
             browsers: AtomicU32::new(0),
             dir,
         };
-        driver.port = driver.wait_until_ready()?;
+        driver.wait_until_ready()?;
         Ok(driver)
     }
 
     /// What a client connects to.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://127.0.0.1:{}", self.port.number())
     }
 
     /// A browser to ask the driver for, with nothing in it.
@@ -123,12 +141,11 @@ impl ChromeDriver {
         self.dir.path()
     }
 
-    /// The port that the driver has taken.
-    fn wait_until_ready(&mut self) -> Result<u16, StartError> {
+    fn wait_until_ready(&mut self) -> Result<(), StartError> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(port) = port_in(&self.log()) {
-                return Ok(port);
+            if self.log().contains(READY) {
+                return Ok(());
             }
             let what = match self.child.try_wait()? {
                 Some(status) => format!("ended with {status}"),
@@ -138,10 +155,10 @@ impl ChromeDriver {
                     continue;
                 }
             };
-            return Err(StartError::new(format!(
-                "chromedriver {what}; its log ends:\n{}",
-                self.tail()
-            )));
+            let tail = self.tail();
+            let mut error = StartError::new(format!("chromedriver {what}; its log ends:\n{tail}"));
+            error.port_taken = tail.contains("Address already in use");
+            return Err(error);
         }
     }
 
@@ -173,12 +190,6 @@ fn log_path(dir: &TestDir) -> PathBuf {
     dir.path().join("chromedriver.log")
 }
 
-fn port_in(log: &str) -> Option<u16> {
-    let (_, rest) = log.split_once(READY)?;
-    let (port, _) = rest.split_once(|c: char| !c.is_ascii_digit())?;
-    port.parse().ok()
-}
-
 /// The program that is named, or the first of these that is there.
 fn find(variable: &str, named: Option<OsString>, usual: &[&str]) -> Result<PathBuf, StartError> {
     if let Some(path) = named {
@@ -203,15 +214,6 @@ fn find(variable: &str, named: Option<OsString>, usual: &[&str]) -> Result<PathB
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_port_is_what_the_driver_says() {
-        let log = "ChromeDriver was started successfully on port 41234.\n";
-        assert_eq!(port_in(log), Some(41234));
-        // Half a line.
-        assert_eq!(port_in(log.split_once("34.").unwrap().0), None);
-        assert_eq!(port_in("Starting ChromeDriver 156 on port 0\n"), None);
-    }
 
     #[test]
     fn a_missing_program_says_what_to_install_and_a_named_one_must_be_there() {
