@@ -168,7 +168,7 @@ fn what_is_no_form_is_told_so_and_claims_nothing() {
 
 #[test]
 fn an_expired_form_buys_nothing_and_a_used_one_still_leads_to_its_order() {
-    let shop = Server::start(&["--store", "memory", "--slow", "0", "--life", "2"]);
+    let shop = Server::start(&["--store", "memory", "--slow", "0", "--life", "6"]);
     let (visitor, used) = Visitor::arrives(&shop);
     let order = visitor.submit(&used);
     let unused = visitor.form();
