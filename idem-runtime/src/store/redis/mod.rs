@@ -9,6 +9,7 @@ mod front;
 mod link;
 mod node;
 mod operations;
+mod plain;
 mod route;
 mod script;
 mod sentinel;
@@ -20,6 +21,7 @@ mod tls;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -88,7 +90,19 @@ struct Inner {
     subscribers: Subscribers,
     scripts: Scripts,
     report: Report,
+    /// Whether a claim is made without a script where that will do.
+    plain: AtomicBool,
     max_record_bytes: usize,
+}
+
+impl Inner {
+    fn plain_claims(&self) -> bool {
+        self.plain.load(Ordering::Relaxed)
+    }
+
+    fn give_up_plain_claims(&self) {
+        self.plain.store(false, Ordering::Relaxed);
+    }
 }
 
 impl RedisStore {

@@ -17,6 +17,8 @@ pub(super) struct Script {
     sha: String,
     /// A key that is given back need not survive a failover: it is free when its lease ends.
     pub(super) keeping: Keeping,
+    /// Its reply ends with the server's time.
+    pub(super) tells_time: bool,
 }
 
 impl Script {
@@ -30,6 +32,7 @@ impl Script {
             sha: redis::Script::new(&source).get_hash().to_owned(),
             source,
             keeping,
+            tells_time: false,
         }
     }
 
@@ -93,7 +96,10 @@ impl Scripts {
         };
         let ending = |keeping, body| telling(keeping, Some("allow-oom"), body);
         Self {
-            claim: script(Keeping::Writes, include_str!("claim.lua")),
+            claim: Script {
+                tells_time: true,
+                ..script(Keeping::Writes, include_str!("claim.lua"))
+            },
             complete: ending(Keeping::Writes, include_str!("complete.lua")),
             release: ending(Keeping::Nothing, include_str!("release.lua")),
             renew: script(Keeping::Writes, include_str!("renew.lua")),
@@ -199,6 +205,17 @@ pub(super) fn wrote(reply: &Value) -> bool {
         return false;
     };
     matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'L']))
+}
+
+/// The server's time in microseconds, with which a reply ends that tells it.
+pub(super) fn time_of(reply: &Value) -> Option<u64> {
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    match parts.last() {
+        Some(Value::Int(micros)) => u64::try_from(*micros).ok(),
+        _ => None,
+    }
 }
 
 fn bytes(value: Option<Value>) -> Result<Bytes, StoreError> {
