@@ -13,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) edition: Option<String>,
     /// Cases, all if empty.
     pub(crate) cases: Vec<String>,
+    /// Implementations, all if empty.
+    pub(crate) impls: Vec<String>,
     /// Stores, all if empty.
     pub(crate) stores: Vec<String>,
     pub(crate) concurrency: Vec<usize>,
@@ -28,6 +30,7 @@ const HELP: &str = "\
 options:
   --json                one JSON line a row instead of a table
   --case A,B            these cases only
+  --impl A,B            these implementations only, for a profiler; no ratio without `raw`
   --store A,B           these stores only (sql_load, engine_load)
   --concurrency 1,64    calls at once; default 1,16,64,256
   --size 200,10240      bytes of an answer; default 200,10240
@@ -49,6 +52,7 @@ impl Options {
             url: None,
             edition: None,
             cases: Vec::new(),
+            impls: Vec::new(),
             stores: Vec::new(),
             concurrency: vec![1, 16, 64, 256],
             sizes: vec![200, 10_240],
@@ -75,6 +79,7 @@ impl Options {
                 "--url" => options.url = Some(value()),
                 "--edition" => options.edition = Some(value()),
                 "--case" => options.cases = list(&value()),
+                "--impl" => options.impls = list(&value()),
                 "--store" => options.stores = list(&value()),
                 "--concurrency" => options.concurrency = numbers(&value()),
                 "--size" => options.sizes = numbers(&value()),
@@ -97,12 +102,17 @@ impl Options {
 
     /// Whether this case was asked for.
     pub(crate) fn wants(&self, case: &str) -> bool {
-        self.cases.is_empty() || self.cases.iter().any(|wanted| wanted == case)
+        is_in(&self.cases, case)
+    }
+
+    /// Whether this implementation was asked for.
+    pub(crate) fn wants_impl(&self, made_by: &str) -> bool {
+        is_in(&self.impls, made_by)
     }
 
     /// Whether this store was asked for.
     pub(crate) fn wants_store(&self, store: &str) -> bool {
-        self.stores.is_empty() || self.stores.iter().any(|wanted| wanted == store)
+        is_in(&self.stores, store)
     }
 
     /// The runtime that was asked for.
@@ -114,6 +124,10 @@ impl Options {
         };
         builder.enable_all().build().unwrap()
     }
+}
+
+fn is_in(wanted: &[String], name: &str) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| wanted == name)
 }
 
 fn list(text: &str) -> Vec<String> {

@@ -96,7 +96,7 @@ impl<'a> Suite<'a> {
 
     /// Adds a case, if it was asked for.
     pub(crate) fn add<W: Work>(&mut self, name: &'static str, made_by: &'static str, work: W) {
-        if self.options.wants(name) {
+        if self.options.wants(name) && self.options.wants_impl(made_by) {
             self.cases.push(Case {
                 name,
                 made_by,
