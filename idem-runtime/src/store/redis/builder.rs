@@ -196,6 +196,10 @@ impl RedisStoreBuilder {
         };
         report.refuse(self.allow_eviction)?;
         let sharded = report.publish() == "SPUBLISH";
+        // Two commands in a row, on one connection.
+        let is_ours = target.as_ref().is_none_or(Target::is_ours);
+        let stages =
+            plan.durability == Durability::Acknowledged && is_ours && report.reads_declarations();
         let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
             Subscribers::of_server(target, sharded, plan.patience)
         } else {
@@ -209,6 +213,7 @@ impl RedisStoreBuilder {
             own,
             subscribers,
             plain: plain.into(),
+            stages: stages.into(),
             report,
             max_record_bytes: self.max_record_bytes,
         })))

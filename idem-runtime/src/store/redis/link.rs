@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 
 use self::target::Wire;
 pub(super) use self::target::{Patience, Target};
@@ -218,10 +218,19 @@ impl Drop for Unanswered<'_> {
     }
 }
 
+/// What is sent at once.
+#[derive(Clone, Copy)]
+pub(super) enum Sent<'a> {
+    One(&'a Cmd),
+    /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
+    /// to be asked for each of them.
+    Both(&'a Pipeline),
+}
+
 /// A command, and what goes with it.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
-    pub(super) command: &'a Cmd,
+    pub(super) sent: Sent<'a>,
     /// What it is about, if it is about a key.
     pub(super) key: Option<&'a str>,
     /// The node is only about to get the key's slot, and serves it to those who say that they know.
@@ -234,8 +243,17 @@ pub(super) struct Order<'a> {
 
 impl<'a> Order<'a> {
     pub(super) fn new(command: &'a Cmd) -> Self {
+        Self::of(Sent::One(command))
+    }
+
+    /// Two commands, one right behind the other. The reply is that of the second, or the first error.
+    pub(super) fn both(commands: &'a Pipeline) -> Self {
+        Self::of(Sent::Both(commands))
+    }
+
+    fn of(sent: Sent<'a>) -> Self {
         Self {
-            command,
+            sent,
             key: None,
             asking: false,
             tells_time: false,
@@ -244,10 +262,10 @@ impl<'a> Order<'a> {
     }
 
     async fn send(self, wire: &mut Wire) -> Result<Value, Failure> {
-        let reply = if self.asking {
-            wire.send_asking(self.command).await?
-        } else {
-            wire.send(self.key, self.command).await?
+        let reply = match self.sent {
+            Sent::Both(commands) => wire.send_both(commands).await?,
+            Sent::One(command) if self.asking => wire.send_asking(command).await?,
+            Sent::One(command) => wire.send(self.key, command).await?,
         };
         match self.kept {
             // `WAIT` is about what this very connection wrote.

@@ -14,6 +14,7 @@ mod route;
 mod script;
 mod sentinel;
 mod source;
+mod staged;
 mod subscriber;
 mod subscribers;
 #[cfg(feature = "redis-tls")]
@@ -92,6 +93,8 @@ struct Inner {
     report: Report,
     /// Whether a claim is made without a script where that will do.
     plain: AtomicBool,
+    /// Whether a large answer goes past the script that stores it.
+    stages: AtomicBool,
     max_record_bytes: usize,
 }
 

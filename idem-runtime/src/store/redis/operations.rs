@@ -32,12 +32,12 @@ impl Inner {
             tells_time: script.tells_time,
             ..Order::new(command)
         };
-        let command = script.command(key, arguments, false);
+        let command = script.command(&[key], arguments, false);
         let mut reply = route.send(key, order(&command), script.keeping).await;
         if let Err(Failure::Reply(error)) = &reply
             && is_unknown_script(error)
         {
-            let command = script.command(key, arguments, true);
+            let command = script.command(&[key], arguments, true);
             reply = route.send(key, order(&command), script.keeping).await;
         }
         match reply {
@@ -188,6 +188,9 @@ impl Inner {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
+        if self.complete_staged(key, &name, &done, record).await? {
+            return Ok(CompleteReply::Stored { late: false });
+        }
         let ttl = decimal(done.retain.as_millis());
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {

@@ -36,10 +36,10 @@ impl Script {
         }
     }
 
-    /// The command that runs it on one key: by digest, or by source where the server has forgotten
+    /// The command that runs it on these keys: by digest, or by source where the server has forgotten
     /// it. Not `SCRIPT LOAD`, which restricted users may not call and which a cluster client sends
     /// to another node.
-    pub(super) fn command(&self, key: &str, arguments: &[&[u8]], by_source: bool) -> Cmd {
+    pub(super) fn command(&self, keys: &[&str], arguments: &[&[u8]], by_source: bool) -> Cmd {
         let mut command = if by_source {
             let mut command = redis::cmd("EVAL");
             command.arg(&self.source);
@@ -49,7 +49,10 @@ impl Script {
             command.arg(&self.sha);
             command
         };
-        command.arg(1).arg(key);
+        command.arg(keys.len());
+        for key in keys {
+            command.arg(*key);
+        }
         for argument in arguments {
             command.arg(*argument);
         }
@@ -68,6 +71,7 @@ impl fmt::Debug for Script {
 pub(super) struct Scripts {
     pub(super) claim: Script,
     pub(super) complete: Script,
+    pub(super) complete_staged: Script,
     pub(super) release: Script,
     pub(super) renew: Script,
     pub(super) resolve: Script,
@@ -91,16 +95,28 @@ impl Scripts {
             report.reads_declarations(),
         );
         let telling = |keeping, flags, body| {
-            let source = [&publish, prelude, include_str!("ending.lua"), body].concat();
+            let (first, body) = body;
+            let source = [&*publish, first, prelude, include_str!("ending.lua"), body].concat();
             Script::new(report, flags, keeping, &source)
         };
-        let ending = |keeping, body| telling(keeping, Some("allow-oom"), body);
+        let ending = |keeping, body| telling(keeping, Some("allow-oom"), ("", body));
         Self {
             claim: Script {
                 tells_time: true,
                 ..script(Keeping::Writes, include_str!("claim.lua"))
             },
-            complete: ending(Keeping::Writes, include_str!("complete.lua")),
+            complete: telling(
+                Keeping::Writes,
+                Some("allow-oom"),
+                (
+                    include_str!("complete_own.lua"),
+                    include_str!("complete.lua"),
+                ),
+            ),
+            complete_staged: {
+                let source = [&*publish, include_str!("complete_staged.lua")].concat();
+                Script::new(report, Some("allow-oom"), Keeping::Writes, &source)
+            },
             release: ending(Keeping::Nothing, include_str!("release.lua")),
             renew: script(Keeping::Writes, include_str!("renew.lua")),
             resolve: ending(Keeping::Writes, include_str!("resolve.lua")),
@@ -117,7 +133,7 @@ impl Scripts {
                 &[prelude, include_str!("look.lua")].concat(),
             ),
             // A copy may be lost, and finds no room where there is none.
-            keep: telling(Keeping::Nothing, None, include_str!("keep.lua")),
+            keep: telling(Keeping::Nothing, None, ("", include_str!("keep.lua"))),
             forget: ending(Keeping::Nothing, include_str!("forget.lua")),
         }
     }
