@@ -55,7 +55,7 @@ pub(crate) fn request(owner: Owner) -> ClaimRequest {
         max_attempts: None,
         reconciles: false,
         starts: false,
-        dated: true,
+        dated: false,
     }
 }
 
@@ -235,6 +235,18 @@ async fn every_operation_follows_a_slot_that_has_moved_once() {
             .unwrap();
     }
     assert_eq!(all_errors(&cluster, "MOVED"), before);
+}
+
+#[tokio::test]
+async fn whoever_comes_while_the_slots_are_asked_for_waits_for_them() {
+    let cluster = shared();
+    let store = store(&cluster.urls()[0]).await;
+    let keys = Keys::new(&cluster, "together");
+    let (one, other) = (keys.key(1), keys.key(2));
+    // The first that is ever read: nobody knows yet where anything is.
+    let (one, other) = tokio::join!(store.read(&one), store.read(&other));
+    assert_eq!(one.unwrap(), ReadReply::Absent);
+    assert_eq!(other.unwrap(), ReadReply::Absent);
 }
 
 #[tokio::test]

@@ -137,7 +137,8 @@ impl Cluster {
 
     /// Where a slot is.
     async fn owner(&self, slot: u16) -> Result<Address, StoreError> {
-        if self.outdated.load(Ordering::Acquire) {
+        // Whoever comes while the first map is asked for waits for it.
+        if self.outdated.load(Ordering::Acquire) || self.slots().is_none() {
             self.refresh().await?;
         }
         let owner = self.slots().and_then(|slots| slots.owner(slot).cloned());
