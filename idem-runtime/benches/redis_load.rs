@@ -21,33 +21,22 @@ use self::load::redis_server::Server;
 use self::load::row::Printer;
 use self::load::shop::{self, Customer, Shop};
 use self::load::suite::Suite;
-use self::load::waiting::Waiting;
+use self::load::waiting::waiting;
 
 fn main() {
     let options = Options::parse();
     let mut server = Server::of(&options);
     let mut printer = Printer::new(options.json);
-    eprintln!(
-        "{}, {} runtime, {} rounds of {:?}",
-        server.name(),
-        if options.multi {
-            "multi-thread"
-        } else {
-            "current-thread"
-        },
-        options.rounds,
-        options.slice,
-    );
+    eprintln!("{}: {options}", server.name());
     let runtime = options.runtime();
     // Each has its connections, as if it were another process.
     let engines = [(); 2].map(|()| engine(&runtime, &server));
     for &value_bytes in &options.sizes {
         let shops = engines.clone().map(|engine| Shop::new(engine, value_bytes));
         let suite = suite(&runtime, &options, &server, &shops[0], value_bytes);
-        let waiting = waiting(&options, &shops);
         for &concurrency in &options.concurrency {
             suite.run(concurrency, value_bytes, &mut server, &mut printer);
-            for waiting in &waiting {
+            for waiting in waiting(&options, &shops) {
                 let rounds = options.rounds;
                 let row = waiting.measure(&runtime, "redis", concurrency, value_bytes, rounds);
                 printer.row(&row);
@@ -108,19 +97,6 @@ fn suite<'a>(
     );
     suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
     suite
-}
-
-/// For a call that runs in another process, as far as idem knows, and for one in the same.
-fn waiting(options: &Options, [running, other]: &[Arc<Shop>; 2]) -> Vec<Waiting> {
-    let case = |name, elsewhere| Waiting {
-        name,
-        running: Arc::clone(running),
-        elsewhere: Arc::clone(elsewhere),
-        merchant: merchant(),
-    };
-    let cases = [case("wait", other), case("wait_same_engine", running)];
-    let wanted = |waiting: &Waiting| options.wants(waiting.name);
-    cases.into_iter().filter(wanted).collect()
 }
 
 fn engine(runtime: &Runtime, server: &Server) -> Engine {

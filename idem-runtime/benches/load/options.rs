@@ -1,5 +1,6 @@
 //! What the command line says.
 
+use std::fmt;
 use std::process::exit;
 use std::time::Duration;
 
@@ -123,6 +124,22 @@ impl Options {
             tokio::runtime::Builder::new_current_thread()
         };
         builder.enable_all().build().unwrap()
+    }
+}
+
+/// For people: how it is measured.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runtime = if self.multi {
+            "multi-thread"
+        } else {
+            "current-thread"
+        };
+        let (rounds, slice) = (self.rounds, self.slice);
+        write!(
+            f,
+            "{runtime} runtime, medians of {rounds} rounds of {slice:?}"
+        )
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Case {
 /// Runs a case. Called once a run, so that the call through the table costs nothing.
 trait Runs {
     fn fill(&self, runtime: &Runtime);
-    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize, first: u64) -> Sample;
+    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize) -> Sample;
 }
 
 impl<W: Work> Runs for W {
@@ -59,8 +59,8 @@ impl<W: Work> Runs for W {
         driver::fill(runtime, self);
     }
 
-    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize, first: u64) -> Sample {
-        driver::run(runtime, self, concurrency, calls, first)
+    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize) -> Sample {
+        driver::run(runtime, self, concurrency, calls)
     }
 }
 
@@ -69,6 +69,8 @@ pub(crate) struct Suite<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) options: &'a Options,
     pub(crate) store: &'a str,
+    /// How long the first answers are left alone before they are asked for.
+    pub(crate) settling: Duration,
     cases: Vec<Case>,
 }
 
@@ -76,7 +78,6 @@ pub(crate) struct Suite<'a> {
 #[derive(Default)]
 struct Findings {
     calls: usize,
-    first: u64,
     per_second: Vec<f64>,
     p50: Vec<f64>,
     p99: Vec<f64>,
@@ -90,6 +91,7 @@ impl<'a> Suite<'a> {
             runtime,
             options,
             store,
+            settling: Duration::ZERO,
             cases: Vec::new(),
         }
     }
@@ -116,6 +118,7 @@ impl<'a> Suite<'a> {
         let mut findings: Vec<Findings> = Vec::new();
         findings.resize_with(self.cases.len(), Findings::default);
         self.fill(meter);
+        std::thread::sleep(self.settling);
         for (case, found) in self.cases.iter().zip(&mut findings) {
             self.prepare(case, found, concurrency, meter);
         }
@@ -147,11 +150,7 @@ impl<'a> Suite<'a> {
         concurrency: usize,
         meter: &mut dyn Meter,
     ) {
-        let mut run = |concurrency, calls| {
-            let sample = case.runs.run(self.runtime, concurrency, calls, found.first);
-            found.first += calls as u64;
-            sample
-        };
+        let run = |concurrency, calls| case.runs.run(self.runtime, concurrency, calls);
         run(concurrency, concurrency);
         let commands = meter.commands(&mut || {
             run(1, COUNTED);
@@ -181,11 +180,8 @@ impl<'a> Suite<'a> {
         meter: &mut dyn Meter,
     ) {
         let before = meter.cpu_micros();
-        let sample = case
-            .runs
-            .run(self.runtime, concurrency, found.calls, found.first);
+        let sample = case.runs.run(self.runtime, concurrency, found.calls);
         let after = meter.cpu_micros();
-        found.first += found.calls as u64;
         found.per_second.push(sample.per_second());
         found.p50.push(sample.percentile(50));
         found.p99.push(sample.percentile(99));
@@ -231,10 +227,5 @@ impl<'a> Suite<'a> {
             }
         }
         rows
-    }
-
-    /// How long the slices of all rounds take together, at least.
-    pub(crate) fn least(&self) -> Duration {
-        self.options.slice * u32::try_from(self.options.rounds * self.cases.len()).unwrap_or(1)
     }
 }
