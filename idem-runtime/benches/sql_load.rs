@@ -39,7 +39,7 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
     let database = Database::start(store);
     let engines = database
         .suits_idem()
-        .then(|| [(); 2].map(|()| database.engine(&runtime)));
+        .then(|| [(); 2].map(|()| database.engine(&runtime, None)));
     for &value_bytes in &options.sizes {
         let mut suite = Suite::new(&runtime, options, store);
         suite.settling = database.youth();

@@ -91,6 +91,12 @@ pub(crate) fn fill<W: Work>(runtime: &Runtime, work: &W) {
     });
 }
 
+/// The runtime of a thread that shares nothing of it.
+pub(crate) fn current_thread() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
+}
+
 pub(crate) fn nanos(time: std::time::Duration) -> u32 {
     u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
 }

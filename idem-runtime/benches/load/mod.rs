@@ -23,7 +23,13 @@ pub(crate) mod sample;
 pub(crate) mod shop;
 #[cfg(all(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub(crate) mod sql_raw;
-#[cfg(all(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(all(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
 pub(crate) mod sql_server;
 pub(crate) mod suite;
+pub(crate) mod threads;
 pub(crate) mod waiting;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use super::driver::current_thread;
+
 /// The options of all load benchmarks.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -118,12 +120,12 @@ impl Options {
 
     /// The runtime that was asked for.
     pub(crate) fn runtime(&self) -> Runtime {
-        let mut builder = if self.multi {
-            tokio::runtime::Builder::new_multi_thread()
+        if self.multi {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.enable_all().build().unwrap()
         } else {
-            tokio::runtime::Builder::new_current_thread()
-        };
-        builder.enable_all().build().unwrap()
+            current_thread()
+        }
     }
 }
 

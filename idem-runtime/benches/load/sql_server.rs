@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use idem_harness::{MariaDbServer, PostgresServer, TestDir};
 use idem_runtime::Engine;
+use idem_runtime::store::Store;
+use idem_runtime::store::layered::layered;
+use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqlSource, SqliteStore};
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgConnectOptions;
@@ -57,29 +60,37 @@ impl Database {
         }
     }
 
-    /// An engine on connections of its own.
-    pub(crate) fn engine(&self, runtime: &Runtime) -> Engine {
+    /// An engine on connections of its own, with this Redis in front of the database if there is one.
+    pub(crate) fn engine(&self, runtime: &Runtime, redis: Option<&str>) -> Engine {
         runtime.block_on(async {
             match self {
                 Self::Sqlite(dir, synchronous) => {
                     let source = SqlSource::options(sqlite(dir, *synchronous));
                     let store = SqliteStore::connect(source).await.unwrap();
                     store.migrate().await.unwrap();
-                    Engine::new(store)
+                    engine(store, redis).await
                 }
                 Self::Postgres(server) => {
                     let store = PostgresStore::connect(server.url()).await.unwrap();
                     store.migrate().await.unwrap();
-                    Engine::new(store)
+                    engine(store, redis).await
                 }
                 Self::MySql(server) => {
                     let store = MySqlStore::connect(server.url()).await.unwrap();
                     store.migrate().await.unwrap();
-                    Engine::new(store)
+                    engine(store, redis).await
                 }
             }
         })
     }
+}
+
+async fn engine(store: impl Store, redis: Option<&str>) -> Engine {
+    let Some(redis) = redis else {
+        return Engine::new(store);
+    };
+    let fast = RedisStore::connect(redis).await.unwrap();
+    Engine::new(layered(fast, store))
 }
 
 /// As the store opens it, but for how it syncs.

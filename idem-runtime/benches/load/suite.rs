@@ -13,6 +13,9 @@ use super::sample::{Sample, median};
 /// Calls that are made to count commands.
 const COUNTED: usize = 64;
 
+/// Calls of a run, at least.
+const LEAST: usize = 32;
+
 /// What a server can be asked about itself.
 pub(crate) trait Meter {
     /// Processor time that it has used, in microseconds.
@@ -36,6 +39,21 @@ impl Meter for NoMeter {
 
     fn commands(&mut self, _: &mut dyn FnMut()) -> Option<usize> {
         None
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// A server that keeps what it has: others rely on it.
+pub(crate) struct Kept<'a>(pub(crate) &'a mut dyn Meter);
+
+impl Meter for Kept<'_> {
+    fn cpu_micros(&mut self) -> Option<f64> {
+        self.0.cpu_micros()
+    }
+
+    fn commands(&mut self, calls: &mut dyn FnMut()) -> Option<usize> {
+        self.0.commands(calls)
     }
 
     fn flush(&mut self) {}
@@ -160,8 +178,10 @@ impl<'a> Suite<'a> {
         let mut calls = concurrency.max(16).next_multiple_of(concurrency);
         loop {
             let rate = run(concurrency, calls).per_second();
+            // A disk may take longer than a slice: a median is of more than one call all the same.
             let wanted = ((rate * slice) as usize)
-                .max(1)
+                .max(LEAST)
+                .max(concurrency * 4)
                 .next_multiple_of(concurrency);
             // A short run says little: each one is at most eight times as long as that before.
             if wanted <= calls * 8 {
