@@ -257,6 +257,7 @@ impl Begin<'_> {
             reconciles: self.policy.reconciles,
             // Of an owner that nobody knows: it is granted nothing.
             starts: self.expired,
+            dated: self.policy.dated(),
         };
         let mut orphan = Orphan::new(core, key, request.owner);
         let asked = match core.ask(key, &request, &mut orphan).await {

@@ -9,10 +9,12 @@ mod front;
 mod link;
 mod node;
 mod operations;
+mod plain;
 mod route;
 mod script;
 mod sentinel;
 mod source;
+mod staged;
 mod subscriber;
 mod subscribers;
 #[cfg(feature = "redis-tls")]
@@ -20,6 +22,7 @@ mod tls;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -88,7 +91,21 @@ struct Inner {
     subscribers: Subscribers,
     scripts: Scripts,
     report: Report,
+    /// Whether a claim is made without a script where that will do.
+    plain: AtomicBool,
+    /// Whether a large answer goes past the script that stores it.
+    stages: AtomicBool,
     max_record_bytes: usize,
+}
+
+impl Inner {
+    fn plain_claims(&self) -> bool {
+        self.plain.load(Ordering::Relaxed)
+    }
+
+    fn give_up_plain_claims(&self) {
+        self.plain.store(false, Ordering::Relaxed);
+    }
 }
 
 impl RedisStore {
