@@ -43,9 +43,8 @@ fn main() {
         for &value_bytes in &options.sizes {
             let cases = in_memory(value_bytes);
             let calls = CALLS * 200 / value_bytes.max(200) + 3_000;
-            for row in threads::measure(&cases, &options, "memory", value_bytes, calls) {
-                printer.row(&row);
-            }
+            let rows = threads::measure(&cases, &options, "memory", value_bytes, calls);
+            printer.rows(&rows);
         }
     }
     for (store, durable) in [
@@ -76,7 +75,7 @@ fn in_front_of(options: &Options, store: &str, durable: &str, printer: &mut Prin
     let runtime = options.runtime();
     let mut redis = Server::of(options);
     let database = Database::start(durable);
-    let fast = database.engine(&runtime, Some(&redis.url));
+    let fast = database.engine(&runtime, Some(&redis.meter.url));
     let alone = database.engine(&runtime, None);
     for &value_bytes in &options.sizes {
         let fast = Shop::new(fast.clone(), value_bytes);
@@ -93,13 +92,14 @@ fn in_front_of(options: &Options, store: &str, durable: &str, printer: &mut Prin
             }
             Database::MySql(_) => unreachable!("not among those above"),
         }
-        let connection = runtime.block_on(redis_raw::connect(&redis.client));
+        let connection = runtime.block_on(redis_raw::connect(&redis.meter.client));
         let raw = redis_raw::Raw::new(connection, value_bytes, merchant());
         suite.add("replay", "raw", redis_raw::Got(runtime.block_on(raw)));
         add(&mut suite, "idem_alone", &alone);
         add(&mut suite, "idem", &fast);
         for &concurrency in &options.concurrency {
-            suite.run(concurrency, value_bytes, &mut Kept(&mut redis), printer);
+            let mut meter = Kept(&mut redis.meter);
+            printer.rows(&suite.run(concurrency, value_bytes, &mut meter));
         }
     }
 }

@@ -27,7 +27,7 @@ fn main() {
     let options = Options::parse();
     let mut server = Server::of(&options);
     let mut printer = Printer::new(options.json);
-    eprintln!("{}: {options}", server.name());
+    eprintln!("{}: {options}", server.meter.name());
     let runtime = options.runtime();
     // Each has its connections, as if it were another process.
     let engines = [(); 2].map(|()| engine(&runtime, &server));
@@ -35,7 +35,7 @@ fn main() {
         let shops = engines.clone().map(|engine| Shop::new(engine, value_bytes));
         let suite = suite(&runtime, &options, &server, &shops[0], value_bytes);
         for &concurrency in &options.concurrency {
-            suite.run(concurrency, value_bytes, &mut server, &mut printer);
+            printer.rows(&suite.run(concurrency, value_bytes, &mut server.meter));
             for waiting in waiting(&options, &shops) {
                 let rounds = options.rounds;
                 let row = waiting.measure(&runtime, "redis", concurrency, value_bytes, rounds);
@@ -52,8 +52,8 @@ fn suite<'a>(
     shop: &Arc<Shop>,
     value_bytes: usize,
 ) -> Suite<'a> {
-    let connection = runtime.block_on(raw::connect(&server.client));
-    let caching = runtime.block_on(raw::connect_caching(&server.url));
+    let connection = runtime.block_on(raw::connect(&server.meter.client));
+    let caching = runtime.block_on(raw::connect_caching(&server.meter.url));
     // Keys of another run, or of another case, are others.
     let mut space = merchant() & 0xff_ffff;
     let mut raw = |connection: &redis::aio::MultiplexedConnection, bytes| {
@@ -100,6 +100,6 @@ fn suite<'a>(
 }
 
 fn engine(runtime: &Runtime, server: &Server) -> Engine {
-    let store = runtime.block_on(RedisStore::connect(server.url.as_str()));
+    let store = runtime.block_on(RedisStore::connect(server.meter.url.as_str()));
     Engine::new(store.unwrap())
 }

@@ -69,7 +69,7 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
             suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
         }
         for &concurrency in &options.concurrency {
-            suite.run(concurrency, value_bytes, &mut NoMeter, printer);
+            printer.rows(&suite.run(concurrency, value_bytes, &mut NoMeter));
             for waiting in shops.iter().flat_map(|shops| waiting(options, shops)) {
                 let rounds = options.rounds;
                 let row = waiting.measure(&runtime, store, concurrency, value_bytes, rounds);

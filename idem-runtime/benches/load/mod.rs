@@ -15,6 +15,8 @@ pub(crate) mod driver;
 pub(crate) mod options;
 pub(crate) mod order;
 #[cfg(feature = "redis")]
+pub(crate) mod redis_meter;
+#[cfg(feature = "redis")]
 pub(crate) mod redis_raw;
 #[cfg(feature = "redis")]
 pub(crate) mod redis_server;

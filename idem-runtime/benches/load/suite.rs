@@ -7,7 +7,7 @@ use tokio::runtime::Runtime;
 
 use super::driver::{self, Work};
 use super::options::Options;
-use super::row::{Printer, Row};
+use super::row::Row;
 use super::sample::{Sample, median};
 
 /// Calls that are made to count commands.
@@ -125,14 +125,13 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Runs all cases, and prints their rows.
+    /// Runs all cases.
     pub(crate) fn run(
         &self,
         concurrency: usize,
         value_bytes: usize,
         meter: &mut dyn Meter,
-        printer: &mut Printer,
-    ) {
+    ) -> Vec<Row> {
         let mut findings: Vec<Findings> = Vec::new();
         findings.resize_with(self.cases.len(), Findings::default);
         self.fill(meter);
@@ -148,9 +147,7 @@ impl<'a> Suite<'a> {
                 self.measure(&self.cases[turn], &mut findings[turn], concurrency, meter);
             }
         }
-        for row in self.rows(&findings, concurrency, value_bytes) {
-            printer.row(&row);
-        }
+        self.rows(&findings, concurrency, value_bytes)
     }
 
     fn fill(&self, meter: &mut dyn Meter) {

@@ -73,8 +73,11 @@ pub(crate) fn measure(
     value_bytes: usize,
     calls: usize,
 ) -> Vec<Row> {
-    let wanted = cases.iter().filter(|case| options.wants(case.name));
-    let all: Vec<_> = wanted.flat_map(|case| [(case, 1), (case, 2)]).collect();
+    let wanted = || cases.iter().filter(|case| options.wants(case.name));
+    let all: Vec<_> = [1, 2]
+        .into_iter()
+        .flat_map(|threads| wanted().map(move |case| (case, threads)))
+        .collect();
     let mut samples: Vec<Vec<Sample>> = all.iter().map(|_| Vec::new()).collect();
     // The first round warms up.
     for round in 0..=options.rounds {
