@@ -14,6 +14,7 @@ use idem_runtime::Engine;
 use idem_runtime::store::redis::RedisStore;
 use tokio::runtime::Runtime;
 
+use self::load::compare::compare;
 use self::load::options::Options;
 use self::load::order::merchant;
 use self::load::redis_raw::{self as raw, Raw};
@@ -42,6 +43,9 @@ fn main() {
                 printer.row(&row);
             }
         }
+    }
+    if options.compare {
+        compare(&options, &server.meter.url);
     }
 }
 
