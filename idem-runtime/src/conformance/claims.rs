@@ -167,7 +167,7 @@ async fn a_done_key_is_granted_to_nobody(p: Probe) {
             for owner in [A, B] {
                 let request = asks(owner, asked);
                 let (record, left) = expect!(
-                    p.claim(&dated(request.clone())).await,
+                    p.claim(&dated(&request)).await,
                     ClaimReply::Done { record, left } => (record, left)
                 );
                 assert_eq!(record.as_bytes(), &bytes[..]);

@@ -17,6 +17,7 @@ mod source;
 mod staged;
 mod subscriber;
 mod subscribers;
+mod swap;
 #[cfg(feature = "redis-tls")]
 mod tls;
 
@@ -93,6 +94,8 @@ struct Inner {
     report: Report,
     /// Whether a claim is made without a script where that will do.
     plain: AtomicBool,
+    /// Whether a claim is ended without a script where that will do.
+    swaps: bool,
     /// Whether a large answer goes past the script that stores it.
     stages: AtomicBool,
     max_record_bytes: usize,
@@ -157,7 +160,16 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, record))
+        StoreFuture::pending(self.0.complete(key, None, record))
+    }
+
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        StoreFuture::pending(self.0.complete(key, Some(claim), record))
     }
 
     fn release<'a>(

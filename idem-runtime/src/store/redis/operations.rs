@@ -15,6 +15,7 @@ use super::link::{Failure, Order};
 use super::node::Keeping;
 use super::route::Route;
 use super::script::{Answer, Script, unexpected};
+use super::staged::LARGE;
 use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
 
@@ -118,9 +119,18 @@ impl Inner {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let name = key.name();
-        if let Some(reply) = self.plain_claim(&name, request).await? {
-            return Ok(reply);
+        match self.plain_claim(&name, request).await? {
+            Some(reply) => Ok(reply),
+            // Boxed: it is larger, and seldom needed.
+            None => Box::pin(self.scripted_claim(&name, request)).await,
         }
+    }
+
+    async fn scripted_claim(
+        &self,
+        name: &str,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
         let lease = request.lease;
         let proposed = Header {
             state: if request.reconciles {
@@ -134,7 +144,7 @@ impl Inner {
             retain: request.retain,
             fingerprint: request.fingerprint,
         };
-        let retain = decimal(request.retain.as_millis());
+        let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
         let mut proposed = proposed.encode();
         if request.starts {
@@ -144,7 +154,7 @@ impl Inner {
         let arguments: [&[u8]; 3] = [&proposed, retain.as_bytes(), max.as_bytes()];
         loop {
             let answer = self
-                .script("a claim", &self.scripts.claim, &name, &arguments)
+                .script("a claim", &self.scripts.claim, name, &arguments)
                 .await?;
             if let Some(error) = answer.unreadable() {
                 return Ok(ClaimReply::Unreadable(error));
@@ -168,7 +178,7 @@ impl Inner {
                 b'X' => ClaimReply::Exhausted {
                     attempts: u16::try_from(answer.number()?).map_err(|_| unexpected())?,
                 },
-                b'D' | b'G' => match self.finished(&name, answer, request.fingerprint).await? {
+                b'D' | b'G' => match self.finished(name, answer, request.fingerprint).await? {
                     Some((Ok(record), left)) => ClaimReply::Done { record, left },
                     Some((Err(error), _)) => ClaimReply::Unreadable(error),
                     None => continue,
@@ -181,6 +191,7 @@ impl Inner {
     pub(super) async fn complete(
         &self,
         key: &RecordKey,
+        claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
         let done = match Header::decode(record) {
@@ -188,10 +199,17 @@ impl Inner {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
-        if self.complete_staged(key, &name, &done, record).await? {
+        if let Some(claim) = claim.filter(|_| self.swaps) {
+            if self.swap(&name, claim, &done, record).await? {
+                return Ok(CompleteReply::Stored { late: false });
+            }
+        // Boxed: it is larger, and seldom needed.
+        } else if record.len() >= LARGE
+            && Box::pin(self.complete_staged(key, &name, &done, record)).await?
+        {
             return Ok(CompleteReply::Stored { late: false });
         }
-        let ttl = decimal(done.retain.as_millis());
+        let ttl = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {
             let answer = self
@@ -245,7 +263,7 @@ impl Inner {
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
-        let retain = decimal(claim.retain.as_millis());
+        let retain = decimal(millis(claim.retain));
         let arguments: [&[u8]; 2] = [&claim.encode(), retain.as_bytes()];
         let answer = Self::run(
             &self.own,
@@ -276,7 +294,7 @@ impl Inner {
             Ok(new) => new,
             Err(error) => return Ok(ResolveReply::Unreadable(error)),
         };
-        let retain = decimal(new.retain.as_millis());
+        let retain = decimal(millis(new.retain));
         let arguments: [&[u8]; 3] = [&seen.encode(), record, retain.as_bytes()];
         let answer = self
             .script(
@@ -323,6 +341,11 @@ impl Inner {
 }
 
 /// Redis takes numbers as text.
-pub(super) fn decimal(number: u128) -> String {
+pub(super) fn decimal(number: u64) -> String {
     number.to_string()
+}
+
+/// A duration as Redis takes it. The bounds of the policy keep every one of them far below the limit.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
