@@ -14,6 +14,7 @@ use idem_runtime::Engine;
 use idem_runtime::store::redis::RedisStore;
 use tokio::runtime::Runtime;
 
+use self::load::compare::compare;
 use self::load::options::Options;
 use self::load::order::merchant;
 use self::load::redis_raw::{self as raw, Raw};
@@ -21,38 +22,30 @@ use self::load::redis_server::Server;
 use self::load::row::Printer;
 use self::load::shop::{self, Customer, Shop};
 use self::load::suite::Suite;
-use self::load::waiting::Waiting;
+use self::load::waiting::waiting;
 
 fn main() {
     let options = Options::parse();
     let mut server = Server::of(&options);
     let mut printer = Printer::new(options.json);
-    eprintln!(
-        "{}, {} runtime, {} rounds of {:?}",
-        server.name(),
-        if options.multi {
-            "multi-thread"
-        } else {
-            "current-thread"
-        },
-        options.rounds,
-        options.slice,
-    );
+    eprintln!("{}: {options}", server.meter.name());
     let runtime = options.runtime();
     // Each has its connections, as if it were another process.
     let engines = [(); 2].map(|()| engine(&runtime, &server));
     for &value_bytes in &options.sizes {
         let shops = engines.clone().map(|engine| Shop::new(engine, value_bytes));
         let suite = suite(&runtime, &options, &server, &shops[0], value_bytes);
-        let waiting = waiting(&options, &shops);
         for &concurrency in &options.concurrency {
-            suite.run(concurrency, value_bytes, &mut server, &mut printer);
-            for waiting in &waiting {
+            printer.rows(&suite.run(concurrency, value_bytes, &mut server.meter));
+            for waiting in waiting(&options, &shops) {
                 let rounds = options.rounds;
                 let row = waiting.measure(&runtime, "redis", concurrency, value_bytes, rounds);
                 printer.row(&row);
             }
         }
+    }
+    if options.compare {
+        compare(&options, &server.meter.url);
     }
 }
 
@@ -63,8 +56,8 @@ fn suite<'a>(
     shop: &Arc<Shop>,
     value_bytes: usize,
 ) -> Suite<'a> {
-    let connection = runtime.block_on(raw::connect(&server.client));
-    let caching = runtime.block_on(raw::connect_caching(&server.url));
+    let connection = runtime.block_on(raw::connect(&server.meter.client));
+    let caching = runtime.block_on(raw::connect_caching(&server.meter.url));
     // Keys of another run, or of another case, are others.
     let mut space = merchant() & 0xff_ffff;
     let mut raw = |connection: &redis::aio::MultiplexedConnection, bytes| {
@@ -92,6 +85,11 @@ fn suite<'a>(
     suite.add("replay", "raw", raw::Claimed(raw(&connection, value_bytes)));
     suite.add("replay", "idem", shop::Replay(customer()));
     suite.add("local_replay", "raw", raw::Got(raw(&caching, value_bytes)));
+    if let Some(engine) = caching_engine(runtime, server) {
+        let shop = Shop::new(engine, value_bytes);
+        let customer = Customer::of(&shop, merchant());
+        suite.add("local_replay", "idem", shop::Replay(customer));
+    }
     // A kept error is short, whatever answers are.
     suite.add("business_error", "raw", raw::Claimed(raw(&connection, 16)));
     suite.add("business_error", "idem", shop::BusinessError(customer()));
@@ -110,20 +108,19 @@ fn suite<'a>(
     suite
 }
 
-/// For a call that runs in another process, as far as idem knows, and for one in the same.
-fn waiting(options: &Options, [running, other]: &[Arc<Shop>; 2]) -> Vec<Waiting> {
-    let case = |name, elsewhere| Waiting {
-        name,
-        running: Arc::clone(running),
-        elsewhere: Arc::clone(elsewhere),
-        merchant: merchant(),
-    };
-    let cases = [case("wait", other), case("wait_same_engine", running)];
-    let wanted = |waiting: &Waiting| options.wants(waiting.name);
-    cases.into_iter().filter(wanted).collect()
+fn engine(runtime: &Runtime, server: &Server) -> Engine {
+    Engine::new(store(runtime, server))
 }
 
-fn engine(runtime: &Runtime, server: &Server) -> Engine {
-    let store = runtime.block_on(RedisStore::connect(server.url.as_str()));
-    Engine::new(store.unwrap())
+/// One that answers from its own memory what it has seen answered.
+fn caching_engine(runtime: &Runtime, server: &Server) -> Option<Engine> {
+    let _ = (runtime, server);
+    // With `EngineBuilder::local_cache` there, in place of `None`:
+    // Some(Engine::builder(store(runtime, server)).local_cache(idem_runtime::LocalCache::new()).build().unwrap())
+    None
+}
+
+fn store(runtime: &Runtime, server: &Server) -> RedisStore {
+    let store = runtime.block_on(RedisStore::connect(server.meter.url.as_str()));
+    store.unwrap()
 }

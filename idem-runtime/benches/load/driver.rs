@@ -1,5 +1,6 @@
 //! Makes calls, so many at once, and measures them. The same for bare commands and for idem.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio::runtime::Runtime;
@@ -25,14 +26,17 @@ pub(crate) trait Work: Clone + Send + 'static {
     const FILLS: bool = false;
 }
 
-/// Makes `calls` calls, numbered from `first`, by `concurrency` workers.
+/// Numbers that nobody has had.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Makes `calls` calls by `concurrency` workers.
 pub(crate) fn run<W: Work>(
     runtime: &Runtime,
     work: &W,
     concurrency: usize,
     calls: usize,
-    first: u64,
 ) -> Sample {
+    let first = NEXT.fetch_add(calls as u64, Ordering::Relaxed);
     let each = calls / concurrency;
     let mut latencies = Vec::with_capacity(calls);
     runtime.block_on(async {
@@ -85,6 +89,12 @@ pub(crate) fn fill<W: Work>(runtime: &Runtime, work: &W) {
             filled.unwrap();
         }
     });
+}
+
+/// The runtime of a thread that shares nothing of it.
+pub(crate) fn current_thread() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
 }
 
 pub(crate) fn nanos(time: std::time::Duration) -> u32 {

@@ -11,13 +11,28 @@
     reason = "numbers of calls are small, and figures are rounded"
 )]
 
+pub(crate) mod compare;
 pub(crate) mod driver;
 pub(crate) mod options;
 pub(crate) mod order;
+#[cfg(feature = "redis")]
+pub(crate) mod redis_meter;
+#[cfg(feature = "redis")]
 pub(crate) mod redis_raw;
+#[cfg(feature = "redis")]
 pub(crate) mod redis_server;
 pub(crate) mod row;
 pub(crate) mod sample;
 pub(crate) mod shop;
+#[cfg(all(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) mod sql_raw;
+#[cfg(all(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
+pub(crate) mod sql_server;
 pub(crate) mod suite;
+pub(crate) mod threads;
 pub(crate) mod waiting;

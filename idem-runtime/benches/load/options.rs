@@ -1,9 +1,12 @@
 //! What the command line says.
 
+use std::fmt;
 use std::process::exit;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+
+use super::driver::current_thread;
 
 /// The options of all load benchmarks.
 #[derive(Clone, Debug)]
@@ -61,7 +64,19 @@ impl Options {
             slice: Duration::from_millis(100),
             compare: false,
         };
-        let mut words = std::env::args().skip(1);
+        // `--case=first` is `--case first`.
+        let split = |word: String| -> Vec<String> {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) if word.starts_with("--") => (name, Some(value)),
+                _ => (word.as_str(), None),
+            };
+            [Some(name), value]
+                .into_iter()
+                .flatten()
+                .map(str::to_owned)
+                .collect()
+        };
+        let mut words = std::env::args().skip(1).flat_map(split);
         while let Some(word) = words.next() {
             let mut value = || {
                 let value = words.next();
@@ -71,6 +86,10 @@ impl Options {
                 // What cargo says to every benchmark.
                 "--bench" => {}
                 "--json" => options.json = true,
+                "--help" => {
+                    eprintln!("{HELP}");
+                    exit(0)
+                }
                 "--compare" => options.compare = true,
                 "--quick" => {
                     options.rounds = 3;
@@ -115,14 +134,54 @@ impl Options {
         is_in(&self.stores, store)
     }
 
+    /// What says the same about how to measure, to another program.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let numbers = |numbers: &[usize]| {
+            let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+            numbers.join(",")
+        };
+        let mut words = vec![
+            format!("--concurrency={}", numbers(&self.concurrency)),
+            format!("--size={}", numbers(&self.sizes)),
+            format!("--rounds={}", self.rounds),
+            format!("--slice={}", self.slice.as_millis()),
+        ];
+        if self.multi {
+            words.push("--runtime=multi".to_owned());
+        }
+        if self.json {
+            words.push("--json".to_owned());
+        }
+        if !self.cases.is_empty() {
+            words.push(format!("--case={}", self.cases.join(",")));
+        }
+        words
+    }
+
     /// The runtime that was asked for.
     pub(crate) fn runtime(&self) -> Runtime {
-        let mut builder = if self.multi {
-            tokio::runtime::Builder::new_multi_thread()
+        if self.multi {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.enable_all().build().unwrap()
         } else {
-            tokio::runtime::Builder::new_current_thread()
+            current_thread()
+        }
+    }
+}
+
+/// For people: how it is measured.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runtime = if self.multi {
+            "multi-thread"
+        } else {
+            "current-thread"
         };
-        builder.enable_all().build().unwrap()
+        let (rounds, slice) = (self.rounds, self.slice);
+        write!(
+            f,
+            "{runtime} runtime, medians of {rounds} rounds of {slice:?}"
+        )
     }
 }
 

@@ -1,10 +1,10 @@
-//! What is called with: an order of about 150 bytes.
+//! What is called with, an order of about 150 bytes, and what it is answered with.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// An order. A worker makes one and changes its number from call to call, so that the driver
 /// allocates nothing.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Hash, Serialize)]
 pub(crate) struct Order {
     pub(crate) merchant: u64,
     pub(crate) number: u64,
@@ -29,6 +29,32 @@ impl Order {
             note: Some("leave it at the door, please".to_owned()),
             articles: [4_711, 815, 90_210, 12],
         }
+    }
+}
+
+/// What an order is answered with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Receipt {
+    pub(crate) number: u64,
+    pub(crate) state: String,
+    pub(crate) cents: u64,
+    /// Fills it up to the size that is asked for.
+    pub(crate) text: String,
+}
+
+impl Receipt {
+    /// Of so many bytes, as JSON.
+    pub(crate) fn of(bytes: usize) -> Self {
+        let mut receipt = Self {
+            number: 1_000_000,
+            state: "accepted".to_owned(),
+            cents: 129_900,
+            text: String::new(),
+        };
+        let bare = serde_json::to_vec(&receipt).unwrap().len();
+        let words = "Thank you for your order. It is on its way to you. ";
+        receipt.text = words.chars().cycle().take(bytes - bare).collect();
+        receipt
     }
 }
 

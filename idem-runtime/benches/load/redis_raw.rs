@@ -45,11 +45,12 @@ async fn connect_with(client: &Client, config: AsyncConnectionConfig) -> Multipl
     connected.await.unwrap()
 }
 
-/// As in `store/redis/link/target.rs` and `store/redis/builder.rs`.
+/// As in `store/redis/link/target.rs` and `store/redis/builder.rs`, but for how long a reply may take:
+/// nothing here is sent again.
 fn config() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new()
         .set_connection_timeout(Some(Duration::from_secs(1)))
-        .set_response_timeout(Some(Duration::from_millis(500)))
+        .set_response_timeout(Some(Duration::from_secs(20)))
         .set_pipeline_buffer_size(1_024)
 }
 

@@ -34,6 +34,12 @@ impl Printer {
     pub(crate) fn new(json: bool) -> Self {
         Self { json, group: None }
     }
+    pub(crate) fn rows(&mut self, rows: &[Row]) {
+        for row in rows {
+            self.row(row);
+        }
+    }
+
     pub(crate) fn row(&mut self, row: &Row) {
         let mut out = stdout().lock();
         if self.json {

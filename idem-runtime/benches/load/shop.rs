@@ -7,33 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::driver::{STORED, Work};
-use super::order::Order;
-
-/// What an order is answered with.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Receipt {
-    pub(crate) number: u64,
-    pub(crate) state: String,
-    pub(crate) cents: u64,
-    /// Fills it up to the size that is asked for.
-    pub(crate) text: String,
-}
-
-impl Receipt {
-    /// Of so many bytes, as JSON.
-    pub(crate) fn of(bytes: usize) -> Self {
-        let mut receipt = Self {
-            number: 1_000_000,
-            state: "accepted".to_owned(),
-            cents: 129_900,
-            text: String::new(),
-        };
-        let bare = serde_json::to_vec(&receipt).unwrap().len();
-        let words = "Thank you for your order. It is on its way to you. ";
-        receipt.text = words.chars().cycle().take(bytes - bare).collect();
-        receipt
-    }
-}
+use super::order::{Order, Receipt};
 
 /// An error of each kind.
 #[derive(Debug, Classify, Serialize, Deserialize)]

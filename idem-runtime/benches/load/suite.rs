@@ -7,11 +7,14 @@ use tokio::runtime::Runtime;
 
 use super::driver::{self, Work};
 use super::options::Options;
-use super::row::{Printer, Row};
+use super::row::Row;
 use super::sample::{Sample, median};
 
 /// Calls that are made to count commands.
 const COUNTED: usize = 64;
+
+/// Calls of a run, at least.
+const LEAST: usize = 32;
 
 /// What a server can be asked about itself.
 pub(crate) trait Meter {
@@ -41,6 +44,21 @@ impl Meter for NoMeter {
     fn flush(&mut self) {}
 }
 
+/// A server that keeps what it has: others rely on it.
+pub(crate) struct Kept<'a>(pub(crate) &'a mut dyn Meter);
+
+impl Meter for Kept<'_> {
+    fn cpu_micros(&mut self) -> Option<f64> {
+        self.0.cpu_micros()
+    }
+
+    fn commands(&mut self, calls: &mut dyn FnMut()) -> Option<usize> {
+        self.0.commands(calls)
+    }
+
+    fn flush(&mut self) {}
+}
+
 /// A case of one implementation.
 pub(crate) struct Case {
     name: &'static str,
@@ -51,7 +69,7 @@ pub(crate) struct Case {
 /// Runs a case. Called once a run, so that the call through the table costs nothing.
 trait Runs {
     fn fill(&self, runtime: &Runtime);
-    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize, first: u64) -> Sample;
+    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize) -> Sample;
 }
 
 impl<W: Work> Runs for W {
@@ -59,8 +77,8 @@ impl<W: Work> Runs for W {
         driver::fill(runtime, self);
     }
 
-    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize, first: u64) -> Sample {
-        driver::run(runtime, self, concurrency, calls, first)
+    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize) -> Sample {
+        driver::run(runtime, self, concurrency, calls)
     }
 }
 
@@ -69,6 +87,8 @@ pub(crate) struct Suite<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) options: &'a Options,
     pub(crate) store: &'a str,
+    /// How long the first answers are left alone before they are asked for.
+    pub(crate) settling: Duration,
     cases: Vec<Case>,
 }
 
@@ -76,7 +96,6 @@ pub(crate) struct Suite<'a> {
 #[derive(Default)]
 struct Findings {
     calls: usize,
-    first: u64,
     per_second: Vec<f64>,
     p50: Vec<f64>,
     p99: Vec<f64>,
@@ -90,6 +109,7 @@ impl<'a> Suite<'a> {
             runtime,
             options,
             store,
+            settling: Duration::ZERO,
             cases: Vec::new(),
         }
     }
@@ -105,17 +125,17 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Runs all cases, and prints their rows.
+    /// Runs all cases.
     pub(crate) fn run(
         &self,
         concurrency: usize,
         value_bytes: usize,
         meter: &mut dyn Meter,
-        printer: &mut Printer,
-    ) {
+    ) -> Vec<Row> {
         let mut findings: Vec<Findings> = Vec::new();
         findings.resize_with(self.cases.len(), Findings::default);
         self.fill(meter);
+        std::thread::sleep(self.settling);
         for (case, found) in self.cases.iter().zip(&mut findings) {
             self.prepare(case, found, concurrency, meter);
         }
@@ -127,9 +147,7 @@ impl<'a> Suite<'a> {
                 self.measure(&self.cases[turn], &mut findings[turn], concurrency, meter);
             }
         }
-        for row in self.rows(&findings, concurrency, value_bytes) {
-            printer.row(&row);
-        }
+        self.rows(&findings, concurrency, value_bytes)
     }
 
     fn fill(&self, meter: &mut dyn Meter) {
@@ -147,11 +165,7 @@ impl<'a> Suite<'a> {
         concurrency: usize,
         meter: &mut dyn Meter,
     ) {
-        let mut run = |concurrency, calls| {
-            let sample = case.runs.run(self.runtime, concurrency, calls, found.first);
-            found.first += calls as u64;
-            sample
-        };
+        let run = |concurrency, calls| case.runs.run(self.runtime, concurrency, calls);
         run(concurrency, concurrency);
         let commands = meter.commands(&mut || {
             run(1, COUNTED);
@@ -161,8 +175,10 @@ impl<'a> Suite<'a> {
         let mut calls = concurrency.max(16).next_multiple_of(concurrency);
         loop {
             let rate = run(concurrency, calls).per_second();
+            // A disk may take longer than a slice: a median is of more than one call all the same.
             let wanted = ((rate * slice) as usize)
-                .max(1)
+                .max(LEAST)
+                .max(concurrency * 4)
                 .next_multiple_of(concurrency);
             // A short run says little: each one is at most eight times as long as that before.
             if wanted <= calls * 8 {
@@ -181,11 +197,8 @@ impl<'a> Suite<'a> {
         meter: &mut dyn Meter,
     ) {
         let before = meter.cpu_micros();
-        let sample = case
-            .runs
-            .run(self.runtime, concurrency, found.calls, found.first);
+        let sample = case.runs.run(self.runtime, concurrency, found.calls);
         let after = meter.cpu_micros();
-        found.first += found.calls as u64;
         found.per_second.push(sample.per_second());
         found.p50.push(sample.percentile(50));
         found.p99.push(sample.percentile(99));
@@ -231,10 +244,5 @@ impl<'a> Suite<'a> {
             }
         }
         rows
-    }
-
-    /// How long the slices of all rounds take together, at least.
-    pub(crate) fn least(&self) -> Duration {
-        self.options.slice * u32::try_from(self.options.rounds * self.cases.len()).unwrap_or(1)
     }
 }

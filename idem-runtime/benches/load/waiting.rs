@@ -7,15 +7,16 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::driver::nanos;
-use super::order::Order;
+use super::options::Options;
+use super::order::{Order, merchant};
 use super::row::Row;
 use super::sample::{Sample, median};
 use super::shop::{Gate, Shop};
 
 /// How often each round is repeated: one has as many latencies as there are waiters.
-const TURNS: u64 = 10;
+const TURNS: u64 = 5;
 /// How long the duplicates have to find the call that runs, and to be told of its end.
-const SETTLING: Duration = Duration::from_millis(5);
+const SETTLING: Duration = Duration::from_millis(15);
 
 /// The one that runs calls in one shop, and those that wait call in the other, which is another
 /// process's as far as the store knows.
@@ -25,6 +26,19 @@ pub(crate) struct Waiting {
     pub(crate) running: Arc<Shop>,
     pub(crate) elsewhere: Arc<Shop>,
     pub(crate) merchant: u64,
+}
+
+/// For a call that runs in another process, as far as idem knows, and for one in the same.
+pub(crate) fn waiting(options: &Options, [running, other]: &[Arc<Shop>; 2]) -> Vec<Waiting> {
+    let case = |name, elsewhere| Waiting {
+        name,
+        running: Arc::clone(running),
+        elsewhere: Arc::clone(elsewhere),
+        merchant: merchant(),
+    };
+    let cases = [case("wait", other), case("wait_same_engine", running)];
+    let wanted = |waiting: &Waiting| options.wants(waiting.name) && options.wants_impl("idem");
+    cases.into_iter().filter(wanted).collect()
 }
 
 impl Waiting {
@@ -43,8 +57,7 @@ impl Waiting {
             let mut latencies = Vec::with_capacity(duplicates * TURNS as usize);
             let mut wall = Duration::ZERO;
             for turn in 0..TURNS {
-                let number = (value_bytes * 1_000 + duplicates) as u64 * 1_000;
-                let turn = self.turn(number + round * TURNS + turn, duplicates);
+                let turn = self.turn(round * TURNS + turn, duplicates);
                 let taken = runtime.block_on(turn);
                 wall += taken.iter().max().copied().unwrap_or_default();
                 latencies.extend(taken.into_iter().map(nanos));

@@ -1,0 +1,4 @@
+//! One file a crate.
+
+pub(crate) mod cached;
+pub(crate) mod idempotent;

@@ -1,0 +1,256 @@
+//! The same statements by sqlx alone: what the SQL stores are measured against. They are those of
+//! `store/sql` as they were when this was written, on a table of their own.
+
+pub(crate) mod mysql;
+pub(crate) mod postgres;
+pub(crate) mod sqlite;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sqlx::Connection;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::driver::{STORED, Work};
+
+/// As many as the store makes by default.
+const CONNECTIONS: usize = 8;
+/// A time-out, as the store has one; a longer one, because nothing here is sent again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What all records here have in common.
+const OPERATION: &str = "bench.pay";
+const OWNER: &[u8] = &[7; 16];
+const LAYOUT: i64 = 49;
+const PENDING: &str = "P";
+const DONE: &str = "D";
+const ATTEMPTS: i64 = 1;
+const LEASE_MS: i64 = 30_000;
+const RETAIN_MS: i64 = 120_000;
+const FINGERPRINT: &[u8] = &[3; 16];
+const LIFE_US: i64 = 120_000_000;
+
+/// The statements in the words of one database.
+pub(crate) trait Dialect: Send + Sync + 'static {
+    type Conn: Connection;
+
+    /// Whether the store looks for an answer before it claims.
+    const READS_FIRST: bool;
+
+    /// Creates the table, if it is not there.
+    fn migrate(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// The fence of a new claim; `None` where there is a record already.
+    fn claim(
+        conn: &mut Self::Conn,
+        key: &[u8],
+    ) -> impl Future<Output = sqlx::Result<Option<i64>>> + Send;
+
+    /// How many records it changed: one.
+    fn complete(
+        conn: &mut Self::Conn,
+        key: &[u8],
+        fence: i64,
+        value: &[u8],
+    ) -> impl Future<Output = sqlx::Result<u64>> + Send;
+
+    /// The length of a stored answer.
+    fn read(
+        conn: &mut Self::Conn,
+        key: &[u8],
+    ) -> impl Future<Output = sqlx::Result<Option<usize>>> + Send;
+}
+
+pub(crate) type Options<D> = <<D as Dialect>::Conn as Connection>::Options;
+
+/// Connections that workers share.
+struct Connections<D: Dialect> {
+    options: Options<D>,
+    idle: Mutex<Vec<D::Conn>>,
+    seats: Semaphore,
+}
+
+/// The connections, and what is written through them.
+pub(crate) struct Raw<D: Dialect> {
+    connections: Arc<Connections<D>>,
+    value: Arc<[u8]>,
+    key: [u8; 32],
+}
+
+impl<D: Dialect> Clone for Raw<D> {
+    fn clone(&self) -> Self {
+        Self {
+            connections: Arc::clone(&self.connections),
+            value: Arc::clone(&self.value),
+            key: self.key,
+        }
+    }
+}
+
+impl<D: Dialect> Raw<D> {
+    /// Creates the table, if it is not there. `space` keeps the keys of one user of it apart from
+    /// another's.
+    pub(crate) async fn new(options: Options<D>, value_bytes: usize, space: u64) -> Self {
+        let mut conn = D::Conn::connect_with(&options).await.unwrap();
+        D::migrate(&mut conn).await.unwrap();
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&space.to_be_bytes());
+        Self {
+            connections: Arc::new(Connections {
+                options,
+                idle: Mutex::new(vec![conn]),
+                seats: Semaphore::new(CONNECTIONS),
+            }),
+            value: vec![b'.'; value_bytes].into(),
+            key,
+        }
+    }
+
+    fn set(&mut self, number: u64) {
+        // Spread, as digests are.
+        let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.key[16..24].copy_from_slice(&spread.to_be_bytes());
+    }
+
+    async fn claim(&self) -> Option<i64> {
+        let claimed = async {
+            let (mut conn, _seat) = self.take().await;
+            let fence = D::claim(&mut conn, &self.key).await;
+            self.give_back(conn);
+            fence
+        };
+        in_time(claimed).await
+    }
+
+    async fn complete(&self, fence: i64) {
+        let completed = async {
+            let (mut conn, _seat) = self.take().await;
+            let changed = D::complete(&mut conn, &self.key, fence, &self.value).await;
+            self.give_back(conn);
+            changed
+        };
+        assert_eq!(in_time(completed).await, 1, "the claim is ours");
+    }
+
+    async fn read(&self) -> Option<usize> {
+        let read = async {
+            let (mut conn, _seat) = self.take().await;
+            let answer = D::read(&mut conn, &self.key).await;
+            self.give_back(conn);
+            answer
+        };
+        in_time(read).await
+    }
+
+    /// A connection that nobody else uses.
+    async fn take(&self) -> (D::Conn, SemaphorePermit<'_>) {
+        let seat = self.connections.seats.acquire().await.unwrap();
+        let idle = self.connections.idle.lock().unwrap().pop();
+        let conn = if let Some(conn) = idle {
+            conn
+        } else {
+            let options = &self.connections.options;
+            D::Conn::connect_with(options).await.unwrap()
+        };
+        (conn, seat)
+    }
+
+    fn give_back(&self, conn: D::Conn) {
+        self.connections.idle.lock().unwrap().push(conn);
+    }
+
+    async fn fill(&mut self, number: u64) {
+        self.set(number);
+        if self.read().await.is_none() {
+            self.first().await;
+        }
+    }
+
+    async fn first(&self) {
+        let fence = self.claim().await;
+        self.complete(fence.expect("the key is new")).await;
+    }
+
+    fn check(&self, read: Option<usize>) {
+        assert_eq!(read, Some(self.value.len()), "the answer is there");
+    }
+}
+
+async fn in_time<T>(action: impl Future<Output = sqlx::Result<T>>) -> T {
+    let done = tokio::time::timeout(PATIENCE, action).await;
+    done.unwrap().unwrap()
+}
+
+/// Not derived, which would ask for a database that can be cloned.
+macro_rules! clone {
+    ($($work:ident)*) => {$(
+        impl<D: Dialect> Clone for $work<D> {
+            fn clone(&self) -> Self {
+                Self(self.0.clone())
+            }
+        }
+    )*};
+}
+
+clone! { First Blind Replay Read }
+
+/// What the store sends for a first call.
+pub(crate) struct First<D: Dialect>(pub(crate) Raw<D>);
+
+impl<D: Dialect> Work for First<D> {
+    async fn call(&mut self, number: u64) {
+        self.0.set(STORED + number);
+        if D::READS_FIRST {
+            assert_eq!(self.0.read().await, None, "the key is new");
+        }
+        self.0.first().await;
+    }
+}
+
+/// A claim and a completion, and no look before.
+pub(crate) struct Blind<D: Dialect>(pub(crate) Raw<D>);
+
+impl<D: Dialect> Work for Blind<D> {
+    async fn call(&mut self, number: u64) {
+        self.0.set(STORED + number);
+        self.0.first().await;
+    }
+}
+
+/// What the store sends for a replay.
+pub(crate) struct Replay<D: Dialect>(pub(crate) Raw<D>);
+
+impl<D: Dialect> Work for Replay<D> {
+    const FILLS: bool = true;
+
+    async fn fill(&mut self, number: u64) {
+        self.0.fill(number).await;
+    }
+
+    async fn call(&mut self, number: u64) {
+        self.0.set(number % STORED);
+        if D::READS_FIRST {
+            let read = self.0.read().await;
+            self.0.check(read);
+        } else {
+            assert_eq!(self.0.claim().await, None, "the answer is there");
+        }
+    }
+}
+
+/// A `SELECT`, whatever the store sends.
+pub(crate) struct Read<D: Dialect>(pub(crate) Raw<D>);
+
+impl<D: Dialect> Work for Read<D> {
+    const FILLS: bool = true;
+
+    async fn fill(&mut self, number: u64) {
+        self.0.fill(number).await;
+    }
+
+    async fn call(&mut self, number: u64) {
+        self.0.set(number % STORED);
+        let read = self.0.read().await;
+        self.0.check(read);
+    }
+}

@@ -1,0 +1,96 @@
+//! What a call costs on SQL databases, beside the same statements by sqlx alone:
+//! `cargo bench -p idem-runtime --features mysql,postgres,sqlite --bench sql_load -- --help`.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark ends when something is wrong"
+)]
+
+mod load;
+
+use tokio::runtime::Runtime;
+
+use self::load::options::Options;
+use self::load::order::merchant;
+use self::load::row::Printer;
+use self::load::shop::{self, Customer, Shop};
+use self::load::sql_raw::mysql::MySql;
+use self::load::sql_raw::postgres::Postgres;
+use self::load::sql_raw::sqlite::Sqlite;
+use self::load::sql_raw::{self as raw, Dialect, Raw};
+use self::load::sql_server::{self as server, Database, STORES};
+use self::load::suite::{NoMeter, Suite};
+use self::load::waiting::waiting;
+
+fn main() {
+    let options = Options::parse();
+    let mut printer = Printer::new(options.json);
+    eprintln!("{options}");
+    for store in STORES {
+        let is_named = options.stores.iter().any(|named| named == store);
+        if is_named || options.stores.is_empty() && !store.ends_with("_nosync") {
+            measure(&options, store, &mut printer);
+        }
+    }
+}
+
+fn measure(options: &Options, store: &str, printer: &mut Printer) {
+    let runtime = options.runtime();
+    let database = Database::start(store);
+    let engines = database
+        .suits_idem()
+        .then(|| [(); 2].map(|()| database.engine(&runtime, None)));
+    for &value_bytes in &options.sizes {
+        let mut suite = Suite::new(&runtime, options, store);
+        suite.settling = database.youth();
+        match &database {
+            Database::Sqlite(dir, synchronous) => {
+                let options = server::sqlite(dir, *synchronous);
+                add_raw::<Sqlite>(&mut suite, &runtime, &options, value_bytes);
+            }
+            Database::Postgres(server) => {
+                let options = server::postgres(server);
+                add_raw::<Postgres>(&mut suite, &runtime, &options, value_bytes);
+            }
+            Database::MySql(server) => {
+                let options = server::mysql(server);
+                add_raw::<MySql>(&mut suite, &runtime, &options, value_bytes);
+            }
+        }
+        let shops = engines
+            .clone()
+            .map(|engines| engines.map(|engine| Shop::new(engine, value_bytes)));
+        if let Some([shop, _]) = &shops {
+            let customer = || Customer::of(shop, merchant());
+            suite.add("first", "idem", shop::First(customer()));
+            suite.add("replay", "idem", shop::Replay(customer()));
+            suite.add("business_error", "idem", shop::BusinessError(customer()));
+            suite.add("release", "idem", shop::Release(customer()));
+            suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
+        }
+        for &concurrency in &options.concurrency {
+            printer.rows(&suite.run(concurrency, value_bytes, &mut NoMeter));
+            for waiting in shops.iter().flat_map(|shops| waiting(options, shops)) {
+                let rounds = options.rounds;
+                let row = waiting.measure(&runtime, store, concurrency, value_bytes, rounds);
+                printer.row(&row);
+            }
+        }
+    }
+}
+
+fn add_raw<D: Dialect>(
+    suite: &mut Suite<'_>,
+    runtime: &Runtime,
+    options: &raw::Options<D>,
+    value_bytes: usize,
+) {
+    let raw = || runtime.block_on(Raw::<D>::new(options.clone(), value_bytes, merchant()));
+    suite.add("first", "raw", raw::First(raw()));
+    if D::READS_FIRST {
+        suite.add("first", "raw_blind", raw::Blind(raw()));
+    } else {
+        suite.add("replay", "raw_select", raw::Read(raw()));
+    }
+    suite.add("replay", "raw", raw::Replay(raw()));
+}
