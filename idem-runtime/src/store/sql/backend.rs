@@ -13,6 +13,8 @@ use std::time::Duration;
 use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database};
 
+#[cfg(feature = "sqlite")]
+use super::group::Group;
 #[cfg(feature = "postgres")]
 use super::notices::Notices;
 use super::row::Row;
@@ -150,6 +152,16 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
+    /// What writes the statements of several calls at a time, where that is the store's to do.
+    #[cfg(feature = "sqlite")]
+    #[doc(hidden)]
+    fn group(
+        options: &<<Self::Db as Database>::Connection as Connection>::Options,
+    ) -> Option<Group> {
+        let _ = options;
+        None
+    }
+
     /// What hears of changes, where the database tells of them.
     #[cfg(feature = "postgres")]
     #[doc(hidden)]
@@ -189,6 +201,8 @@ pub enum Argument<'a> {
 pub struct Answer {
     pub(crate) affected: u64,
     pub(crate) row: Option<Row>,
+    /// The fence of the record that was put there.
+    pub(crate) granted: Option<i64>,
 }
 
 /// What an error of the server means.

@@ -98,7 +98,14 @@ impl<B: Backend> SqlStoreBuilder<B> {
         #[cfg(not(feature = "postgres"))]
         let told = String::new();
         let options = B::own(self.source.into_options()?);
-        let lane = |most| Lane::<B>::new(options.clone(), most, self.response_timeout);
+        #[cfg(feature = "sqlite")]
+        let group = B::group(&options).map(Arc::new);
+        let lane = |most| {
+            let lane = Lane::<B>::new(options.clone(), most, self.response_timeout);
+            #[cfg(feature = "sqlite")]
+            let lane = lane.grouped(group.clone());
+            lane
+        };
         let mut inner = Inner {
             lane: lane(self.connections),
             own: lane(2),

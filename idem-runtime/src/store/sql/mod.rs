@@ -46,9 +46,13 @@
 //!   time, whoever writes; a claim and an answer are one commit each.
 
 mod backend;
+#[cfg(feature = "sqlite")]
+mod batch;
 mod builder;
 mod dialect;
 mod failure;
+#[cfg(feature = "sqlite")]
+mod group;
 mod lane;
 #[cfg(feature = "mysql")]
 mod mysql;

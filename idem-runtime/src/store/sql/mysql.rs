@@ -9,7 +9,7 @@ use sqlx::{Executor as _, MySqlConnection};
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::dialect::{prepared, scripts};
 use super::row::{Parts, Row};
-use super::script::{Piece, pieces, written};
+use super::script::{counted, written};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
 
@@ -64,17 +64,8 @@ impl Sealed for MySql {
         Ok(())
     }
 
-    /// `?1 … ?2 … ?1` is `? … ? … ?`, of the arguments 0, 1 and 0.
     fn parameters(template: &str) -> (String, Vec<usize>) {
-        let (mut text, mut order) = (String::with_capacity(template.len()), Vec::new());
-        pieces(template, |piece| match piece {
-            Piece::Text(piece) => text.push_str(piece),
-            Piece::Argument(index) => {
-                text.push('?');
-                order.push(index);
-            }
-        });
-        (text, order)
+        counted(template)
     }
 
     fn trouble(error: &dyn DatabaseError) -> Trouble {

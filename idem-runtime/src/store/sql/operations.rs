@@ -60,7 +60,12 @@ impl<B: Sealed> Inner<B> {
             if found.is_none() && !request.starts {
                 let claim = &self.statements.claim;
                 found = match self.lane.tell(site.what, claim, &arguments).await {
-                    Ok(answer) => answer.row,
+                    Ok(answer) => {
+                        if let Some(fence) = answer.granted {
+                            return Ok(granted(fence, &fresh));
+                        }
+                        answer.row
+                    }
                     // What is done can be replayed all the same.
                     Err((Some(Trouble::ReadOnly), error)) => {
                         let row = site.run(&self.statements.read, &arguments[..1]).await?.row;
@@ -72,10 +77,7 @@ impl<B: Sealed> Inner<B> {
             if let Some(row) = &found
                 && row.is_fresh(&request.owner)
             {
-                return Ok(ClaimReply::Granted {
-                    fence: Fence::new(row.written_by().1.unsigned_abs()),
-                    attempt: fresh.attempts,
-                });
+                return Ok(granted(row.written_by().1, &fresh));
             }
             // Not found: somebody whom the statement could not see was quicker.
             let unreadable = |error| Some(ClaimReply::Unreadable(error));
@@ -236,6 +238,14 @@ impl<B: Sealed> Inner<B> {
             self.ascertain(&site, record, *left).await?;
         }
         Ok(reply)
+    }
+}
+
+/// The reply to a first claim.
+fn granted(fence: i64, fresh: &Header) -> ClaimReply {
+    ClaimReply::Granted {
+        fence: Fence::new(fence.unsigned_abs()),
+        attempt: fresh.attempts,
     }
 }
 

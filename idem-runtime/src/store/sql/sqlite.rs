@@ -8,7 +8,9 @@ use sqlx::{Executor as _, SqliteConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::dialect::{prepared, scripts};
+use super::group::Group;
 use super::row::{Parts, Row};
+use super::script::counted;
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
 
@@ -45,9 +47,8 @@ impl Sealed for Sqlite {
                retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1) \
                ON CONFLICT (record_key) DO NOTHING \
-               RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
-               expires_us - {now}, {now}, -version",
-        kind: Kind::Fetch,
+               RETURNING fence",
+        kind: Kind::Grant,
     };
 
     const INSERT: &'static str = super::statement::INSERT;
@@ -67,8 +68,9 @@ impl Sealed for Sqlite {
         Ok(())
     }
 
+    // Numbers would begin again with every statement of a script; see `batch`.
     fn parameters(template: &str) -> (String, Vec<usize>) {
-        (template.to_owned(), Vec::new())
+        counted(template)
     }
 
     fn trouble(error: &dyn DatabaseError) -> Trouble {
@@ -149,6 +151,10 @@ impl Sealed for Sqlite {
             ));
         }
         Ok(warnings)
+    }
+
+    fn group(options: &SqliteConnectOptions) -> Option<Group> {
+        Some(Group::new(options.clone()))
     }
 
     fn own(options: SqliteConnectOptions) -> SqliteConnectOptions {

@@ -27,6 +27,9 @@ pub(crate) enum Kind {
     Fetch,
     /// Prepared once a connection; gives back how many rows it changed.
     Execute,
+    /// As that, and gives back the fence of the record that it put there, if it did.
+    #[cfg(feature = "sqlite")]
+    Grant,
     /// Several statements in one message, with the arguments written into the text.
     #[cfg(feature = "mysql")]
     Script,
@@ -48,13 +51,19 @@ impl Statement {
         let (text, order) = match kind {
             #[cfg(feature = "mysql")]
             Kind::Script => (text, Vec::new()),
-            Kind::Fetch | Kind::Execute => B::parameters(&text),
+            _ => B::parameters(&text),
         };
         Self {
             text: text.into(),
             order,
             kind,
         }
+    }
+
+    /// Whether it changes nothing.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn only_reads(&self) -> bool {
+        self.kind == Kind::Fetch
     }
 }
 
