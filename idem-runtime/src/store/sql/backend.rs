@@ -41,9 +41,14 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const NOW: &'static str;
 
-    /// Whether a claim reads before it sends [`CLAIM`](Self::CLAIM).
+    /// The share of the latest claims that met a record, of [`Met::ALL`], from which on a claim reads before
+    /// it sends [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
-    const READS_FIRST: bool;
+    const READS_FIRST: u32;
+
+    /// Whether [`CLAIM`](Self::CLAIM) waits for whoever writes, whatever that is.
+    #[doc(hidden)]
+    const WAITS: bool = false;
 
     /// Whether the server shows what is committed to others before it is in its log, so that it can
     /// forget an answer that it has shown.
@@ -153,6 +158,11 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
     /// What writes the statements of several calls at a time, where that is the store's to do.
+    #[cfg(feature = "sqlite")]
+    #[doc(hidden)]
+    const GROUPS: bool = false;
+
+    /// That, if it is.
     #[cfg(feature = "sqlite")]
     #[doc(hidden)]
     fn group(

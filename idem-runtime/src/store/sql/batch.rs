@@ -2,19 +2,19 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_core::stream::BoxStream;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
 use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _, Row as _};
 use sqlx::{SqliteConnection, query_with};
-use tokio::sync::oneshot;
 
 use super::Sqlite;
-use super::backend::{Answer, Argument, Text};
+use super::backend::{Answer, Text};
 use super::failure::{store_error, trouble};
-use super::group::Outcome;
+use super::job::Job;
 use super::lane::{collided, pause};
-use super::statement::Statement;
+use super::many::Many;
 
 /// How many times a statement stands in a script at most.
 const WIDEST: usize = 64;
@@ -22,61 +22,13 @@ const WIDEST: usize = 64;
 /// How many rows wait between the driver's thread and this one.
 const ROWS: usize = 1_024;
 
-/// A statement in line.
-pub(super) struct Job {
-    what: &'static str,
-    text: Text,
-    arguments: Vec<Value>,
-    told: oneshot::Sender<Outcome>,
-}
-
-/// An [`Argument`] that outlives its caller.
-enum Value {
-    Bytes(Vec<u8>),
-    Int(i64),
-    Text(String),
-    Null,
-}
-
-impl Job {
-    pub(super) fn new(
-        what: &'static str,
-        statement: &Statement,
-        arguments: &[Argument<'_>],
-    ) -> (Self, oneshot::Receiver<Outcome>) {
-        let (told, hears) = oneshot::channel();
-        let value = |index: &usize| match arguments[*index] {
-            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => Value::Bytes(bytes.to_vec()),
-            Argument::Body(None) => Value::Null,
-            Argument::Int(number) => Value::Int(number),
-            Argument::Text(text) => Value::Text(text.to_owned()),
-        };
-        let job = Self {
-            what,
-            text: Arc::clone(&statement.text),
-            arguments: statement.order.iter().map(value).collect(),
-            told,
-        };
-        (job, hears)
-    }
-
-    /// Whoever asked for it has given up.
-    fn is_left(&self) -> bool {
-        self.told.is_closed()
-    }
-
-    fn bind(&self, all: &mut SqliteArguments) -> Result<(), sqlx::Error> {
-        for value in &self.arguments {
-            let added = match value {
-                Value::Bytes(bytes) => all.add(&bytes[..]),
-                Value::Int(number) => all.add(*number),
-                Value::Text(text) => all.add(&text[..]),
-                Value::Null => all.add(None::<i64>),
-            };
-            added.map_err(sqlx::Error::Encode)?;
-        }
-        Ok(())
-    }
+/// How the statements of a batch are sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// What does for one in one for many: each of them is expected to do what it is for.
+    AtOnce,
+    /// One behind the other.
+    InTurn,
 }
 
 /// The connection that batches are written on.
@@ -88,11 +40,10 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(options: SqliteConnectOptions) -> Self {
-        let scripts = 16 * (WIDEST.ilog2() as usize + 1);
         Self {
             options: options
                 .row_buffer_size(ROWS)
-                .statement_cache_capacity(scripts),
+                .statement_cache_capacity(4 * WIDEST),
             conn: None,
             scripts: Scripts::default(),
         }
@@ -101,13 +52,13 @@ impl Writer {
     /// Writes all of them or, where that is not to be, those that can be. Tells each what became of it.
     pub(super) async fn write(&mut self, mut jobs: Vec<Job>) {
         jobs.retain(|job| !job.is_left());
-        let mut collisions = 1;
+        let (mut collisions, mut mode) = (1, Mode::AtOnce);
         while jobs.len() > 1 {
-            match self.together(&jobs).await {
-                Ok(answers) => {
+            match self.together(&jobs, mode).await {
+                Ok(None) => mode = Mode::InTurn,
+                Ok(Some(answers)) => {
                     for (job, answer) in jobs.into_iter().zip(answers) {
-                        // Nobody may be there any more to hear of it.
-                        let _ = job.told.send(Ok(answer));
+                        job.tell(Ok(answer));
                     }
                     return;
                 }
@@ -126,12 +77,17 @@ impl Writer {
                 let trouble = trouble::<Sqlite>(&error);
                 (trouble, store_error::<Sqlite>(job.what, error))
             });
-            let _ = job.told.send(outcome);
+            job.tell(outcome);
         }
     }
 
-    /// All of them in one transaction: when this is done, they are on disk.
-    async fn together(&mut self, jobs: &[Job]) -> Result<Vec<Answer>, sqlx::Error> {
+    /// All of them in one transaction: when this is done, they are on disk. `None`: not all of them did
+    /// what they are for, and it is not known which; nothing has happened.
+    async fn together(
+        &mut self,
+        jobs: &[Job],
+        mode: Mode,
+    ) -> Result<Option<Vec<Answer>>, sqlx::Error> {
         let mut conn = self.connection().await?;
         // For writing from the start: it waits for other processes here, and nowhere else.
         if let Err(error) = command(&mut conn, "BEGIN IMMEDIATE").await {
@@ -141,20 +97,81 @@ impl Writer {
             return Err(error);
         }
         // Whatever goes wrong from here, the connection is closed, and the transaction with it.
+        let now = now_us();
         let mut answers: Vec<Answer> = jobs.iter().map(|_| Answer::default()).collect();
-        for (text, members) in alike(jobs) {
-            let mut rest = &members[..];
-            while !rest.is_empty() {
-                let width = WIDEST.min(1 << rest.len().ilog2());
-                let (these, others) = rest.split_at(width);
-                let script = self.scripts.of(&text, width);
-                execute(&mut conn, script, jobs, these, &mut answers).await?;
-                rest = others;
+        for members in alike(jobs) {
+            let all_did = match &jobs[members[0]].many {
+                Some(many) if mode == Mode::AtOnce && members.len() > 1 => {
+                    let sent = self.at_once(&mut conn, jobs, &members, many, now, &mut answers);
+                    sent.await?
+                }
+                _ => {
+                    let sent = self.in_turn(&mut conn, jobs, &members, &mut answers);
+                    sent.await?;
+                    true
+                }
+            };
+            if !all_did {
+                command(&mut conn, "ROLLBACK").await?;
+                self.conn = Some(conn);
+                return Ok(None);
             }
         }
         command(&mut conn, "COMMIT").await?;
         self.conn = Some(conn);
-        Ok(answers)
+        Ok(Some(answers))
+    }
+
+    /// Whether all of them did what they are for.
+    async fn at_once(
+        &mut self,
+        conn: &mut SqliteConnection,
+        jobs: &[Job],
+        members: &[usize],
+        many: &Many,
+        now: i64,
+        answers: &mut [Answer],
+    ) -> Result<bool, sqlx::Error> {
+        for these in members.chunks(WIDEST) {
+            let (text, width) = (&jobs[these[0]].text, these.len());
+            let script = self
+                .scripts
+                .of(text, Mode::AtOnce, width, || many.text(width));
+            let all = arguments(jobs, these, &many.order, now)?;
+            let script = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(script), all);
+            let done = script.execute(&mut *conn).await?;
+            if done.rows_affected() != width as u64 {
+                return Ok(false);
+            }
+            for &member in these {
+                answers[member].affected = 1;
+                answers[member].granted = Some(now);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn in_turn(
+        &mut self,
+        conn: &mut SqliteConnection,
+        jobs: &[Job],
+        members: &[usize],
+        answers: &mut [Answer],
+    ) -> Result<(), sqlx::Error> {
+        let mut rest = members;
+        while !rest.is_empty() {
+            let one = &jobs[rest[0]];
+            // Few widths, since each takes as many statements.
+            let width = WIDEST.min(1 << rest.len().ilog2());
+            let (these, others) = rest.split_at(width);
+            let script = self.scripts.of(&one.text, Mode::InTurn, width, || {
+                vec![&one.text[..]; width].join(";").into()
+            });
+            let all = arguments(jobs, these, &one.order, 0)?;
+            execute(conn, script, all, these, answers).await?;
+            rest = others;
+        }
+        Ok(())
     }
 
     /// One of them, as if there were no others.
@@ -166,9 +183,9 @@ impl Writer {
             }
             let mut conn = self.connection().await?;
             let mut answers = [Answer::default()];
+            let all = arguments(std::slice::from_ref(job), &[0], &job.order, 0)?;
             let script = Arc::clone(&job.text);
-            let jobs = std::slice::from_ref(job);
-            match execute(&mut conn, script, jobs, &[0], &mut answers).await {
+            match execute(&mut conn, script, all, &[0], &mut answers).await {
                 Ok(()) => {
                     self.conn = Some(conn);
                     let [answer] = answers;
@@ -192,36 +209,57 @@ impl Writer {
     }
 }
 
-/// The statements, and which of the jobs want each.
-fn alike(jobs: &[Job]) -> Vec<(Text, Vec<usize>)> {
-    let mut all: Vec<(Text, Vec<usize>)> = Vec::new();
+/// Which of the jobs want the same statement.
+fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
+    let mut all: Vec<(&Text, Vec<usize>)> = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
         match all
             .iter_mut()
             .find(|(text, _)| Arc::ptr_eq(text, &job.text))
         {
             Some((_, members)) => members.push(index),
-            None => all.push((Arc::clone(&job.text), vec![index])),
+            None => all.push((&job.text, vec![index])),
         }
     }
-    all
+    all.into_iter().map(|(_, members)| members).collect()
 }
 
-/// A statement again and again, as one text that is prepared once.
+/// Of a statement, how it is sent, for how many, and the text.
 #[derive(Default)]
-struct Scripts(Vec<(Text, usize, Text)>);
+struct Scripts(Vec<(Text, Mode, usize, Text)>);
 
 impl Scripts {
-    fn of(&mut self, text: &Text, width: usize) -> Text {
-        let mut known = self.0.iter();
-        let is = |(of, times, _): &&(Text, usize, Text)| *times == width && Arc::ptr_eq(of, text);
-        if let Some((_, _, script)) = known.find(is) {
-            return Arc::clone(script);
+    fn of(&mut self, text: &Text, mode: Mode, width: usize, make: impl FnOnce() -> Text) -> Text {
+        for (of, sent, times, script) in &self.0 {
+            if *times == width && *sent == mode && Arc::ptr_eq(of, text) {
+                return Arc::clone(script);
+            }
         }
-        let script: Text = vec![&text[..]; width].join(";").into();
-        self.0.push((Arc::clone(text), width, Arc::clone(&script)));
+        let script = make();
+        self.0
+            .push((Arc::clone(text), mode, width, Arc::clone(&script)));
         script
     }
+}
+
+/// Microseconds since 1970, by the machine's clock, which is the database's.
+fn now_us() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    i64::try_from(now.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
+}
+
+fn arguments(
+    jobs: &[Job],
+    members: &[usize],
+    order: &[usize],
+    now: i64,
+) -> Result<SqliteArguments, sqlx::Error> {
+    let mut all = SqliteArguments::default();
+    all.reserve(members.len() * order.len(), 0);
+    for &member in members {
+        jobs[member].bind(&mut all, order, now)?;
+    }
+    Ok(all)
 }
 
 async fn command(conn: &mut SqliteConnection, text: &'static str) -> Result<(), sqlx::Error> {
@@ -231,23 +269,17 @@ async fn command(conn: &mut SqliteConnection, text: &'static str) -> Result<(), 
     Ok(())
 }
 
-/// Sends a script of `members`, and puts down what each of them gave back.
+/// Sends a script, and puts down what each of its statements gave back.
 async fn execute(
     conn: &mut SqliteConnection,
     script: Text,
-    jobs: &[Job],
+    arguments: SqliteArguments,
     members: &[usize],
     answers: &mut [Answer],
 ) -> Result<(), sqlx::Error> {
-    let mut arguments = SqliteArguments::default();
-    arguments.reserve(members.len() * jobs[members[0]].arguments.len(), 0);
-    for &member in members {
-        jobs[member].bind(&mut arguments)?;
-    }
     let script = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(script), arguments);
     let mut results = conn.fetch_many(script);
-    let mut members = members.iter();
-    let mut granted = None;
+    let (mut members, mut granted) = (members.iter(), None);
     while let Some(result) = next(&mut results).await {
         match result? {
             Either::Right(row) => granted = Some(row.try_get(0)?),
@@ -257,8 +289,8 @@ async fn execute(
                 };
                 answers[member] = Answer {
                     affected: done.rows_affected(),
+                    row: None,
                     granted: granted.take(),
-                    ..Answer::default()
                 };
             }
         }

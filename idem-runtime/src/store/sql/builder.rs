@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::backend::{Backend, Sealed};
+use super::claim::Met;
 use super::failure::unfit;
 use super::lane::Lane;
 use super::source::SqlSource;
@@ -110,6 +111,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             lane: lane(self.connections),
             own: lane(2),
             statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
+            met: Met::new(),
             #[cfg(feature = "postgres")]
             notices: (self.notify)
                 .then(|| B::notices(options.clone(), &self.table, self.response_timeout))

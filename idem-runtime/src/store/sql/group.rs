@@ -6,6 +6,11 @@
 //! have come while it wrote the batch before. Nobody is told anything before the commit. The thread is
 //! not a caller's: one that blocks, or ends, holds nobody up.
 
+#![allow(
+    unnameable_types,
+    reason = "a part of the backends, which nobody else implements"
+)]
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +21,8 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::backend::{Answer, Argument, Trouble};
-use super::batch::{Job, Writer};
+use super::batch::Writer;
+use super::job::Job;
 use super::statement::Statement;
 use crate::store::StoreError;
 

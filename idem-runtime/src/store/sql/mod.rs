@@ -49,11 +49,16 @@ mod backend;
 #[cfg(feature = "sqlite")]
 mod batch;
 mod builder;
+mod claim;
 mod dialect;
 mod failure;
 #[cfg(feature = "sqlite")]
 mod group;
+#[cfg(feature = "sqlite")]
+mod job;
 mod lane;
+#[cfg(feature = "sqlite")]
+mod many;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
@@ -151,6 +156,7 @@ pub(crate) struct Inner<B: Sealed> {
     /// For renewals and reads: its connections are made on the engine's own thread.
     own: Lane<B>,
     statements: Statements,
+    met: claim::Met,
     table: String,
     #[cfg(feature = "postgres")]
     notices: Option<notices::Notices>,

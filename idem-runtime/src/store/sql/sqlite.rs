@@ -7,6 +7,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Executor as _, SqliteConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::claim::Met;
 use super::dialect::{prepared, scripts};
 use super::group::Group;
 use super::row::{Parts, Row};
@@ -33,12 +34,17 @@ impl Sealed for Sqlite {
 
     const NAME: &'static str = "SQLite";
 
+    // It has no other group commit than the one that is made for it.
+    const GROUPS: bool = true;
+
     // The machine's clock, which is everybody's who can open the file. Whole milliseconds: a number
     // with a point holds no more exactly.
     const NOW: &'static str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
     // A statement that may write takes the file's only lock for writing: replays are not to.
-    const READS_FIRST: bool = true;
+    const READS_FIRST: u32 = Met::ALL / 256;
+
+    const WAITS: bool = true;
 
     const SHOWS_EARLY: bool = false;
 
