@@ -11,7 +11,7 @@ use super::backend::{Argument, Sealed, Trouble};
 use super::row::{Columns, Row, life_us, shown};
 use super::site::{Site, TRIES, Write, overtaken};
 use crate::operation::RecordKey;
-use crate::record::{Fence, Header, State};
+use crate::record::{Fence, Header, Owner, State};
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
 use crate::transition;
 
@@ -65,7 +65,7 @@ impl<B: Sealed> Inner<B> {
             let mut found = None;
             // Whoever starts after a verdict has a claim there, and is not to make a new one.
             if !request.starts {
-                match self.put(&site, &arguments).await? {
+                match self.put(&site, &arguments, &request.owner).await? {
                     Put::Granted(fence) => return Ok(granted(fence, &fresh)),
                     Put::Met(row) => found = row,
                 }
@@ -91,7 +91,12 @@ impl<B: Sealed> Inner<B> {
     }
 
     /// Puts the record of a first claim there, if none is; reads before where one is to be expected.
-    async fn put(&self, site: &Site<'_, B>, arguments: &[Argument<'_>]) -> Result<Put, StoreError> {
+    async fn put(
+        &self,
+        site: &Site<'_, B>,
+        arguments: &[Argument<'_>],
+        owner: &Owner,
+    ) -> Result<Put, StoreError> {
         let read = async || site.run(&self.statements.read, &arguments[..1]).await;
         let reads = self.met.at_least(B::READS_FIRST);
         if reads && let Some(row) = read().await?.row {
@@ -103,11 +108,11 @@ impl<B: Sealed> Inner<B> {
         if B::WAITS && !reads {
             match timeout(HELD_UP, told.as_mut()).await {
                 Ok(done) => outcome = Some(done),
-                Err(_) => {
-                    if let Some(row) = read().await?.row {
-                        return Ok(Put::Met(Some(row)));
-                    }
-                }
+                // Its own is there: it was written meanwhile.
+                Err(_) => match read().await?.row {
+                    Some(row) if !row.is_of(owner) => return Ok(Put::Met(Some(row))),
+                    _ => {}
+                },
             }
         }
         let outcome = match outcome {
