@@ -8,6 +8,7 @@ mod connections;
 mod counts;
 mod files;
 mod forever;
+mod groups;
 mod home;
 mod load;
 mod notices;

@@ -13,6 +13,8 @@ use std::time::Duration;
 use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database};
 
+#[cfg(feature = "sqlite")]
+use super::group::Group;
 #[cfg(feature = "postgres")]
 use super::notices::Notices;
 use super::row::Row;
@@ -39,9 +41,14 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const NOW: &'static str;
 
-    /// Whether a claim reads before it sends [`CLAIM`](Self::CLAIM).
+    /// The share of the latest claims that met a record, of [`Met::ALL`], from which on a claim reads before
+    /// it sends [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
-    const READS_FIRST: bool;
+    const READS_FIRST: u32;
+
+    /// Whether [`CLAIM`](Self::CLAIM) waits for whoever writes, whatever that is.
+    #[doc(hidden)]
+    const WAITS: bool = false;
 
     /// Whether the server shows what is committed to others before it is in its log, so that it can
     /// forget an answer that it has shown.
@@ -150,6 +157,21 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
+    /// What writes the statements of several calls at a time, where that is the store's to do.
+    #[cfg(feature = "sqlite")]
+    #[doc(hidden)]
+    const GROUPS: bool = false;
+
+    /// That, if it is.
+    #[cfg(feature = "sqlite")]
+    #[doc(hidden)]
+    fn group(
+        options: &<<Self::Db as Database>::Connection as Connection>::Options,
+    ) -> Option<Group> {
+        let _ = options;
+        None
+    }
+
     /// What hears of changes, where the database tells of them.
     #[cfg(feature = "postgres")]
     #[doc(hidden)]
@@ -189,6 +211,8 @@ pub enum Argument<'a> {
 pub struct Answer {
     pub(crate) affected: u64,
     pub(crate) row: Option<Row>,
+    /// The fence of the record that was put there.
+    pub(crate) granted: Option<i64>,
 }
 
 /// What an error of the server means.

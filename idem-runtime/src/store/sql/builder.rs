@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::backend::{Backend, Sealed};
+use super::claim::Met;
 use super::failure::unfit;
 use super::lane::Lane;
 use super::source::SqlSource;
@@ -98,11 +99,19 @@ impl<B: Backend> SqlStoreBuilder<B> {
         #[cfg(not(feature = "postgres"))]
         let told = String::new();
         let options = B::own(self.source.into_options()?);
-        let lane = |most| Lane::<B>::new(options.clone(), most, self.response_timeout);
+        #[cfg(feature = "sqlite")]
+        let group = B::group(&options).map(Arc::new);
+        let lane = |most| {
+            let lane = Lane::<B>::new(options.clone(), most, self.response_timeout);
+            #[cfg(feature = "sqlite")]
+            let lane = lane.grouped(group.clone());
+            lane
+        };
         let mut inner = Inner {
             lane: lane(self.connections),
             own: lane(2),
             statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
+            met: Met::new(),
             #[cfg(feature = "postgres")]
             notices: (self.notify)
                 .then(|| B::notices(options.clone(), &self.table, self.response_timeout))

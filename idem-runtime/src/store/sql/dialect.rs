@@ -25,7 +25,18 @@ macro_rules! prepared {
                 let done = query.execute(&mut *$conn).await?;
                 Ok(Answer {
                     affected: done.rows_affected(),
-                    row: None,
+                    ..Answer::default()
+                })
+            }
+            #[cfg(feature = "sqlite")]
+            Kind::Grant => {
+                use sqlx::Row as _;
+                // To its end, and not just to its row: that is there before the commit.
+                let rows = query.fetch_all(&mut *$conn).await?;
+                let granted = rows.first().map(|row| row.try_get(0)).transpose()?;
+                Ok(Answer {
+                    granted,
+                    ..Answer::default()
                 })
             }
             _ => {
@@ -34,7 +45,10 @@ macro_rules! prepared {
                     Some(row) => Some(crate::store::sql::dialect::row!(row, &[u8])),
                     None => None,
                 };
-                Ok(Answer { affected: 0, row })
+                Ok(Answer {
+                    row,
+                    ..Answer::default()
+                })
             }
         }
     }};
@@ -54,7 +68,10 @@ macro_rules! scripts {
                 Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes)),
                 None => None,
             };
-            Ok(Answer { affected: 0, row })
+            Ok(Answer {
+                row,
+                ..Answer::default()
+            })
         }
 
         async fn execute_script(conn: &mut $conn, script: String) -> Result<u64, sqlx::Error> {

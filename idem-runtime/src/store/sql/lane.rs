@@ -6,15 +6,21 @@
 
 use std::fmt;
 use std::pin::pin;
+#[cfg(feature = "sqlite")]
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, Database};
+#[cfg(feature = "sqlite")]
+use tokio::sync::oneshot;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::failure::{broken, store_error, trouble};
+#[cfg(feature = "sqlite")]
+use super::group::{Group, Outcome, Way};
 use super::statement::Statement;
 use crate::record::Owner;
 use crate::store::{StoreError, StoreErrorKind};
@@ -39,6 +45,8 @@ pub(crate) struct Lane<B: Sealed> {
     seats: Semaphore,
     most: usize,
     response_timeout: Duration,
+    #[cfg(feature = "sqlite")]
+    group: Option<Arc<Group>>,
 }
 
 impl<B: Sealed> fmt::Debug for Lane<B> {
@@ -58,14 +66,23 @@ impl<B: Sealed> Lane<B> {
             seats: Semaphore::new(most),
             most,
             response_timeout,
+            #[cfg(feature = "sqlite")]
+            group: None,
         }
+    }
+
+    /// Its statements that write go with those of others.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn grouped(mut self, group: Option<Arc<Group>>) -> Self {
+        self.group = group;
+        self
     }
 
     /// Sends a statement. `what` is what it is for, as in "a claim". Every statement of the store may
     /// be sent again, and so it is where it collided or where its connection had gone stale.
     pub(crate) async fn run(
         &self,
-        what: &str,
+        what: &'static str,
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Answer, StoreError> {
@@ -76,15 +93,46 @@ impl<B: Sealed> Lane<B> {
     /// As [`run`](Self::run), and says what the server meant by its error.
     pub(crate) async fn tell(
         &self,
-        what: &str,
+        what: &'static str,
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Answer, (Option<Trouble>, StoreError)> {
+        #[cfg(feature = "sqlite")]
+        let _turn = match &self.group {
+            Some(group) if !statement.only_reads() => {
+                match group.enter(what, statement, arguments) {
+                    Way::Alone(turn) => Some(turn),
+                    Way::Beside => None,
+                    Way::Together(told) => return self.hear(what, told).await,
+                }
+            }
+            _ => None,
+        };
         // It is still there when its own connection is to be counted.
         let mut attempt = pin!(self.attempt(statement, arguments));
         match timeout(self.response_timeout, attempt.as_mut()).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err((trouble::<B>(&error), store_error::<B>(what, error))),
+            Err(_) => Err((None, self.silence(what))),
+        }
+    }
+
+    /// Waits for what became of a statement that went with others.
+    #[cfg(feature = "sqlite")]
+    async fn hear(
+        &self,
+        what: &str,
+        told: oneshot::Receiver<Outcome>,
+    ) -> Result<Answer, (Option<Trouble>, StoreError)> {
+        match timeout(self.response_timeout, told).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => {
+                let message = format!(
+                    "{what}: the thread that writes to {} has ended; it may be sent again",
+                    B::NAME
+                );
+                Err((None, StoreError::new(StoreErrorKind::Unavailable, message)))
+            }
             Err(_) => Err((None, self.silence(what))),
         }
     }

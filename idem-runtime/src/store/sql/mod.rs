@@ -25,7 +25,7 @@
 //! # Connections
 //!
 //! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, and two for renewals
-//! and reads; count them against the server's limit, for each process. Bodies hold none of them. Calls
+//! and reads (in SQLite another, which writes for many at once); count them against the server's limit, for each process. Bodies hold none of them. Calls
 //! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it
 //! while they wait for somebody else's: there your pool is what may run dry.
 //!
@@ -43,13 +43,35 @@
 //! - A replica that is not waited for may forget what was acknowledged when it is promoted, as with every
 //!   database. What was read from one may be old: give the store the primary.
 //! - SQLite is for the processes of one machine. On a network drive its locks do not hold. It writes one at a
-//!   time, whoever writes; a claim and an answer are one commit each.
+//!   time, whoever writes: see [`SqliteStore`].
+//!
+//! # Speed
+//!
+//! A first call is two commits, the claim and the answer, and what a commit costs is above all what the disk
+//! takes to say that it is written. Servers write several at a time by themselves. PostgreSQL can be told to
+//! wait for more of them (`commit_delay`, `commit_siblings`), MariaDB to (`binlog_commit_wait_count`, where
+//! there is a binary log); it pays with many concurrent calls and a slow disk, and costs each of them that
+//! wait. Whoever turns the waiting for the disk off (`synchronous_commit = off`,
+//! `innodb_flush_log_at_trx_commit = 2`) is fast, and lets a crash of the server forget what has run: the
+//! store [warns](crate::store::Store::warnings) of it.
+//!
+//! Where nearly all of the latest claims met a record, claims read first, which writes nothing and waits
+//! for no lock, and costs a first call one more round trip.
 
 mod backend;
+#[cfg(feature = "sqlite")]
+mod batch;
 mod builder;
+mod claim;
 mod dialect;
 mod failure;
+#[cfg(feature = "sqlite")]
+mod group;
+#[cfg(feature = "sqlite")]
+mod job;
 mod lane;
+#[cfg(feature = "sqlite")]
+mod many;
 #[cfg(feature = "mysql")]
 mod mysql;
 #[cfg(feature = "postgres")]
@@ -119,6 +141,16 @@ pub type PostgresStore = SqlStore<Postgres>;
 #[cfg(feature = "mysql")]
 pub type MySqlStore = SqlStore<MySql>;
 /// A store in a file, for the processes of one machine: the embedded, durable default.
+///
+/// Its connections sync the log at every commit (`synchronous = FULL`), so that an answer that was given
+/// survives a power cut too. SQLite has one writer at a time; what calls of a process write while another
+/// commit is on its way goes into one transaction, with one write of the disk for all of it. Nothing waits
+/// for others to come: a call by itself is as quick as without, and many at once share the disk's time. Nobody
+/// is told before the commit that holds what he asked for; if it fails, each is tried by itself, and is told
+/// what became of it. A thread of the store's, started when it is first needed, does that.
+///
+/// Other processes wait for such a transaction as for any other writer. Calls
+/// [inside a transaction](crate::CallBuilder::in_tx) are in that transaction, and part of no group.
 #[cfg(feature = "sqlite")]
 pub type SqliteStore = SqlStore<Sqlite>;
 
@@ -147,6 +179,7 @@ pub(crate) struct Inner<B: Sealed> {
     /// For renewals and reads: its connections are made on the engine's own thread.
     own: Lane<B>,
     statements: Statements,
+    met: claim::Met,
     table: String,
     #[cfg(feature = "postgres")]
     notices: Option<notices::Notices>,

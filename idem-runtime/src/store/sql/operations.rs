@@ -4,92 +4,18 @@
 use bytes::Bytes;
 
 use super::Inner;
-use super::backend::{Argument, Sealed, Trouble};
+use super::backend::{Argument, Sealed};
 use super::lane::Lane;
-use super::row::{Columns, life_us, shown};
-use super::site::{Site, TRIES, Write, kept, overtaken};
+use super::row::{Columns, life_us};
+use super::site::{Site, Write, kept};
 use crate::operation::RecordKey;
-use crate::record::{Fence, HEADER, Header, Owner, State};
+use crate::record::{HEADER, Header, Owner};
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, ReadReply, ReleaseReply, RenewReply,
-    ResolveReply, StoreError,
+    CompleteReply, Current, ReadReply, ReleaseReply, RenewReply, ResolveReply, StoreError,
 };
 use crate::transition;
 
 impl<B: Sealed> Inner<B> {
-    pub(super) async fn claim(
-        &self,
-        key: &RecordKey,
-        request: &ClaimRequest,
-    ) -> Result<ClaimReply, StoreError> {
-        let site = Site::new(&self.lane, "a claim", key, &[]);
-        let fresh = fresh(request);
-        let columns = Columns::new(&fresh);
-        let arguments = [
-            Argument::Bytes(&site.place),
-            Argument::Text(&shown(key)),
-            columns.layout(),
-            columns.state(),
-            columns.owner(),
-            columns.attempts(),
-            columns.detail(),
-            columns.retain_ms(),
-            columns.fingerprint(),
-            Argument::Int(life_us(request.retain)),
-        ];
-        let decide = |current: Option<Current<'_>>, now_us| {
-            // Nobody has a record to write there, unless the database says when that is.
-            if now_us == 0 && !request.starts {
-                return (None, None);
-            }
-            let (reply, write) = transition::claim(current, request, now_us);
-            let life = Some(request.retain);
-            let write = write.map(|header| Write {
-                header,
-                life,
-                told: false,
-            });
-            (Some(reply), write)
-        };
-        for _ in 0..TRIES {
-            let mut found = None;
-            // Whoever starts after a verdict has a claim there, and is not to make a new one.
-            if B::READS_FIRST && !request.starts {
-                found = site.run(&self.statements.read, &arguments[..1]).await?.row;
-            }
-            if found.is_none() && !request.starts {
-                let claim = &self.statements.claim;
-                found = match self.lane.tell(site.what, claim, &arguments).await {
-                    Ok(answer) => answer.row,
-                    // What is done can be replayed all the same.
-                    Err((Some(Trouble::ReadOnly), error)) => {
-                        let row = site.run(&self.statements.read, &arguments[..1]).await?.row;
-                        Some(row.ok_or(error)?)
-                    }
-                    Err((_, error)) => return Err(error),
-                };
-            }
-            if let Some(row) = &found
-                && row.is_fresh(&request.owner)
-            {
-                return Ok(ClaimReply::Granted {
-                    fence: Fence::new(row.written_by().1.unsigned_abs()),
-                    attempt: fresh.attempts,
-                });
-            }
-            // Not found: somebody whom the statement could not see was quicker.
-            let unreadable = |error| Some(ClaimReply::Unreadable(error));
-            let reply = self.operate(&site, found, decide, unreadable).await?;
-            if let Some(ClaimReply::Done { record, left }) = &reply {
-                self.ascertain(&site, record, *left).await?;
-            }
-            if let Some(reply) = reply {
-                return Ok(reply);
-            }
-        }
-        Err(overtaken(site.what))
-    }
-
     pub(super) async fn complete(
         &self,
         key: &RecordKey,
@@ -236,19 +162,5 @@ impl<B: Sealed> Inner<B> {
             self.ascertain(&site, record, *left).await?;
         }
         Ok(reply)
-    }
-}
-
-/// The record of a first claim, but for its fence.
-pub(super) fn fresh(request: &ClaimRequest) -> Header {
-    Header {
-        state: State::Pending {
-            lease: request.lease,
-        },
-        owner: request.owner,
-        fence: Fence::default(),
-        attempts: 1,
-        retain: request.retain,
-        fingerprint: request.fingerprint,
     }
 }

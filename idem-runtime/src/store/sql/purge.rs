@@ -188,7 +188,7 @@ impl<B: Sealed> Inner<B> {
         let claim = Header {
             fence,
             attempts,
-            ..super::operations::fresh(&request)
+            ..super::claim::fresh(&request)
         };
         loop {
             let batch = self.purge_batch(purge).await?;

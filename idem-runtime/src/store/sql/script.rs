@@ -24,6 +24,19 @@ pub(super) fn pieces<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
     take(Piece::Text(rest));
 }
 
+/// `?1 … ?2 … ?1` as `? … ? … ?`, of the arguments 0, 1 and 0.
+pub(super) fn counted(template: &str) -> (String, Vec<usize>) {
+    let (mut text, mut order) = (String::with_capacity(template.len()), Vec::new());
+    pieces(template, |piece| match piece {
+        Piece::Text(piece) => text.push_str(piece),
+        Piece::Argument(index) => {
+            text.push('?');
+            order.push(index);
+        }
+    });
+    (text, order)
+}
+
 /// The text with its arguments in it. Whatever is not a number is written as the digits of its bytes,
 /// so that nothing in it can end the literal.
 pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> String {

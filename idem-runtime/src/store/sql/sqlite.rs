@@ -7,8 +7,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Executor as _, SqliteConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::claim::Met;
 use super::dialect::{prepared, scripts};
+use super::group::Group;
 use super::row::{Parts, Row};
+use super::script::counted;
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
 
@@ -31,12 +34,17 @@ impl Sealed for Sqlite {
 
     const NAME: &'static str = "SQLite";
 
+    // It has no other group commit than the one that is made for it.
+    const GROUPS: bool = true;
+
     // The machine's clock, which is everybody's who can open the file. Whole milliseconds: a number
     // with a point holds no more exactly.
     const NOW: &'static str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
     // A statement that may write takes the file's only lock for writing: replays are not to.
-    const READS_FIRST: bool = true;
+    const READS_FIRST: u32 = Met::ALL / 256;
+
+    const WAITS: bool = true;
 
     const SHOWS_EARLY: bool = false;
 
@@ -45,9 +53,8 @@ impl Sealed for Sqlite {
                retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1) \
                ON CONFLICT (record_key) DO NOTHING \
-               RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
-               expires_us - {now}, {now}, -version",
-        kind: Kind::Fetch,
+               RETURNING fence",
+        kind: Kind::Grant,
     };
 
     const INSERT: &'static str = super::statement::INSERT;
@@ -67,8 +74,9 @@ impl Sealed for Sqlite {
         Ok(())
     }
 
+    // Numbers would begin again with every statement of a script; see `batch`.
     fn parameters(template: &str) -> (String, Vec<usize>) {
-        (template.to_owned(), Vec::new())
+        counted(template)
     }
 
     fn trouble(error: &dyn DatabaseError) -> Trouble {
@@ -149,6 +157,10 @@ impl Sealed for Sqlite {
             ));
         }
         Ok(warnings)
+    }
+
+    fn group(options: &SqliteConnectOptions) -> Option<Group> {
+        Some(Group::new(options.clone()))
     }
 
     fn own(options: SqliteConnectOptions) -> SqliteConnectOptions {

@@ -8,9 +8,12 @@
     reason = "parts of the backends, which nobody else implements"
 )]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::backend::{Sealed, Text};
+#[cfg(feature = "sqlite")]
+use super::many::{self, Many};
 
 /// A statement before its table is known.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +30,9 @@ pub(crate) enum Kind {
     Fetch,
     /// Prepared once a connection; gives back how many rows it changed.
     Execute,
+    /// As that, and gives back the fence of the record that it put there, if it did.
+    #[cfg(feature = "sqlite")]
+    Grant,
     /// Several statements in one message, with the arguments written into the text.
     #[cfg(feature = "mysql")]
     Script,
@@ -38,8 +44,11 @@ pub(crate) enum Kind {
 pub struct Statement {
     pub(crate) text: Text,
     /// Which argument each parameter is, where the dialect only counts them.
-    pub(crate) order: Vec<usize>,
+    pub(crate) order: Arc<[usize]>,
     pub(crate) kind: Kind,
+    /// The one that does the same for several.
+    #[cfg(feature = "sqlite")]
+    pub(crate) many: Option<Arc<Many>>,
 }
 
 impl Statement {
@@ -48,13 +57,21 @@ impl Statement {
         let (text, order) = match kind {
             #[cfg(feature = "mysql")]
             Kind::Script => (text, Vec::new()),
-            Kind::Fetch | Kind::Execute => B::parameters(&text),
+            _ => B::parameters(&text),
         };
         Self {
             text: text.into(),
-            order,
+            order: order.into(),
             kind,
+            #[cfg(feature = "sqlite")]
+            many: None,
         }
+    }
+
+    /// Whether it changes nothing.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn only_reads(&self) -> bool {
+        self.kind == Kind::Fetch
     }
 }
 
@@ -127,6 +144,17 @@ impl Statements {
     /// `told` is what tells others, at the end of a statement; empty if nobody is told.
     /// No statement waits for a row for longer than `patience`, where the database can be told so.
     pub(crate) fn new<B: Sealed>(table: &str, told: &str, patience: Duration) -> Self {
+        #[allow(unused_mut, reason = "it is changed where one database is a feature")]
+        let mut all = Self::each::<B>(table, told, patience);
+        #[cfg(feature = "sqlite")]
+        if B::GROUPS {
+            all.claim.many = Some(Many::new::<B>(many::CLAIM, table));
+            all.complete.many = Some(Many::new::<B>(many::COMPLETE, table));
+        }
+        all
+    }
+
+    fn each<B: Sealed>(table: &str, told: &str, patience: Duration) -> Self {
         let patience = patience.as_millis().clamp(1, 3_600_000).to_string();
         let bounded = B::BOUNDED.replace("{patience}", &patience);
         let of = |kind, text: &str| {

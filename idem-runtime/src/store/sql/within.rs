@@ -11,8 +11,8 @@ use bytes::Bytes;
 use sqlx::Database;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::claim::fresh;
 use super::failure::{store_error, trouble};
-use super::operations::fresh;
 use super::row::{Columns, Row, life_us, place, shown};
 use super::site::kept;
 use super::transaction::SqlConnection;

@@ -1,0 +1,190 @@
+//! A claim: one statement where nothing is there, and one where an answer is.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Inner;
+use super::backend::{Argument, Sealed, Trouble};
+use super::row::{Columns, Row, life_us, shown};
+use super::site::{Site, TRIES, Write, overtaken};
+use crate::operation::RecordKey;
+use crate::record::{Fence, Header, Owner, State};
+use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
+use crate::transition;
+
+/// How long a claim waits for whoever holds a file before it looks whether it need not write at all.
+const HELD_UP: Duration = Duration::from_millis(20);
+
+/// What came of putting a record where none is.
+enum Put {
+    /// It is there, with this fence.
+    Granted(i64),
+    /// One was there; this is it, if the statement saw it.
+    Met(Option<Row>),
+}
+
+impl<B: Sealed> Inner<B> {
+    pub(super) async fn claim(
+        &self,
+        key: &RecordKey,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
+        let site = Site::new(&self.lane, "a claim", key, &[]);
+        let fresh = fresh(request);
+        let columns = Columns::new(&fresh);
+        let arguments = [
+            Argument::Bytes(&site.place),
+            Argument::Text(&shown(key)),
+            columns.layout(),
+            columns.state(),
+            columns.owner(),
+            columns.attempts(),
+            columns.detail(),
+            columns.retain_ms(),
+            columns.fingerprint(),
+            Argument::Int(life_us(request.retain)),
+        ];
+        let decide = |current: Option<Current<'_>>, now_us| {
+            // Nobody has a record to write there, unless the database says when that is.
+            if now_us == 0 && !request.starts {
+                return (None, None);
+            }
+            let (reply, write) = transition::claim(current, request, now_us);
+            let life = Some(request.retain);
+            let write = write.map(|header| Write {
+                header,
+                life,
+                told: false,
+            });
+            (Some(reply), write)
+        };
+        for _ in 0..TRIES {
+            let mut found = None;
+            // Whoever starts after a verdict has a claim there, and is not to make a new one.
+            if !request.starts {
+                match self.put(&site, &arguments, &request.owner).await? {
+                    Put::Granted(fence) => return Ok(granted(fence, &fresh)),
+                    Put::Met(row) => found = row,
+                }
+            }
+            if let Some(row) = &found
+                && row.is_fresh(&request.owner)
+            {
+                self.met.learn(false);
+                return Ok(granted(row.written_by().1, &fresh));
+            }
+            self.met.learn(!request.starts);
+            // Not found: somebody whom the statement could not see was quicker.
+            let unreadable = |error| Some(ClaimReply::Unreadable(error));
+            let reply = self.operate(&site, found, decide, unreadable).await?;
+            if let Some(ClaimReply::Done { record, left }) = &reply {
+                self.ascertain(&site, record, *left).await?;
+            }
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+        }
+        Err(overtaken(site.what))
+    }
+
+    /// Puts the record of a first claim there, if none is; reads before where one is to be expected.
+    async fn put(
+        &self,
+        site: &Site<'_, B>,
+        arguments: &[Argument<'_>],
+        owner: &Owner,
+    ) -> Result<Put, StoreError> {
+        let read = async || site.run(&self.statements.read, &arguments[..1]).await;
+        let reads = self.met.at_least(B::READS_FIRST);
+        if reads && let Some(row) = read().await?.row {
+            return Ok(Put::Met(Some(row)));
+        }
+        let mut told = pin!(self.lane.tell(site.what, &self.statements.claim, arguments));
+        let mut outcome = None;
+        // There, a statement that changes nothing waits for others as well.
+        if B::WAITS && !reads {
+            match timeout(HELD_UP, told.as_mut()).await {
+                Ok(done) => outcome = Some(done),
+                // Its own is there: it was written meanwhile.
+                Err(_) => match read().await?.row {
+                    Some(row) if !row.is_of(owner) => return Ok(Put::Met(Some(row))),
+                    _ => {}
+                },
+            }
+        }
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => told.await,
+        };
+        match outcome {
+            Ok(answer) => match answer.granted {
+                Some(fence) => {
+                    self.met.learn(false);
+                    Ok(Put::Granted(fence))
+                }
+                None => Ok(Put::Met(answer.row)),
+            },
+            // What is done can be replayed all the same.
+            Err((Some(trouble), error)) if !reads || trouble == Trouble::ReadOnly => {
+                Ok(Put::Met(Some(read().await?.row.ok_or(error)?)))
+            }
+            Err((_, error)) => Err(error),
+        }
+    }
+}
+
+/// The reply to a first claim.
+fn granted(fence: i64, fresh: &Header) -> ClaimReply {
+    ClaimReply::Granted {
+        fence: Fence::new(fence.unsigned_abs()),
+        attempt: fresh.attempts,
+    }
+}
+
+/// The record of a first claim, but for its fence.
+pub(super) fn fresh(request: &ClaimRequest) -> Header {
+    Header {
+        state: State::Pending {
+            lease: request.lease,
+        },
+        owner: request.owner,
+        fence: Fence::default(),
+        attempts: 1,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+    }
+}
+
+/// How many of the latest claims met a record that was there, in shares of [`ALL`](Self::ALL).
+#[derive(Debug)]
+pub(super) struct Met(AtomicU32);
+
+impl Met {
+    pub(super) const ALL: u32 = 1 << 16;
+    /// So many claims ago counts for little.
+    const LATELY: u32 = 64;
+
+    pub(super) const fn new() -> Self {
+        Self(AtomicU32::new(Self::ALL / Self::LATELY))
+    }
+
+    fn at_least(&self, share: u32) -> bool {
+        self.0.load(Ordering::Relaxed) >= share
+    }
+
+    fn learn(&self, met: bool) {
+        let learn = |was: u32| {
+            let is = if met {
+                was + (Self::ALL - was) / Self::LATELY
+            } else {
+                was - was.div_ceil(Self::LATELY)
+            };
+            (is != was).then_some(is)
+        };
+        // Nothing to learn is no error.
+        let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, learn);
+    }
+}

@@ -1,0 +1,219 @@
+//! Group commit: what several calls write at a time goes into one transaction, and is on disk with one
+//! write of the disk.
+//!
+//! A statement that finds no other on its way is sent at once, on a connection of its [lane](super::lane),
+//! as it would be without this. One that does waits in line, and the store's own thread takes all that
+//! have come while it wrote the batch before. Nobody is told anything before the commit. The thread is
+//! not a caller's: one that blocks, or ends, holds nobody up.
+
+#![allow(
+    unnameable_types,
+    reason = "a part of the backends, which nobody else implements"
+)]
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use tokio::runtime::Builder;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::backend::{Answer, Argument, Trouble};
+use super::batch::Writer;
+use super::job::Job;
+use super::statement::Statement;
+use crate::store::StoreError;
+
+/// What becomes of a statement.
+pub(crate) type Outcome = Result<Answer, (Option<Trouble>, StoreError)>;
+
+/// How long a batch lets a statement that went alone finish. The file's lock would be waited for
+/// anyway, but in steps of a millisecond and more.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// How many statements go into a transaction at most: others in the file wait for it.
+const MOST: usize = 512;
+
+/// The line of one store.
+pub struct Group(Arc<Shared>);
+
+pub(super) struct Shared {
+    options: SqliteConnectOptions,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Vec<Job>,
+    /// The statement that went alone, if it is still on its way.
+    alone: Option<u64>,
+    turns: u64,
+    /// The thread has something in hand.
+    writing: bool,
+    thread: bool,
+    closed: bool,
+}
+
+/// How a statement goes.
+pub(crate) enum Way<'g> {
+    /// Alone, and whoever comes while this is held waits in line.
+    Alone(Turn<'g>),
+    /// With others.
+    Together(oneshot::Receiver<Outcome>),
+    /// Alone, since there is no thread.
+    Beside,
+}
+
+impl Group {
+    pub(super) fn new(options: SqliteConnectOptions) -> Self {
+        Self(Arc::new(Shared {
+            options,
+            state: Mutex::default(),
+            wake: Notify::new(),
+        }))
+    }
+
+    /// Lets a statement go alone, or puts it in line.
+    pub(crate) fn enter(
+        &self,
+        what: &'static str,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> Way<'_> {
+        let mut state = self.0.lock();
+        if state.alone.is_none() && !state.writing && state.queue.is_empty() {
+            state.turns += 1;
+            state.alone = Some(state.turns);
+            return Way::Alone(Turn {
+                number: state.turns,
+                shared: &self.0,
+            });
+        }
+        if !state.thread {
+            // Without one more thread it goes as well, if slower.
+            if self.0.start().is_err() {
+                return Way::Beside;
+            }
+            state.thread = true;
+        }
+        let (job, told) = Job::new(what, statement, arguments);
+        state.queue.push(job);
+        drop(state);
+        self.0.wake.notify_one();
+        Way::Together(told)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").finish_non_exhaustive()
+    }
+}
+
+/// Held while a statement is on its way alone.
+pub(crate) struct Turn<'g> {
+    number: u64,
+    shared: &'g Shared,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        if state.alone == Some(self.number) {
+            state.alone = None;
+        }
+        let waiting = !state.queue.is_empty();
+        drop(state);
+        if waiting {
+            self.shared.wake.notify_one();
+        }
+    }
+}
+
+/// What the thread does next.
+enum Next {
+    Write(Vec<Job>),
+    Sleep,
+    /// Until this turn is over.
+    Wait(u64),
+    End,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        let shared = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("idem-sqlite".to_owned());
+        thread.spawn(move || {
+            // Whoever comes next starts another, should this one not work or fail.
+            let gone = Gone(Arc::clone(&shared));
+            let runtime = Builder::new_current_thread().enable_time().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(shared.write());
+            }
+            drop(gone);
+        })?;
+        Ok(())
+    }
+
+    async fn write(&self) {
+        let mut writer = Writer::new(self.options.clone());
+        // The turn that is waited for, and until when.
+        let mut waits = (0, Instant::now());
+        loop {
+            match self.next(waits) {
+                Next::Write(jobs) => writer.write(jobs).await,
+                Next::Sleep => self.wake.notified().await,
+                Next::Wait(turn) => {
+                    if waits.0 != turn {
+                        waits = (turn, Instant::now() + PATIENCE);
+                    }
+                    let _ = timeout_at(waits.1, self.wake.notified()).await;
+                }
+                Next::End => return,
+            }
+        }
+    }
+
+    fn next(&self, (turn, until): (u64, Instant)) -> Next {
+        let mut state = self.lock();
+        state.writing = false;
+        if state.queue.is_empty() {
+            return if state.closed { Next::End } else { Next::Sleep };
+        }
+        match state.alone {
+            // Its caller may be blocked, and then it does not say when it is over.
+            Some(alone) if alone != turn || Instant::now() < until => Next::Wait(alone),
+            _ => {
+                state.writing = true;
+                let most = state.queue.len().min(MOST);
+                let rest = state.queue.split_off(most);
+                Next::Write(std::mem::replace(&mut state.queue, rest))
+            }
+        }
+    }
+}
+
+/// Says that the thread has ended. Whoever waits in line is told by the end of the line.
+struct Gone(Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        (state.thread, state.writing) = (false, false);
+        state.queue.clear();
+    }
+}

@@ -1,0 +1,85 @@
+//! A statement that waits in line to be written with others.
+
+use std::sync::Arc;
+
+use sqlx::Arguments as _;
+use sqlx::sqlite::SqliteArguments;
+use tokio::sync::oneshot;
+
+use super::backend::{Argument, Text};
+use super::group::Outcome;
+use super::many::Many;
+use super::statement::Statement;
+
+/// A statement in line.
+pub(super) struct Job {
+    pub(super) what: &'static str,
+    pub(super) text: Text,
+    pub(super) order: Arc<[usize]>,
+    pub(super) many: Option<Arc<Many>>,
+    arguments: Vec<Value>,
+    told: oneshot::Sender<Outcome>,
+}
+
+/// An [`Argument`] that outlives its caller.
+enum Value {
+    Bytes(Vec<u8>),
+    Int(i64),
+    Text(String),
+    Null,
+}
+
+impl Job {
+    pub(super) fn new(
+        what: &'static str,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> (Self, oneshot::Receiver<Outcome>) {
+        let (told, hears) = oneshot::channel();
+        let value = |argument: &Argument<'_>| match *argument {
+            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => Value::Bytes(bytes.to_vec()),
+            Argument::Body(None) => Value::Null,
+            Argument::Int(number) => Value::Int(number),
+            Argument::Text(text) => Value::Text(text.to_owned()),
+        };
+        let job = Self {
+            what,
+            text: Arc::clone(&statement.text),
+            order: Arc::clone(&statement.order),
+            many: statement.many.clone(),
+            arguments: arguments.iter().map(value).collect(),
+            told,
+        };
+        (job, hears)
+    }
+
+    /// Whoever asked for it has given up.
+    pub(super) fn is_left(&self) -> bool {
+        self.told.is_closed()
+    }
+
+    /// Nobody may be there any more to hear of it.
+    pub(super) fn tell(self, outcome: Outcome) {
+        let _ = self.told.send(outcome);
+    }
+
+    /// Adds what the statement takes; the argument behind the last is the time.
+    pub(super) fn bind(
+        &self,
+        all: &mut SqliteArguments,
+        order: &[usize],
+        now: i64,
+    ) -> Result<(), sqlx::Error> {
+        for &index in order {
+            let added = match self.arguments.get(index) {
+                Some(Value::Bytes(bytes)) => all.add(&bytes[..]),
+                Some(Value::Int(number)) => all.add(*number),
+                Some(Value::Text(text)) => all.add(&text[..]),
+                Some(Value::Null) => all.add(None::<i64>),
+                None => all.add(now),
+            };
+            added.map_err(sqlx::Error::Encode)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Statements that do for several calls at once what another does for one.
+
+use std::sync::Arc;
+
+use super::backend::{Sealed, Text};
+use super::script::counted;
+use super::statement::filled;
+
+/// What stands before, for each of them, and after. Arguments are those of the statement for one; the one
+/// behind its last is the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Template {
+    pub(super) before: &'static str,
+    pub(super) each: &'static str,
+    pub(super) after: &'static str,
+}
+
+/// Such a statement for a table.
+#[derive(Debug)]
+pub(crate) struct Many {
+    before: String,
+    each: String,
+    after: String,
+    pub(crate) order: Vec<usize>,
+}
+
+impl Many {
+    pub(super) fn new<B: Sealed>(template: Template, table: &str) -> Arc<Self> {
+        let (each, order) = counted(template.each);
+        Arc::new(Self {
+            before: filled::<B>(template.before, table),
+            each,
+            after: filled::<B>(template.after, table),
+            order,
+        })
+    }
+
+    /// For so many.
+    pub(crate) fn text(&self, width: usize) -> Text {
+        let each = vec![&self.each[..]; width].join(",");
+        format!("{}{each}{}", self.before, self.after).into()
+    }
+}
+
+pub(super) const CLAIM: Template = Template {
+    before: "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, attempts, detail, \
+             retain_ms, fingerprint, body, expires_us, version) VALUES ",
+    each: "(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)",
+    after: " ON CONFLICT (record_key) DO NOTHING",
+};
+
+pub(super) const COMPLETE: Template = Template {
+    before: "WITH v (k, s, d, r, b, life, o, f, a, p, now) AS (VALUES ",
+    each: "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    after: ") UPDATE {t} SET state = v.s, detail = v.d, retain_ms = v.r, body = v.b, \
+            expires_us = v.now + v.life, version = version + 1 FROM v \
+            WHERE record_key = v.k AND owner = v.o AND fence = v.f AND attempts = v.a \
+            AND fingerprint = v.p AND layout = 49 AND state IN ('P', 'Q') AND expires_us > v.now",
+};
