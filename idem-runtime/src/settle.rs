@@ -186,11 +186,14 @@ impl Held {
         };
         let patience = clock.now() + patience;
         let mut silent_until = clock.now() + silence;
-        let mut overtaken = None;
+        let (mut overtaken, mut first) = (None, None);
         let key = &self.lease().key;
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
-            let attempt = clock.now() + self.core.limits.complete_deadline.max(REPLY);
+            let (sent, permit) = (clock.now(), self.core.permit(key));
+            // The record may live since the first send.
+            let first = *first.get_or_insert(sent);
+            let attempt = sent + self.core.limits.complete_deadline.max(REPLY);
             let reply = self.core.store.complete(key, record);
             let reply = match deadline(clock, attempt.min(silent_until), reply).await {
                 Ok(Ok(reply)) => reply,
@@ -216,14 +219,21 @@ impl Held {
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
-                    self.land(
-                        Record::decode(record.clone()).ok(),
-                        self.policy_life(outcome),
-                    );
+                    let record = Record::decode(record.clone()).ok();
+                    let life = self.policy_life(outcome);
+                    if let Some(record) = &record
+                        && !late
+                        && !record.header.fingerprint.is_none()
+                    {
+                        let left = life.saturating_sub(sent - first);
+                        self.core.remember(permit, key, record, left, sent);
+                    }
+                    self.land(record, life);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
+                    self.core.remember(permit, key, &record, left, sent);
                     self.land(Some(record.clone()), left);
                     return Some(Settled::Adopted { record, left });
                 }

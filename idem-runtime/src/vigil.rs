@@ -120,7 +120,8 @@ impl Vigil {
 
     async fn look(&self) -> Look {
         let core = &self.core;
-        let moment = core.clock.now() + core.limits.claim_deadline;
+        let (sent, permit) = (core.clock.now(), core.permit(&self.key));
+        let moment = sent + core.limits.claim_deadline;
         let reply = deadline(&*core.clock, moment, core.store.glance(&self.key)).await;
         let (record, left) = match reply {
             Ok(Ok(ReadReply::Found { record, left })) => (record, left),
@@ -135,6 +136,7 @@ impl Vigil {
         } else if !lease_left.is_zero() {
             Look::Running(lease_left)
         } else if matches!(header.state, State::Done { .. }) {
+            core.remember(permit, &self.key, &record, left, sent);
             let at = core.clock.now();
             Look::Landed(Landing::Done {
                 record,

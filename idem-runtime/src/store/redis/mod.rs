@@ -9,6 +9,7 @@ mod front;
 mod link;
 mod node;
 mod operations;
+mod resolutions;
 mod route;
 mod script;
 mod sentinel;
@@ -19,20 +20,21 @@ mod subscribers;
 mod tls;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::check::{Report, Server};
 pub use self::node::Durability;
+use self::resolutions::Listening;
 use self::route::Route;
 use self::script::Scripts;
 pub use self::source::RedisSource;
 use self::subscribers::Subscribers;
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
 };
 
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
@@ -61,6 +63,8 @@ use super::{
 ///   cluster `+cluster|slots +asking`. So that waiting calls are told when a call has finished, and
 ///   need not ask again and again: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
 ///   a cluster of Redis 7 `resetchannels &idem:* +spublish +ssubscribe +sunsubscribe` instead.
+///   An engine with a [local cache](crate::LocalCache) hears of resets by `&idem:* +publish +subscribe
+///   +unsubscribe`, on a cluster as well.
 ///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
@@ -171,6 +175,17 @@ impl Store for RedisStore {
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         StoreFuture::pending(self.0.subscribers.watch(key))
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        if !self.0.subscribers.can_listen() {
+            return false;
+        }
+        let listening = |listener| Listening::new(&self.0, prefix, listener);
+        let trial = listening(Weak::clone(&listener));
+        tokio::spawn(async move { trial.try_to_publish().await });
+        tokio::spawn(listening(listener).follow());
+        true
     }
 
     fn max_record_bytes(&self) -> Option<usize> {
