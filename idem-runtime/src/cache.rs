@@ -59,6 +59,7 @@ use self::shard::Shard;
 pub use self::stats::LocalCacheStats;
 use crate::engine::Core;
 use crate::fingerprint::Fingerprint;
+use crate::flight::Flights;
 use crate::key::KeyDigest;
 use crate::observer::{Event, EventKind, Observer};
 use crate::operation::RecordKey;
@@ -71,6 +72,7 @@ pub(crate) struct Answers {
     shards: Vec<Mutex<Shard>>,
     max_age: Duration,
     observer: Arc<dyn Observer>,
+    flights: Arc<Flights>,
     /// Somebody has asked the store to tell.
     started: AtomicBool,
 }
@@ -90,7 +92,11 @@ pub(crate) enum Found {
 }
 
 impl Answers {
-    pub(crate) fn new(settings: &LocalCache, observer: Arc<dyn Observer>) -> Arc<Self> {
+    pub(crate) fn new(
+        settings: &LocalCache,
+        observer: Arc<dyn Observer>,
+        flights: Arc<Flights>,
+    ) -> Arc<Self> {
         let (shards, entries, bytes) = settings.shards();
         Arc::new(Self {
             shards: (0..shards)
@@ -98,6 +104,7 @@ impl Answers {
                 .collect(),
             max_age: settings.max_age,
             observer,
+            flights,
             started: AtomicBool::new(false),
         })
     }
@@ -169,6 +176,7 @@ impl Listener for Answers {
 
     fn resolved(&self, key: &KeyDigest) {
         self.shard(key).forget(key);
+        self.flights.forget(key);
     }
 
     fn warn(&self, message: &str) {

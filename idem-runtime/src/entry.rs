@@ -242,8 +242,10 @@ impl Entry {
         let taking = core.taking(key);
         let reply = core
             .patiently(key.operation(), || core.store.resolve(key, &seen, &record))
-            .await?;
+            .await;
         drop(taking);
+        core.flights.forget(key.digest());
+        let reply = reply?;
         let refuse = |kind| Err(Error::new(kind, key.operation().clone()));
         match reply {
             ResolveReply::Resolved => {

@@ -55,7 +55,7 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 ///   `{prefix}:resolved` and is asked once a second whether it is there. While it is not, the cache is
 ///   empty and every call asks the store. The memory store tells all engines on it.
 /// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is
-///   the promise, and all that there is where the store does not tell: in SQL, in layers, on a
+///   the promise, and all that there is where the store does not tell: in SQL and layers on it, on a
 ///   `redis::aio::ConnectionManager` or a `redis::cluster::ClusterClient`, for a Redis user without the
 ///   rights (then there is a warning), and for records that are deleted or changed past idem.
 ///

@@ -29,7 +29,7 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
 }
 
 fn cache(settings: &LocalCache) -> Arc<Answers> {
-    Answers::new(settings, Arc::new(StderrObserver))
+    Answers::new(settings, Arc::new(StderrObserver), Flights::new())
 }
 
 fn open() -> Arc<Answers> {

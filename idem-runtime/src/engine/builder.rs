@@ -295,8 +295,9 @@ impl EngineBuilder {
         if let Some(cache) = &self.local_cache {
             cache.check().map_err(refuse)?;
         }
+        let flights = Flights::new();
         let answers = (self.local_cache.as_ref())
-            .map(|cache| Answers::new(cache, Arc::clone(&self.observer)));
+            .map(|cache| Answers::new(cache, Arc::clone(&self.observer), Arc::clone(&flights)));
         let keeper = Keeper::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
@@ -315,7 +316,7 @@ impl EngineBuilder {
             limits,
             format: Arc::new(format),
             tokens: self.tokens,
-            flights: Flights::new(),
+            flights,
             answers,
             closing: AtomicBool::new(false),
             entering: AtomicUsize::new(0),
