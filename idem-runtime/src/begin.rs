@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::busy::{Entered, Unleased};
-use crate::cache::{Found, Permit};
+use crate::cache::{Found, Life, Permit};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::context::{is_held, is_inside};
@@ -270,6 +270,7 @@ impl Begin<'_> {
             reconciles: self.policy.reconciles,
             // Of an owner that nobody knows: it is granted nothing.
             starts: self.expired,
+            dated: self.policy.dated(),
         };
         let mut orphan = Orphan::new(core, key, request.owner);
         let asked = match core.ask(key, &request, &mut orphan).await {
@@ -306,7 +307,12 @@ impl Begin<'_> {
                 }
             }
             ClaimReply::Done { record, left } => {
-                core.remember(self.permit, key, &record, left, asked.sent);
+                let life = Life {
+                    left,
+                    sent: asked.sent,
+                    dated: request.dated,
+                };
+                core.remember(self.permit, key, &record, life);
                 if let Some(ticket) = ticket {
                     let (record, at) = (record.clone(), core.clock.now());
                     ticket.land(Landing::Done {

@@ -37,6 +37,10 @@
 //!
 //! Of two entries for one key the one whose operation was sent later stays.
 //!
+//! A claim that was not asked to be [dated](crate::store::ClaimRequest::dated) may be answered with less
+//! than what is left, or with more by the error of an estimate. An entry of it ends a second sooner, and
+//! does not answer calls that tell how old their answer is.
+//!
 //! # What is no entry
 //!
 //! - What is not final: an unknown outcome, a claim. And a tombstone, which is no answer.
@@ -81,6 +85,20 @@ pub(crate) struct Answers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit(u64);
 
+/// What a store says of the life of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    /// How long it is still kept, from `sent` on.
+    pub(crate) left: Duration,
+    /// When the operation was sent that says so.
+    pub(crate) sent: Duration,
+    /// Whether that is exact; if not, the record is older than it seems, or nearly so.
+    pub(crate) dated: bool,
+}
+
+/// How much sooner an entry ends of whose life the store was not asked to be exact.
+const MARGIN: Duration = Duration::from_secs(1);
+
 /// What a look finds.
 pub(crate) enum Found {
     Answer {
@@ -115,23 +133,15 @@ impl Answers {
         lock(&self.shards[shard])
     }
 
-    fn look(&self, key: &RecordKey, asked: Fingerprint, now: Duration) -> Found {
-        self.shard(key.digest()).look(key, asked, now)
+    fn look(&self, key: &RecordKey, asked: Fingerprint, dated: bool, now: Duration) -> Found {
+        self.shard(key.digest()).look(key, asked, dated, now)
     }
 
     fn permit(&self, key: &RecordKey) -> Option<Permit> {
         self.shard(key.digest()).permit()
     }
 
-    /// Keeps an answer that the store keeps for `left` from `sent` on.
-    fn keep(
-        &self,
-        permit: Permit,
-        key: &RecordKey,
-        record: &Record,
-        left: Duration,
-        sent: Duration,
-    ) {
+    fn keep(&self, permit: Permit, key: &RecordKey, record: &Record, life: Life) {
         let is_answer = matches!(
             record.header.state,
             State::Done {
@@ -140,9 +150,10 @@ impl Answers {
             }
         );
         if is_answer {
-            let until = sent + left.min(self.max_age);
+            let margin = if life.dated { Duration::ZERO } else { MARGIN };
+            let until = life.sent + life.left.saturating_sub(margin).min(self.max_age);
             let mut shard = self.shard(key.digest());
-            shard.keep(permit, key, record, (left, sent, until));
+            shard.keep(permit, key, record, life, until);
         }
     }
 
@@ -230,7 +241,7 @@ impl Core {
         if !answers.started.load(Ordering::Relaxed) {
             self.listen(answers);
         }
-        answers.look(key, asked, now)
+        answers.look(key, asked, policy.dated(), now)
     }
 
     /// The right to keep what an operation will say that is sent after this.
@@ -238,17 +249,16 @@ impl Core {
         self.answers.as_ref()?.permit(key)
     }
 
-    /// Keeps an answer that the store keeps for `left` from `sent` on.
+    /// Keeps an answer that the store has given.
     pub(crate) fn remember(
         &self,
         permit: Option<Permit>,
         key: &RecordKey,
         record: &Record,
-        left: Duration,
-        sent: Duration,
+        life: Life,
     ) {
         if let (Some(permit), Some(answers)) = (permit, &self.answers) {
-            answers.keep(permit, key, record, left, sent);
+            answers.keep(permit, key, record, life);
         }
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::ask::unavailable;
 use crate::backoff::Backoff;
+use crate::cache::{Life, Permit};
 use crate::cause::Cause;
 use crate::clock::deadline;
 use crate::engine::Core;
@@ -226,14 +227,14 @@ impl Held {
                         && !record.header.fingerprint.is_none()
                     {
                         let left = life.saturating_sub(sent - first);
-                        self.core.remember(permit, key, record, left, sent);
+                        self.remember(permit, record, left, sent);
                     }
                     self.land(record, life);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
-                    self.core.remember(permit, key, &record, left, sent);
+                    self.remember(permit, &record, left, sent);
                     self.land(Some(record.clone()), left);
                     return Some(Settled::Adopted { record, left });
                 }
@@ -265,6 +266,16 @@ impl Held {
 
     fn policy_life(&self, outcome: OutcomeKind) -> Duration {
         self.done(outcome, 0).retain
+    }
+
+    /// Later calls of this process may get it.
+    fn remember(&self, permit: Option<Permit>, record: &Record, left: Duration, sent: Duration) {
+        let life = Life {
+            left,
+            sent,
+            dated: true,
+        };
+        self.core.remember(permit, &self.lease().key, record, life);
     }
 
     /// The calls of this process that wait get what is stored now.

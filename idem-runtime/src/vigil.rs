@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
+use crate::cache::Life;
 use crate::clock::deadline;
 use crate::engine::Core;
 use crate::fingerprint::Fingerprint;
@@ -136,7 +137,12 @@ impl Vigil {
         } else if !lease_left.is_zero() {
             Look::Running(lease_left)
         } else if matches!(header.state, State::Done { .. }) {
-            core.remember(permit, &self.key, &record, left, sent);
+            let life = Life {
+                left,
+                sent,
+                dated: true,
+            };
+            core.remember(permit, &self.key, &record, life);
             let at = core.clock.now();
             Look::Landed(Landing::Done {
                 record,

@@ -39,6 +39,7 @@ fn request(owner: Owner) -> ClaimRequest {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     }
 }
 

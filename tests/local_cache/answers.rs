@@ -252,10 +252,43 @@ async fn a_replayed_answer_ends_with_its_record_as_well() {
     let run = there.pay("a").await.unwrap();
     clock.advance(Duration::from_secs(80));
     desk.is_asked("a", run).await;
-    clock.advance(Duration::from_millis(9_999));
+    // How long it is kept the store was not asked to say exactly.
+    clock.advance(Duration::from_millis(8_999));
     desk.is_local("a", run).await;
     clock.advance(Duration::from_millis(1));
+    desk.is_asked("a", run).await;
+    clock.advance(Duration::from_millis(999));
+    desk.is_asked("a", run).await;
+    clock.advance(Duration::from_millis(1));
     assert_ne!(desk.pay("a").await.unwrap(), run);
+}
+
+/// On a Redis, the store that answers less exactly where nobody asks how old an answer is.
+#[tokio::test]
+async fn who_asks_how_old_an_answer_is_gets_it_from_who_knows() {
+    let server = idem_harness::RedisServer::start();
+    let store = || async {
+        let store = idem_tests::shop::connect(server.url()).await.unwrap();
+        Arc::new(store)
+    };
+    let there = Desk::on(store().await).await;
+    let desk = Desk::on(store().await).await.sharing(&there);
+    let run = there.pay("a").await.unwrap();
+    desk.is_asked("a", run).await;
+    desk.is_local("a", run).await;
+    let aged = async || {
+        let call = desk.call("a");
+        let body = async |_| Ok::<_, Failure>(Answer::from(desk.run()));
+        call.run(body).await.unwrap().how()
+    };
+    let claims = desk.claims();
+    assert_eq!(aged().await, How::Replayed);
+    assert_eq!(desk.claims(), claims + 1);
+    for _ in 0..2 {
+        assert_eq!(aged().await, How::Replayed);
+        desk.is_local("a", run).await;
+    }
+    assert_eq!(desk.claims(), claims + 1);
 }
 
 #[tokio::test]

@@ -120,6 +120,7 @@ pub(crate) fn execute(
                 max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
                 reconciles: sender.reconciles && command == Command::Ask,
                 starts: command == Command::Start && flaw != Flaw::StaleVerdictsStart,
+                dated: true,
             };
             let (reply, write) = claim(current, &request, 0);
             let reply = match reply {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{Found, LocalCacheStats, Permit};
+use super::{Found, Life, LocalCacheStats, Permit};
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::{Operation, RecordKey};
@@ -37,9 +37,7 @@ struct Entry {
     key: KeyDigest,
     operation: Operation,
     record: Record,
-    /// What the record had left when it was asked for, and when that was.
-    left: Duration,
-    sent: Duration,
+    life: Life,
     /// Until when this answers.
     until: Duration,
     used: bool,
@@ -74,19 +72,28 @@ impl Shard {
         }
     }
 
-    pub(super) fn look(&mut self, key: &RecordKey, asked: Fingerprint, now: Duration) -> Found {
+    /// `dated`: what is found has to say exactly how old it is.
+    pub(super) fn look(
+        &mut self,
+        key: &RecordKey,
+        asked: Fingerprint,
+        dated: bool,
+        now: Duration,
+    ) -> Found {
         if let Some(&place) = self.places.get(key.digest()) {
             let entry = &mut self.entries[place];
             // Another fingerprint is for the store to refuse.
             if now < entry.until
                 && entry.operation == *key.operation()
+                && (entry.life.dated || !dated)
                 && entry.record.header.fingerprint.matches(asked)
             {
                 entry.used = true;
                 self.hits += 1;
+                let Life { left, sent, .. } = entry.life;
                 return Found::Answer {
                     record: entry.record.clone(),
-                    left: entry.left.saturating_sub(now.saturating_sub(entry.sent)),
+                    left: left.saturating_sub(now.saturating_sub(sent)),
                 };
             }
             if now >= entry.until {
@@ -101,20 +108,21 @@ impl Shard {
         (self.open && self.taking == 0).then_some(Permit(self.changes))
     }
 
-    /// Keeps a record that has this left since it was asked for, and may be used until then.
+    /// Keeps a record that may be used until then.
     pub(super) fn keep(
         &mut self,
         Permit(changes): Permit,
         key: &RecordKey,
         record: &Record,
-        (left, sent, until): (Duration, Duration, Duration),
+        life: Life,
+        until: Duration,
     ) {
         let cost = cost(record);
         if !self.open || changes != self.changes || cost > self.most_bytes {
             return;
         }
         if let Some(&place) = self.places.get(key.digest()) {
-            if self.entries[place].sent > sent {
+            if self.entries[place].life.sent > life.sent {
                 return;
             }
             self.remove(place);
@@ -128,8 +136,7 @@ impl Shard {
             key: *key.digest(),
             operation: key.operation().clone(),
             record: record.clone(),
-            left,
-            sent,
+            life,
             until,
             used: false,
         });

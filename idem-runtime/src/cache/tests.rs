@@ -28,6 +28,11 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
     Record::decode(Bytes::from([&header.encode()[..], body].concat())).unwrap()
 }
 
+fn life(left: Duration, sent: Duration) -> Life {
+    let dated = true;
+    Life { left, sent, dated }
+}
+
 fn cache(settings: &LocalCache) -> Arc<Answers> {
     Answers::new(settings, Arc::new(StderrObserver), Flights::new())
 }
@@ -41,11 +46,11 @@ fn open() -> Arc<Answers> {
 fn put(cache: &Answers, key: &RecordKey, body: &[u8], sent: Duration) {
     let permit = cache.permit(key).expect("the cache is open");
     let record = record(OutcomeKind::Value, body);
-    cache.keep(permit, key, &record, 3600 * SECOND, sent);
+    cache.keep(permit, key, &record, life(3600 * SECOND, sent));
 }
 
 fn body(cache: &Answers, key: &RecordKey, now: Duration) -> Option<Vec<u8>> {
-    match cache.look(key, ASKED, now) {
+    match cache.look(key, ASKED, true, now) {
         Found::Answer { record, .. } => Some(record.body().to_vec()),
         Found::Nothing(_) => None,
     }
@@ -71,8 +76,8 @@ fn what_lives_shorter_than_max_age_is_found_as_long_as_it_lives() {
     let cache = open();
     let permit = cache.permit(&key(1)).unwrap();
     let answer = record(OutcomeKind::Error, b"declined");
-    cache.keep(permit, &key(1), &answer, 2 * SECOND, SECOND);
-    let Found::Answer { left, .. } = cache.look(&key(1), ASKED, 2 * SECOND) else {
+    cache.keep(permit, &key(1), &answer, life(2 * SECOND, SECOND));
+    let Found::Answer { left, .. } = cache.look(&key(1), ASKED, true, 2 * SECOND) else {
         panic!("it lives");
     };
     assert_eq!(left, SECOND);
@@ -86,8 +91,8 @@ fn what_is_kept_for_ever_has_its_age() {
     let mut answer = record(OutcomeKind::Value, b"a");
     answer.header.retain = crate::record::FOREVER;
     let left = Duration::MAX - 10 * SECOND;
-    cache.keep(permit, &key(1), &answer, left, 100 * SECOND);
-    let Found::Answer { record, left } = cache.look(&key(1), ASKED, 102 * SECOND) else {
+    cache.keep(permit, &key(1), &answer, life(left, 100 * SECOND));
+    let Found::Answer { record, left } = cache.look(&key(1), ASKED, true, 102 * SECOND) else {
         panic!("it lives");
     };
     assert_eq!(record.header.age(left), 12 * SECOND);
@@ -99,7 +104,7 @@ fn only_answers_are_kept() {
     for outcome in [OutcomeKind::Unknown, OutcomeKind::Tombstone] {
         let permit = cache.permit(&key(1)).unwrap();
         let record = record(outcome, b"");
-        cache.keep(permit, &key(1), &record, SECOND, Duration::ZERO);
+        cache.keep(permit, &key(1), &record, life(SECOND, Duration::ZERO));
         assert_eq!(body(&cache, &key(1), Duration::ZERO), None, "{outcome:?}");
     }
 }
@@ -109,7 +114,7 @@ fn other_fingerprints_and_operations_find_nothing() {
     let cache = open();
     put(&cache, &key(1), b"a", SECOND);
     let look = |key: &RecordKey, asked| {
-        let found = cache.look(key, asked, SECOND);
+        let found = cache.look(key, asked, true, SECOND);
         matches!(found, Found::Answer { .. })
     };
     assert!(!look(&key(1), Fingerprint::from_bytes([8; 16])));
@@ -141,7 +146,7 @@ fn a_permit_from_before_a_change_is_void() {
         change(&cache);
         assert_eq!(body(&cache, &key(1), Duration::ZERO), None, "{name}");
         let answer = record(OutcomeKind::Value, b"old");
-        cache.keep(permit, &key(1), &answer, SECOND, Duration::ZERO);
+        cache.keep(permit, &key(1), &answer, life(SECOND, Duration::ZERO));
         assert_eq!(body(&cache, &key(1), Duration::ZERO), None, "{name}");
         put(&cache, &key(1), b"new", Duration::ZERO);
         let found = body(&cache, &key(1), Duration::ZERO);
@@ -167,7 +172,7 @@ fn there_is_no_permit_while_nothing_is_heard_or_something_is_taken_back() {
     let permit = cache.permit(&key(1)).expect("both are done");
     cache.hearing(Hearing::Nothing);
     let answer = record(OutcomeKind::Value, b"a");
-    cache.keep(permit, &key(1), &answer, SECOND, Duration::ZERO);
+    cache.keep(permit, &key(1), &answer, life(SECOND, Duration::ZERO));
     assert_eq!(cache.stats().entries, 0);
     assert!(!cache.stats().is_open);
 }
@@ -250,4 +255,24 @@ fn settings_out_of_bounds_are_named() {
     refused(LocalCache::new().max_age(Duration::ZERO), "max_age");
     let longer = Duration::from_hours(24) + SECOND;
     refused(LocalCache::new().max_age(longer), "max_age");
+}
+
+#[test]
+fn what_is_not_dated_ends_sooner_and_does_not_say_how_old_it_is() {
+    let cache = open();
+    let permit = cache.permit(&key(1)).unwrap();
+    let answer = record(OutcomeKind::Value, b"a");
+    let undated = Life {
+        dated: false,
+        ..life(3 * SECOND, SECOND)
+    };
+    cache.keep(permit, &key(1), &answer, undated);
+    let last = 3 * SECOND - Duration::from_nanos(1);
+    let look = |dated, now| {
+        let found = cache.look(&key(1), ASKED, dated, now);
+        matches!(found, Found::Answer { .. })
+    };
+    assert!(!look(true, last));
+    assert!(look(false, last));
+    assert!(!look(false, 3 * SECOND));
 }

@@ -59,6 +59,15 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
         max_attempts: limit(5),
         reconciles: false,
         starts: false,
+        dated: false,
+    }
+}
+
+/// The same, by somebody to whom it matters how long the answer will still be kept.
+pub(super) fn dated(request: ClaimRequest) -> ClaimRequest {
+    ClaimRequest {
+        dated: true,
+        ..request
     }
 }
 
@@ -66,7 +75,6 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
 pub(super) fn ask_to_find_out(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         reconciles: true,
-        starts: false,
         ..ask(owner)
     }
 }

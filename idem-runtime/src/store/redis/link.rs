@@ -1,20 +1,22 @@
 //! One connection to Redis that is made again when it breaks, falls silent or leads astray.
 
 mod target;
+mod time;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 
 use self::target::Wire;
 pub(super) use self::target::{Patience, Target};
+use self::time::ServerTime;
 use super::failure::{
     breaks_connection, connect_error, hangs_up, is_silence, leads_astray, store_error,
 };
-use super::script::wrote;
+use super::script::{time_of, wrote};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Time-outs in a row after which a connection is given up: the server may be gone without the
@@ -52,6 +54,7 @@ struct Live {
     /// The server has replied on it, so that this is more than an open door.
     works: Arc<AtomicBool>,
     since: Instant,
+    time: Arc<ServerTime>,
     generation: u64,
 }
 
@@ -70,21 +73,20 @@ impl Link {
     /// Sends a command and waits for its reply. Whether a command without a reply was executed is
     /// not known; the scripts make that harmless.
     pub(super) async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
-        self.exchange(async |wire| order.send(wire).await).await
-    }
-
-    async fn exchange<T>(
-        &self,
-        exchange: impl AsyncFnOnce(&mut Wire) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
         let mut live = self.connected().await.map_err(Failure::Connect)?;
         let mut unanswered = Unanswered {
             link: self,
             timeouts: Arc::clone(&live.timeouts),
             since: Some(Instant::now()),
         };
-        let reply = exchange(&mut live.wire).await;
+        let reply = order.send(&mut live.wire).await;
         unanswered.since = None;
+        if order.tells_time
+            && let Ok(reply) = &reply
+            && let Some(micros) = time_of(reply)
+        {
+            live.time.is(micros);
+        }
         match &reply {
             Err(Failure::Reply(error)) if is_silence(error) => self.silent(&live.timeouts),
             reply => {
@@ -124,6 +126,14 @@ impl Link {
         }
     }
 
+    /// The time of the server in microseconds, as far as it is known on this connection.
+    pub(super) fn server_time(&self) -> Option<u64> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = live.as_ref()?;
+        let is_current = live.generation == self.target.generation();
+        is_current.then(|| live.time.now()).flatten()
+    }
+
     fn current(&self) -> Option<Live> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref()?;
@@ -159,6 +169,7 @@ impl Link {
                     timeouts: Arc::default(),
                     works: Arc::default(),
                     since: Instant::now(),
+                    time: Arc::default(),
                     generation,
                 };
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
@@ -207,33 +218,54 @@ impl Drop for Unanswered<'_> {
     }
 }
 
+/// What is sent at once.
+#[derive(Clone, Copy)]
+pub(super) enum Sent<'a> {
+    One(&'a Cmd),
+    /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
+    /// to be asked for each of them.
+    Both(&'a Pipeline),
+}
+
 /// A command, and what goes with it.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
-    pub(super) command: &'a Cmd,
+    pub(super) sent: Sent<'a>,
     /// What it is about, if it is about a key.
     pub(super) key: Option<&'a str>,
     /// The node is only about to get the key's slot, and serves it to those who say that they know.
     pub(super) asking: bool,
+    /// Its reply ends with the server's time.
+    pub(super) tells_time: bool,
     /// What it writes is to be on so many replicas before it counts.
     pub(super) kept: Option<&'a Kept>,
 }
 
 impl<'a> Order<'a> {
     pub(super) fn new(command: &'a Cmd) -> Self {
+        Self::of(Sent::One(command))
+    }
+
+    /// Two commands, one right behind the other. The reply is that of the second, or the first error.
+    pub(super) fn both(commands: &'a Pipeline) -> Self {
+        Self::of(Sent::Both(commands))
+    }
+
+    fn of(sent: Sent<'a>) -> Self {
         Self {
-            command,
+            sent,
             key: None,
             asking: false,
+            tells_time: false,
             kept: None,
         }
     }
 
     async fn send(self, wire: &mut Wire) -> Result<Value, Failure> {
-        let reply = if self.asking {
-            wire.send_asking(self.command).await?
-        } else {
-            wire.send(self.key, self.command).await?
+        let reply = match self.sent {
+            Sent::Both(commands) => wire.send_both(commands).await?,
+            Sent::One(command) if self.asking => wire.send_asking(command).await?,
+            Sent::One(command) => wire.send(self.key, command).await?,
         };
         match self.kept {
             // `WAIT` is about what this very connection wrote.

@@ -9,17 +9,20 @@ mod front;
 mod link;
 mod node;
 mod operations;
+mod plain;
 mod resolutions;
 mod route;
 mod script;
 mod sentinel;
 mod source;
+mod staged;
 mod subscriber;
 mod subscribers;
 #[cfg(feature = "redis-tls")]
 mod tls;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -92,7 +95,21 @@ struct Inner {
     subscribers: Subscribers,
     scripts: Scripts,
     report: Report,
+    /// Whether a claim is made without a script where that will do.
+    plain: AtomicBool,
+    /// Whether a large answer goes past the script that stores it.
+    stages: AtomicBool,
     max_record_bytes: usize,
+}
+
+impl Inner {
+    fn plain_claims(&self) -> bool {
+        self.plain.load(Ordering::Relaxed)
+    }
+
+    fn give_up_plain_claims(&self) {
+        self.plain.store(false, Ordering::Relaxed);
+    }
 }
 
 impl RedisStore {

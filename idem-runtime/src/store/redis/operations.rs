@@ -11,7 +11,7 @@ use super::super::{
 };
 use super::Inner;
 use super::failure::{is_unknown_script, is_wrong_type};
-use super::link::Failure;
+use super::link::{Failure, Order};
 use super::node::Keeping;
 use super::resolutions::channel;
 use super::route::Route;
@@ -29,13 +29,17 @@ impl Inner {
         key: &str,
         arguments: &[&[u8]],
     ) -> Result<Answer, StoreError> {
-        let command = script.command(key, arguments, false);
-        let mut reply = route.send(key, &command, script.keeping).await;
+        let order = |command| Order {
+            tells_time: script.tells_time,
+            ..Order::new(command)
+        };
+        let command = script.command(&[key], arguments, false);
+        let mut reply = route.send(key, order(&command), script.keeping).await;
         if let Err(Failure::Reply(error)) = &reply
             && is_unknown_script(error)
         {
-            let command = script.command(key, arguments, true);
-            reply = route.send(key, &command, script.keeping).await;
+            let command = script.command(&[key], arguments, true);
+            reply = route.send(key, order(&command), script.keeping).await;
         }
         match reply {
             Ok(value) => Answer::parse(value),
@@ -54,6 +58,20 @@ impl Inner {
         Self::run(&self.link, what, script, key, arguments).await
     }
 
+    /// Refuses a record of more bytes than this store reads.
+    pub(super) fn readable(&self, bytes: usize) -> Result<(), StoreError> {
+        if bytes <= self.max_record_bytes {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            StoreErrorKind::TooLarge,
+            format!(
+                "the record has {bytes} bytes; `max_record_bytes` is {}",
+                self.max_record_bytes
+            ),
+        ))
+    }
+
     /// Reads a record that is too large for a script. `None` if it is not there any more.
     pub(super) async fn large(
         &self,
@@ -61,18 +79,10 @@ impl Inner {
         name: &str,
         bytes: usize,
     ) -> Result<Option<Bytes>, StoreError> {
-        if bytes > self.max_record_bytes {
-            return Err(StoreError::new(
-                StoreErrorKind::TooLarge,
-                format!(
-                    "the record has {bytes} bytes; `max_record_bytes` is {}",
-                    self.max_record_bytes
-                ),
-            ));
-        }
+        self.readable(bytes)?;
         let mut get = Cmd::new();
         get.arg("GET").arg(name);
-        match route.send(name, &get, Keeping::Nothing).await {
+        match route.send(name, Order::new(&get), Keeping::Nothing).await {
             Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
             Ok(Value::Nil) => Ok(None),
             Ok(_) => Err(unexpected()),
@@ -109,6 +119,9 @@ impl Inner {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let name = key.name();
+        if let Some(reply) = self.plain_claim(&name, request).await? {
+            return Ok(reply);
+        }
         let lease = request.lease;
         let proposed = Header {
             state: if request.reconciles {
@@ -176,6 +189,9 @@ impl Inner {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
+        if self.complete_staged(key, &name, &done, record).await? {
+            return Ok(CompleteReply::Stored { late: false });
+        }
         let ttl = decimal(done.retain.as_millis());
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {

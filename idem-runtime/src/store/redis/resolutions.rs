@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Inner;
 use super::failure::{connect_error, store_error};
-use super::link::{Patience, Target};
+use super::link::{Order, Patience, Target};
 use super::node::Keeping;
 use super::subscribers::Place;
 use crate::backoff::Backoff;
@@ -88,7 +88,8 @@ impl Listening {
         let mut command = redis::cmd("PUBLISH");
         // An empty name is nobody's.
         command.arg(&self.channel).arg("");
-        let sent = store.link.send(&self.channel, &command, Keeping::Nothing);
+        let order = Order::new(&command);
+        let sent = store.link.send(&self.channel, order, Keeping::Nothing);
         if let Err(failure) = sent.await
             && failure.store_error("publishing").kind() == StoreErrorKind::Refused
         {

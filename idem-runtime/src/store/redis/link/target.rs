@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
+use redis::RedisError;
+#[cfg(feature = "redis-cluster")]
+use redis::aio::ConnectionLike as _;
 #[cfg(feature = "redis-manager")]
 use redis::aio::ConnectionManager;
 use redis::aio::MultiplexedConnection;
@@ -9,9 +13,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, Value};
-#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
-use redis::{RedisError, RedisResult};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisResult, Value};
 
 use super::Failure;
 use crate::store::redis::check::Server;
@@ -217,21 +219,42 @@ impl Wire {
         let Self::One(connection) = self else {
             return self.send(None, command).await;
         };
+        // A user without the right to ask would be sent to and fro for ever: the first error counts.
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").ignore().add_command(command.clone());
-        let replies = connection.send_packed_commands(&both, 0, 2).await;
-        let mut reply = None;
-        for value in replies.map_err(Failure::Reply)? {
-            match value {
-                // A user without the right to ask would be sent to and fro for ever.
-                Value::ServerError(error) => return Err(Failure::Reply(error.into())),
-                value => reply = Some(value),
+        last(connection.send_packed_commands(&both, 0, 2).await)
+    }
+
+    /// Sends two commands, one right behind the other.
+    pub(super) async fn send_both(&mut self, commands: &Pipeline) -> Result<Value, Failure> {
+        match self {
+            Self::One(connection) => last(connection.send_packed_commands(commands, 0, 2).await),
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(manager, patience) => {
+                let sent = manager.send_packed_commands(commands, 0, 2);
+                last(within(*patience, sent).await)
+            }
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(connection, patience) => {
+                let sent = connection.req_packed_commands(commands, 0, 2);
+                last(within(*patience, sent).await)
             }
         }
-        reply.ok_or_else(|| {
-            Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
-        })
     }
+}
+
+/// The last reply, or the first error.
+fn last(replies: RedisResult<Vec<Value>>) -> Result<Value, Failure> {
+    let mut reply = None;
+    for value in replies.map_err(Failure::Reply)? {
+        match value {
+            Value::ServerError(error) => return Err(Failure::Reply(error.into())),
+            value => reply = Some(value),
+        }
+    }
+    reply.ok_or_else(|| {
+        Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
+    })
 }
 
 /// The primary of the key's slot: the application's client may prefer replicas for reads, and an
