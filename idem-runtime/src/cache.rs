@@ -215,7 +215,7 @@ pub(crate) struct Taking {
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        self.answers.shard(&self.key).taken(&self.key);
+        self.answers.shard(&self.key).taken();
     }
 }
 

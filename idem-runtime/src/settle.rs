@@ -226,7 +226,7 @@ impl Held {
                         && !late
                         && !record.header.fingerprint.is_none()
                     {
-                        let left = life.saturating_sub(sent - first);
+                        let left = life.saturating_sub(sent.saturating_sub(first));
                         self.remember(permit, record, left, sent);
                     }
                     self.land(record, life);

@@ -93,6 +93,32 @@ async fn an_adopted_answer_fills_it() {
     late.is_local("a", adopted).await;
 }
 
+/// What is stored late stands under the header of a later claim, which only the store knows.
+#[tokio::test]
+async fn a_late_answer_is_asked_for_once() {
+    let (store, clock) = (Arc::new(MemoryStore::new()), ManualClock::new());
+    // Its time stands still, and so it does not renew its lease.
+    let late = Desk::with(store.clone(), LocalCache::new(), |engine| {
+        engine.clock(clock).lease(Duration::from_millis(100))
+    })
+    .await;
+    let other = Desk::on(store).await;
+    let call = late.call("a").run(async |_| {
+        let run = late.run();
+        let call = other.call("a");
+        let answer = call.run(async |_| Err::<u32, _>(Failure::Down)).await;
+        assert_eq!(
+            answer,
+            Err(Failure::Down),
+            "it took the key over and gave it back"
+        );
+        Ok::<_, Failure>(run)
+    });
+    let run = call.await.unwrap();
+    late.is_asked("a", run).await;
+    late.is_local("a", run).await;
+}
+
 #[tokio::test]
 async fn a_business_error_is_answered_as_well() {
     let desk = Desk::on(fresh()).await;

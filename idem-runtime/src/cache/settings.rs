@@ -67,6 +67,10 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// They are answered from the cache, and what they commit is kept once it is replayed outside of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[allow(
+    clippy::struct_field_names,
+    reason = "they are named as the settings are"
+)]
 pub struct LocalCache {
     max_entries: usize,
     max_bytes: usize,

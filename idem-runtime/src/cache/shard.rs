@@ -185,9 +185,8 @@ impl Shard {
     }
 
     /// It has done so, or nobody will know.
-    pub(super) fn taken(&mut self, key: &KeyDigest) {
+    pub(super) fn taken(&mut self) {
         self.taking -= 1;
-        self.forget(key);
     }
 
     pub(super) fn open(&mut self) {

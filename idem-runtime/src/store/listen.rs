@@ -66,15 +66,17 @@ pub enum Hearing {
 #[derive(Clone, Default)]
 pub struct Listeners(Arc<Inner>);
 
+type Listening = (Arc<str>, Weak<dyn Listener>);
+
 #[derive(Default)]
 struct Inner {
     /// A count of its own, so that telling takes no lock where nobody listens.
     count: AtomicUsize,
-    listeners: Mutex<Vec<(Arc<str>, Weak<dyn Listener>)>>,
+    listeners: Mutex<Vec<Listening>>,
 }
 
 impl Listeners {
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<str>, Weak<dyn Listener>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Listening>> {
         // Nothing panics while it is held.
         let listeners = self.0.listeners.lock();
         listeners.unwrap_or_else(PoisonError::into_inner)

@@ -44,7 +44,8 @@ use super::{
 ///
 /// Clones share one connection, which is made again when it breaks or falls silent. Leases are
 /// renewed, and waiting calls look, on a second connection of the engine's own thread. As soon as a
-/// call waits for another to finish, a third one is made there, on which it is told.
+/// call waits for another to finish, a third one is made there, on which it is told; and an engine with a
+/// [local cache](crate::LocalCache) has one on which it hears of resets.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
