@@ -195,7 +195,8 @@ impl Held {
             // The record may live since the first send.
             let first = *first.get_or_insert(sent);
             let attempt = sent + self.core.limits.complete_deadline.max(REPLY);
-            let reply = self.core.store.complete(key, record);
+            let claim = self.lease().claim();
+            let reply = self.core.store.complete_claim(key, &claim, record);
             let reply = match deadline(clock, attempt.min(silent_until), reply).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {

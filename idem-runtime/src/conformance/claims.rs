@@ -167,7 +167,7 @@ async fn a_done_key_is_granted_to_nobody(p: Probe) {
             for owner in [A, B] {
                 let request = asks(owner, asked);
                 let (record, left) = expect!(
-                    p.claim(&dated(request.clone())).await,
+                    p.claim(&dated(&request)).await,
                     ClaimReply::Done { record, left } => (record, left)
                 );
                 assert_eq!(record.as_bytes(), &bytes[..]);
@@ -177,7 +177,9 @@ async fn a_done_key_is_granted_to_nobody(p: Probe) {
                     ClaimReply::Done { record, left } => (record, left)
                 );
                 assert_eq!(record.as_bytes(), &bytes[..]);
-                assert!(at_least <= left, "{at_least:?} of {left:?}");
+                // Copies in front of the store that answers may be kept by another clock.
+                let inexact = p.fixture.drift() + MS;
+                assert!(at_least <= left + inexact, "{at_least:?} of {left:?}");
             }
             p.assert_untouched(&bytes, "a claim of a done key").await;
         }

@@ -57,7 +57,7 @@ async fn an_answer_whose_record_never_was_is_stored(p: Probe) {
         assert_eq!(p.complete(&bytes).await, LATE);
         p.assert_untouched(&bytes, "storing it").await;
         let (found, left) = expect!(
-            p.claim(&dated(ask(B))).await,
+            p.claim(&dated(&ask(B))).await,
             ClaimReply::Done { record, left } => (record, left)
         );
         assert_eq!(found.as_bytes(), &bytes[..]);

@@ -119,7 +119,8 @@ async fn what_is_left_is_told_with_the_answer(p: Probe) {
     );
     for _ in 0..3 {
         let (_, before) = p.found().await;
-        let claimed = expect!(p.claim(&dated(ask(B))).await, ClaimReply::Done { left, .. } => left);
+        let claimed =
+            expect!(p.claim(&dated(&ask(B))).await, ClaimReply::Done { left, .. } => left);
         let theirs = Header {
             owner: B,
             ..finished(&claim)

@@ -206,14 +206,15 @@ impl RedisStoreBuilder {
             let cluster = Cluster::new(&seeds, own_plan)?;
             Subscribers::of_cluster(cluster, sharded, plan.patience)
         };
-        let plain = !self.scripts_only && has_one_clock && report.reads_declarations();
+        let does_without = !self.scripts_only && has_one_clock && report.reads_declarations();
         Ok(RedisStore(Arc::new(Inner {
             scripts: Scripts::new(&report),
             link,
             own,
             subscribers,
-            plain: plain.into(),
+            plain: does_without.into(),
             stages: stages.into(),
+            swaps: !self.scripts_only && stages && report.compares(),
             report,
             max_record_bytes: self.max_record_bytes,
         })))

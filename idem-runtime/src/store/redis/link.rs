@@ -50,12 +50,18 @@ pub(super) struct Link {
 #[derive(Clone)]
 struct Live {
     wire: Wire,
-    timeouts: Arc<AtomicU32>,
-    /// The server has replied on it, so that this is more than an open door.
-    works: Arc<AtomicBool>,
-    since: Instant,
-    time: Arc<ServerTime>,
+    course: Arc<Course>,
     generation: u64,
+}
+
+/// How it goes with a connection.
+struct Course {
+    since: Instant,
+    /// Commands in a row without a reply.
+    timeouts: AtomicU32,
+    /// The server has replied on it, so that this is more than an open door.
+    works: AtomicBool,
+    time: ServerTime,
 }
 
 impl Link {
@@ -74,9 +80,10 @@ impl Link {
     /// not known; the scripts make that harmless.
     pub(super) async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
         let mut live = self.connected().await.map_err(Failure::Connect)?;
+        let course = &live.course;
         let mut unanswered = Unanswered {
             link: self,
-            timeouts: Arc::clone(&live.timeouts),
+            course,
             since: Some(Instant::now()),
         };
         let reply = order.send(&mut live.wire).await;
@@ -85,24 +92,24 @@ impl Link {
             && let Ok(reply) = &reply
             && let Some(micros) = time_of(reply)
         {
-            live.time.is(micros);
+            course.time.is(micros);
         }
         match &reply {
-            Err(Failure::Reply(error)) if is_silence(error) => self.silent(&live.timeouts),
+            Err(Failure::Reply(error)) if is_silence(error) => self.silent(course),
             reply => {
-                if live.timeouts.load(Ordering::Relaxed) != 0 {
-                    live.timeouts.store(0, Ordering::Relaxed);
+                if course.timeouts.load(Ordering::Relaxed) != 0 {
+                    course.timeouts.store(0, Ordering::Relaxed);
                 }
                 if let Err(Failure::Reply(error)) = reply
-                    && self.is_of_no_use(&live, error)
+                    && self.is_of_no_use(course, error)
                 {
-                    self.drop_connection(&live.timeouts);
+                    self.drop_connection(course);
                     // Somebody accepts connections and hangs up: a balancer without a server.
-                    if !live.works.load(Ordering::Relaxed) {
+                    if !course.works.load(Ordering::Relaxed) {
                         self.failed(connect_error(error.clone(), true));
                     }
-                } else if !live.works.load(Ordering::Relaxed) {
-                    live.works.store(true, Ordering::Relaxed);
+                } else if !course.works.load(Ordering::Relaxed) {
+                    course.works.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -114,15 +121,15 @@ impl Link {
         *failure = Some((error, Instant::now()));
     }
 
-    fn is_of_no_use(&self, live: &Live, error: &RedisError) -> bool {
+    fn is_of_no_use(&self, course: &Course, error: &RedisError) -> bool {
         breaks_connection(error)
-            || leads_astray(error) && (self.target.is_elected() || live.since.elapsed() >= ASTRAY)
+            || leads_astray(error) && (self.target.is_elected() || course.since.elapsed() >= ASTRAY)
     }
 
     /// Counts a command without a reply.
-    fn silent(&self, timeouts: &Arc<AtomicU32>) {
-        if timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
-            self.drop_connection(timeouts);
+    fn silent(&self, course: &Course) {
+        if course.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+            self.drop_connection(course);
         }
     }
 
@@ -131,7 +138,7 @@ impl Link {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref()?;
         let is_current = live.generation == self.target.generation();
-        is_current.then(|| live.time.now()).flatten()
+        is_current.then(|| live.course.time.now()).flatten()
     }
 
     fn current(&self) -> Option<Live> {
@@ -166,10 +173,12 @@ impl Link {
                 self.known.store(true, Ordering::Relaxed);
                 let live = Live {
                     wire,
-                    timeouts: Arc::default(),
-                    works: Arc::default(),
-                    since: Instant::now(),
-                    time: Arc::default(),
+                    course: Arc::new(Course {
+                        since: Instant::now(),
+                        timeouts: AtomicU32::new(0),
+                        works: AtomicBool::new(false),
+                        time: ServerTime::default(),
+                    }),
                     generation,
                 };
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
@@ -183,11 +192,11 @@ impl Link {
     }
 
     /// Forgets this connection, unless another has taken its place already.
-    fn drop_connection(&self, broken: &Arc<AtomicU32>) {
+    fn drop_connection(&self, broken: &Course) {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live
             .as_ref()
-            .is_some_and(|live| Arc::ptr_eq(&live.timeouts, broken))
+            .is_some_and(|live| std::ptr::eq(Arc::as_ptr(&live.course), broken))
         {
             *live = None;
         }
@@ -206,14 +215,14 @@ impl fmt::Debug for Link {
 /// own deadline is shorter; that is silence as well.
 struct Unanswered<'a> {
     link: &'a Link,
-    timeouts: Arc<AtomicU32>,
+    course: &'a Course,
     since: Option<Instant>,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if self.since.is_some_and(|since| since.elapsed() >= QUIET) {
-            self.link.silent(&self.timeouts);
+            self.link.silent(self.course);
         }
     }
 }
@@ -225,6 +234,8 @@ pub(super) enum Sent<'a> {
     /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
     /// to be asked for each of them.
     Both(&'a Pipeline),
+    /// As `Both`; but the reply is that of the first, and what becomes of the second does not matter.
+    Told(&'a Pipeline),
 }
 
 /// A command, and what goes with it.
@@ -251,6 +262,11 @@ impl<'a> Order<'a> {
         Self::of(Sent::Both(commands))
     }
 
+    /// A command, and right behind it one that tells of it. The reply is that of the first.
+    pub(super) fn told(commands: &'a Pipeline) -> Self {
+        Self::of(Sent::Told(commands))
+    }
+
     fn of(sent: Sent<'a>) -> Self {
         Self {
             sent,
@@ -263,8 +279,10 @@ impl<'a> Order<'a> {
 
     async fn send(self, wire: &mut Wire) -> Result<Value, Failure> {
         let reply = match self.sent {
-            Sent::Both(commands) => wire.send_both(commands).await?,
-            Sent::One(command) if self.asking => wire.send_asking(command).await?,
+            Sent::Both(commands) => last(wire.send_both(commands).await?)?,
+            Sent::Told(commands) => first(wire.send_both(commands).await?)?,
+            // A user without the right to ask would be sent to and fro for ever: the first error counts.
+            Sent::One(command) if self.asking => last(wire.send_asking(command).await?)?,
             Sent::One(command) => wire.send(self.key, command).await?,
         };
         match self.kept {
@@ -276,6 +294,31 @@ impl<'a> Order<'a> {
             _ => Ok(reply),
         }
     }
+}
+
+/// The last reply, or the first error.
+fn last(replies: Vec<Value>) -> Result<Value, Failure> {
+    let mut reply = None;
+    for value in replies {
+        reply = Some(replied(value)?);
+    }
+    reply.ok_or_else(cut_short)
+}
+
+fn first(replies: Vec<Value>) -> Result<Value, Failure> {
+    let reply = replies.into_iter().next();
+    reply.map_or_else(|| Err(cut_short()), replied)
+}
+
+fn replied(value: Value) -> Result<Value, Failure> {
+    match value {
+        Value::ServerError(error) => Err(Failure::Reply(error.into())),
+        value => Ok(value),
+    }
+}
+
+fn cut_short() -> Failure {
+    Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
 }
 
 /// On how many replicas a write is to be.

@@ -16,6 +16,7 @@ use super::node::Keeping;
 use super::resolutions::channel;
 use super::route::Route;
 use super::script::{Answer, Script, unexpected};
+use super::staged::LARGE;
 use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
 
@@ -119,9 +120,18 @@ impl Inner {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let name = key.name();
-        if let Some(reply) = self.plain_claim(&name, request).await? {
-            return Ok(reply);
+        match self.plain_claim(&name, request).await? {
+            Some(reply) => Ok(reply),
+            // Boxed: it is larger, and seldom needed.
+            None => Box::pin(self.scripted_claim(&name, request)).await,
         }
+    }
+
+    async fn scripted_claim(
+        &self,
+        name: &str,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
         let lease = request.lease;
         let proposed = Header {
             state: if request.reconciles {
@@ -135,7 +145,7 @@ impl Inner {
             retain: request.retain,
             fingerprint: request.fingerprint,
         };
-        let retain = decimal(request.retain.as_millis());
+        let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
         let mut proposed = proposed.encode();
         if request.starts {
@@ -145,7 +155,7 @@ impl Inner {
         let arguments: [&[u8]; 3] = [&proposed, retain.as_bytes(), max.as_bytes()];
         loop {
             let answer = self
-                .script("a claim", &self.scripts.claim, &name, &arguments)
+                .script("a claim", &self.scripts.claim, name, &arguments)
                 .await?;
             if let Some(error) = answer.unreadable() {
                 return Ok(ClaimReply::Unreadable(error));
@@ -169,7 +179,7 @@ impl Inner {
                 b'X' => ClaimReply::Exhausted {
                     attempts: u16::try_from(answer.number()?).map_err(|_| unexpected())?,
                 },
-                b'D' | b'G' => match self.finished(&name, answer, request.fingerprint).await? {
+                b'D' | b'G' => match self.finished(name, answer, request.fingerprint).await? {
                     Some((Ok(record), left)) => ClaimReply::Done { record, left },
                     Some((Err(error), _)) => ClaimReply::Unreadable(error),
                     None => continue,
@@ -182,6 +192,7 @@ impl Inner {
     pub(super) async fn complete(
         &self,
         key: &RecordKey,
+        claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
         let done = match Header::decode(record) {
@@ -189,10 +200,17 @@ impl Inner {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
-        if self.complete_staged(key, &name, &done, record).await? {
+        if let Some(claim) = claim.filter(|_| self.swaps) {
+            if self.swap(&name, claim, &done, record).await? {
+                return Ok(CompleteReply::Stored { late: false });
+            }
+        // Boxed: it is larger, and seldom needed.
+        } else if record.len() >= LARGE
+            && Box::pin(self.complete_staged(key, &name, &done, record)).await?
+        {
             return Ok(CompleteReply::Stored { late: false });
         }
-        let ttl = decimal(done.retain.as_millis());
+        let ttl = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {
             let answer = self
@@ -246,7 +264,7 @@ impl Inner {
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
-        let retain = decimal(claim.retain.as_millis());
+        let retain = decimal(millis(claim.retain));
         let arguments: [&[u8]; 2] = [&claim.encode(), retain.as_bytes()];
         let answer = Self::run(
             &self.own,
@@ -277,7 +295,7 @@ impl Inner {
             Ok(new) => new,
             Err(error) => return Ok(ResolveReply::Unreadable(error)),
         };
-        let retain = decimal(new.retain.as_millis());
+        let retain = decimal(millis(new.retain));
         let channel = channel(key.prefix());
         let arguments: [&[u8]; 4] = [
             &seen.encode(),
@@ -330,6 +348,11 @@ impl Inner {
 }
 
 /// Redis takes numbers as text.
-pub(super) fn decimal(number: u128) -> String {
+pub(super) fn decimal(number: u64) -> String {
     number.to_string()
+}
+
+/// A duration as Redis takes it. The bounds of the policy keep every one of them far below the limit.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -14,9 +14,9 @@ use redis::{Cmd, RedisError, Value};
 
 use super::link::{Failure, Order};
 use super::node::Keeping;
-use super::operations::decimal;
+use super::operations::millis;
 use super::{Inner, StoreError};
-use crate::record::{Fence, Header, OutcomeKind, Record, State};
+use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
 use crate::transition::{ClaimReply, ClaimRequest};
 
 impl Inner {
@@ -43,10 +43,12 @@ impl Inner {
             fingerprint: request.fingerprint,
         };
         let reply = {
-            let mut set = Cmd::new();
+            let mut set = Cmd::with_capacity(7, name.len() + HEADER + 32);
             set.arg("SET").arg(name).arg(&claim.encode()[..]);
-            set.arg("NX").arg("GET").arg("PX");
-            set.arg(decimal(request.retain.as_millis()));
+            set.arg("NX")
+                .arg("GET")
+                .arg("PX")
+                .arg(millis(request.retain));
             self.link
                 .send(name, Order::new(&set), Keeping::Writes)
                 .await

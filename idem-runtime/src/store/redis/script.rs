@@ -40,16 +40,17 @@ impl Script {
     /// it. Not `SCRIPT LOAD`, which restricted users may not call and which a cluster client sends
     /// to another node.
     pub(super) fn command(&self, keys: &[&str], arguments: &[&[u8]], by_source: bool) -> Cmd {
-        let mut command = if by_source {
-            let mut command = redis::cmd("EVAL");
-            command.arg(&self.source);
-            command
+        let (name, script) = if by_source {
+            ("EVAL", &self.source)
         } else {
-            let mut command = redis::cmd("EVALSHA");
-            command.arg(&self.sha);
-            command
+            ("EVALSHA", &self.sha)
         };
-        command.arg(keys.len());
+        let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
+        let names: usize = keys.iter().map(|key| key.len()).sum();
+        // With room for the words above and between.
+        let size = script.len() + names + bytes(arguments) + 16;
+        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
+        command.arg(name).arg(script).arg(keys.len());
         for key in keys {
             command.arg(*key);
         }

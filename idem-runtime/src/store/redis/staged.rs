@@ -14,13 +14,13 @@ use redis::Pipeline;
 use super::failure::is_unknown_script;
 use super::link::{Failure, Order};
 use super::node::Keeping;
-use super::operations::decimal;
+use super::operations::{decimal, millis};
 use super::script::Answer;
 use super::{Inner, RecordKey, StoreError};
 use crate::record::{HEADER, Header};
 
 /// Smaller records go through the script.
-const LARGE: usize = 2_048;
+pub(super) const LARGE: usize = 2_048;
 /// How long what was written stays where nobody moves it, in milliseconds.
 const STAY: &str = "60000";
 
@@ -33,12 +33,12 @@ impl Inner {
         done: &Header,
         record: &[u8],
     ) -> Result<bool, StoreError> {
-        if record.len() < LARGE || !self.stages.load(Ordering::Relaxed) {
+        if !self.stages.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let stage = stage(key.prefix(), name, done);
         let script = &self.scripts.complete_staged;
-        let life = decimal(done.retain.as_millis());
+        let life = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [&record[..HEADER], life.as_bytes()];
         for by_source in [false, true] {
             let mut both = Pipeline::with_capacity(2);

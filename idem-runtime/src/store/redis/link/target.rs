@@ -15,7 +15,7 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisResult, Value};
 
-use super::Failure;
+use super::{Failure, replied};
 use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
@@ -200,61 +200,31 @@ impl Wire {
                 within(*patience, sent).await
             }
         };
-        match reply {
-            Ok(Value::ServerError(error)) => Err(Failure::Reply(error.into())),
-            Ok(value) => Ok(value),
-            Err(error) => Err(Failure::Reply(error)),
-        }
+        replied(reply.map_err(Failure::Reply)?)
     }
 
     /// Sends a command to a node that is only about to get its slot.
-    pub(super) async fn send_asking(&mut self, command: &Cmd) -> Result<Value, Failure> {
-        #[cfg_attr(
-            not(any(feature = "redis-cluster", feature = "redis-manager")),
-            expect(
-                irrefutable_let_patterns,
-                reason = "there are others with these features"
-            )
-        )]
-        let Self::One(connection) = self else {
-            return self.send(None, command).await;
-        };
-        // A user without the right to ask would be sent to and fro for ever: the first error counts.
+    pub(super) async fn send_asking(&mut self, command: &Cmd) -> Result<Vec<Value>, Failure> {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").ignore().add_command(command.clone());
-        last(connection.send_packed_commands(&both, 0, 2).await)
+        self.send_both(&both).await
     }
 
     /// Sends two commands, one right behind the other.
-    pub(super) async fn send_both(&mut self, commands: &Pipeline) -> Result<Value, Failure> {
-        match self {
-            Self::One(connection) => last(connection.send_packed_commands(commands, 0, 2).await),
+    pub(super) async fn send_both(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
+        let replies = match self {
+            Self::One(connection) => connection.send_packed_commands(commands, 0, 2).await,
             #[cfg(feature = "redis-manager")]
             Self::Manager(manager, patience) => {
-                let sent = manager.send_packed_commands(commands, 0, 2);
-                last(within(*patience, sent).await)
+                within(*patience, manager.send_packed_commands(commands, 0, 2)).await
             }
             #[cfg(feature = "redis-cluster")]
             Self::Library(connection, patience) => {
-                let sent = connection.req_packed_commands(commands, 0, 2);
-                last(within(*patience, sent).await)
+                within(*patience, connection.req_packed_commands(commands, 0, 2)).await
             }
-        }
+        };
+        replies.map_err(Failure::Reply)
     }
-}
-
-/// The last reply, or the first error.
-fn last(replies: RedisResult<Vec<Value>>) -> Result<Value, Failure> {
-    let mut reply = None;
-    for value in replies.map_err(Failure::Reply)? {
-        match value {
-            Value::ServerError(error) => return Err(Failure::Reply(error.into())),
-            value => reply = Some(value),
-        }
-    }
-    reply.ok_or_else(|| {
-        Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
-    })
 }
 
 /// The primary of the key's slot: the application's client may prefer replicas for reads, and an
