@@ -6,6 +6,7 @@
 mod answers;
 mod cluster;
 mod desk;
+mod life;
 mod races;
 mod redis;
 mod resets;
