@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::busy::{Entered, Unleased};
+use crate::cache::{Found, Life, Permit};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::context::{is_held, is_inside};
@@ -66,6 +67,8 @@ struct Begin<'a> {
     /// Until when it waits for an answer.
     patience: Duration,
     waited: bool,
+    /// The right to keep the answer that the store gives.
+    permit: Option<Permit>,
     /// Between the claims of a call that waits alone.
     backoff: Option<Backoff>,
 }
@@ -155,7 +158,15 @@ impl Core {
             let detail = format!("the thread that renews leases cannot be started: {error}");
             return Err(Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(detail));
         }
-        let patience = self.clock.now() + policy.wait();
+        let now = self.clock.now();
+        let permit = match self.recall(key, fingerprint, &policy, now) {
+            Found::Answer { record, left } => {
+                let stored = self.answer(key, record, left, policy.on_duplicate, false, true)?;
+                return Ok(Start::Done(stored));
+            }
+            Found::Nothing(permit) => permit,
+        };
+        let patience = now + policy.wait();
         let begin = Begin {
             core: self,
             key,
@@ -164,6 +175,7 @@ impl Core {
             expired,
             patience,
             waited: false,
+            permit,
             backoff: None,
         };
         begin.run().await
@@ -240,7 +252,8 @@ impl Begin<'_> {
 
     fn done(&self, record: Record, left: Duration) -> Result<Start, Error> {
         let on_duplicate = self.policy.on_duplicate;
-        let stored = (self.core).answer(self.key, record, left, on_duplicate, self.waited)?;
+        let stored =
+            (self.core).answer(self.key, record, left, on_duplicate, self.waited, false)?;
         Ok(Start::Done(stored))
     }
 
@@ -294,6 +307,12 @@ impl Begin<'_> {
                 }
             }
             ClaimReply::Done { record, left } => {
+                let life = Life {
+                    left,
+                    sent: asked.sent,
+                    dated: request.dated,
+                };
+                core.remember(self.permit, key, &record, life);
                 if let Some(ticket) = ticket {
                     let (record, at) = (record.clone(), core.clock.now());
                     ticket.land(Landing::Done {

@@ -14,6 +14,7 @@ pub use self::builder::EngineBuilder;
 pub(crate) use self::disabled::Protection;
 pub use self::shutdown::Unfinished;
 use crate::answer::Format;
+use crate::cache::{Answers, LocalCacheStats};
 use crate::call::CallBuilder;
 use crate::clock::Clock;
 use crate::flight::Flights;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) format: Arc<Format>,
     pub(crate) tokens: Tokens,
     pub(crate) flights: Arc<Flights>,
+    /// Off unless asked for.
+    pub(crate) answers: Option<Arc<Answers>>,
     /// Nothing new is to be started.
     pub(crate) closing: AtomicBool,
     /// Calls between their start and their claim or answer.
@@ -191,6 +194,12 @@ impl Engine {
     /// ```
     pub fn operation(&self, name: impl Into<Cow<'static, str>>) -> CallBuilder<Classified> {
         CallBuilder::new(self.clone(), Operation::new(name))
+    }
+
+    /// What the [local cache](EngineBuilder::local_cache) has done, if there is one.
+    #[must_use]
+    pub fn local_cache_stats(&self) -> Option<LocalCacheStats> {
+        self.core.cache_stats()
     }
 
     /// Runs a future with this as the engine of its calls: for tests, and for parts of an

@@ -238,9 +238,14 @@ impl Entry {
     async fn send(self, record: Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
         let (core, key) = (&self.core, &self.key);
         let seen = self.record.header;
+        // From here on until it is known what became of it, the cache answers nothing under this key.
+        let taking = core.taking(key);
         let reply = core
             .patiently(key.operation(), || core.store.resolve(key, &seen, &record))
-            .await?;
+            .await;
+        drop(taking);
+        core.flights.forget(key.digest());
+        let reply = reply?;
         let refuse = |kind| Err(Error::new(kind, key.operation().clone()));
         match reply {
             ResolveReply::Resolved => {

@@ -188,6 +188,12 @@ impl Flights {
         Join::Follow(self.follower(key, id, told), again)
     }
 
+    /// The answer of this key was taken back: what a claim says that was sent before is not for calls
+    /// that begin after. Those that wait ask again.
+    pub(crate) fn forget(&self, key: &KeyDigest) {
+        self.shard(key).remove(key);
+    }
+
     fn follower(
         self: &Arc<Self>,
         key: &KeyDigest,

@@ -6,6 +6,7 @@ mod ask;
 mod backoff;
 mod begin;
 mod busy;
+mod cache;
 mod call;
 mod canonical;
 mod cause;
@@ -52,6 +53,7 @@ pub mod __private;
 pub use answer::EncryptionKeys;
 pub use answer::{Answer, AnswerFormat, How, Replay};
 pub use begin::Begun;
+pub use cache::{LocalCache, LocalCacheStats};
 pub use call::CallBuilder;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use call::CallInTx;

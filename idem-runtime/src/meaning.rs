@@ -21,6 +21,7 @@ impl Core {
         left: Duration,
         on_duplicate: OnDuplicate,
         waited: bool,
+        local: bool,
     ) -> Result<Stored, Error> {
         let operation = key.operation();
         let refuse = |kind| Err(Error::new(kind, operation.clone()));
@@ -42,6 +43,7 @@ impl Core {
                         outcome,
                         age,
                         waited,
+                        local,
                     },
                 );
                 let digest = key.digest();

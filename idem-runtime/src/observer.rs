@@ -41,6 +41,8 @@ pub enum EventKind<'a> {
         age: Duration,
         /// Whether the caller waited for the call that produced it.
         waited: bool,
+        /// Whether it came from the [local cache](crate::LocalCache), and not from the store.
+        local: bool,
     },
     /// The call was refused.
     Refused {

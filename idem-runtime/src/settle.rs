@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::ask::unavailable;
 use crate::backoff::Backoff;
+use crate::cache::{Life, Permit};
 use crate::cause::Cause;
 use crate::clock::deadline;
 use crate::engine::Core;
@@ -186,11 +187,14 @@ impl Held {
         };
         let patience = clock.now() + patience;
         let mut silent_until = clock.now() + silence;
-        let mut overtaken = None;
+        let (mut overtaken, mut first) = (None, None);
         let key = &self.lease().key;
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
-            let attempt = clock.now() + self.core.limits.complete_deadline.max(REPLY);
+            let (sent, permit) = (clock.now(), self.core.permit(key));
+            // The record may live since the first send.
+            let first = *first.get_or_insert(sent);
+            let attempt = sent + self.core.limits.complete_deadline.max(REPLY);
             let claim = self.lease().claim();
             let reply = self.core.store.complete_claim(key, &claim, record);
             let reply = match deadline(clock, attempt.min(silent_until), reply).await {
@@ -217,14 +221,21 @@ impl Held {
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
-                    self.land(
-                        Record::decode(record.clone()).ok(),
-                        self.policy_life(outcome),
-                    );
+                    let record = Record::decode(record.clone()).ok();
+                    let life = self.policy_life(outcome);
+                    if let Some(record) = &record
+                        && !late
+                        && !record.header.fingerprint.is_none()
+                    {
+                        let left = life.saturating_sub(sent.saturating_sub(first));
+                        self.remember(permit, record, left, sent);
+                    }
+                    self.land(record, life);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
+                    self.remember(permit, &record, left, sent);
                     self.land(Some(record.clone()), left);
                     return Some(Settled::Adopted { record, left });
                 }
@@ -256,6 +267,16 @@ impl Held {
 
     fn policy_life(&self, outcome: OutcomeKind) -> Duration {
         self.done(outcome, 0).retain
+    }
+
+    /// Later calls of this process may get it.
+    fn remember(&self, permit: Option<Permit>, record: &Record, left: Duration, sent: Duration) {
+        let life = Life {
+            left,
+            sent,
+            dated: true,
+        };
+        self.core.remember(permit, &self.lease().key, record, life);
     }
 
     /// The calls of this process that wait get what is stored now.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
+use crate::cache::Life;
 use crate::clock::deadline;
 use crate::engine::Core;
 use crate::fingerprint::Fingerprint;
@@ -120,7 +121,8 @@ impl Vigil {
 
     async fn look(&self) -> Look {
         let core = &self.core;
-        let moment = core.clock.now() + core.limits.claim_deadline;
+        let (sent, permit) = (core.clock.now(), core.permit(&self.key));
+        let moment = sent + core.limits.claim_deadline;
         let reply = deadline(&*core.clock, moment, core.store.glance(&self.key)).await;
         let (record, left) = match reply {
             Ok(Ok(ReadReply::Found { record, left })) => (record, left),
@@ -135,6 +137,12 @@ impl Vigil {
         } else if !lease_left.is_zero() {
             Look::Running(lease_left)
         } else if matches!(header.state, State::Done { .. }) {
+            let life = Life {
+                left,
+                sent,
+                dated: true,
+            };
+            core.remember(permit, &self.key, &record, life);
             let at = core.clock.now();
             Look::Landed(Landing::Done {
                 record,

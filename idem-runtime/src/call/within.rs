@@ -14,6 +14,7 @@ use super::{Call, describe, replay};
 use crate::ask::unavailable;
 use crate::begin::Ask;
 use crate::busy::{Entered, Unleased};
+use crate::cache::Found as Local;
 use crate::clock::deadline;
 use crate::context::Context;
 use crate::engine::{Core, Engine};
@@ -185,8 +186,15 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     let _entered = Entered::new(core);
     let protected = core.lets_in(key)?;
     within(engine, key)?;
+    if protected
+        && let Local::Answer { record, left } =
+            core.recall(key, ask.fingerprint, &ask.policy, core.clock.now())
+    {
+        let stored = core.answer(key, record, left, ask.policy.on_duplicate, false, true)?;
+        return Ok(Found::Answer(stored));
+    }
     if protected && let Ok(Some((record, left))) = core.store.recall(key, ask.fingerprint).await {
-        let stored = core.answer(key, record, left, ask.policy.on_duplicate, false)?;
+        let stored = core.answer(key, record, left, ask.policy.on_duplicate, false, false)?;
         return Ok(Found::Answer(stored));
     }
     let mut part = Part {
@@ -282,7 +290,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             Ok(Claimed::Granted(claim))
         }
         ClaimReply::Done { record, left } => {
-            let stored = core.answer(key, record, left, policy.on_duplicate, false)?;
+            let stored = core.answer(key, record, left, policy.on_duplicate, false, false)?;
             Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),

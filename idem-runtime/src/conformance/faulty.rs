@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
 
 /// What goes wrong with one operation.
@@ -342,6 +342,10 @@ impl Store for Faulty {
             let key = key.clone();
             StoreFuture::pending(async move { store.read(&key).await })
         })
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        self.0.store.listen(prefix, listener)
     }
 
     fn max_record_bytes(&self) -> Option<usize> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::disabled::by_environment;
 use super::{Core, Engine, Limits, Protection};
 use crate::answer::{AnswerFormat, Format};
+use crate::cache::{Answers, LocalCache};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::flight::Flights;
@@ -34,6 +35,7 @@ pub struct EngineBuilder {
     limits: Limits,
     format: Format,
     tokens: Tokens,
+    local_cache: Option<LocalCache>,
     protection: Option<Protection>,
 }
 
@@ -52,6 +54,7 @@ impl EngineBuilder {
             },
             format: Format::default(),
             tokens: Tokens::default(),
+            local_cache: None,
             protection: None,
         }
     }
@@ -237,6 +240,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Answers duplicates of calls whose answer this engine has seen, without asking the store; default
+    /// never. What that means for an answer that somebody takes back is said at [`LocalCache`].
+    pub fn local_cache(mut self, cache: LocalCache) -> Self {
+        self.local_cache = Some(cache);
+        self
+    }
+
     /// Who is told what happens; default [`StderrObserver`].
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(Contained(observer));
@@ -282,6 +292,12 @@ impl EngineBuilder {
         limits.reconcile_deadline = limits.reconcile_deadline.min(LONG);
         let defaults = self.defaults.checked().map_err(refuse)?;
         defaults.kept_by(&*self.store).map_err(refuse)?;
+        if let Some(cache) = &self.local_cache {
+            cache.check().map_err(refuse)?;
+        }
+        let flights = Flights::new();
+        let answers = (self.local_cache.as_ref())
+            .map(|cache| Answers::new(cache, Arc::clone(&self.observer), Arc::clone(&flights)));
         let keeper = Keeper::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
@@ -300,7 +316,8 @@ impl EngineBuilder {
             limits,
             format: Arc::new(format),
             tokens: self.tokens,
-            flights: Flights::new(),
+            flights,
+            answers,
             closing: AtomicBool::new(false),
             entering: AtomicUsize::new(0),
             unleased: AtomicUsize::new(0),

@@ -2,6 +2,7 @@
 
 mod front;
 pub mod layered;
+mod listen;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -18,6 +19,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 pub use self::front::{Copied, Front};
+pub use self::listen::{Hearing, Listener, Listeners};
 pub use self::watch::{Feed, Watch, Watchers};
 use crate::observer::Observer;
 pub use crate::operation::RecordKey;
@@ -67,6 +69,9 @@ pub use crate::transition::{
 ///     not on a verdict that came after another claim.
 /// 14. **Who watches is told** of every completion, release and resolution, whoever it comes from,
 ///     as well as the store can: a store that cannot says so, and a message may get lost.
+/// 15. **Who listens is told** of every resolution of its prefix, at the latest when whoever resolved
+///     has the reply if that is in the same process, and soon after it elsewhere; or that some may not
+///     be told. A store that cannot says so.
 ///
 /// # Cancel safety
 ///
@@ -134,6 +139,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         let _ = key;
         StoreFuture::ready(Ok(None))
+    }
+
+    /// Begins to tell who keeps answers of this prefix when one of them is resolved or reset, by whomever.
+    /// The listener hears nothing until it is told [`Hearing::All`]. `false`, the default: this store does
+    /// not tell, and answers are kept for a short time only.
+    ///
+    /// Called once for each engine with a [local cache](crate::LocalCache), on the engine's own thread and
+    /// in its runtime. It ends with the listener.
+    fn listen(&self, prefix: &Arc<str>, listener: std::sync::Weak<dyn Listener>) -> bool {
+        let _ = (prefix, listener);
+        false
     }
 
     /// Reads a record without changing anything, with the time that it will still be kept.

@@ -10,7 +10,7 @@ mod layers;
 mod stats;
 mod told;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,8 +23,9 @@ pub use self::stats::LayeredStats;
 use super::Record;
 pub use super::front::{Copied, Front, is_final, supersedes};
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind, StoreFuture,
+    Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::{EventKind, Observer};
@@ -326,6 +327,10 @@ impl Store for LayeredStore {
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         StoreFuture::pending(self.watch(key))
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        self.0.durable.listen(prefix, listener)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Inner, MemoryStore, SHARDS};
 use crate::clock::{Clock, SystemClock};
-use crate::store::Watchers;
+use crate::store::{Listeners, Watchers};
 
 /// Sets the bounds of a [`MemoryStore`].
 #[derive(Debug)]
@@ -57,6 +57,7 @@ impl MemoryStoreBuilder {
             entries: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             watchers: Watchers::default(),
+            listeners: Listeners::default(),
         }))
     }
 }

@@ -6,25 +6,26 @@ mod builder;
 mod front;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
+mod written;
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 pub use self::builder::MemoryStoreBuilder;
+use self::written::{encoded, rewritten};
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture,
-    Unreadable, Watch, Watchers,
+    ClaimReply, ClaimRequest, CompleteReply, Current, Header, Listener, Listeners, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreError,
+    StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers,
 };
 use crate::clock::Clock;
-use crate::record::HEADER;
 use crate::transition;
 
 /// Few enough to sweep cheaply, enough that two threads seldom meet.
@@ -57,6 +58,7 @@ struct Inner {
     entries: AtomicUsize,
     bytes: AtomicUsize,
     watchers: Watchers,
+    listeners: Listeners,
 }
 
 #[derive(Default)]
@@ -273,20 +275,6 @@ impl Inner {
     }
 }
 
-fn encoded(header: &Header) -> Bytes {
-    Bytes::copy_from_slice(&header.encode())
-}
-
-/// `record` with another header, where it is another.
-fn rewritten(record: &Bytes, old: &Header, new: &Header) -> Bytes {
-    if old == new {
-        return record.clone();
-    }
-    let mut bytes = record.to_vec();
-    bytes[..HEADER].copy_from_slice(&new.encode());
-    bytes.into()
-}
-
 impl Store for MemoryStore {
     fn claim<'a>(
         &'a self,
@@ -363,7 +351,7 @@ impl Store for MemoryStore {
             Ok(new) => new,
             Err(error) => return StoreFuture::ready(Ok(ResolveReply::Unreadable(error))),
         };
-        StoreFuture::ready(self.0.settle(
+        let reply = self.0.settle(
             key,
             |current| {
                 let (reply, write) = transition::resolve(current, seen, &new);
@@ -372,11 +360,18 @@ impl Store for MemoryStore {
                 (reply, write)
             },
             ResolveReply::Unreadable,
-        ))
+        );
+        self.0.listeners.resolved(key);
+        StoreFuture::ready(reply)
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         StoreFuture::ready(Ok(Some(self.0.watchers.watch(key))))
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        self.0.listeners.add(prefix, listener);
+        true
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

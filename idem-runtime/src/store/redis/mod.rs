@@ -10,6 +10,7 @@ mod link;
 mod node;
 mod operations;
 mod plain;
+mod resolutions;
 mod route;
 mod script;
 mod sentinel;
@@ -22,28 +23,30 @@ mod swap;
 mod tls;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::check::{Report, Server};
 pub use self::node::Durability;
+use self::resolutions::Listening;
 use self::route::Route;
 use self::script::Scripts;
 pub use self::source::RedisSource;
 use self::subscribers::Subscribers;
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
 };
 
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
 ///
 /// Clones share one connection, which is made again when it breaks or falls silent. Leases are
 /// renewed, and waiting calls look, on a second connection of the engine's own thread. As soon as a
-/// call waits for another to finish, a third one is made there, on which it is told.
+/// call waits for another to finish, a third one is made there, on which it is told; and an engine with a
+/// [local cache](crate::LocalCache) has one on which it hears of resets.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
@@ -86,6 +89,8 @@ use super::{
 ///   cluster `+cluster|slots +asking`. So that waiting calls are told when a call has finished, and
 ///   need not ask again and again: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
 ///   a cluster of Redis 7 `resetchannels &idem:* +spublish +ssubscribe +sunsubscribe` instead.
+///   An engine with a [local cache](crate::LocalCache) hears of resets by `&idem:* +publish +subscribe
+///   +unsubscribe`, on a cluster as well.
 ///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`. So that a large answer
 ///   costs the server less: `+rename`.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
@@ -222,6 +227,17 @@ impl Store for RedisStore {
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         StoreFuture::pending(self.0.subscribers.watch(key))
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        if !self.0.subscribers.can_listen() {
+            return false;
+        }
+        let listening = |listener| Listening::new(&self.0, prefix, listener);
+        let trial = listening(Weak::clone(&listener));
+        tokio::spawn(async move { trial.try_to_publish().await });
+        tokio::spawn(listening(listener).follow());
+        true
     }
 
     fn max_record_bytes(&self) -> Option<usize> {

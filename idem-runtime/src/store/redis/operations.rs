@@ -13,6 +13,7 @@ use super::Inner;
 use super::failure::{is_unknown_script, is_wrong_type};
 use super::link::{Failure, Order};
 use super::node::Keeping;
+use super::resolutions::channel;
 use super::route::Route;
 use super::script::{Answer, Script, unexpected};
 use super::staged::LARGE;
@@ -295,7 +296,13 @@ impl Inner {
             Err(error) => return Ok(ResolveReply::Unreadable(error)),
         };
         let retain = decimal(millis(new.retain));
-        let arguments: [&[u8]; 3] = [&seen.encode(), record, retain.as_bytes()];
+        let channel = channel(key.prefix());
+        let arguments: [&[u8]; 4] = [
+            &seen.encode(),
+            record,
+            retain.as_bytes(),
+            channel.as_bytes(),
+        ];
         let answer = self
             .script(
                 "a resolution",

@@ -3,6 +3,7 @@
 -- ARGV[1]  the header that was seen, 52 bytes
 -- ARGV[2]  the new record: done, header and answer; or the header of a released one
 -- ARGV[3]  how long it lives, milliseconds
+-- ARGV[4]  the channel on which caches hear that it is another
 --
 -- Returns {'C'} replaced, now or by an earlier send; {'S'} another record stands there, nothing
 --         changed; {'B', left} somebody holds the claim, for so many milliseconds; {'N'} no record
@@ -19,4 +20,6 @@ if seen.left > 0 then return {'B', seen.left} end
 local attempts = sub(seen.bytes, 26, 27)
 if sub(ARGV[2], 2, 2) == 'R' then attempts = '\0\0' end -- the key begins anew
 settle(seen, ARGV[2], attempts, ARGV[3])
+-- Not by shard: who has copies listens to one node.
+redis.pcall('PUBLISH', ARGV[4], KEYS[1])
 return {'C'}

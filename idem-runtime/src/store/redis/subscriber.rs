@@ -120,6 +120,15 @@ impl Subscriber {
         }
     }
 
+    /// What it connects to.
+    pub(super) fn target(&self) -> &Target {
+        &self.0.target
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        self.0.patience
+    }
+
     /// Whether nobody watches anything here.
     pub(super) fn is_idle(&self) -> bool {
         self.0.watchers.is_idle()

@@ -67,11 +67,57 @@ impl Subscribers {
         ))
     }
 
+    /// Whether a connection of our own can be made to hear of what concerns no key alone.
+    pub(super) fn can_listen(&self) -> bool {
+        match self {
+            Self::Server(subscriber) => subscriber.target().is_ours(),
+            Self::Cluster(_) => true,
+        }
+    }
+
+    /// Where that is heard, and how long it may take to connect.
+    pub(super) fn place(&self) -> (Place, Patience) {
+        match self {
+            Self::Server(subscriber) => {
+                let target = subscriber.target().clone();
+                (Place::Server(target), subscriber.patience())
+            }
+            Self::Cluster(nodes) => (Place::Cluster(Arc::clone(&nodes.cluster)), nodes.patience),
+        }
+    }
+
     /// What an operator should know.
     pub(super) fn warning(&self) -> Option<String> {
         match self {
             Self::Server(subscriber) => subscriber.warning(),
             Self::Cluster(nodes) => nodes.lock().values().find_map(|node| node.warning()),
+        }
+    }
+}
+
+/// Where one hears of what concerns no key alone.
+pub(super) enum Place {
+    Server(Target),
+    /// Any node, since they tell each other.
+    Cluster(Arc<Cluster>),
+}
+
+impl Place {
+    /// The node to listen to: the one that has this name.
+    pub(super) async fn target(&self, name: &str) -> Result<Target, StoreError> {
+        Ok(match self {
+            Self::Server(target) => target.clone(),
+            Self::Cluster(cluster) => {
+                let at = cluster.owner_of(name).await?;
+                Target::Server(Box::new(cluster.client(&at)?))
+            }
+        })
+    }
+
+    /// It does not answer: another may have its place.
+    pub(super) fn doubt(&self) {
+        if let Self::Cluster(cluster) = self {
+            cluster.doubt();
         }
     }
 }
