@@ -32,6 +32,7 @@ fn request() -> ClaimRequest {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     }
 }
 
