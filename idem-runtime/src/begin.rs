@@ -1,15 +1,13 @@
 //! How a call begins: it gets the claim, an answer, or a refusal.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::busy::{Entered, Unleased};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
-use crate::context::{is_held, is_inside};
-use crate::engine::{Core, Protection};
+use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
@@ -18,7 +16,7 @@ use crate::meaning::refusal;
 use crate::observer::{Event, EventKind};
 use crate::operation::{Operation, RecordKey};
 use crate::orphan::Orphan;
-use crate::policy::{OnOutage, Policy};
+use crate::policy::Policy;
 use crate::reconcile::Riddle;
 use crate::record::{Owner, Record, State};
 use crate::stored::Stored;
@@ -57,14 +55,14 @@ pub(crate) enum Start {
 }
 
 /// A call that waits for its claim, or for another's answer.
-struct Begin<'a> {
-    core: &'a Arc<Core>,
-    key: &'a RecordKey,
+pub(crate) struct Begin {
+    entered: Entered,
+    key: RecordKey,
     fingerprint: Fingerprint,
     policy: Policy,
     expired: bool,
-    /// Until when it waits for an answer.
-    patience: Duration,
+    /// The moment at which it begins.
+    now: Duration,
     waited: bool,
     /// Between the claims of a call that waits alone.
     backoff: Option<Backoff>,
@@ -78,118 +76,62 @@ impl Core {
             kind,
         });
     }
+}
 
-    /// Claims the key, waits for its answer, or says why neither is to be had.
-    pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
-        let Ask {
-            operation,
-            digest,
-            fingerprint,
-            policy,
-            expired,
-        } = ask;
-        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
-        let (on_outage, max_run) = (policy.on_outage, policy.max_run);
-        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-        let _entered = Entered::new(self);
-        let begun = self.admit(&key, fingerprint, policy, expired).await;
-        match begun {
-            Err(error)
-                if on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable =>
-            {
-                self.tell(
-                    &key,
-                    EventKind::Unprotected {
-                        reason: &error.to_string(),
-                    },
-                );
-                Ok(Start::Unprotected(Unleased::new(self, key, max_run)))
-            }
-            Err(error) => {
-                self.tell(&key, EventKind::Refused { error: &error });
-                Err(error)
-            }
-            begun => begun,
-        }
-    }
-
-    /// Whether a call is to be protected.
-    ///
-    /// # Errors
-    ///
-    /// It is not to run at all.
-    pub(crate) fn lets_in(&self, key: &RecordKey) -> Result<bool, Error> {
-        let operation = key.operation();
-        if is_held(self.id, key) {
-            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
-        }
-        // What runs already may finish, with all that it calls.
-        if self.closing.load(Ordering::SeqCst) && !is_inside() {
-            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
-        }
-        match &self.protection {
-            Protection::On => Ok(true),
-            Protection::Off(reason) => {
-                self.tell(key, EventKind::Unprotected { reason });
-                Ok(false)
-            }
-            Protection::Refused => Err(Error::new(ErrorKind::NoEngine, operation.clone())
-                .detail("`Engine::disabled` has no effect in a release build")),
-        }
-    }
-
-    async fn admit(
-        self: &Arc<Self>,
-        key: &RecordKey,
+impl Begin {
+    pub(crate) fn new(
+        entered: Entered,
+        key: RecordKey,
         fingerprint: Fingerprint,
         policy: Policy,
         expired: bool,
-    ) -> Result<Start, Error> {
-        let operation = key.operation();
-        if !self.lets_in(key)? {
-            let key = key.clone();
-            let call = Unleased::new(self, key, policy.max_run);
-            return Ok(Start::Unprotected(call));
-        }
-        if let Err(error) = self.keeper.start() {
-            let detail = format!("the thread that renews leases cannot be started: {error}");
-            return Err(Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(detail));
-        }
-        let patience = self.clock.now() + policy.wait();
-        let begin = Begin {
-            core: self,
+    ) -> Self {
+        Self {
+            now: entered.0.clock.now(),
+            entered,
             key,
             fingerprint,
             policy,
             expired,
-            patience,
             waited: false,
             backoff: None,
-        };
-        begin.run().await
+        }
     }
-}
 
-impl Begin<'_> {
-    async fn run(mut self) -> Result<Start, Error> {
+    fn core(&self) -> &Arc<Core> {
+        &self.entered.0
+    }
+
+    /// Until when it waits for an answer.
+    fn patience(&self) -> Duration {
+        self.now + self.policy.wait()
+    }
+
+    /// Claims the key, waits for its answer, or says why neither is to be had.
+    pub(crate) async fn run(mut self) -> Result<Start, Error> {
+        let begun = self.start().await;
+        self.core().begun(&self.key, &self.policy, begun)
+    }
+
+    async fn start(&mut self) -> Result<Start, Error> {
+        let mut now = self.now;
         loop {
-            let (flights, now) = (&self.core.flights, self.core.clock.now());
+            let core = self.core();
             // A reply that came late is asked for once more.
-            let within = self.core.limits.claim_deadline * 2;
-            let ticket = match flights.join(self.key.digest(), self.fingerprint, now, within) {
-                Join::Lead(ticket) => Some(ticket),
-                Join::Follow(follower, lease_left) if self.core.clock.now() < self.patience => {
-                    match self.follow(follower, lease_left).await {
-                        Some(start) => return start,
-                        None => continue,
-                    }
+            let within = core.limits.claim_deadline * 2;
+            let join = (core.flights).join(self.key.digest(), self.fingerprint, now, within);
+            let start = match join {
+                Join::Lead(ticket) => self.lead(Some(ticket), now).await,
+                Join::Follow(follower, lease_left) if now < self.patience() => {
+                    self.follow(follower, lease_left).await
                 }
                 // Nobody to wait with, or no time to: the store says what it has to say.
-                Join::Follow(..) | Join::Alone => None,
+                Join::Follow(..) | Join::Alone => self.lead(None, now).await,
             };
-            if let Some(start) = self.lead(ticket).await {
+            if let Some(start) = start {
                 return start;
             }
+            now = self.core().clock.now();
         }
     }
 
@@ -200,8 +142,8 @@ impl Begin<'_> {
         lease_left: Option<Duration>,
     ) -> Option<Result<Start, Error>> {
         self.waited = true;
-        let clock = &*self.core.clock;
-        let moment = lease_left.map_or(self.patience, |left| self.patience.min(clock.now() + left));
+        let (clock, patience) = (&*self.core().clock, self.patience());
+        let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
         match deadline(clock, moment, follower.landing()).await {
             Ok(None) => None,
             Ok(Some(Landing::Refused {
@@ -228,9 +170,9 @@ impl Begin<'_> {
                 Some(self.done(record, left))
             }
             // Renewed in the meantime, most likely: joining again tells.
-            Err(_) if clock.now() < self.patience => None,
+            Err(_) if clock.now() < patience => None,
             Err(_) => {
-                let left = (self.core.flights).lease_left(self.key.digest(), clock.now());
+                let left = (self.core().flights).lease_left(self.key.digest(), clock.now());
                 let retry_after = left.unwrap_or(self.policy.lease);
                 let kind = ErrorKind::Running { retry_after };
                 Some(Err(Error::new(kind, self.key.operation().clone())))
@@ -240,13 +182,17 @@ impl Begin<'_> {
 
     fn done(&self, record: Record, left: Duration) -> Result<Start, Error> {
         let on_duplicate = self.policy.on_duplicate;
-        let stored = (self.core).answer(self.key, record, left, on_duplicate, self.waited)?;
+        let stored = (self.core()).answer(&self.key, record, left, on_duplicate, self.waited)?;
         Ok(Start::Done(stored))
     }
 
     /// Asks the store. `None`: the body runs elsewhere, and this call has waited.
-    async fn lead(&mut self, ticket: Option<Ticket>) -> Option<Result<Start, Error>> {
-        let (core, key) = (self.core, self.key);
+    async fn lead(
+        &mut self,
+        ticket: Option<Ticket>,
+        now: Duration,
+    ) -> Option<Result<Start, Error>> {
+        let (core, key) = (&self.entered.0, &self.key);
         let operation = key.operation();
         let request = ClaimRequest {
             owner: Owner::random(),
@@ -259,7 +205,9 @@ impl Begin<'_> {
             starts: self.expired,
         };
         let mut orphan = Orphan::new(core, key, request.owner);
-        let asked = match core.ask(key, &request, &mut orphan).await {
+        let asked = core.ask(key, &request, &mut orphan, now).await;
+        drop(orphan);
+        let asked = match asked {
             Ok(asked) => asked,
             Err(error) => return Some(Err(self.refused(ticket, error))),
         };
@@ -282,7 +230,7 @@ impl Begin<'_> {
                 Err(self.refused(ticket, error))
             }
             ClaimReply::Running { lease_left } => {
-                if core.clock.now() >= self.patience {
+                if core.clock.now() >= self.patience() {
                     let retry_after = lease_left;
                     Err(Error::new(
                         ErrorKind::Running { retry_after },
@@ -294,12 +242,13 @@ impl Begin<'_> {
             }
             ClaimReply::Done { record, left } => {
                 if let Some(ticket) = ticket {
-                    let (record, at) = (record.clone(), core.clock.now());
-                    ticket.land(Landing::Done {
-                        record,
-                        left,
-                        at,
-                        asked: false,
+                    ticket.land(|| {
+                        Some(Landing::Done {
+                            record: record.clone(),
+                            left,
+                            at: core.clock.now(),
+                            asked: false,
+                        })
                     });
                 }
                 self.done(record, left)
@@ -311,9 +260,11 @@ impl Begin<'_> {
     /// Whoever waited gets the same refusal.
     fn refused(&self, ticket: Option<Ticket>, error: Error) -> Error {
         if let Some(ticket) = ticket {
-            ticket.land(Landing::Refused {
-                error: error.clone(),
-                max_attempts: self.policy.max_attempts,
+            ticket.land(|| {
+                Some(Landing::Refused {
+                    error: error.clone(),
+                    max_attempts: self.policy.max_attempts,
+                })
             });
         }
         error
@@ -325,9 +276,9 @@ impl Begin<'_> {
         ticket: Option<Ticket>,
         lease_left: Duration,
     ) -> Option<Result<Start, Error>> {
-        let core = self.core;
+        let core = self.core();
         if let Some(ticket) = ticket {
-            let follower = core.watch_over(self.key, self.fingerprint, lease_left, ticket)?;
+            let follower = core.watch_over(&self.key, self.fingerprint, lease_left, ticket)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process, and this one is its like: the fingerprints
@@ -337,8 +288,9 @@ impl Begin<'_> {
             .backoff
             .get_or_insert_with(|| Backoff::new(&Owner::random()));
         let pause = lease_left.min(backoff.poll());
-        let moment = (core.clock.now() + pause).min(self.patience);
-        core.clock.sleep_until(moment).await;
+        let clock = &*self.core().clock;
+        let moment = (clock.now() + pause).min(self.patience());
+        clock.sleep_until(moment).await;
         None
     }
 }

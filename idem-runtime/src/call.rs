@@ -28,6 +28,7 @@ pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, len
 use crate::answer::Undecodable;
 use crate::begin::{Ask, Start};
 use crate::engine::{Core, Engine, Protection};
+use crate::enter::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::inputs::{Inputs, Named};
 use crate::observer::EventKind;
@@ -227,7 +228,11 @@ async fn begin(
     overrides: Overrides,
 ) -> Result<(Engine, Start), Error> {
     let (engine, ask) = describe(inputs, engine, overrides)?;
-    let start = engine.core.begin(ask).await?;
+    let start = match engine.core.enter(ask)? {
+        Entry::Start(start) => start,
+        // Boxed: it is much larger than the body of most calls, which the caller holds besides.
+        Entry::Ask(begin) => Box::pin(begin.run()).await?,
+    };
     Ok((engine, start))
 }
 

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod conformance;
 mod context;
 mod engine;
+mod enter;
 mod entry;
 mod error;
 mod expired;
@@ -37,6 +38,7 @@ mod policy;
 mod reconcile;
 mod record;
 mod settle;
+mod spread;
 pub mod store;
 mod stored;
 #[cfg_attr(not(feature = "tokens"), path = "token/without.rs")]

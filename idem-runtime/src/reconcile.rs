@@ -156,7 +156,9 @@ async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
         return Err(Stop::Refused(overtaken(Duration::ZERO)));
     }
     let mut orphan = Orphan::new(core, &lease.key, request.owner);
-    let asked = core.ask(&lease.key, request, &mut orphan).await;
+    let asked = core
+        .ask(&lease.key, request, &mut orphan, core.clock.now())
+        .await;
     // Whoever settles the claim gives it back.
     orphan.disarm();
     let asked = asked.map_err(Stop::Refused)?;

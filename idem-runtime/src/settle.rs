@@ -22,13 +22,9 @@ use crate::record::{Header, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{CompleteReply, ReleaseReply};
 
-/// All that settling needs; shared with the engine's thread when the caller vanishes.
-#[derive(Clone)]
+/// A claim that is held. Renewing goes on until this is dropped.
 pub(crate) struct Held {
-    pub(crate) core: Arc<Core>,
-    pub(crate) policy: Arc<Policy>,
-    /// Renewing goes on until the last holder of this is gone.
-    pub(crate) renewal: Arc<Renewal>,
+    pub(crate) renewal: Renewal,
 }
 
 /// How a completion ended.
@@ -74,27 +70,39 @@ impl Held {
         &self.renewal.lease
     }
 
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.lease().core
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.lease().policy
+    }
+
     pub(crate) fn tell(&self, kind: EventKind<'_>) {
-        self.core.tell(&self.lease().key, kind);
+        self.core().tell(&self.lease().key, kind);
     }
 
     /// The header of the finished record.
     pub(crate) fn done(&self, outcome: OutcomeKind, schema: u32) -> Header {
-        let retain = match outcome {
-            OutcomeKind::Error => self.policy.error_ttl(),
-            _ => self.policy.ttl,
-        };
         Header {
             state: State::Done { outcome, schema },
-            retain,
+            retain: self.life(outcome),
             ..self.lease().claim()
+        }
+    }
+
+    /// How long an outcome is kept.
+    fn life(&self, outcome: OutcomeKind) -> Duration {
+        match outcome {
+            OutcomeKind::Error => self.policy().error_ttl(),
+            _ => self.policy().ttl,
         }
     }
 
     /// The key is given back in good order.
     pub(crate) fn release(&self) -> Ending {
         Ending::Release {
-            count: self.policy.counts_releases(),
+            count: self.policy().counts_releases(),
         }
     }
 
@@ -108,7 +116,7 @@ impl Held {
     }
 
     pub(crate) fn panicked(&self) -> Ending {
-        match self.policy.on_panic {
+        match self.policy().on_panic {
             OnPanic::Release => Ending::Release { count: true },
             OnPanic::Unknown => self.unknown(Cause::Panicked),
         }
@@ -121,7 +129,7 @@ impl Held {
         if let State::Reconciling { .. } = self.lease().claim().state {
             return Some(Ending::Release { count: false });
         }
-        match self.policy.on_cancel {
+        match self.policy().on_cancel {
             OnCancel::Hold => None,
             OnCancel::Release => Some(self.release()),
             OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
@@ -138,7 +146,7 @@ impl Held {
 
     /// Carries the ending out, as [`finish_within`](Self::finish_within) the patience of a duplicate.
     pub(crate) async fn finish(self, ending: Ending) -> Settled {
-        let patience = self.policy.wait();
+        let patience = self.policy().wait();
         self.finish_within(patience, ending).await
     }
 
@@ -147,14 +155,17 @@ impl Held {
     /// counts.
     pub(crate) async fn finish_within(self, patience: Duration, ending: Ending) -> Settled {
         self.renewal.settle();
-        let handover = HandOver(Some((self.clone(), ending.clone())));
-        let silence = self.core.limits.complete_deadline;
-        let settled = match &ending {
+        let handover = HandOver(Some((self, ending)));
+        let Some((held, ending)) = &handover.0 else {
+            return Settled::Own;
+        };
+        let silence = held.core().limits.complete_deadline;
+        let settled = match ending {
             Ending::Complete { outcome, record } => {
                 let waits = Waits::Caller(patience);
-                self.complete(*outcome, record, silence, waits).await
+                held.complete(*outcome, record, silence, waits).await
             }
-            Ending::Release { count } => self.send_release(*count, silence).await,
+            Ending::Release { count } => held.send_release(*count, silence).await,
         };
         match &settled {
             None => {}
@@ -179,19 +190,20 @@ impl Held {
         silence: Duration,
         waits: Waits,
     ) -> Option<Settled> {
-        let clock = &*self.core.clock;
+        let clock = &*self.core().clock;
         let (caller, patience) = match waits {
             Waits::Caller(patience) => (true, patience),
             Waits::Nobody(patience) => (false, patience),
         };
-        let patience = clock.now() + patience;
-        let mut silent_until = clock.now() + silence;
+        let mut now = clock.now();
+        let patience = now + patience;
+        let mut silent_until = now + silence;
         let mut overtaken = None;
         let key = &self.lease().key;
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
-            let attempt = clock.now() + self.core.limits.complete_deadline.max(REPLY);
-            let reply = self.core.store.complete(key, record);
+            let attempt = now + self.core().limits.complete_deadline.max(REPLY);
+            let reply = self.core().store.complete(key, record);
             let reply = match deadline(clock, attempt.min(silent_until), reply).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
@@ -201,7 +213,7 @@ impl Held {
                 failure => {
                     let error = failure.ok().and_then(Result::err);
                     let refused = error.as_ref().is_some_and(|error| !error.is_transient());
-                    let now = clock.now();
+                    now = clock.now();
                     if now >= silent_until || (refused && caller) {
                         if overtaken.is_none() {
                             self.unsaved_yet(error.as_ref(), caller);
@@ -210,25 +222,23 @@ impl Held {
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
+                    now = clock.now();
                     continue;
                 }
             };
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
-                    self.land(
-                        Record::decode(record.clone()).ok(),
-                        self.policy_life(outcome),
-                    );
+                    self.land(|| Record::decode(record.clone()).ok(), self.life(outcome));
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
-                    self.land(Some(record.clone()), left);
+                    self.land(|| Some(record.clone()), left);
                     return Some(Settled::Adopted { record, left });
                 }
                 CompleteReply::Superseded { lease_left } => {
-                    let now = clock.now();
+                    now = clock.now();
                     if now >= patience {
                         return Some(Settled::Overtaken(lease_left));
                     }
@@ -240,6 +250,7 @@ impl Held {
                     };
                     let pause = pause.min(patience.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
+                    now = clock.now();
                 }
                 CompleteReply::Mismatch => {
                     return Some(self.unsaved(
@@ -253,21 +264,17 @@ impl Held {
         }
     }
 
-    fn policy_life(&self, outcome: OutcomeKind) -> Duration {
-        self.done(outcome, 0).retain
-    }
-
     /// The calls of this process that wait get what is stored now.
-    fn land(&self, record: Option<Record>, left: Duration) {
-        let at = self.core.clock.now();
-        let asked = matches!(self.lease().claim().state, State::Reconciling { .. });
-        let done = |record| Landing::Done {
-            record,
-            left,
-            at,
-            asked,
-        };
-        self.lease().settled(record.map(done));
+    fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration) {
+        self.lease().landed(|| {
+            let record = record()?;
+            Some(Landing::Done {
+                record,
+                left,
+                at: self.core().clock.now(),
+                asked: matches!(self.lease().claim().state, State::Reconciling { .. }),
+            })
+        });
     }
 
     fn unsaved_yet(&self, error: Option<&StoreError>, caller: bool) {
@@ -290,11 +297,11 @@ impl Held {
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
     async fn send_release(&self, count: bool, silence: Duration) -> Option<Settled> {
         let owner = self.lease().claim().owner;
-        let clock = &*self.core.clock;
+        let clock = &*self.core().clock;
         let moment = clock.now() + silence;
         let mut backoff = Backoff::new(&owner);
         loop {
-            let reply = self.core.store.release(&self.lease().key, &owner, count);
+            let reply = self.core().store.release(&self.lease().key, &owner, count);
             match deadline(clock, moment, reply).await {
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {
@@ -338,18 +345,18 @@ impl Drop for HandOver {
         let Some((held, ending)) = self.0.take() else {
             return;
         };
-        let core = Arc::clone(&held.core);
+        let core = Arc::clone(held.core());
         let offered_on = ending.is_offered_on();
         core.keeper.hand_over(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
-                    let silence = held.policy.lease.max(Duration::from_mins(1));
+                    let silence = held.lease().lasts().max(Duration::from_mins(1));
                     let patience = if offered_on { silence } else { Duration::ZERO };
                     let waits = Waits::Nobody(patience);
                     held.complete(outcome, &record, silence, waits).await;
                 }
                 Ending::Release { count } => {
-                    held.send_release(count, held.policy.lease).await;
+                    held.send_release(count, held.lease().lasts()).await;
                 }
             }
         });

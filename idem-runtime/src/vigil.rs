@@ -95,7 +95,7 @@ impl Vigil {
                     {
                         watch.missed();
                     }
-                    return self.ticket.land(landing);
+                    return self.ticket.land(|| Some(landing));
                 }
                 Look::Ask => return,
                 Look::Silent => {

@@ -42,8 +42,7 @@ where
         codec,
         overrides,
     } = call;
-    // Boxed: they are much larger than the body of most calls, which the future holds besides.
-    match Box::pin(begin(inputs, engine, overrides)).await {
+    match begin(inputs, engine, overrides).await {
         Err(error) => codec.refuse(error),
         Ok((engine, Start::Done(stored))) => replay(&engine, &codec, &stored),
         Ok((engine, start)) => execute(engine, &codec, Turn::new(start), body).await,
@@ -64,7 +63,7 @@ where
         codec,
         overrides,
     } = call;
-    let (engine, start) = match Box::pin(begin(inputs, engine, overrides)).await {
+    let (engine, start) = match begin(inputs, engine, overrides).await {
         Err(error) => return codec.refuse(error),
         Ok((engine, Start::Done(stored))) => return replay(&engine, &codec, &stored),
         Ok(begun) => begun,
