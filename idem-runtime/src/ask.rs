@@ -1,5 +1,6 @@
 //! One claim, sent until it has a reply.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,8 @@ impl Core {
                 return Err(unavailable(operation, error));
             }
             orphan.arm();
-            let reply = deadline(clock, silent_until, self.store.claim(key, request)).await;
+            let reply = pin!(self.store.claim(key, request));
+            let reply = deadline(clock, silent_until, reply).await;
             let reply = match reply {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) => {

@@ -1,13 +1,16 @@
 //! How a call begins: it gets the claim, an answer, or a refusal.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ask::Asked;
 use crate::backoff::Backoff;
 use crate::busy::{Entered, Unleased};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
 use crate::engine::Core;
+use crate::enter::Asking;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
@@ -49,9 +52,18 @@ pub(crate) enum Start {
     /// It finds out about an earlier attempt first.
     Reconcile(Claim, Riddle),
     /// It runs the body without protection.
-    Unprotected(Unleased),
+    Unprotected(Box<Unleased>),
     /// It has its answer.
     Done(Stored),
+}
+
+/// What asking the store led to.
+enum Led {
+    To(Result<Start, Error>),
+    /// Nobody runs, and its token has expired.
+    Expired(Option<Ticket>),
+    /// The body runs elsewhere, for so long at most unless its lease is renewed.
+    Elsewhere(Option<Ticket>, Duration),
 }
 
 /// A call that waits for its claim, or for another's answer.
@@ -108,9 +120,11 @@ impl Begin {
     }
 
     /// Claims the key, waits for its answer, or says why neither is to be had.
-    pub(crate) async fn run(mut self) -> Result<Start, Error> {
-        let begun = self.start().await;
-        self.core().begun(&self.key, &self.policy, begun)
+    pub(crate) fn run(mut self) -> Asking {
+        Box::pin(async move {
+            let begun = self.start().await;
+            self.core().begun(&self.key, &self.policy, begun)
+        })
     }
 
     async fn start(&mut self) -> Result<Start, Error> {
@@ -119,16 +133,33 @@ impl Begin {
             let core = self.core();
             // A reply that came late is asked for once more.
             let within = core.limits.claim_deadline * 2;
-            let join = (core.flights).join(self.key.digest(), self.fingerprint, now, within);
-            let start = match join {
-                Join::Lead(ticket) => self.lead(Some(ticket), now).await,
+            let (flights, digest) = (&core.flights, self.key.digest());
+            let ticket = match flights.join(digest, self.fingerprint, now, within) {
+                Join::Lead(ticket) => Some(ticket),
                 Join::Follow(follower, lease_left) if now < self.patience() => {
-                    self.follow(follower, lease_left).await
+                    // Boxed, as whatever waits for long: most calls do not.
+                    let start = Box::pin(self.follow(follower, lease_left)).await;
+                    if let Some(start) = start {
+                        return start;
+                    }
+                    now = self.core().clock.now();
+                    continue;
                 }
                 // Nobody to wait with, or no time to: the store says what it has to say.
-                Join::Follow(..) | Join::Alone => self.lead(None, now).await,
+                Join::Follow(..) | Join::Alone => None,
             };
-            if let Some(start) = start {
+            let request = self.request();
+            let asked = {
+                let (core, key) = (self.core(), &self.key);
+                let mut orphan = Orphan::new(core, key, request.owner);
+                core.ask(key, &request, &mut orphan, now).await
+            };
+            let (ticket, lease_left) = match self.led(ticket, request, asked) {
+                Led::To(start) => return start,
+                Led::Expired(ticket) => (ticket, None),
+                Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
+            };
+            if let Some(start) = Box::pin(self.wait(ticket, lease_left)).await {
                 return start;
             }
             now = self.core().clock.now();
@@ -144,7 +175,7 @@ impl Begin {
         self.waited = true;
         let (clock, patience) = (&*self.core().clock, self.patience());
         let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
-        match deadline(clock, moment, follower.landing()).await {
+        match deadline(clock, moment, pin!(follower.landing())).await {
             Ok(None) => None,
             Ok(Some(Landing::Refused {
                 error,
@@ -186,15 +217,8 @@ impl Begin {
         Ok(Start::Done(stored))
     }
 
-    /// Asks the store. `None`: the body runs elsewhere, and this call has waited.
-    async fn lead(
-        &mut self,
-        ticket: Option<Ticket>,
-        now: Duration,
-    ) -> Option<Result<Start, Error>> {
-        let (core, key) = (&self.entered.0, &self.key);
-        let operation = key.operation();
-        let request = ClaimRequest {
+    fn request(&self) -> ClaimRequest {
+        ClaimRequest {
             owner: Owner::random(),
             fingerprint: self.fingerprint,
             lease: self.policy.lease,
@@ -203,16 +227,24 @@ impl Begin {
             reconciles: self.policy.reconciles,
             // Of an owner that nobody knows: it is granted nothing.
             starts: self.expired,
-        };
-        let mut orphan = Orphan::new(core, key, request.owner);
-        let asked = core.ask(key, &request, &mut orphan, now).await;
-        drop(orphan);
+        }
+    }
+
+    /// What the store's reply means for this call, and for those that follow it.
+    fn led(
+        &self,
+        ticket: Option<Ticket>,
+        request: ClaimRequest,
+        asked: Result<Asked, Error>,
+    ) -> Led {
+        let (core, key) = (self.core(), &self.key);
+        let operation = key.operation();
         let asked = match asked {
             Ok(asked) => asked,
-            Err(error) => return Some(Err(self.refused(ticket, error))),
+            Err(error) => return Led::To(Err(self.refused(ticket, error))),
         };
         let lease = request.lease;
-        Some(match asked.reply {
+        Led::To(match asked.reply {
             ClaimReply::Granted { fence, attempt } => {
                 let header = granted(&request, State::Pending { lease }, fence, attempt);
                 let policy = self.policy.clone();
@@ -226,8 +258,7 @@ impl Begin {
                 Ok(Start::Reconcile(claim, Riddle::new(core, request)))
             }
             ClaimReply::Running { lease_left } if self.expired && lease_left.is_zero() => {
-                let error = core.expired(key).await?;
-                Err(self.refused(ticket, error))
+                return Led::Expired(ticket);
             }
             ClaimReply::Running { lease_left } => {
                 if core.clock.now() >= self.patience() {
@@ -237,7 +268,7 @@ impl Begin {
                         operation.clone(),
                     ))
                 } else {
-                    return self.wait(ticket, lease_left).await;
+                    return Led::Elsewhere(ticket, lease_left);
                 }
             }
             ClaimReply::Done { record, left } => {
@@ -270,13 +301,18 @@ impl Begin {
         error
     }
 
-    /// Waits, with everybody else in this process, until the body that runs elsewhere has ended.
+    /// Waits, with everybody else in this process, until the body that runs elsewhere has ended. With
+    /// nothing left of its lease, and an expired token, it finds out what to say of that.
     async fn wait(
         &mut self,
         ticket: Option<Ticket>,
-        lease_left: Duration,
+        lease_left: Option<Duration>,
     ) -> Option<Result<Start, Error>> {
         let core = self.core();
+        let Some(lease_left) = lease_left else {
+            let error = core.expired(&self.key).await?;
+            return Some(Err(self.refused(ticket, error)));
+        };
         if let Some(ticket) = ticket {
             let follower = core.watch_over(&self.key, self.fingerprint, lease_left, ticket)?;
             return self.follow(follower, None).await;

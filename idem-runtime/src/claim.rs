@@ -1,5 +1,7 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
+use std::future::ready;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::operation::RecordKey;
 use crate::policy::Policy;
 use crate::reconcile::Riddle;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
-use crate::settle::{Ending, Held, REPLY, Settled};
+use crate::settle::{Ending, Held, REPLY, Settled, Settling};
 use crate::stored::Stored;
 use crate::transition::RenewReply;
 
@@ -147,7 +149,7 @@ impl Claim {
             let moment = sent + core.limits.complete_deadline.max(REPLY);
             let claim = lease.claim();
             let reply = core.store.renew(&lease.key, &claim);
-            let reply = deadline(&*core.clock, moment, reply).await;
+            let reply = deadline(&*core.clock, moment, pin!(reply)).await;
             if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
                 lease.renewed(sent);
             }
@@ -256,9 +258,9 @@ impl Claim {
     }
 
     /// Stores or gives back what the body's result says.
-    pub(crate) async fn settle(mut self, encoded: Encoded) -> Settled {
+    pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
         let Some(held) = self.held.take() else {
-            return Settled::Own;
+            return Box::pin(ready(Settled::Own));
         };
         let format = &held.core().format;
         let ending = match format.seal(held.lease().key.digest(), encoded) {
@@ -288,7 +290,7 @@ impl Claim {
                 }
             }
         };
-        held.finish(ending).await
+        held.finish(ending)
     }
 }
 

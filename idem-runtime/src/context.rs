@@ -127,8 +127,8 @@ impl Context {
         }))
     }
 
-    pub(crate) async fn scope<F: Future>(self, body: F) -> F::Output {
-        CONTEXT.scope(self, body).await
+    pub(crate) fn scope<F: Future>(&self, body: F) -> impl Future<Output = F::Output> + use<F> {
+        CONTEXT.scope(self.clone(), body)
     }
 
     pub(crate) fn riddle(&self) -> Option<&Riddle> {

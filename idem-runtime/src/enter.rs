@@ -1,5 +1,7 @@
 //! Whether a call is let in, and what is known of it without waiting for anything.
 
+use std::future::{Future, ready};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,14 +14,19 @@ use crate::fingerprint::Fingerprint;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::policy::{OnOutage, Policy};
+use crate::stored::Stored;
 
 /// How a call goes on that was let in.
 pub(crate) enum Entry {
-    /// Nothing has to be waited for.
-    Start(Start),
+    /// It has its answer.
+    Known(Stored),
     /// The store has to be asked.
-    Ask(Begin),
+    Asks(Asking),
 }
+
+/// What a call that asks the store leads to. Boxed: that is much larger than the body of most calls,
+/// which the caller holds besides.
+pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
 
 impl Core {
     /// Lets a call in, and answers it where it stands if nothing has to be waited for.
@@ -36,21 +43,24 @@ impl Core {
             expired,
         } = ask;
         let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
-        let known = if let Some(known) = self.known(&key, fingerprint, &policy) {
-            known
+        let start = if let Some(known) = self.known(&key, fingerprint, &policy) {
+            known.map(Start::Done)
         } else {
             // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
             let entered = Entered::new(self);
             match self.admit(&key, &policy) {
                 Ok(None) => {
                     let begin = Begin::new(entered, key, fingerprint, policy, expired);
-                    return Ok(Entry::Ask(begin));
+                    return Ok(Entry::Asks(begin.run()));
                 }
                 Ok(Some(start)) => Ok(start),
                 Err(error) => Err(error),
             }
         };
-        self.begun(&key, &policy, known).map(Entry::Start)
+        Ok(match self.begun(&key, &policy, start)? {
+            Start::Done(stored) => Entry::Known(stored),
+            start => Entry::Asks(Box::pin(ready(Ok(start)))),
+        })
     }
 
     /// The answer that is at hand, for a call that would be let in.
@@ -59,13 +69,12 @@ impl Core {
         key: &RecordKey,
         fingerprint: Fingerprint,
         policy: &Policy,
-    ) -> Option<Result<Start, Error>> {
+    ) -> Option<Result<Stored, Error>> {
         if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
             return None;
         }
         let (record, left) = self.store.at_hand(key, fingerprint)?;
-        let stored = self.answer(key, record, left, policy.on_duplicate, false);
-        Some(stored.map(Start::Done))
+        Some(self.answer(key, record, left, policy.on_duplicate, false))
     }
 
     /// What a call does that was to begin so.
@@ -83,7 +92,7 @@ impl Core {
             let reason = &error.to_string();
             self.tell(key, EventKind::Unprotected { reason });
             let call = Unleased::new(self, key.clone(), policy.max_run);
-            return Ok(Start::Unprotected(call));
+            return Ok(Start::Unprotected(Box::new(call)));
         }
         self.tell(key, EventKind::Refused { error: &error });
         Err(error)
@@ -122,7 +131,7 @@ impl Core {
     fn admit(self: &Arc<Self>, key: &RecordKey, policy: &Policy) -> Result<Option<Start>, Error> {
         if !self.lets_in(key)? {
             let call = Unleased::new(self, key.clone(), policy.max_run);
-            return Ok(Some(Start::Unprotected(call)));
+            return Ok(Some(Start::Unprotected(Box::new(call))));
         }
         if let Err(error) = self.keeper.start() {
             let detail = format!("the thread that renews leases cannot be started: {error}");

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
@@ -298,7 +299,7 @@ impl Shared {
             if sleeps {
                 self.sleeps_until.store(next, Ordering::SeqCst);
                 // Both ways of waking mean the same: look again.
-                let _ = deadline(&*self.clock, Duration::from_nanos(next), woken).await;
+                let _ = deadline(&*self.clock, Duration::from_nanos(next), pin!(woken)).await;
             } else {
                 woken.await;
             }
@@ -331,7 +332,7 @@ impl Shared {
         let third = lease.lasts() / 3;
         let (grant, claim) = (lease.grant(), lease.claim());
         let reply = self.store.renew(&lease.key, &claim);
-        let next = match deadline(&*self.clock, sent + third, reply).await {
+        let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                 lease.renewed(sent);
                 tell(EventKind::Renewed);

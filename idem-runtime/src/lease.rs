@@ -157,7 +157,7 @@ impl Lease {
                 return;
             }
             // Renewed in the meantime, most likely: the loop looks.
-            let _ = deadline(clock, clock.now() + left, told).await;
+            let _ = deadline(clock, clock.now() + left, told.as_mut()).await;
         }
     }
 

@@ -1,5 +1,6 @@
 //! A claim that may have been granted without anybody having seen the reply.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use crate::clock::deadline;
@@ -48,7 +49,9 @@ impl Drop for Orphan<'_> {
             // Once: a claim that lands behind it blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             let release = core.store.release(&key, &owner, false);
-            if let Ok(Ok(ReleaseReply::Released)) = deadline(&*core.clock, moment, release).await {
+            if let Ok(Ok(ReleaseReply::Released)) =
+                deadline(&*core.clock, moment, pin!(release)).await
+            {
                 core.tell(&key, EventKind::Released { counted: false });
             }
         });

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +41,10 @@ pub(crate) enum Settled {
     /// Another attempt's answer counts, and it cannot be had.
     Unread(Error),
 }
+
+/// What carrying an ending out leads to. Boxed: that is much larger than the body of most calls, which the
+/// caller holds besides.
+pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 
 /// How long a reply is waited for where nobody waits for the result. A shorter
 /// `complete_deadline` is about the caller's patience, not about the store.
@@ -145,36 +151,38 @@ impl Held {
     }
 
     /// Carries the ending out, as [`finish_within`](Self::finish_within) the patience of a duplicate.
-    pub(crate) async fn finish(self, ending: Ending) -> Settled {
+    pub(crate) fn finish(self, ending: Ending) -> Settling {
         let patience = self.policy().wait();
-        self.finish_within(patience, ending).await
+        self.finish_within(patience, ending)
     }
 
     /// Carries the ending out. What has no reply within `complete_deadline`, or when the caller is
     /// dropped, goes on on the engine's thread. An overtaken call waits this long for the answer that
     /// counts.
-    pub(crate) async fn finish_within(self, patience: Duration, ending: Ending) -> Settled {
+    pub(crate) fn finish_within(self, patience: Duration, ending: Ending) -> Settling {
         self.renewal.settle();
         let handover = HandOver(Some((self, ending)));
-        let Some((held, ending)) = &handover.0 else {
-            return Settled::Own;
-        };
-        let silence = held.core().limits.complete_deadline;
-        let settled = match ending {
-            Ending::Complete { outcome, record } => {
-                let waits = Waits::Caller(patience);
-                held.complete(*outcome, record, silence, waits).await
+        Box::pin(async move {
+            let Some((held, ending)) = &handover.0 else {
+                return Settled::Own;
+            };
+            let silence = held.core().limits.complete_deadline;
+            let settled = match ending {
+                Ending::Complete { outcome, record } => {
+                    let waits = Waits::Caller(patience);
+                    held.complete(*outcome, record, silence, waits).await
+                }
+                Ending::Release { count } => held.send_release(*count, silence).await,
+            };
+            match &settled {
+                None => {}
+                // Its successor may crash or give the key back yet. Then a success saves a third run,
+                // and nobody may run after what nobody knows.
+                Some(Settled::Overtaken(_)) if ending.is_offered_on() => {}
+                Some(_) => handover.disarm(),
             }
-            Ending::Release { count } => held.send_release(*count, silence).await,
-        };
-        match &settled {
-            None => {}
-            // Its successor may crash or give the key back yet. Then a success saves a third run, and
-            // nobody may run after what nobody knows.
-            Some(Settled::Overtaken(_)) if ending.is_offered_on() => {}
-            Some(_) => handover.disarm(),
-        }
-        settled.unwrap_or(Settled::Own)
+            settled.unwrap_or(Settled::Own)
+        })
     }
 
     /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
@@ -204,7 +212,7 @@ impl Held {
         loop {
             let attempt = now + self.core().limits.complete_deadline.max(REPLY);
             let reply = self.core().store.complete(key, record);
-            let reply = match deadline(clock, attempt.min(silent_until), reply).await {
+            let reply = match deadline(clock, attempt.min(silent_until), pin!(reply)).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
                     let operation = key.operation();
@@ -302,7 +310,7 @@ impl Held {
         let mut backoff = Backoff::new(&owner);
         loop {
             let reply = self.core().store.release(&self.lease().key, &owner, count);
-            match deadline(clock, moment, reply).await {
+            match deadline(clock, moment, pin!(reply)).await {
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {
                         self.tell(EventKind::Released { counted: count });

@@ -3,6 +3,7 @@
 //! On the engine's own thread, so that it does not depend on any one of the waiting calls being
 //! polled, nor on the runtime that it runs on.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ impl Vigil {
                 };
                 let moment = clock.now() + pause.min(lease_left);
                 told = if let Some(watch) = &mut watch {
-                    deadline(clock, moment, watch.changed()).await.is_ok()
+                    deadline(clock, moment, pin!(watch.changed())).await.is_ok()
                 } else {
                     clock.sleep_until(moment).await;
                     false
@@ -113,7 +114,7 @@ impl Vigil {
     async fn watch(&self) -> Option<Watch> {
         let core = &self.core;
         let moment = core.clock.now() + core.limits.claim_deadline;
-        let watch = deadline(&*core.clock, moment, core.store.watch(&self.key)).await;
+        let watch = deadline(&*core.clock, moment, pin!(core.store.watch(&self.key))).await;
         // A store that cannot tell is asked again and again instead.
         watch.ok()?.ok()?
     }
@@ -121,7 +122,7 @@ impl Vigil {
     async fn look(&self) -> Look {
         let core = &self.core;
         let moment = core.clock.now() + core.limits.claim_deadline;
-        let reply = deadline(&*core.clock, moment, core.store.glance(&self.key)).await;
+        let reply = deadline(&*core.clock, moment, pin!(core.store.glance(&self.key))).await;
         let (record, left) = match reply {
             Ok(Ok(ReadReply::Found { record, left })) => (record, left),
             Ok(Ok(_)) => return Look::Ask,
