@@ -44,6 +44,7 @@ async fn finish(store: &MemoryStore, number: u32) {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     };
     let ClaimReply::Granted { fence, attempt } = store.claim(&key, &request).await.unwrap() else {
         panic!("the key is new")

@@ -23,6 +23,8 @@ mod restarts;
 mod rights;
 #[path = "redis_faults/silence.rs"]
 mod silence;
+#[path = "redis_faults/staged.rs"]
+mod staged;
 #[path = "redis_faults/tls.rs"]
 mod tls;
 #[path = "redis_faults/told.rs"]

@@ -39,6 +39,7 @@ fn request(lease: Duration, retain: Duration) -> ClaimRequest {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     }
 }
 

@@ -204,6 +204,7 @@ impl Shop {
             max_attempts: None,
             reconciles: false,
             starts: false,
+            dated: true,
         };
         let error = self.store.claim(&key, &request).await;
         let error = error.expect_err("the claim is refused");

@@ -54,6 +54,7 @@ fn ask() -> ClaimRequest {
         max_attempts: NonZeroU16::new(5),
         reconciles: false,
         starts: false,
+        dated: true,
     }
 }
 

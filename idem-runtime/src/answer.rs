@@ -56,6 +56,11 @@ pub trait Replay: Sized {
     }
     #[doc(hidden)]
     fn come_about(&mut self, _how: How, _attempt: u16, _age: Duration) {}
+    #[doc(hidden)]
+    #[must_use]
+    fn tells_age() -> bool {
+        false
+    }
 }
 
 #[diagnostic::do_not_recommend]

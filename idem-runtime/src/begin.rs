@@ -227,6 +227,7 @@ impl Begin {
             reconciles: self.policy.reconciles,
             // Of an owner that nobody knows: it is granted nothing.
             starts: self.expired,
+            dated: self.policy.dated(),
         }
     }
 

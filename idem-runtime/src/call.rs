@@ -53,11 +53,15 @@ impl<O, P> Call<O, P> {
     /// A call on this engine; an error is what the caller will get.
     #[must_use]
     pub fn new(inputs: Inputs, engine: Result<Engine, Error>, codec: Codec<O, P>) -> Self {
+        let overrides = Overrides {
+            ageless: !codec.tells_age(),
+            ..Overrides::default()
+        };
         Self {
             inputs,
             engine,
             codec,
-            overrides: Overrides::default(),
+            overrides,
         }
     }
 

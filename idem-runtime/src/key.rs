@@ -57,7 +57,9 @@ impl KeyDigest {
     ///
     /// Allocates only if `out` has no room for them.
     pub fn text(&self, out: &mut String) {
-        out.extend(self.text_bytes().map(char::from));
+        let text = self.text_bytes();
+        // All of them are characters of the alphabet.
+        out.push_str(std::str::from_utf8(&text).unwrap_or_default());
     }
 
     /// The characters of [`text`](Self::text), as bytes.

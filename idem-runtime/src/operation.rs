@@ -89,14 +89,17 @@ impl RecordKey {
     /// cluster's hash tag; the digest tells operations apart all the same.
     #[must_use]
     pub fn name(&self) -> String {
+        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'_' | b'-');
         let operation = self.operation.as_str();
         let mut name = String::with_capacity(self.prefix.len() + operation.len().min(48) + 45);
         name.push_str(&self.prefix);
         name.push(':');
-        name.extend(operation.bytes().take(48).map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'_' | b'-' => char::from(byte),
-            _ => '_',
-        }));
+        if operation.len() <= 48 && operation.bytes().all(plain) {
+            name.push_str(operation);
+        } else {
+            let plainly = |byte| if plain(byte) { char::from(byte) } else { '_' };
+            name.extend(operation.bytes().take(48).map(plainly));
+        }
         name.push(':');
         self.digest.text(&mut name);
         name

@@ -49,6 +49,9 @@ pub trait Outcome<P>: Sized + Sealed {
     #[doc(hidden)]
     fn come_about(&mut self, how: How, attempt: u16, age: Duration);
     #[doc(hidden)]
+    #[must_use]
+    fn tells_age() -> bool;
+    #[doc(hidden)]
     fn refuse(error: Error) -> Self;
     #[doc(hidden)]
     fn succeeded(&self) -> bool;
@@ -88,6 +91,10 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
         }
     }
 
+    fn tells_age() -> bool {
+        T::tells_age()
+    }
+
     fn refuse(error: Error) -> Self {
         Err(E::from_error(error))
     }
@@ -108,6 +115,7 @@ pub struct Codec<O, P> {
     encode: fn(&O, &P, &Format) -> Encoded,
     decode: fn(OutcomeKind, &Body<'_>) -> Result<O, Undecodable>,
     come_about: fn(&mut O, How, u16, Duration),
+    tells_age: fn() -> bool,
     refuse: fn(Error) -> O,
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
     succeeded: fn(&O) -> bool,
@@ -121,6 +129,7 @@ impl<O: Outcome<P>, P> Codec<O, P> {
             encode: O::encode,
             decode: O::decode,
             come_about: O::come_about,
+            tells_age: O::tells_age,
             refuse: O::refuse,
             #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
             succeeded: O::succeeded,
@@ -148,6 +157,11 @@ impl<O, P> Codec<O, P> {
     /// Tells a result how it came about, if its type wants to know: see [`Answer`](crate::Answer).
     pub(crate) fn annotate(&self, output: &mut O, how: How, attempt: u16, age: Duration) {
         (self.come_about)(output, how, attempt, age);
+    }
+
+    /// Whether a result can be asked how old it is.
+    pub(crate) fn tells_age(&self) -> bool {
+        (self.tells_age)()
     }
 
     pub(crate) fn refuse(&self, error: Error) -> O {

@@ -86,6 +86,8 @@ pub(crate) struct Policy {
     pub(crate) max_run: Duration,
     /// The body begins with finding out, where there is something to find out.
     pub(crate) reconciles: bool,
+    /// Whoever gets the answer may ask how old it is.
+    pub(crate) tells_age: bool,
 }
 
 impl Default for Policy {
@@ -104,6 +106,7 @@ impl Default for Policy {
             count_errors: false,
             max_run: Duration::from_mins(15),
             reconciles: false,
+            tells_age: true,
         }
     }
 }
@@ -148,6 +151,11 @@ impl Policy {
         self.on_outage = OnOutage::Fail;
         self.reconciles = false;
         self
+    }
+
+    /// Whether it matters to the call how long a finished answer will still be kept.
+    pub(crate) fn dated(&self) -> bool {
+        self.tells_age || self.on_duplicate == OnDuplicate::Reject
     }
 
     /// The life of a kept error.
@@ -230,6 +238,8 @@ pub(crate) struct Overrides {
     pub(crate) count_errors: Option<bool>,
     pub(crate) max_run: Option<Duration>,
     pub(crate) reconciles: bool,
+    /// The answer is read as a type that does not tell its age.
+    pub(crate) ageless: bool,
 }
 
 impl Overrides {
@@ -256,6 +266,7 @@ impl Overrides {
             count_errors: self.count_errors.unwrap_or(defaults.count_errors),
             max_run: self.max_run.unwrap_or(defaults.max_run),
             reconciles: self.reconciles,
+            tells_age: !self.ageless,
         }
         .checked()
     }

@@ -211,7 +211,8 @@ impl Held {
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
             let attempt = now + self.core().limits.complete_deadline.max(REPLY);
-            let reply = self.core().store.complete(key, record);
+            let claim = self.lease().claim();
+            let reply = self.core().store.complete_claim(key, &claim, record);
             let reply = match deadline(clock, attempt.min(silent_until), pin!(reply)).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {

@@ -45,6 +45,7 @@ fn ask() -> ClaimRequest {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn request(owner: Owner) -> ClaimRequest {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     }
 }
 

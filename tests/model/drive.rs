@@ -146,6 +146,7 @@ impl<S: Subject> Run<'_, S> {
                 retain,
                 max_attempts,
                 reconciles,
+                dated,
             } => {
                 let asked = Asked {
                     owner,
@@ -154,9 +155,17 @@ impl<S: Subject> Run<'_, S> {
                     retain: Self::time(retain),
                     max_attempts,
                     reconciles,
+                    dated,
                 };
                 let model = self.keys[key].claim(&asked, now);
-                let said = claim(store, &self.names[key], &asked).await;
+                let mut said = claim(store, &self.names[key], &asked).await;
+                if let (Reply::Answered { left, .. }, Reply::Answered { left: known, .. }) =
+                    (&mut said, &model)
+                    && !dated
+                {
+                    // Less is as good, and what a store knows of time here is not the time of the model.
+                    *left = *known;
+                }
                 if let (Reply::Granted { fence, .. }, Reply::Granted { .. })
                 | (Reply::FindOut { fence, .. }, Reply::FindOut { .. }) = (&said, &model)
                     && let Fence::Is(fence) = fence

@@ -38,6 +38,8 @@ pub(crate) enum Operation {
         max_attempts: Option<u16>,
         /// Whether the owner can find out about earlier attempts.
         reconciles: bool,
+        /// Whether the owner wants to know how long an answer will still be kept.
+        dated: bool,
     },
     Complete {
         key: usize,
@@ -93,9 +95,10 @@ impl Operation {
         let lease = select(vec![1, 2, 3, 6]);
         let retain = select(vec![12, 13, 20, 40]);
         let max_attempts = select(vec![None, Some(1), Some(2), Some(3), Some(5)]);
-        let request = (print(), lease, retain, max_attempts, any::<bool>());
+        let wants = (any::<bool>(), any::<bool>());
+        let request = (print(), lease, retain, max_attempts, wants);
         let claim = (key(), owner(), request).prop_map(
-            |(key, owner, (print, lease, retain, max_attempts, reconciles))| Self::Claim {
+            |(key, owner, (print, lease, retain, max_attempts, (reconciles, dated)))| Self::Claim {
                 key,
                 owner,
                 print,
@@ -103,6 +106,7 @@ impl Operation {
                 retain,
                 max_attempts,
                 reconciles,
+                dated,
             },
         );
         let outcome = || {

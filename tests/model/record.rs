@@ -84,6 +84,7 @@ pub(crate) struct Asked {
     pub(crate) retain: u64,
     pub(crate) max_attempts: Option<u16>,
     pub(crate) reconciles: bool,
+    pub(crate) dated: bool,
 }
 
 impl Phase {

@@ -82,6 +82,7 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
         max_attempts: asked.max_attempts.and_then(NonZeroU16::new),
         reconciles: asked.reconciles,
         starts: false,
+        dated: asked.dated,
     };
     match store.claim(key, &request).await {
         Ok(ClaimReply::Granted { fence, attempt }) => Reply::Granted {

@@ -6,6 +6,9 @@ use crate::store::{Command, Ending};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Idle,
+    /// It claims without a script, which grants a new key and answers from a finished one.
+    Offering,
+    /// It claims by the script: that did not do, or is not done.
     Asking,
     /// Somebody else holds the claim.
     Waiting,
@@ -39,6 +42,7 @@ impl Phase {
     /// What was sent, while its reply is waited for.
     pub(crate) fn awaits(self) -> Option<Command> {
         match self {
+            Self::Offering => Some(Command::Offer),
             Self::Asking => Some(Command::Ask),
             Self::Starting(_) => Some(Command::Start),
             Self::Completing(ending) => Some(Command::Complete(ending)),
@@ -49,7 +53,10 @@ impl Phase {
 
     /// Whether it believes that it has a claim.
     pub(crate) fn holds(self) -> bool {
-        !matches!(self, Self::Idle | Self::Asking | Self::Waiting | Self::Over)
+        !matches!(
+            self,
+            Self::Idle | Self::Offering | Self::Asking | Self::Waiting | Self::Over
+        )
     }
 }
 

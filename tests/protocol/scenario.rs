@@ -1,5 +1,6 @@
 //! What is explored: who calls, what may go wrong, and what must hold all the same.
 
+use crate::caller::Phase;
 use crate::promise::Promise;
 
 /// How often each thing may still go wrong.
@@ -65,6 +66,8 @@ pub(crate) enum Flaw {
     ResolvesBlindly,
     /// The hook says that nothing landed without knowing.
     HookLies,
+    /// A plain claim takes the place of what is no answer.
+    OffersReplace,
     /// What a hook said starts a body, however long ago it said so and whoever ran since.
     StaleVerdictsStart,
 }
@@ -78,6 +81,8 @@ pub(crate) struct Scenario {
     pub(crate) max_attempts: Option<u16>,
     /// How often a call asks for a claim.
     pub(crate) rounds: u8,
+    /// Whether a call tries it without a script first.
+    pub(crate) offers: bool,
     pub(crate) on_fail: &'static [Fate],
     pub(crate) on_drop: &'static [Fate],
     pub(crate) faults: Faults,
@@ -108,11 +113,29 @@ impl Scenario {
             callers,
             max_attempts: None,
             rounds: 2,
+            offers: false,
             on_fail: &[],
             on_drop: &[],
             faults,
             flaw: Flaw::None,
             besides: &[],
+        }
+    }
+
+    /// The same, of calls that try it without a script first.
+    pub(crate) const fn offering(self) -> Self {
+        Self {
+            offers: true,
+            ..self
+        }
+    }
+
+    /// How a call begins.
+    pub(crate) fn asks(&self) -> Phase {
+        if self.offers {
+            Phase::Offering
+        } else {
+            Phase::Asking
         }
     }
 

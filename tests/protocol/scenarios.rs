@@ -180,6 +180,15 @@ pub(crate) const FLAWED: &[(Scenario, &[Promise])] = &[
     ),
     (
         Scenario {
+            flaw: Flaw::OffersReplace,
+            offers: true,
+            rounds: 1,
+            ..Scenario::new("plain claims replace", b"--", Faults::NONE)
+        },
+        &[Promise::OneClaim, Promise::FencesGrow],
+    ),
+    (
+        Scenario {
             flaw: Flaw::UnknownIsFree,
             on_fail: &[Unknown],
             besides: &[Promise::OneEffect],

@@ -109,7 +109,8 @@ impl World {
                     .map(|fate| Step::Drop(caller, *fate)),
             );
         }
-        if (phase.holds() || phase == Phase::Asking) && faults.crashes > 0 {
+        if (phase.holds() || matches!(phase, Phase::Offering | Phase::Asking)) && faults.crashes > 0
+        {
             steps.push(Step::Crash(caller));
         }
         if phase.holds() && faults.renewals > 0 {

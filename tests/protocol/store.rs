@@ -16,6 +16,8 @@ const ASKED: Fingerprint = Fingerprint::from_bytes([1; 16]);
 /// What a caller or the operator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Command {
+    /// A plain claim: `SET … NX GET`.
+    Offer,
     /// A claim of somebody who has not found out anything.
     Ask,
     /// The claim of the same owner after its hook said that nothing landed.
@@ -47,6 +49,8 @@ pub(crate) enum Reply {
         fence: u8,
     },
     Running,
+    /// Of a plain claim: something else stands there, and nothing has changed.
+    Undecided,
     /// This is the answer of the key.
     Answer(u8),
     Unknown,
@@ -100,6 +104,13 @@ pub(crate) fn execute(
     seen: Option<Kept>,
     flaw: Flaw,
 ) -> Reply {
+    let is_open = |kept: &Kept| kept.answer().is_none();
+    if command == Command::Offer && kept.as_ref().is_some_and(is_open) {
+        if flaw != Flaw::OffersReplace {
+            return Reply::Undecided;
+        }
+        *kept = None;
+    }
     let mut record = kept.as_ref().map(Kept::record);
     let sender = match (&mut record, &kept) {
         (Some(record), Some(kept)) => lie(record, kept, command, sender, flaw),
@@ -111,15 +122,16 @@ pub(crate) fn execute(
         left: kept.map_or(RETAIN, |kept| kept.left()),
     });
     let (reply, write) = match command {
-        Command::Ask | Command::Start => {
+        Command::Offer | Command::Ask | Command::Start => {
             let request = ClaimRequest {
                 owner,
                 fingerprint: ASKED,
                 lease: LEASE,
                 retain: RETAIN,
                 max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
-                reconciles: sender.reconciles && command == Command::Ask,
+                reconciles: sender.reconciles && command != Command::Start,
                 starts: command == Command::Start && flaw != Flaw::StaleVerdictsStart,
+                dated: true,
             };
             let (reply, write) = claim(current, &request, 0);
             let reply = match reply {
@@ -188,7 +200,7 @@ pub(crate) fn execute(
 /// Builds a flaw in: what the transitions are made to believe about the record, and about the sender.
 fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw: Flaw) -> Sender {
     let theirs = kept.owner() != sender.owner;
-    let claims = matches!(command, Command::Ask | Command::Start);
+    let claims = matches!(command, Command::Offer | Command::Ask | Command::Start);
     let releases = matches!(command, Command::Release { .. });
     let lapsed_finding = kept.is_reconciling() && kept.is_unknown();
     match flaw {

@@ -74,10 +74,10 @@ impl World {
     pub(crate) fn take(&mut self, scenario: &Scenario, step: Step) {
         let faults = &mut self.faults;
         match step {
-            Step::Call(caller) => self.enter(caller, Phase::Asking),
+            Step::Call(caller) => self.enter(caller, scenario.asks()),
             Step::AskAgain(caller) => {
                 self.callers[usize::from(caller)].round += 1;
-                self.enter(caller, Phase::Asking);
+                self.enter(caller, scenario.asks());
             }
             Step::SendAgain(caller) => {
                 let phase = match self.callers[usize::from(caller)].phase {
@@ -200,7 +200,7 @@ impl World {
         }
         let next = match phase {
             // Nobody waits for the reply to this release.
-            Phase::Asking => {
+            Phase::Offering | Phase::Asking => {
                 self.send(caller, Command::Release { count: false });
                 Phase::Over
             }
@@ -292,12 +292,13 @@ impl World {
         let asked = caller.phase;
         caller.phase = Phase::Over;
         match (asked, reply) {
+            (Phase::Offering, Reply::Undecided) => self.enter(message.from, Phase::Asking),
             (Phase::Asking, Reply::Reconcile { fence }) => {
                 caller.phase = Phase::Finding;
                 caller.fence = fence;
                 self.fence(fence);
             }
-            (Phase::Asking | Phase::Starting(_), Reply::Granted { fence }) => {
+            (Phase::Offering | Phase::Asking | Phase::Starting(_), Reply::Granted { fence }) => {
                 caller.phase = Phase::Before;
                 caller.fence = fence;
                 self.fence(fence);
@@ -319,7 +320,9 @@ impl World {
                 self.enter(message.from, Phase::Releasing { count: false });
             }
             (Phase::Completing(Ending::Value(answer) | Ending::Error(answer)), Reply::Stored)
-            | (Phase::Asking | Phase::Completing(_), Reply::Answer(answer)) => self.tell(answer),
+            | (Phase::Offering | Phase::Asking | Phase::Completing(_), Reply::Answer(answer)) => {
+                self.tell(answer);
+            }
             (Phase::Completing(ending), Reply::Superseded) => {
                 caller.phase = Phase::Overtaken(ending);
             }

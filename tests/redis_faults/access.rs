@@ -208,13 +208,16 @@ async fn each_documented_right_is_needed() {
         let shop = Shop::open_hasty(&server.url_as("app", PASSWORD)).await;
         let first = shop.pay("a").await;
         if right == "+pttl" {
-            // A new key's life is not asked for.
-            first.expect("the claim is granted");
+            // Nobody asks for the life of a new key, nor of one's own claim: of what is in the way.
+            first.expect("the call is like any other");
+            let down = shop.pay_by("b", async |_| Err(Failure::Down)).await;
+            assert_eq!(down, Err(Failure::Down));
         } else {
             assert_refused_by_store(first);
             assert_eq!(shop.runs(), 0);
         }
-        let again = shop.pay("a").await;
+        let key = if right == "+pttl" { "b" } else { "a" };
+        let again = shop.pay(key).await;
         let refusal = again.expect_err("a right is missing").refused();
         let refusal = refusal.to_string();
         assert!(refusal.contains("lacks a right"), "{right}: {refusal}");

@@ -130,9 +130,28 @@ async fn a_release_whose_reply_is_lost_gives_the_key_back() {
 async fn a_replay_whose_reply_is_lost_is_asked_for_again() {
     let (_server, proxy, shop) = behind_a_proxy().await;
     let answer = shop.pay("a").await;
-    proxy.drop_next_reply_to("EVALSHA");
+    proxy.drop_next_reply_to("NX");
     assert_answered_once(&shop, "a", answer).await;
     assert_eq!(proxy.stats().dropped_replies, 1);
+}
+
+#[tokio::test]
+async fn replies_to_plain_claims_that_are_lost_change_nothing_twice() {
+    let (_server, proxy, shop) = behind_a_proxy().await;
+    // From now on the server's time is known, and a claim of a new key needs no script.
+    shop.pay("warm").await.unwrap();
+    for number in 0..2 {
+        let (key, runs) = (format!("key {number}"), shop.runs());
+        for _ in 0..=number {
+            proxy.drop_next_reply_to("NX");
+        }
+        let answer = shop.pay(&key).await;
+        assert_eq!(answer.as_ref().map(|receipt| receipt.attempt), Ok(1));
+        assert_eq!(shop.runs(), runs + 1);
+        assert_eq!(shop.pay(&key).await, answer);
+        assert_eq!(shop.runs(), runs + 1);
+    }
+    assert_eq!(proxy.stats().dropped_replies, 1 + 2);
 }
 
 #[tokio::test]

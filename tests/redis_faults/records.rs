@@ -98,8 +98,21 @@ async fn records_that_are_cut_short_are_left_alone() {
 }
 
 #[tokio::test]
-async fn records_without_an_expiry_are_left_alone() {
+async fn an_answer_without_an_expiry_is_given_and_left_alone() {
     let (shop, name, _) = with_a_record().await;
+    server().cli(&["PERSIST", &name]);
+    let before = dump(&name);
+    shop.pay("a").await.unwrap();
+    assert_eq!(shop.runs(), 1);
+    assert_eq!(dump(&name), before);
+}
+
+#[tokio::test]
+async fn a_claim_without_an_expiry_is_left_alone() {
+    let (shop, name, record) = with_a_record().await;
+    // As if its owner had vanished: still pending, and for ever.
+    let claim = [b"1P", &record[2..52]].concat();
+    set(&name, &claim);
     server().cli(&["PERSIST", &name]);
     assert_left_alone(&shop, &name).await;
 }

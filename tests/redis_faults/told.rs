@@ -73,6 +73,7 @@ async fn claim(store: &RedisStore, number: u8) -> Header {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     };
     match store.claim(&key(), &request).await.unwrap() {
         ClaimReply::Granted { fence, attempt } => Header {

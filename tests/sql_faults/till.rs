@@ -135,6 +135,7 @@ pub(crate) async fn claim<B: Backend>(store: &SqlStore<B>) -> Result<ClaimReply,
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     };
     store.claim(&elsewhere(u64::MAX), &request).await
 }

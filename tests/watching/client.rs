@@ -50,6 +50,7 @@ impl Client {
             max_attempts: None,
             reconciles: false,
             starts: false,
+            dated: true,
         };
         let reply = self.0.claim(key, &request).await.unwrap();
         let ClaimReply::Granted { fence, attempt } = reply else {

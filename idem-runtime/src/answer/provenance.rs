@@ -117,4 +117,8 @@ impl<T: Replay> Replay for Answer<T> {
         self.value.come_about(how, attempt, age);
         (self.how, self.attempt, self.age) = (how, attempt, age);
     }
+
+    fn tells_age() -> bool {
+        true
+    }
 }

@@ -316,11 +316,15 @@ impl<P> CallBuilder<P> {
     }
 
     pub(super) fn call<O: Outcome<P>>(self) -> Call<O, P> {
+        let codec = Codec::new(self.on_error);
         Call {
             inputs: self.inputs,
             engine: Ok(self.engine),
-            codec: Codec::new(self.on_error),
-            overrides: self.overrides,
+            overrides: Overrides {
+                ageless: !codec.tells_age(),
+                ..self.overrides
+            },
+            codec,
         }
     }
 

@@ -245,6 +245,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         max_attempts: None,
         reconciles: false,
         starts: expired,
+        dated: true,
     };
     let clock = &*core.clock;
     let moment = clock.now() + policy.wait() + core.limits.claim_deadline;

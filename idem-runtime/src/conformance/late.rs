@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, finished,
-    header, record,
+    A, ASKED, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, TTL, answer, ask, dated, done,
+    finished, header, record,
 };
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply,
@@ -57,7 +57,7 @@ async fn an_answer_whose_record_never_was_is_stored(p: Probe) {
         assert_eq!(p.complete(&bytes).await, LATE);
         p.assert_untouched(&bytes, "storing it").await;
         let (found, left) = expect!(
-            p.claim(&ask(B)).await,
+            p.claim(&dated(&ask(B))).await,
             ClaimReply::Done { record, left } => (record, left)
         );
         assert_eq!(found.as_bytes(), &bytes[..]);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, finished, header, pending,
-    record,
+    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, dated, done, finished, header,
+    pending, record,
 };
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, Header, MAX_RETAIN, ReadReply, ReleaseReply,
@@ -119,7 +119,8 @@ async fn what_is_left_is_told_with_the_answer(p: Probe) {
     );
     for _ in 0..3 {
         let (_, before) = p.found().await;
-        let claimed = expect!(p.claim(&ask(B)).await, ClaimReply::Done { left, .. } => left);
+        let claimed =
+            expect!(p.claim(&dated(&ask(B))).await, ClaimReply::Done { left, .. } => left);
         let theirs = Header {
             owner: B,
             ..finished(&claim)

@@ -59,6 +59,15 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
         max_attempts: limit(5),
         reconciles: false,
         starts: false,
+        dated: false,
+    }
+}
+
+/// The same, by somebody to whom it matters how long the answer will still be kept.
+pub(super) fn dated(request: &ClaimRequest) -> ClaimRequest {
+    ClaimRequest {
+        dated: true,
+        ..request.clone()
     }
 }
 
@@ -66,7 +75,6 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
 pub(super) fn ask_to_find_out(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         reconciles: true,
-        starts: false,
         ..ask(owner)
     }
 }
@@ -193,8 +201,21 @@ impl Probe {
         ok("claim", self.try_claim(request).await)
     }
 
+    /// Says what the claim was that ends, if it was asked for as [`ask`] does. Where that is wrong, or is
+    /// there no longer, the reply is as if nothing had been said.
     pub(super) async fn complete(&self, record: &Bytes) -> CompleteReply {
-        ok("complete", self.store.complete(&self.key, record).await)
+        let reply = match Header::decode(record) {
+            Ok(done) => {
+                let claim = Header {
+                    state: pending(),
+                    retain: RETAIN,
+                    ..done
+                };
+                self.store.complete_claim(&self.key, &claim, record).await
+            }
+            Err(_) => self.store.complete(&self.key, record).await,
+        };
+        ok("complete", reply)
     }
 
     pub(super) async fn release(&self, owner: Owner, count: bool) -> ReleaseReply {

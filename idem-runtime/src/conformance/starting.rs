@@ -20,6 +20,7 @@ cases! {
 fn start(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         starts: true,
+        dated: true,
         ..ask(owner)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Plant;
 use super::probe::{
-    A, B, LEASE, OUTCOMES, Probe, RETAIN, answer, ask, ask_to_find_out, done, finished, header,
-    pending, reconciling, record,
+    A, B, LEASE, OUTCOMES, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, dated, done, finished,
+    header, pending, reconciling, record,
 };
 use crate::store::{
     ClaimReply, CompleteReply, HEADER, Header, ReadReply, ReleaseReply, RenewReply, ResolveReply,
@@ -17,6 +17,7 @@ cases! {
     10 an_unknown_state_is_not_replaced,
     10 what_another_program_wrote_is_not_replaced,
     10 a_record_without_an_expiry_is_not_replaced,
+    10 a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody,
     10 a_value_of_another_type_is_not_replaced,
     10 what_cannot_be_read_is_free_again_after_its_life,
     10 a_header_without_an_answer_is_a_record,
@@ -29,15 +30,19 @@ async fn refused(p: &Probe, error: Unreadable) {
             owner,
             ..header(pending())
         };
-        assert_eq!(p.claim(&ask(owner)).await, ClaimReply::Unreadable(error));
+        let reply = p.claim(&dated(&ask(owner))).await;
+        assert_eq!(reply, ClaimReply::Unreadable(error));
+        // What is finished may be told to whom it does not matter for how long.
+        match p.claim(&ask(owner)).await {
+            ClaimReply::Done { .. } if error == Unreadable::Immortal => {}
+            reply => assert_eq!(reply, ClaimReply::Unreadable(error)),
+        }
         assert_eq!(
             p.complete(&answer(&claim, b"over it")).await,
             CompleteReply::Unreadable(error)
         );
-        assert_eq!(
-            p.claim(&ask_to_find_out(owner)).await,
-            ClaimReply::Unreadable(error)
-        );
+        let reply = p.claim(&dated(&ask_to_find_out(owner))).await;
+        assert_eq!(reply, ClaimReply::Unreadable(error));
         let resolution = answer(&claim, b"we know better");
         assert_eq!(
             p.resolve(&header(pending()), &resolution).await,
@@ -106,7 +111,7 @@ async fn what_another_program_wrote_is_not_replaced(p: Probe) {
 
 async fn a_record_without_an_expiry_is_not_replaced(p: Probe) {
     let states = OUTCOMES.map(done).into_iter();
-    for state in states.chain([pending(), reconciling(), State::Released]) {
+    for state in states.chain([reconciling(), State::Released]) {
         for body in [&b""[..], &[7; 9_000]] {
             let bytes = record(&header(state), body).to_vec();
             let plant = Plant::Immortal {
@@ -117,6 +122,31 @@ async fn a_record_without_an_expiry_is_not_replaced(p: Probe) {
                 p.assert_untouched(&bytes, "what the store refused").await;
             }
         }
+    }
+}
+
+async fn a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody(p: Probe) {
+    let claim = header(pending());
+    let bytes = claim.encode().to_vec();
+    let plant = Plant::Immortal {
+        bytes: bytes.clone(),
+    };
+    if !p.fixture.plant(&p.key, plant).await {
+        return;
+    }
+    let error = Unreadable::Immortal;
+    for request in [ask(B), dated(&ask(B)), ask_to_find_out(B)] {
+        assert_eq!(p.claim(&request).await, ClaimReply::Unreadable(error));
+    }
+    let theirs = answer(&Header { owner: B, ..claim }, b"over it");
+    assert_eq!(p.complete(&theirs).await, CompleteReply::Unreadable(error));
+    assert_eq!(p.release(B, true).await, ReleaseReply::Unreadable(error));
+    p.assert_untouched(&bytes, "what the store refused").await;
+    let ours = answer(&claim, b"the answer");
+    match p.complete(&ours).await {
+        // It has a life again.
+        CompleteReply::Stored { late: false } => p.assert_left(p.found().await.1, TTL),
+        reply => assert_eq!(reply, CompleteReply::Unreadable(error)),
     }
 }
 

@@ -173,6 +173,10 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
         self.how = how;
     }
 
+    fn tells_age() -> bool {
+        false
+    }
+
     fn refuse(error: Error) -> Self {
         Self::executed(Ended::Refused(error))
     }

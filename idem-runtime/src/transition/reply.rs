@@ -28,6 +28,10 @@ pub struct ClaimRequest {
     /// only where the same owner still holds the claim to find out, or the body already: a verdict
     /// that came too late is worth nothing, since another body may have run meanwhile.
     pub starts: bool,
+    /// Whether it matters how long a finished answer will still be kept. Where it does not, a store may
+    /// answer with less than that, if it is quicker so: it counts from the claim instead of from the
+    /// completion.
+    pub dated: bool,
 }
 
 /// The answer to a claim.
@@ -58,7 +62,8 @@ pub enum ClaimReply {
     Done {
         /// The answer; for a lapsed reconciliation, which means unknown, the record as it is.
         record: Record,
-        /// How long it will still be kept.
+        /// How long it will still be kept; or less, unless the request was
+        /// [`dated`](ClaimRequest::dated).
         left: Duration,
     },
     /// The record belongs to a request with another fingerprint.

@@ -80,6 +80,7 @@ fn requests() -> impl Iterator<Item = ClaimRequest> {
                         max_attempts,
                         reconciles,
                         starts: false,
+                        dated: true,
                     })
                 })
             })

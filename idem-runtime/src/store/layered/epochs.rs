@@ -194,6 +194,7 @@ pub(super) fn closing() -> ClaimRequest {
         max_attempts: None,
         reconciles: false,
         starts: false,
+        dated: true,
     }
 }
 

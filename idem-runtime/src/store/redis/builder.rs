@@ -33,6 +33,7 @@ pub struct RedisStoreBuilder {
     allow_eviction: bool,
     durability: Durability,
     checked_prefix: String,
+    scripts_only: bool,
 }
 
 impl RedisStoreBuilder {
@@ -46,6 +47,7 @@ impl RedisStoreBuilder {
             allow_eviction: false,
             durability: Durability::default(),
             checked_prefix: "idem".to_owned(),
+            scripts_only: false,
         }
     }
 
@@ -73,6 +75,14 @@ impl RedisStoreBuilder {
     /// eviction begins.
     pub fn allow_eviction(mut self) -> Self {
         self.allow_eviction = true;
+        self
+    }
+
+    /// Makes every claim by a script, also where a plain command would do: for servers and proxies that
+    /// do not take `SET` with `NX` and `GET`, and for comparing. Redis before 7 is never sent it, and what
+    /// answers that it does not know it is sent it once.
+    pub fn scripts_only(mut self) -> Self {
+        self.scripts_only = true;
         self
     }
 
@@ -152,6 +162,11 @@ impl RedisStoreBuilder {
             #[cfg(feature = "redis-cluster")]
             Place::Library(client) => (Some(Target::Library(client)), Vec::new()),
         };
+        // The nodes of a cluster have a clock each, and the library says nothing of which one answered.
+        #[cfg(feature = "redis-cluster")]
+        let has_one_clock = !matches!(target, Some(Target::Library(_)));
+        #[cfg(not(feature = "redis-cluster"))]
+        let has_one_clock = true;
         let look = Look {
             prefix: self.checked_prefix,
             durability: self.durability,
@@ -181,17 +196,25 @@ impl RedisStoreBuilder {
         };
         report.refuse(self.allow_eviction)?;
         let sharded = report.publish() == "SPUBLISH";
+        // Two commands in a row, on one connection.
+        let is_ours = target.as_ref().is_none_or(Target::is_ours);
+        let stages =
+            plan.durability == Durability::Acknowledged && is_ours && report.reads_declarations();
         let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
             Subscribers::of_server(target, sharded, plan.patience)
         } else {
             let cluster = Cluster::new(&seeds, own_plan)?;
             Subscribers::of_cluster(cluster, sharded, plan.patience)
         };
+        let does_without = !self.scripts_only && has_one_clock && report.reads_declarations();
         Ok(RedisStore(Arc::new(Inner {
             scripts: Scripts::new(&report),
             link,
             own,
             subscribers,
+            plain: does_without.into(),
+            stages: stages.into(),
+            swaps: !self.scripts_only && stages && report.compares(),
             report,
             max_record_bytes: self.max_record_bytes,
         })))

@@ -162,6 +162,16 @@ impl Server {
         self.version.is_some_and(|(major, ..)| major >= 7)
     }
 
+    /// Whether it compares and sets (`SET … IFEQ`): Valkey since 8.1, Redis since 8.4.
+    pub(super) fn compares(&self) -> bool {
+        let since = match self.product.as_deref() {
+            Some("valkey") => (8, 1, 0),
+            Some("redis") => (8, 4, 0),
+            _ => return false,
+        };
+        self.version.is_some_and(|version| version >= since)
+    }
+
     /// The command that tells who waits: in a cluster the one that stays in the shard of the key,
     /// where there is one, since the other tells every node.
     pub(super) fn publish(&self) -> &'static str {

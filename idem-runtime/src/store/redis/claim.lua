@@ -11,22 +11,29 @@
 --         {'D', …}, {'G', …}      done or unknown, see `answer`
 --         {'M'}                   another request has this key
 --         {'X', attempts}         no attempts left
+-- and with each of these, last, the server's time in microseconds.
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local function dated(reply)
+  reply[#reply + 1] = now
+  return reply
+end
 local asked, max = ARGV[1], tonumber(ARGV[3])
 local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
 local starts = sub(asked, 2, 2) == 'S'
 local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
-if starts and not seen then return {'B', 0} end
+if starts and not seen then return dated({'B', 0}) end
 if seen then
-  if not same(seen.print, print) then return {'M'} end
+  if not same(seen.print, print) then return dated({'M'}) end
   local mine = seen.owner == owner
   -- What was found out holds as long as nobody else could have run since.
-  if starts and not seen.done and not (mine and seen.claimed) then return {'B', seen.left} end
+  if starts and not seen.done and not (mine and seen.claimed) then return dated({'B', seen.left}) end
   -- A claim that comes after its own release is granted nothing: whoever sent it is gone.
-  if mine and seen.state == 'R' or not mine and seen.left > 0 then return {'B', seen.left} end
+  if mine and seen.state == 'R' or not mine and seen.left > 0 then return dated({'B', seen.left}) end
   local unknown = not mine and (seen.state == 'U' or seen.state == 'Q')
-  if (seen.done or unknown) and not (unknown and reconciles) then return answer(seen) end
+  if (seen.done or unknown) and not (unknown and reconciles) then return dated(answer(seen)) end
   fence, attempts = num(sub(seen.bytes, 19, 25)), num(sub(seen.bytes, 26, 27))
   print = known(seen.print, print)
   -- Our own claim, sent again after its reply was lost. One that found out, and now asks for the
@@ -35,12 +42,11 @@ if seen then
   if reconciles and (seen.state == 'Q' or not again and (unknown or attempts > 0)) then
     state = 'Q'
   elseif not again and max > 0 and attempts >= max then
-    return {'X', attempts}
+    return dated({'X', attempts})
   end
 end
 if not again then
-  local time = redis.call('TIME')
-  fence = math.max(fence + 1, tonumber(time[1]) * 1000000 + tonumber(time[2]))
+  fence = math.max(fence + 1, now)
   if state == 'P' then attempts = math.min(attempts + 1, 65535) end
 end
 local w = '1' .. state .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print
@@ -49,4 +55,4 @@ if seen then
 elseif not redis.call('SET', KEYS[1], w, 'PX', ARGV[2], 'NX') then
   return {'V', ''} -- an empty string stands there
 end
-return {'A', w}
+return dated({'A', w})

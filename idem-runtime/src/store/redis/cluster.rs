@@ -128,6 +128,13 @@ impl Cluster {
         )))
     }
 
+    /// The time of the node that has the key, if it is known.
+    pub(super) fn server_time(&self, key: &str) -> Option<u64> {
+        let known = self.lock();
+        let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;
+        node.server_time()
+    }
+
     /// Where a slot is.
     async fn owner(&self, slot: u16) -> Result<Address, StoreError> {
         if self.outdated.load(Ordering::Acquire) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::operations::decimal;
+use super::operations::{decimal, millis};
 use super::route::Route;
 use super::script::{Script, unexpected};
 use super::{Inner, RedisStore};
@@ -55,7 +55,7 @@ impl Inner {
         if left.as_millis() == 0 {
             return Ok(());
         }
-        let left = decimal(left.as_millis());
+        let left = decimal(millis(left));
         let arguments: [&[u8]; 2] = [copy, left.as_bytes()];
         let script = &self.scripts.keep;
         self.change_copy("keeping a copy", script, key, &arguments)

@@ -1,20 +1,22 @@
 //! One connection to Redis that is made again when it breaks, falls silent or leads astray.
 
 mod target;
+mod time;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 
 use self::target::Wire;
 pub(super) use self::target::{Patience, Target};
+use self::time::ServerTime;
 use super::failure::{
     breaks_connection, connect_error, hangs_up, is_silence, leads_astray, store_error,
 };
-use super::script::wrote;
+use super::script::{time_of, wrote};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Time-outs in a row after which a connection is given up: the server may be gone without the
@@ -48,11 +50,18 @@ pub(super) struct Link {
 #[derive(Clone)]
 struct Live {
     wire: Wire,
-    timeouts: Arc<AtomicU32>,
-    /// The server has replied on it, so that this is more than an open door.
-    works: Arc<AtomicBool>,
-    since: Instant,
+    course: Arc<Course>,
     generation: u64,
+}
+
+/// How it goes with a connection.
+struct Course {
+    since: Instant,
+    /// Commands in a row without a reply.
+    timeouts: AtomicU32,
+    /// The server has replied on it, so that this is more than an open door.
+    works: AtomicBool,
+    time: ServerTime,
 }
 
 impl Link {
@@ -70,37 +79,37 @@ impl Link {
     /// Sends a command and waits for its reply. Whether a command without a reply was executed is
     /// not known; the scripts make that harmless.
     pub(super) async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
-        self.exchange(async |wire| order.send(wire).await).await
-    }
-
-    async fn exchange<T>(
-        &self,
-        exchange: impl AsyncFnOnce(&mut Wire) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
         let mut live = self.connected().await.map_err(Failure::Connect)?;
+        let course = &live.course;
         let mut unanswered = Unanswered {
             link: self,
-            timeouts: Arc::clone(&live.timeouts),
+            course,
             since: Some(Instant::now()),
         };
-        let reply = exchange(&mut live.wire).await;
+        let reply = order.send(&mut live.wire).await;
         unanswered.since = None;
+        if order.tells_time
+            && let Ok(reply) = &reply
+            && let Some(micros) = time_of(reply)
+        {
+            course.time.is(micros);
+        }
         match &reply {
-            Err(Failure::Reply(error)) if is_silence(error) => self.silent(&live.timeouts),
+            Err(Failure::Reply(error)) if is_silence(error) => self.silent(course),
             reply => {
-                if live.timeouts.load(Ordering::Relaxed) != 0 {
-                    live.timeouts.store(0, Ordering::Relaxed);
+                if course.timeouts.load(Ordering::Relaxed) != 0 {
+                    course.timeouts.store(0, Ordering::Relaxed);
                 }
                 if let Err(Failure::Reply(error)) = reply
-                    && self.is_of_no_use(&live, error)
+                    && self.is_of_no_use(course, error)
                 {
-                    self.drop_connection(&live.timeouts);
+                    self.drop_connection(course);
                     // Somebody accepts connections and hangs up: a balancer without a server.
-                    if !live.works.load(Ordering::Relaxed) {
+                    if !course.works.load(Ordering::Relaxed) {
                         self.failed(connect_error(error.clone(), true));
                     }
-                } else if !live.works.load(Ordering::Relaxed) {
-                    live.works.store(true, Ordering::Relaxed);
+                } else if !course.works.load(Ordering::Relaxed) {
+                    course.works.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -112,16 +121,24 @@ impl Link {
         *failure = Some((error, Instant::now()));
     }
 
-    fn is_of_no_use(&self, live: &Live, error: &RedisError) -> bool {
+    fn is_of_no_use(&self, course: &Course, error: &RedisError) -> bool {
         breaks_connection(error)
-            || leads_astray(error) && (self.target.is_elected() || live.since.elapsed() >= ASTRAY)
+            || leads_astray(error) && (self.target.is_elected() || course.since.elapsed() >= ASTRAY)
     }
 
     /// Counts a command without a reply.
-    fn silent(&self, timeouts: &Arc<AtomicU32>) {
-        if timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
-            self.drop_connection(timeouts);
+    fn silent(&self, course: &Course) {
+        if course.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+            self.drop_connection(course);
         }
+    }
+
+    /// The time of the server in microseconds, as far as it is known on this connection.
+    pub(super) fn server_time(&self) -> Option<u64> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let live = live.as_ref()?;
+        let is_current = live.generation == self.target.generation();
+        is_current.then(|| live.course.time.now()).flatten()
     }
 
     fn current(&self) -> Option<Live> {
@@ -156,9 +173,12 @@ impl Link {
                 self.known.store(true, Ordering::Relaxed);
                 let live = Live {
                     wire,
-                    timeouts: Arc::default(),
-                    works: Arc::default(),
-                    since: Instant::now(),
+                    course: Arc::new(Course {
+                        since: Instant::now(),
+                        timeouts: AtomicU32::new(0),
+                        works: AtomicBool::new(false),
+                        time: ServerTime::default(),
+                    }),
                     generation,
                 };
                 *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
@@ -172,11 +192,11 @@ impl Link {
     }
 
     /// Forgets this connection, unless another has taken its place already.
-    fn drop_connection(&self, broken: &Arc<AtomicU32>) {
+    fn drop_connection(&self, broken: &Course) {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live
             .as_ref()
-            .is_some_and(|live| Arc::ptr_eq(&live.timeouts, broken))
+            .is_some_and(|live| std::ptr::eq(Arc::as_ptr(&live.course), broken))
         {
             *live = None;
         }
@@ -195,45 +215,75 @@ impl fmt::Debug for Link {
 /// own deadline is shorter; that is silence as well.
 struct Unanswered<'a> {
     link: &'a Link,
-    timeouts: Arc<AtomicU32>,
+    course: &'a Course,
     since: Option<Instant>,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if self.since.is_some_and(|since| since.elapsed() >= QUIET) {
-            self.link.silent(&self.timeouts);
+            self.link.silent(self.course);
         }
     }
+}
+
+/// What is sent at once.
+#[derive(Clone, Copy)]
+pub(super) enum Sent<'a> {
+    One(&'a Cmd),
+    /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
+    /// to be asked for each of them.
+    Both(&'a Pipeline),
+    /// As `Both`; but the reply is that of the first, and what becomes of the second does not matter.
+    Told(&'a Pipeline),
 }
 
 /// A command, and what goes with it.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
-    pub(super) command: &'a Cmd,
+    pub(super) sent: Sent<'a>,
     /// What it is about, if it is about a key.
     pub(super) key: Option<&'a str>,
     /// The node is only about to get the key's slot, and serves it to those who say that they know.
     pub(super) asking: bool,
+    /// Its reply ends with the server's time.
+    pub(super) tells_time: bool,
     /// What it writes is to be on so many replicas before it counts.
     pub(super) kept: Option<&'a Kept>,
 }
 
 impl<'a> Order<'a> {
     pub(super) fn new(command: &'a Cmd) -> Self {
+        Self::of(Sent::One(command))
+    }
+
+    /// Two commands, one right behind the other. The reply is that of the second, or the first error.
+    pub(super) fn both(commands: &'a Pipeline) -> Self {
+        Self::of(Sent::Both(commands))
+    }
+
+    /// A command, and right behind it one that tells of it. The reply is that of the first.
+    pub(super) fn told(commands: &'a Pipeline) -> Self {
+        Self::of(Sent::Told(commands))
+    }
+
+    fn of(sent: Sent<'a>) -> Self {
         Self {
-            command,
+            sent,
             key: None,
             asking: false,
+            tells_time: false,
             kept: None,
         }
     }
 
     async fn send(self, wire: &mut Wire) -> Result<Value, Failure> {
-        let reply = if self.asking {
-            wire.send_asking(self.command).await?
-        } else {
-            wire.send(self.key, self.command).await?
+        let reply = match self.sent {
+            Sent::Both(commands) => last(wire.send_both(commands).await?)?,
+            Sent::Told(commands) => first(wire.send_both(commands).await?)?,
+            // A user without the right to ask would be sent to and fro for ever: the first error counts.
+            Sent::One(command) if self.asking => last(wire.send_asking(command).await?)?,
+            Sent::One(command) => wire.send(self.key, command).await?,
         };
         match self.kept {
             // `WAIT` is about what this very connection wrote.
@@ -244,6 +294,31 @@ impl<'a> Order<'a> {
             _ => Ok(reply),
         }
     }
+}
+
+/// The last reply, or the first error.
+fn last(replies: Vec<Value>) -> Result<Value, Failure> {
+    let mut reply = None;
+    for value in replies {
+        reply = Some(replied(value)?);
+    }
+    reply.ok_or_else(cut_short)
+}
+
+fn first(replies: Vec<Value>) -> Result<Value, Failure> {
+    let reply = replies.into_iter().next();
+    reply.map_or_else(|| Err(cut_short()), replied)
+}
+
+fn replied(value: Value) -> Result<Value, Failure> {
+    match value {
+        Value::ServerError(error) => Err(Failure::Reply(error.into())),
+        value => Ok(value),
+    }
+}
+
+fn cut_short() -> Failure {
+    Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
 }
 
 /// On how many replicas a write is to be.

@@ -1,4 +1,4 @@
-//! Records in Redis: one string a key, one script an operation, one round trip each.
+//! Records in Redis: one string a key, one round trip an operation.
 
 mod address;
 mod builder;
@@ -9,17 +9,21 @@ mod front;
 mod link;
 mod node;
 mod operations;
+mod plain;
 mod route;
 mod script;
 mod sentinel;
 mod source;
+mod staged;
 mod subscriber;
 mod subscribers;
+mod swap;
 #[cfg(feature = "redis-tls")]
 mod tls;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
@@ -51,6 +55,27 @@ use super::{
 /// # Ok(()) }
 /// ```
 ///
+/// # What it sends
+///
+/// A call of a new key costs two round trips, a replay one.
+///
+/// | | Redis 7 | with `SET … IFEQ` (Valkey 8.1, Redis 8.4) | before Redis 7, or [`scripts_only`] |
+/// | --- | --- | --- | --- |
+/// | claim of a new key, replay, other arguments | `SET … NX GET PX` | the same | script |
+/// | claim of a key that is running, was given back or is unknown | that and a script | the same | script |
+/// | answer below 2 KB | script | `SET … IFEQ … PX`, `PUBLISH` | script |
+/// | larger answer | `SET` aside and a script that moves it | `SET … IFEQ … PX`, `PUBLISH` | script |
+/// | giving back, renewing, resolving | script | script | script |
+///
+/// Whatever a plain command finds that it cannot judge, a script decides. What is compared in plain is
+/// compared by the server: the whole claim, byte by byte. [`Durability::Replicated`], a
+/// `ClusterClient` of the application and answers that tell their age ([`Answer`](crate::Answer),
+/// `on_duplicate = reject`) are claimed by script, and once in ten seconds a claim is, since its reply
+/// tells the server's time: a fence that is granted without a script comes from there. It grows with
+/// every claim of a key as long as its record is kept, as every fence.
+///
+/// [`scripts_only`]: RedisStoreBuilder::scripts_only
+///
 /// # What it asks of the server
 ///
 /// - `maxmemory-policy noeviction`. An evicted record lets its body run again, so a server that
@@ -61,7 +86,8 @@ use super::{
 ///   cluster `+cluster|slots +asking`. So that waiting calls are told when a call has finished, and
 ///   need not ask again and again: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
 ///   a cluster of Redis 7 `resetchannels &idem:* +spublish +ssubscribe +sunsubscribe` instead.
-///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`.
+///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`. So that a large answer
+///   costs the server less: `+rename`.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
@@ -88,7 +114,23 @@ struct Inner {
     subscribers: Subscribers,
     scripts: Scripts,
     report: Report,
+    /// Whether a claim is made without a script where that will do.
+    plain: AtomicBool,
+    /// Whether a claim is ended without a script where that will do.
+    swaps: bool,
+    /// Whether a large answer goes past the script that stores it.
+    stages: AtomicBool,
     max_record_bytes: usize,
+}
+
+impl Inner {
+    fn plain_claims(&self) -> bool {
+        self.plain.load(Ordering::Relaxed)
+    }
+
+    fn give_up_plain_claims(&self) {
+        self.plain.store(false, Ordering::Relaxed);
+    }
 }
 
 impl RedisStore {
@@ -140,7 +182,16 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, record))
+        StoreFuture::pending(self.0.complete(key, None, record))
+    }
+
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        StoreFuture::pending(self.0.complete(key, Some(claim), record))
     }
 
     fn release<'a>(

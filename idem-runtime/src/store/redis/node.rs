@@ -132,6 +132,15 @@ impl Node {
         self.link.send(Order::new(command)).await
     }
 
+    /// The server's time in microseconds, where a claim may be granted by it: what waits for replicas
+    /// is written by scripts, which can be sent again.
+    pub(super) fn server_time(&self) -> Option<u64> {
+        match self.lanes {
+            None => self.link.server_time(),
+            Some(_) => None,
+        }
+    }
+
     /// Sends a command.
     pub(super) async fn send(&self, order: Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
         let lanes = match &self.lanes {

@@ -11,10 +11,11 @@ use super::super::{
 };
 use super::Inner;
 use super::failure::{is_unknown_script, is_wrong_type};
-use super::link::Failure;
+use super::link::{Failure, Order};
 use super::node::Keeping;
 use super::route::Route;
 use super::script::{Answer, Script, unexpected};
+use super::staged::LARGE;
 use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
 
@@ -28,13 +29,17 @@ impl Inner {
         key: &str,
         arguments: &[&[u8]],
     ) -> Result<Answer, StoreError> {
-        let command = script.command(key, arguments, false);
-        let mut reply = route.send(key, &command, script.keeping).await;
+        let order = |command| Order {
+            tells_time: script.tells_time,
+            ..Order::new(command)
+        };
+        let command = script.command(&[key], arguments, false);
+        let mut reply = route.send(key, order(&command), script.keeping).await;
         if let Err(Failure::Reply(error)) = &reply
             && is_unknown_script(error)
         {
-            let command = script.command(key, arguments, true);
-            reply = route.send(key, &command, script.keeping).await;
+            let command = script.command(&[key], arguments, true);
+            reply = route.send(key, order(&command), script.keeping).await;
         }
         match reply {
             Ok(value) => Answer::parse(value),
@@ -53,6 +58,20 @@ impl Inner {
         Self::run(&self.link, what, script, key, arguments).await
     }
 
+    /// Refuses a record of more bytes than this store reads.
+    pub(super) fn readable(&self, bytes: usize) -> Result<(), StoreError> {
+        if bytes <= self.max_record_bytes {
+            return Ok(());
+        }
+        Err(StoreError::new(
+            StoreErrorKind::TooLarge,
+            format!(
+                "the record has {bytes} bytes; `max_record_bytes` is {}",
+                self.max_record_bytes
+            ),
+        ))
+    }
+
     /// Reads a record that is too large for a script. `None` if it is not there any more.
     pub(super) async fn large(
         &self,
@@ -60,18 +79,10 @@ impl Inner {
         name: &str,
         bytes: usize,
     ) -> Result<Option<Bytes>, StoreError> {
-        if bytes > self.max_record_bytes {
-            return Err(StoreError::new(
-                StoreErrorKind::TooLarge,
-                format!(
-                    "the record has {bytes} bytes; `max_record_bytes` is {}",
-                    self.max_record_bytes
-                ),
-            ));
-        }
+        self.readable(bytes)?;
         let mut get = Cmd::new();
         get.arg("GET").arg(name);
-        match route.send(name, &get, Keeping::Nothing).await {
+        match route.send(name, Order::new(&get), Keeping::Nothing).await {
             Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
             Ok(Value::Nil) => Ok(None),
             Ok(_) => Err(unexpected()),
@@ -108,6 +119,18 @@ impl Inner {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let name = key.name();
+        match self.plain_claim(&name, request).await? {
+            Some(reply) => Ok(reply),
+            // Boxed: it is larger, and seldom needed.
+            None => Box::pin(self.scripted_claim(&name, request)).await,
+        }
+    }
+
+    async fn scripted_claim(
+        &self,
+        name: &str,
+        request: &ClaimRequest,
+    ) -> Result<ClaimReply, StoreError> {
         let lease = request.lease;
         let proposed = Header {
             state: if request.reconciles {
@@ -121,7 +144,7 @@ impl Inner {
             retain: request.retain,
             fingerprint: request.fingerprint,
         };
-        let retain = decimal(request.retain.as_millis());
+        let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
         let mut proposed = proposed.encode();
         if request.starts {
@@ -131,7 +154,7 @@ impl Inner {
         let arguments: [&[u8]; 3] = [&proposed, retain.as_bytes(), max.as_bytes()];
         loop {
             let answer = self
-                .script("a claim", &self.scripts.claim, &name, &arguments)
+                .script("a claim", &self.scripts.claim, name, &arguments)
                 .await?;
             if let Some(error) = answer.unreadable() {
                 return Ok(ClaimReply::Unreadable(error));
@@ -155,7 +178,7 @@ impl Inner {
                 b'X' => ClaimReply::Exhausted {
                     attempts: u16::try_from(answer.number()?).map_err(|_| unexpected())?,
                 },
-                b'D' | b'G' => match self.finished(&name, answer, request.fingerprint).await? {
+                b'D' | b'G' => match self.finished(name, answer, request.fingerprint).await? {
                     Some((Ok(record), left)) => ClaimReply::Done { record, left },
                     Some((Err(error), _)) => ClaimReply::Unreadable(error),
                     None => continue,
@@ -168,6 +191,7 @@ impl Inner {
     pub(super) async fn complete(
         &self,
         key: &RecordKey,
+        claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
         let done = match Header::decode(record) {
@@ -175,7 +199,17 @@ impl Inner {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
-        let ttl = decimal(done.retain.as_millis());
+        if let Some(claim) = claim.filter(|_| self.swaps) {
+            if self.swap(&name, claim, &done, record).await? {
+                return Ok(CompleteReply::Stored { late: false });
+            }
+        // Boxed: it is larger, and seldom needed.
+        } else if record.len() >= LARGE
+            && Box::pin(self.complete_staged(key, &name, &done, record)).await?
+        {
+            return Ok(CompleteReply::Stored { late: false });
+        }
+        let ttl = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {
             let answer = self
@@ -229,7 +263,7 @@ impl Inner {
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
-        let retain = decimal(claim.retain.as_millis());
+        let retain = decimal(millis(claim.retain));
         let arguments: [&[u8]; 2] = [&claim.encode(), retain.as_bytes()];
         let answer = Self::run(
             &self.own,
@@ -260,7 +294,7 @@ impl Inner {
             Ok(new) => new,
             Err(error) => return Ok(ResolveReply::Unreadable(error)),
         };
-        let retain = decimal(new.retain.as_millis());
+        let retain = decimal(millis(new.retain));
         let arguments: [&[u8]; 3] = [&seen.encode(), record, retain.as_bytes()];
         let answer = self
             .script(
@@ -307,6 +341,11 @@ impl Inner {
 }
 
 /// Redis takes numbers as text.
-pub(super) fn decimal(number: u128) -> String {
+pub(super) fn decimal(number: u64) -> String {
     number.to_string()
+}
+
+/// A duration as Redis takes it. The bounds of the policy keep every one of them far below the limit.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

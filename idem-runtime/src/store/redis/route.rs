@@ -1,6 +1,6 @@
 //! Which connection a command goes through.
 
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::task::JoinSet;
 
 use super::check::{Look, Report, Server};
@@ -42,16 +42,24 @@ impl Route {
         report.settled()
     }
 
+    /// The time of the server that has the key, in microseconds, where a claim may be granted by it.
+    pub(super) fn server_time(&self, key: &str) -> Option<u64> {
+        match self {
+            Self::Node(node) => node.server_time(),
+            Self::Cluster(cluster) => cluster.server_time(key),
+        }
+    }
+
     /// Sends a command about `key` and waits for its reply.
     pub(super) async fn send(
         &self,
         key: &str,
-        command: &Cmd,
+        order: Order<'_>,
         keeping: Keeping,
     ) -> Result<Value, Failure> {
         let order = Order {
             key: Some(key),
-            ..Order::new(command)
+            ..order
         };
         match self {
             Self::Node(node) => node.send(order, keeping).await,

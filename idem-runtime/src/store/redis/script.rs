@@ -17,6 +17,8 @@ pub(super) struct Script {
     sha: String,
     /// A key that is given back need not survive a failover: it is free when its lease ends.
     pub(super) keeping: Keeping,
+    /// Its reply ends with the server's time.
+    pub(super) tells_time: bool,
 }
 
 impl Script {
@@ -30,23 +32,28 @@ impl Script {
             sha: redis::Script::new(&source).get_hash().to_owned(),
             source,
             keeping,
+            tells_time: false,
         }
     }
 
-    /// The command that runs it on one key: by digest, or by source where the server has forgotten
+    /// The command that runs it on these keys: by digest, or by source where the server has forgotten
     /// it. Not `SCRIPT LOAD`, which restricted users may not call and which a cluster client sends
     /// to another node.
-    pub(super) fn command(&self, key: &str, arguments: &[&[u8]], by_source: bool) -> Cmd {
-        let mut command = if by_source {
-            let mut command = redis::cmd("EVAL");
-            command.arg(&self.source);
-            command
+    pub(super) fn command(&self, keys: &[&str], arguments: &[&[u8]], by_source: bool) -> Cmd {
+        let (name, script) = if by_source {
+            ("EVAL", &self.source)
         } else {
-            let mut command = redis::cmd("EVALSHA");
-            command.arg(&self.sha);
-            command
+            ("EVALSHA", &self.sha)
         };
-        command.arg(1).arg(key);
+        let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
+        let names: usize = keys.iter().map(|key| key.len()).sum();
+        // With room for the words above and between.
+        let size = script.len() + names + bytes(arguments) + 16;
+        let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
+        command.arg(name).arg(script).arg(keys.len());
+        for key in keys {
+            command.arg(*key);
+        }
         for argument in arguments {
             command.arg(*argument);
         }
@@ -65,6 +72,7 @@ impl fmt::Debug for Script {
 pub(super) struct Scripts {
     pub(super) claim: Script,
     pub(super) complete: Script,
+    pub(super) complete_staged: Script,
     pub(super) release: Script,
     pub(super) renew: Script,
     pub(super) resolve: Script,
@@ -88,13 +96,28 @@ impl Scripts {
             report.reads_declarations(),
         );
         let telling = |keeping, flags, body| {
-            let source = [&publish, prelude, include_str!("ending.lua"), body].concat();
+            let (first, body) = body;
+            let source = [&*publish, first, prelude, include_str!("ending.lua"), body].concat();
             Script::new(report, flags, keeping, &source)
         };
-        let ending = |keeping, body| telling(keeping, Some("allow-oom"), body);
+        let ending = |keeping, body| telling(keeping, Some("allow-oom"), ("", body));
         Self {
-            claim: script(Keeping::Writes, include_str!("claim.lua")),
-            complete: ending(Keeping::Writes, include_str!("complete.lua")),
+            claim: Script {
+                tells_time: true,
+                ..script(Keeping::Writes, include_str!("claim.lua"))
+            },
+            complete: telling(
+                Keeping::Writes,
+                Some("allow-oom"),
+                (
+                    include_str!("complete_own.lua"),
+                    include_str!("complete.lua"),
+                ),
+            ),
+            complete_staged: {
+                let source = [&*publish, include_str!("complete_staged.lua")].concat();
+                Script::new(report, Some("allow-oom"), Keeping::Writes, &source)
+            },
             release: ending(Keeping::Nothing, include_str!("release.lua")),
             renew: script(Keeping::Writes, include_str!("renew.lua")),
             resolve: ending(Keeping::Writes, include_str!("resolve.lua")),
@@ -111,7 +134,7 @@ impl Scripts {
                 &[prelude, include_str!("look.lua")].concat(),
             ),
             // A copy may be lost, and finds no room where there is none.
-            keep: telling(Keeping::Nothing, None, include_str!("keep.lua")),
+            keep: telling(Keeping::Nothing, None, ("", include_str!("keep.lua"))),
             forget: ending(Keeping::Nothing, include_str!("forget.lua")),
         }
     }
@@ -199,6 +222,17 @@ pub(super) fn wrote(reply: &Value) -> bool {
         return false;
     };
     matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'L']))
+}
+
+/// The server's time in microseconds, with which a reply ends that tells it.
+pub(super) fn time_of(reply: &Value) -> Option<u64> {
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    match parts.last() {
+        Some(Value::Int(micros)) => u64::try_from(*micros).ok(),
+        _ => None,
+    }
 }
 
 fn bytes(value: Option<Value>) -> Result<Bytes, StoreError> {

@@ -177,6 +177,7 @@ impl<B: Sealed> Inner<B> {
             max_attempts: None,
             reconciles: false,
             starts: false,
+            dated: true,
         };
         let (fence, attempts) = match self.claim(&key, &request).await? {
             ClaimReply::Granted { fence, attempt } => (fence, attempt),

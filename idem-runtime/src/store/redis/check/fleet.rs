@@ -101,6 +101,11 @@ impl Report {
         self.servers().all(Server::reads_declarations)
     }
 
+    /// Whether all servers compare and set.
+    pub(in crate::store::redis) fn compares(&self) -> bool {
+        self.servers().all(Server::compares)
+    }
+
     /// The command that tells who waits, on each server.
     pub(in crate::store::redis) fn publish(&self) -> &'static str {
         let oldest = self.servers().min_by_key(|server| server.version());

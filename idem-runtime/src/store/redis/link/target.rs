@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
+use redis::RedisError;
+#[cfg(feature = "redis-cluster")]
+use redis::aio::ConnectionLike as _;
 #[cfg(feature = "redis-manager")]
 use redis::aio::ConnectionManager;
 use redis::aio::MultiplexedConnection;
@@ -9,11 +13,9 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, Value};
-#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
-use redis::{RedisError, RedisResult};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisResult, Value};
 
-use super::Failure;
+use super::{Failure, replied};
 use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
@@ -198,39 +200,30 @@ impl Wire {
                 within(*patience, sent).await
             }
         };
-        match reply {
-            Ok(Value::ServerError(error)) => Err(Failure::Reply(error.into())),
-            Ok(value) => Ok(value),
-            Err(error) => Err(Failure::Reply(error)),
-        }
+        replied(reply.map_err(Failure::Reply)?)
     }
 
     /// Sends a command to a node that is only about to get its slot.
-    pub(super) async fn send_asking(&mut self, command: &Cmd) -> Result<Value, Failure> {
-        #[cfg_attr(
-            not(any(feature = "redis-cluster", feature = "redis-manager")),
-            expect(
-                irrefutable_let_patterns,
-                reason = "there are others with these features"
-            )
-        )]
-        let Self::One(connection) = self else {
-            return self.send(None, command).await;
-        };
+    pub(super) async fn send_asking(&mut self, command: &Cmd) -> Result<Vec<Value>, Failure> {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").ignore().add_command(command.clone());
-        let replies = connection.send_packed_commands(&both, 0, 2).await;
-        let mut reply = None;
-        for value in replies.map_err(Failure::Reply)? {
-            match value {
-                // A user without the right to ask would be sent to and fro for ever.
-                Value::ServerError(error) => return Err(Failure::Reply(error.into())),
-                value => reply = Some(value),
+        self.send_both(&both).await
+    }
+
+    /// Sends two commands, one right behind the other.
+    pub(super) async fn send_both(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
+        let replies = match self {
+            Self::One(connection) => connection.send_packed_commands(commands, 0, 2).await,
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(manager, patience) => {
+                within(*patience, manager.send_packed_commands(commands, 0, 2)).await
             }
-        }
-        reply.ok_or_else(|| {
-            Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
-        })
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(connection, patience) => {
+                within(*patience, connection.req_packed_commands(commands, 0, 2)).await
+            }
+        };
+        replies.map_err(Failure::Reply)
     }
 }
 

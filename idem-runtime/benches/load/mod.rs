@@ -1,0 +1,23 @@
+//! What the load benchmarks share: the driver, the orders that are called with, the rows they print.
+
+#![allow(
+    dead_code,
+    reason = "no benchmark needs everything, and each is a program of its own"
+)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "numbers of calls are small, and figures are rounded"
+)]
+
+pub(crate) mod driver;
+pub(crate) mod options;
+pub(crate) mod order;
+pub(crate) mod redis_raw;
+pub(crate) mod redis_server;
+pub(crate) mod row;
+pub(crate) mod sample;
+pub(crate) mod shop;
+pub(crate) mod suite;
+pub(crate) mod waiting;

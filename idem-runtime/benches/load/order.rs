@@ -1,0 +1,39 @@
+//! What is called with: an order of about 150 bytes.
+
+use serde::Serialize;
+
+/// An order. A worker makes one and changes its number from call to call, so that the driver
+/// allocates nothing.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Order {
+    pub(crate) merchant: u64,
+    pub(crate) number: u64,
+    pub(crate) customer: String,
+    pub(crate) currency: String,
+    pub(crate) cents: u64,
+    pub(crate) address: String,
+    pub(crate) note: Option<String>,
+    pub(crate) articles: [u32; 4],
+}
+
+impl Order {
+    /// One of this run of the benchmark: what a server keeps from another run is another merchant's.
+    pub(crate) fn of(merchant: u64) -> Self {
+        Self {
+            merchant,
+            number: 0,
+            customer: "C-2026-000441872".to_owned(),
+            currency: "EUR".to_owned(),
+            cents: 129_900,
+            address: "Ursula Example, 12 Long Harbour Street, 20457 Hamburg".to_owned(),
+            note: Some("leave it at the door, please".to_owned()),
+            articles: [4_711, 815, 90_210, 12],
+        }
+    }
+}
+
+/// A number for this run of the benchmark.
+pub(crate) fn merchant() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(now.unwrap().as_nanos() % (1 << 53)).unwrap()
+}

@@ -1,0 +1,93 @@
+//! What is printed: one row a case.
+
+use std::io::{Write as _, stdout};
+
+use serde::Serialize;
+
+/// A row. Figures that make no sense for a case are `null`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    #[serde(rename = "impl")]
+    pub(crate) made_by: String,
+    pub(crate) case: String,
+    pub(crate) store: String,
+    pub(crate) concurrency: usize,
+    pub(crate) value_bytes: usize,
+    pub(crate) ops_per_s: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) commands_per_call: Option<f64>,
+    pub(crate) server_cpu_us_per_call: Option<f64>,
+    /// Calls per second by those of the raw row, round by round; the median of the rounds.
+    pub(crate) ratio_to_raw: Option<f64>,
+}
+
+/// Prints rows as they come.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    json: bool,
+    /// What the last heading was about.
+    group: Option<(String, usize, usize)>,
+}
+
+impl Printer {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json, group: None }
+    }
+    pub(crate) fn row(&mut self, row: &Row) {
+        let mut out = stdout().lock();
+        if self.json {
+            serde_json::to_writer(&mut out, &rounded(row)).unwrap();
+            writeln!(out).unwrap();
+        } else {
+            let group = (row.store.clone(), row.value_bytes, row.concurrency);
+            if self.group.as_ref() != Some(&group) {
+                let (store, bytes, concurrency) = &group;
+                writeln!(
+                    out,
+                    "\n{store}, {bytes} bytes, {concurrency} at once\n\
+                     {:<20}{:<17}{:>11}{:>10}{:>10}{:>9}{:>9}{:>8}",
+                    "case", "impl", "ops/s", "p50 µs", "p99 µs", "commands", "cpu µs", "ratio"
+                )
+                .unwrap();
+                self.group = Some(group);
+            }
+            writeln!(
+                out,
+                "{:<20}{:<17}{:>11.0}{:>10.1}{:>10.1}{:>9}{:>9}{:>8}",
+                row.case,
+                row.made_by,
+                row.ops_per_s,
+                row.p50_us,
+                row.p99_us,
+                figure(row.commands_per_call),
+                figure(row.server_cpu_us_per_call),
+                figure(row.ratio_to_raw),
+            )
+            .unwrap();
+        }
+        // A run takes minutes: who waits for it sees what there is.
+        out.flush().unwrap();
+    }
+}
+
+fn figure(figure: Option<f64>) -> String {
+    figure.map_or_else(String::new, |figure| format!("{figure:.2}"))
+}
+
+/// Without digits that mean nothing.
+fn rounded(row: &Row) -> Row {
+    let round = |figure: f64, places: i32| {
+        let scale = 10_f64.powi(places);
+        (figure * scale).round() / scale
+    };
+    Row {
+        ops_per_s: round(row.ops_per_s, 0),
+        p50_us: round(row.p50_us, 2),
+        p99_us: round(row.p99_us, 2),
+        commands_per_call: row.commands_per_call.map(|figure| round(figure, 3)),
+        server_cpu_us_per_call: row.server_cpu_us_per_call.map(|figure| round(figure, 3)),
+        ratio_to_raw: row.ratio_to_raw.map(|figure| round(figure, 3)),
+        ..row.clone()
+    }
+}

@@ -1,0 +1,240 @@
+//! Cases that take turns: in each round each of them runs once, so that what else the machine does
+//! meets them alike.
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use super::driver::{self, Work};
+use super::options::Options;
+use super::row::{Printer, Row};
+use super::sample::{Sample, median};
+
+/// Calls that are made to count commands.
+const COUNTED: usize = 64;
+
+/// What a server can be asked about itself.
+pub(crate) trait Meter {
+    /// Processor time that it has used, in microseconds.
+    fn cpu_micros(&mut self) -> Option<f64>;
+
+    /// The commands that it gets from clients while these calls are made.
+    fn commands(&mut self, calls: &mut dyn FnMut()) -> Option<usize>;
+
+    /// Deletes everything, if that is ours.
+    fn flush(&mut self);
+}
+
+/// For stores without a server.
+#[derive(Debug)]
+pub(crate) struct NoMeter;
+
+impl Meter for NoMeter {
+    fn cpu_micros(&mut self) -> Option<f64> {
+        None
+    }
+
+    fn commands(&mut self, _: &mut dyn FnMut()) -> Option<usize> {
+        None
+    }
+
+    fn flush(&mut self) {}
+}
+
+/// A case of one implementation.
+pub(crate) struct Case {
+    name: &'static str,
+    made_by: &'static str,
+    runs: Box<dyn Runs>,
+}
+
+/// Runs a case. Called once a run, so that the call through the table costs nothing.
+trait Runs {
+    fn fill(&self, runtime: &Runtime);
+    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize, first: u64) -> Sample;
+}
+
+impl<W: Work> Runs for W {
+    fn fill(&self, runtime: &Runtime) {
+        driver::fill(runtime, self);
+    }
+
+    fn run(&self, runtime: &Runtime, concurrency: usize, calls: usize, first: u64) -> Sample {
+        driver::run(runtime, self, concurrency, calls, first)
+    }
+}
+
+/// Cases that are measured against each other.
+pub(crate) struct Suite<'a> {
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) options: &'a Options,
+    pub(crate) store: &'a str,
+    cases: Vec<Case>,
+}
+
+/// What the rounds of one case showed.
+#[derive(Default)]
+struct Findings {
+    calls: usize,
+    first: u64,
+    per_second: Vec<f64>,
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+    cpu: Vec<f64>,
+    commands: Option<f64>,
+}
+
+impl<'a> Suite<'a> {
+    pub(crate) fn new(runtime: &'a Runtime, options: &'a Options, store: &'a str) -> Self {
+        Self {
+            runtime,
+            options,
+            store,
+            cases: Vec::new(),
+        }
+    }
+
+    /// Adds a case, if it was asked for.
+    pub(crate) fn add<W: Work>(&mut self, name: &'static str, made_by: &'static str, work: W) {
+        if self.options.wants(name) && self.options.wants_impl(made_by) {
+            self.cases.push(Case {
+                name,
+                made_by,
+                runs: Box::new(work),
+            });
+        }
+    }
+
+    /// Runs all cases, and prints their rows.
+    pub(crate) fn run(
+        &self,
+        concurrency: usize,
+        value_bytes: usize,
+        meter: &mut dyn Meter,
+        printer: &mut Printer,
+    ) {
+        let mut findings: Vec<Findings> = Vec::new();
+        findings.resize_with(self.cases.len(), Findings::default);
+        self.fill(meter);
+        for (case, found) in self.cases.iter().zip(&mut findings) {
+            self.prepare(case, found, concurrency, meter);
+        }
+        for round in 0..self.options.rounds {
+            self.fill(meter);
+            // Not always in the same order: a case may leave something behind.
+            for turn in 0..self.cases.len() {
+                let turn = (turn + round) % self.cases.len();
+                self.measure(&self.cases[turn], &mut findings[turn], concurrency, meter);
+            }
+        }
+        for row in self.rows(&findings, concurrency, value_bytes) {
+            printer.row(&row);
+        }
+    }
+
+    fn fill(&self, meter: &mut dyn Meter) {
+        meter.flush();
+        for case in &self.cases {
+            case.runs.fill(self.runtime);
+        }
+    }
+
+    /// Warms up, counts commands, and finds out how many calls fill a slice.
+    fn prepare(
+        &self,
+        case: &Case,
+        found: &mut Findings,
+        concurrency: usize,
+        meter: &mut dyn Meter,
+    ) {
+        let mut run = |concurrency, calls| {
+            let sample = case.runs.run(self.runtime, concurrency, calls, found.first);
+            found.first += calls as u64;
+            sample
+        };
+        run(concurrency, concurrency);
+        let commands = meter.commands(&mut || {
+            run(1, COUNTED);
+        });
+        found.commands = commands.map(|commands| commands as f64 / COUNTED as f64);
+        let slice = self.options.slice.as_secs_f64();
+        let mut calls = concurrency.max(16).next_multiple_of(concurrency);
+        loop {
+            let rate = run(concurrency, calls).per_second();
+            let wanted = ((rate * slice) as usize)
+                .max(1)
+                .next_multiple_of(concurrency);
+            // A short run says little: each one is at most eight times as long as that before.
+            if wanted <= calls * 8 {
+                found.calls = wanted;
+                return;
+            }
+            calls *= 8;
+        }
+    }
+
+    fn measure(
+        &self,
+        case: &Case,
+        found: &mut Findings,
+        concurrency: usize,
+        meter: &mut dyn Meter,
+    ) {
+        let before = meter.cpu_micros();
+        let sample = case
+            .runs
+            .run(self.runtime, concurrency, found.calls, found.first);
+        let after = meter.cpu_micros();
+        found.first += found.calls as u64;
+        found.per_second.push(sample.per_second());
+        found.p50.push(sample.percentile(50));
+        found.p99.push(sample.percentile(99));
+        if let (Some(before), Some(after)) = (before, after) {
+            found.cpu.push((after - before) / sample.calls() as f64);
+        }
+    }
+
+    fn rows(&self, findings: &[Findings], concurrency: usize, value_bytes: usize) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (case, found) in self.cases.iter().zip(findings) {
+            let ratio_to = |made_by: &str| {
+                let mut cases = self.cases.iter();
+                let raw = cases.position(|raw| raw.name == case.name && raw.made_by == made_by)?;
+                let rounds = found.per_second.iter().zip(&findings[raw].per_second);
+                Some(median(rounds.map(|(ours, raw)| ours / raw)))
+            };
+            let row = Row {
+                made_by: case.made_by.to_owned(),
+                case: case.name.to_owned(),
+                store: self.store.to_owned(),
+                concurrency,
+                value_bytes,
+                ops_per_s: median(found.per_second.iter().copied()),
+                p50_us: median(found.p50.iter().copied()),
+                p99_us: median(found.p99.iter().copied()),
+                commands_per_call: found.commands,
+                server_cpu_us_per_call: (!found.cpu.is_empty())
+                    .then(|| median(found.cpu.iter().copied())),
+                ratio_to_raw: ratio_to("raw"),
+            };
+            // The goals name both, and a row has one ratio.
+            let unfenced = (case.made_by == "idem" && case.name == "first")
+                .then(|| ratio_to("raw_unfenced"))
+                .flatten();
+            rows.push(row.clone());
+            if unfenced.is_some() {
+                rows.push(Row {
+                    case: "first_vs_unfenced".to_owned(),
+                    ratio_to_raw: unfenced,
+                    ..row
+                });
+            }
+        }
+        rows
+    }
+
+    /// How long the slices of all rounds take together, at least.
+    pub(crate) fn least(&self) -> Duration {
+        self.options.slice * u32::try_from(self.options.rounds * self.cases.len()).unwrap_or(1)
+    }
+}

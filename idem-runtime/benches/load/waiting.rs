@@ -1,0 +1,101 @@
+//! Duplicates that wait for one running call, and how long after its end they have its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use super::driver::nanos;
+use super::order::Order;
+use super::row::Row;
+use super::sample::{Sample, median};
+use super::shop::{Gate, Shop};
+
+/// How often each round is repeated: one has as many latencies as there are waiters.
+const TURNS: u64 = 10;
+/// How long the duplicates have to find the call that runs, and to be told of its end.
+const SETTLING: Duration = Duration::from_millis(5);
+
+/// The one that runs calls in one shop, and those that wait call in the other, which is another
+/// process's as far as the store knows.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) name: &'static str,
+    pub(crate) running: Arc<Shop>,
+    pub(crate) elsewhere: Arc<Shop>,
+    pub(crate) merchant: u64,
+}
+
+impl Waiting {
+    /// Measures with so many duplicates.
+    pub(crate) fn measure(
+        &self,
+        runtime: &Runtime,
+        store: &str,
+        duplicates: usize,
+        value_bytes: usize,
+        rounds: usize,
+    ) -> Row {
+        let mut samples = Vec::with_capacity(rounds);
+        // The first round warms up.
+        for round in 0..=rounds as u64 {
+            let mut latencies = Vec::with_capacity(duplicates * TURNS as usize);
+            let mut wall = Duration::ZERO;
+            for turn in 0..TURNS {
+                let number = (value_bytes * 1_000 + duplicates) as u64 * 1_000;
+                let turn = self.turn(number + round * TURNS + turn, duplicates);
+                let taken = runtime.block_on(turn);
+                wall += taken.iter().max().copied().unwrap_or_default();
+                latencies.extend(taken.into_iter().map(nanos));
+            }
+            if round > 0 {
+                samples.push(Sample::new(wall, latencies));
+            }
+        }
+        let median = |figure: fn(&Sample) -> f64| median(samples.iter().map(figure));
+        Row {
+            made_by: "idem".to_owned(),
+            case: self.name.to_owned(),
+            store: store.to_owned(),
+            concurrency: duplicates,
+            value_bytes,
+            ops_per_s: median(Sample::per_second),
+            p50_us: median(|sample| sample.percentile(50)),
+            p99_us: median(|sample| sample.percentile(99)),
+            commands_per_call: None,
+            server_cpu_us_per_call: None,
+            ratio_to_raw: None,
+        }
+    }
+
+    async fn turn(&self, number: u64, duplicates: usize) -> Vec<Duration> {
+        let gate = Arc::new(Gate::default());
+        let mut order = Order::of(self.merchant);
+        order.number = number;
+        let running = tokio::spawn({
+            let (shop, gate, order) = (Arc::clone(&self.running), Arc::clone(&gate), order.clone());
+            async move {
+                shop.linger(&order, &gate).await.unwrap();
+                Instant::now()
+            }
+        });
+        gate.entered.notified().await;
+        let mut waiting = JoinSet::new();
+        for _ in 0..duplicates {
+            let (shop, order) = (Arc::clone(&self.elsewhere), order.clone());
+            waiting.spawn(async move {
+                let receipt = shop.linger(&order, &Gate::default()).await.unwrap();
+                assert_eq!(receipt.cents, 129_900);
+                Instant::now()
+            });
+        }
+        tokio::time::sleep(SETTLING).await;
+        gate.open.notify_one();
+        let finished = running.await.unwrap();
+        let answered = waiting.join_all().await;
+        // The news of the end may be faster than the reply of the one that ended it.
+        let since = |at: Instant| at.saturating_duration_since(finished);
+        answered.into_iter().map(since).collect()
+    }
+}

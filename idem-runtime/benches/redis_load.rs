@@ -1,0 +1,129 @@
+//! What a call costs on Redis, beside the same work by the redis crate alone:
+//! `cargo bench -p idem-runtime --bench redis_load -- --help`.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a benchmark ends when something is wrong"
+)]
+
+mod load;
+
+use std::sync::Arc;
+
+use idem_runtime::Engine;
+use idem_runtime::store::redis::RedisStore;
+use tokio::runtime::Runtime;
+
+use self::load::options::Options;
+use self::load::order::merchant;
+use self::load::redis_raw::{self as raw, Raw};
+use self::load::redis_server::Server;
+use self::load::row::Printer;
+use self::load::shop::{self, Customer, Shop};
+use self::load::suite::Suite;
+use self::load::waiting::Waiting;
+
+fn main() {
+    let options = Options::parse();
+    let mut server = Server::of(&options);
+    let mut printer = Printer::new(options.json);
+    eprintln!(
+        "{}, {} runtime, {} rounds of {:?}",
+        server.name(),
+        if options.multi {
+            "multi-thread"
+        } else {
+            "current-thread"
+        },
+        options.rounds,
+        options.slice,
+    );
+    let runtime = options.runtime();
+    // Each has its connections, as if it were another process.
+    let engines = [(); 2].map(|()| engine(&runtime, &server));
+    for &value_bytes in &options.sizes {
+        let shops = engines.clone().map(|engine| Shop::new(engine, value_bytes));
+        let suite = suite(&runtime, &options, &server, &shops[0], value_bytes);
+        let waiting = waiting(&options, &shops);
+        for &concurrency in &options.concurrency {
+            suite.run(concurrency, value_bytes, &mut server, &mut printer);
+            for waiting in &waiting {
+                let rounds = options.rounds;
+                let row = waiting.measure(&runtime, "redis", concurrency, value_bytes, rounds);
+                printer.row(&row);
+            }
+        }
+    }
+}
+
+fn suite<'a>(
+    runtime: &'a Runtime,
+    options: &'a Options,
+    server: &Server,
+    shop: &Arc<Shop>,
+    value_bytes: usize,
+) -> Suite<'a> {
+    let connection = runtime.block_on(raw::connect(&server.client));
+    let caching = runtime.block_on(raw::connect_caching(&server.url));
+    // Keys of another run, or of another case, are others.
+    let mut space = merchant() & 0xff_ffff;
+    let mut raw = |connection: &redis::aio::MultiplexedConnection, bytes| {
+        space += 1;
+        runtime.block_on(Raw::new(connection.clone(), bytes, space))
+    };
+    let customer = || Customer::of(shop, merchant());
+
+    let mut suite = Suite::new(runtime, options, "redis");
+    suite.add(
+        "first",
+        "raw_unfenced",
+        raw::Unfenced(raw(&connection, value_bytes)),
+    );
+    suite.add("first", "raw", raw::Fenced(raw(&connection, value_bytes)));
+    if runtime.block_on(raw(&connection, value_bytes).has_ifeq()) {
+        suite.add(
+            "first",
+            "raw_ifeq",
+            raw::IfEqual(raw(&connection, value_bytes)),
+        );
+    }
+    suite.add("first", "idem", shop::First(customer()));
+    suite.add("replay", "raw_get", raw::Got(raw(&connection, value_bytes)));
+    suite.add("replay", "raw", raw::Claimed(raw(&connection, value_bytes)));
+    suite.add("replay", "idem", shop::Replay(customer()));
+    suite.add("local_replay", "raw", raw::Got(raw(&caching, value_bytes)));
+    // A kept error is short, whatever answers are.
+    suite.add("business_error", "raw", raw::Claimed(raw(&connection, 16)));
+    suite.add("business_error", "idem", shop::BusinessError(customer()));
+    suite.add(
+        "release",
+        "raw",
+        raw::Released(raw(&connection, value_bytes)),
+    );
+    suite.add("release", "idem", shop::Release(customer()));
+    suite.add(
+        "first+replay",
+        "raw",
+        raw::FencedAndClaimed(raw(&connection, value_bytes)),
+    );
+    suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
+    suite
+}
+
+/// For a call that runs in another process, as far as idem knows, and for one in the same.
+fn waiting(options: &Options, [running, other]: &[Arc<Shop>; 2]) -> Vec<Waiting> {
+    let case = |name, elsewhere| Waiting {
+        name,
+        running: Arc::clone(running),
+        elsewhere: Arc::clone(elsewhere),
+        merchant: merchant(),
+    };
+    let cases = [case("wait", other), case("wait_same_engine", running)];
+    let wanted = |waiting: &Waiting| options.wants(waiting.name);
+    cases.into_iter().filter(wanted).collect()
+}
+
+fn engine(runtime: &Runtime, server: &Server) -> Engine {
+    let store = runtime.block_on(RedisStore::connect(server.url.as_str()));
+    Engine::new(store.unwrap())
+}

@@ -1,0 +1,25 @@
+-- Stores an answer that stands under a key of its own already, as a whole record: a large one that
+-- came through a script would cost the server several times as much.
+--
+-- KEYS[2]  where it stands; nobody else has that name
+-- ARGV[1]  its header, 52 bytes
+-- ARGV[2]  how long it lives, milliseconds
+--
+-- Returns {'C', 0} stored; {'Y'} this is not the usual case, nothing changed: see complete.lua; {'N'} the
+--         user has no right to move it
+local sub = string.sub
+local there = redis.call('GETRANGE', KEYS[1], 0, 51)
+-- As in complete_own.lua.
+if sub(there, 1, 2) ~= '1P' or sub(there, 3, 27) ~= sub(ARGV[1], 3, 27)
+    or sub(there, 37) ~= sub(ARGV[1], 37, 52) then
+  return {'Y'}
+end
+local moved = redis.pcall('RENAME', KEYS[2], KEYS[1])
+if moved.err then
+  -- There was no room for it, or there is no right.
+  if redis.call('EXISTS', KEYS[2]) == 0 then return {'Y'} end
+  return {'N'}
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.pcall(PUBLISH, KEYS[1], '')
+return {'C', 0}

@@ -1,0 +1,149 @@
+//! The server's clock, as far as it is known here.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// For how long a server's clock is told from the one here: two clocks part by a millisecond in that
+/// time, at most.
+const FRESH: Duration = Duration::from_secs(10);
+/// By how much the calendar and the monotonic clock may differ meanwhile. They do so by more after this
+/// machine has slept, or its calendar was set.
+const STEADY: Duration = Duration::from_millis(50);
+
+/// What time the server at the other end of a connection has.
+///
+/// A claim that is granted without a script has its fence from here. It is behind the server's clock by
+/// the time that a reply takes, and grows with every look.
+#[derive(Default)]
+pub(super) struct ServerTime(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    said: Option<Said>,
+    /// What was told last.
+    last: u64,
+}
+
+/// What the server said, in microseconds, and when that was.
+#[derive(Clone, Copy)]
+struct Said {
+    micros: u64,
+    at: Moment,
+}
+
+/// A moment of both clocks of this machine.
+#[derive(Clone, Copy)]
+struct Moment {
+    monotonic: Instant,
+    calendar: SystemTime,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            monotonic: Instant::now(),
+            calendar: SystemTime::now(),
+        }
+    }
+
+    /// How long ago that was; `None` if the clocks do not agree about it.
+    fn since(self, earlier: Self) -> Option<Duration> {
+        let passed = self.monotonic.duration_since(earlier.monotonic);
+        let on_calendar = self.calendar.duration_since(earlier.calendar).ok()?;
+        (passed.abs_diff(on_calendar) < STEADY).then_some(passed)
+    }
+}
+
+impl Known {
+    fn at(&self, now: Moment) -> Option<u64> {
+        let said = self.said?;
+        let passed = now.since(said.at).filter(|passed| *passed < FRESH)?;
+        Some(said.micros + u64::try_from(passed.as_micros()).ok()?)
+    }
+
+    fn tell(&mut self, now: Moment) -> Option<u64> {
+        let micros = self.at(now)?.max(self.last + 1);
+        self.last = micros;
+        Some(micros)
+    }
+
+    fn hear(&mut self, micros: u64, now: Moment) {
+        self.last = self.last.max(micros);
+        // The reply that took the least time is nearest to the truth.
+        if self.at(now).is_none_or(|known| known < micros) {
+            self.said = Some(Said { micros, at: now });
+        }
+    }
+}
+
+impl ServerTime {
+    /// The server's time in microseconds, later than ever before. `None`: it is to be asked.
+    pub(super) fn now(&self) -> Option<u64> {
+        self.lock().tell(Moment::now())
+    }
+
+    /// A reply that has just come says that it was this time.
+    pub(super) fn is(&self, micros: u64) {
+        self.lock().hear(micros, Moment::now());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(moment: Moment, passed: Duration) -> Moment {
+        Moment {
+            monotonic: moment.monotonic + passed,
+            calendar: moment.calendar + passed,
+        }
+    }
+
+    #[test]
+    fn it_goes_on_from_what_the_server_said_and_always_grows() {
+        let (mut known, start) = (Known::default(), Moment::now());
+        assert_eq!(known.tell(start), None);
+        known.hear(1_000, start);
+        assert_eq!(known.tell(start), Some(1_001));
+        assert_eq!(known.tell(start), Some(1_002));
+        let later = after(start, Duration::from_millis(7));
+        assert_eq!(known.tell(later), Some(8_000));
+    }
+
+    #[test]
+    fn a_reply_that_took_its_time_says_less() {
+        let (mut known, start) = (Known::default(), Moment::now());
+        known.hear(1_000_000, start);
+        let later = after(start, Duration::from_millis(10));
+        known.hear(1_002_000, later);
+        assert_eq!(known.at(later), Some(1_010_000));
+        known.hear(1_011_000, later);
+        assert_eq!(known.at(later), Some(1_011_000));
+        assert_eq!(known.tell(later), Some(1_011_001));
+    }
+
+    #[test]
+    fn what_was_said_long_ago_or_before_a_sleep_counts_no_more() {
+        let (mut known, start) = (Known::default(), Moment::now());
+        known.hear(1_000, start);
+        assert_eq!(known.at(after(start, FRESH)), None);
+        let slept = Moment {
+            monotonic: start.monotonic + Duration::from_secs(1),
+            calendar: start.calendar + Duration::from_hours(1),
+        };
+        assert_eq!(known.at(slept), None);
+        let set_back = Moment {
+            monotonic: start.monotonic + Duration::from_secs(1),
+            calendar: start.calendar - Duration::from_mins(1),
+        };
+        assert_eq!(known.at(set_back), None);
+        // Then the server's word counts, although it is behind what was known.
+        known.hear(900, slept);
+        assert_eq!(known.at(slept), Some(900));
+        assert_eq!(known.tell(slept), Some(1_001), "later than ever before");
+    }
+}

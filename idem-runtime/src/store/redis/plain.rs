@@ -1,0 +1,185 @@
+//! A claim without a script: one `SET … NX GET` grants a new key, and answers from a finished one.
+//!
+//! A script costs the server several times what a plain command does, and nearly every call is one of
+//! these two. Whatever else stands under the key, and whatever else the server says, the script decides.
+//!
+//! What it grants is what the script would have: the record has its life from the same write on, so
+//! that no clock of a client ends a lease. Its fence is the server's time as known here, see
+//! [`ServerTime`](super::link): less exact by the time of a reply, and of no weight for a key under which
+//! nothing stands.
+
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, Value};
+
+use super::link::{Failure, Order};
+use super::node::Keeping;
+use super::operations::millis;
+use super::{Inner, StoreError};
+use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
+use crate::transition::{ClaimReply, ClaimRequest};
+
+impl Inner {
+    /// The reply to a claim; `None`: the script is to decide.
+    pub(super) async fn plain_claim(
+        &self,
+        name: &str,
+        request: &ClaimRequest,
+    ) -> Result<Option<ClaimReply>, StoreError> {
+        if request.dated || request.starts || !self.plain_claims() {
+            return Ok(None);
+        }
+        let Some(now) = self.link.server_time(name) else {
+            return Ok(None);
+        };
+        let claim = Header {
+            state: State::Pending {
+                lease: request.lease,
+            },
+            owner: request.owner,
+            fence: Fence::new(now),
+            attempts: 1,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+        };
+        let reply = {
+            let mut set = Cmd::with_capacity(7, name.len() + HEADER + 32);
+            set.arg("SET").arg(name).arg(&claim.encode()[..]);
+            set.arg("NX")
+                .arg("GET")
+                .arg("PX")
+                .arg(millis(request.retain));
+            self.link
+                .send(name, Order::new(&set), Keeping::Writes)
+                .await
+        };
+        match reply {
+            Ok(Value::Nil) => Ok(Some(ClaimReply::Granted {
+                fence: claim.fence,
+                attempt: claim.attempts,
+            })),
+            Ok(Value::BulkString(bytes)) => {
+                self.readable(bytes.len())?;
+                let record = Record::decode(bytes.into());
+                Ok(record.ok().and_then(|record| verdict(record, request, now)))
+            }
+            Ok(_) => Ok(None),
+            Err(Failure::Reply(error)) if is_refusal(&error) => {
+                if is_unknown_to(&error) {
+                    self.give_up_plain_claims();
+                }
+                Ok(None)
+            }
+            Err(failure) => Err(failure.store_error("a claim")),
+        }
+    }
+}
+
+/// What a record that stands there means; `None`: that takes more than a look.
+fn verdict(record: Record, request: &ClaimRequest, now: u64) -> Option<ClaimReply> {
+    let header = &record.header;
+    let State::Done {
+        outcome: OutcomeKind::Value | OutcomeKind::Error | OutcomeKind::Tombstone,
+        ..
+    } = header.state
+    else {
+        return None;
+    };
+    if !header.fingerprint.matches(request.fingerprint) {
+        return Some(ClaimReply::Mismatch);
+    }
+    // Since the claim, which was not after the completion.
+    let age = Duration::from_micros(now.saturating_sub(header.fence.get()));
+    let left = header.retain.saturating_sub(age);
+    Some(ClaimReply::Done { record, left })
+}
+
+/// The server's own word: a full memory, a replica, a missing right. The script is told the same, or
+/// finds a way.
+fn is_refusal(error: &RedisError) -> bool {
+    error.code().is_some()
+}
+
+/// A server, or a proxy, that does not know the command in this form.
+fn is_unknown_to(error: &RedisError) -> bool {
+    error.code() == Some("ERR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::Fingerprint;
+    use crate::record::Owner;
+
+    const RETAIN: Duration = Duration::from_secs(100);
+
+    fn asks(fingerprint: u8) -> ClaimRequest {
+        ClaimRequest {
+            owner: Owner::from_bytes([1; 16]),
+            fingerprint: Fingerprint::from_bytes([fingerprint; 16]),
+            lease: Duration::from_secs(30),
+            retain: RETAIN,
+            max_attempts: None,
+            reconciles: false,
+            starts: false,
+            dated: false,
+        }
+    }
+
+    fn of(state: State) -> Record {
+        let header = Header {
+            state,
+            owner: Owner::from_bytes([2; 16]),
+            fence: Fence::new(5_000_000),
+            attempts: 1,
+            retain: RETAIN,
+            fingerprint: Fingerprint::from_bytes([7; 16]),
+        };
+        Record::decode(header.encode().to_vec().into()).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_final_is_judged_at_a_look() {
+        let done = |outcome| State::Done { outcome, schema: 1 };
+        let lease = Duration::from_secs(30);
+        for state in [
+            State::Pending { lease },
+            State::Reconciling { lease },
+            State::Released,
+            done(OutcomeKind::Unknown),
+        ] {
+            assert_eq!(verdict(of(state), &asks(7), 6_000_000), None, "{state:?}");
+            assert_eq!(verdict(of(state), &asks(8), 6_000_000), None, "{state:?}");
+        }
+        let finals = [
+            OutcomeKind::Value,
+            OutcomeKind::Error,
+            OutcomeKind::Tombstone,
+        ];
+        for record in finals.map(|outcome| of(done(outcome))) {
+            let other = verdict(record.clone(), &asks(8), 6_000_000);
+            assert_eq!(other, Some(ClaimReply::Mismatch));
+            let left = RETAIN - Duration::from_secs(1);
+            let same = verdict(record.clone(), &asks(7), 6_000_000);
+            assert_eq!(same, Some(ClaimReply::Done { record, left }));
+        }
+    }
+
+    #[test]
+    fn the_life_that_is_left_is_within_that_of_the_record() {
+        let left = |now| {
+            let state = State::Done {
+                outcome: OutcomeKind::Value,
+                schema: 1,
+            };
+            match verdict(of(state), &asks(7), now) {
+                Some(ClaimReply::Done { left, .. }) => left,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(left(0), RETAIN);
+        assert_eq!(left(5_000_000), RETAIN);
+        assert_eq!(left(5_000_000 + 100_000_000), Duration::ZERO);
+        assert_eq!(left(u64::MAX), Duration::ZERO);
+    }
+}

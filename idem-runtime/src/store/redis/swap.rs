@@ -1,0 +1,38 @@
+//! A completion without a script, on servers that compare and set: `SET … IFEQ`.
+//!
+//! Nobody but its owner writes a claim, and nothing is in it that its owner does not know. So whoever ends
+//! a claim can say byte by byte what must stand there. Where anything else does, the script decides.
+
+use redis::{Pipeline, Value};
+
+use super::link::{Failure, Order};
+use super::node::Keeping;
+use super::operations::millis;
+use super::{Inner, StoreError};
+use crate::record::Header;
+
+impl Inner {
+    /// Whether the record has taken the place of the claim; if not, nothing has changed.
+    pub(super) async fn swap(
+        &self,
+        name: &str,
+        claim: &Header,
+        done: &Header,
+        record: &[u8],
+    ) -> Result<bool, StoreError> {
+        let mut both = Pipeline::with_capacity(2);
+        let set = both.cmd("SET").arg(name).arg(record);
+        set.arg("IFEQ").arg(&claim.encode()[..]);
+        set.arg("PX").arg(millis(done.retain));
+        // Told in vain where the claim is another's: who waits looks, and waits on.
+        both.cmd(self.report.publish()).arg(name).arg("");
+        let order = Order::told(&both);
+        match self.link.send(name, order, Keeping::Writes).await {
+            Ok(reply) => Ok(reply == Value::Okay),
+            // A full memory, a missing right, a slot that has moved: the script is told the same, or finds
+            // a way.
+            Err(Failure::Reply(error)) if error.code().is_some() => Ok(false),
+            Err(failure) => Err(failure.store_error("a completion")),
+        }
+    }
+}
