@@ -7,21 +7,23 @@ where
     'life0: 'async_trait
 {
     ::std::boxed::Box::pin(async move {
-        let mut inputs = ::idem_runtime::__private::Inputs::new({
-            #[allow(clippy::items_after_statements)]
-            fn here() {}
-            ::idem_runtime::__private::op_of::<Self, _>("pay", here)
-        });
-        inputs.fingerprint(1usize);
-        #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
-        let call = ::idem_runtime::__private::Call::new(
-            inputs,
-            ::idem_runtime::__private::engine(),
-            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-                ::idem_runtime::__private::Classified
+        let call = {
+            let mut inputs = ::idem_runtime::__private::Inputs::new({
+                #[allow(clippy::items_after_statements)]
+                fn here() {}
+                ::idem_runtime::__private::op_of::<Self, _>("pay", here)
+            });
+            inputs.fingerprint(1usize);
+            #[allow(clippy::used_underscore_binding)]
+            ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
+            ::idem_runtime::__private::Call::new(
+                inputs,
+                ::idem_runtime::__private::engine(),
+                ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                    ::idem_runtime::__private::Classified
+                )
             )
-        );
+        };
         ::idem_runtime::__private::run(
             call,
             ::core::pin::pin!(::core::option::Option::Some(async move {

@@ -9,19 +9,21 @@ where
     'life0: 'async_trait
 {
     ::std::boxed::Box::pin(async move {
-        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
-        #[allow(clippy::useless_format)]
-        inputs.key(&(id));
-        inputs.fingerprint(1usize);
-        #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
-        let call = ::idem_runtime::__private::Call::new(
-            inputs,
-            ::idem_runtime::__private::engine(),
-            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-                ::idem_runtime::__private::Classified
+        let call = {
+            let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+            #[allow(clippy::useless_format)]
+            inputs.key(&(id));
+            inputs.fingerprint(1usize);
+            #[allow(clippy::used_underscore_binding)]
+            ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
+            ::idem_runtime::__private::Call::new(
+                inputs,
+                ::idem_runtime::__private::engine(),
+                ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                    ::idem_runtime::__private::Classified
+                )
             )
-        );
+        };
         #[allow(clippy::used_underscore_binding)]
         let mut lent = ::idem_runtime::__private::lend(&mut *tx);
         let turn = ::idem_runtime::__private::begin_in_tx(call, &mut lent).await;

@@ -1,29 +1,31 @@
 // Every argument that is handed on as it is, and a hook that is called as it is written.
 async fn pay(order: u64) -> Result<u64, PayError> {
-    let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
-    inputs.fingerprint(1usize);
-    #[allow(clippy::used_underscore_binding)]
-    ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
-    let call = ::idem_runtime::__private::Call::new(
-        inputs,
-        ::idem_runtime::__private::engine(),
-        ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-            ::idem_runtime::__private::Classified
+    let call = {
+        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+        inputs.fingerprint(1usize);
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
+        ::idem_runtime::__private::Call::new(
+            inputs,
+            ::idem_runtime::__private::engine(),
+            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                ::idem_runtime::__private::Classified
+            )
         )
-    )
-    .ttl(::idem_runtime::__private::Duration::from_millis(604800000u64))
-    .error_ttl(HOUR)
-    .lease(::idem_runtime::__private::Duration::from_millis(10000u64))
-    .max_run(::idem_runtime::__private::Duration::from_millis(900000u64))
-    .on_duplicate(::idem_runtime::__private::OnDuplicate::Replay)
-    .on_cancel(::idem_runtime::__private::OnCancel::Unknown)
-    .on_panic(::idem_runtime::__private::OnPanic::Release)
-    .on_lease_lost(::idem_runtime::__private::OnLeaseLost::Continue)
-    .on_outage(::idem_runtime::__private::OnOutage::Fail)
-    .on_running(::idem_runtime::__private::OnRunning::Reject)
-    .max_attempts(7u16)
-    .count_errors(true)
-    .reconciles();
+        .ttl(::idem_runtime::__private::Duration::from_millis(604800000u64))
+        .error_ttl(HOUR)
+        .lease(::idem_runtime::__private::Duration::from_millis(10000u64))
+        .max_run(::idem_runtime::__private::Duration::from_millis(900000u64))
+        .on_duplicate(::idem_runtime::__private::OnDuplicate::Replay)
+        .on_cancel(::idem_runtime::__private::OnCancel::Unknown)
+        .on_panic(::idem_runtime::__private::OnPanic::Release)
+        .on_lease_lost(::idem_runtime::__private::OnLeaseLost::Continue)
+        .on_outage(::idem_runtime::__private::OnOutage::Fail)
+        .on_running(::idem_runtime::__private::OnRunning::Reject)
+        .max_attempts(7u16)
+        .count_errors(true)
+        .reconciles()
+    };
     ::idem_runtime::__private::run(
         call,
         ::core::pin::pin!(::core::option::Option::Some(async move {

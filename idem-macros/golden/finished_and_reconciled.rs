@@ -5,21 +5,23 @@ fn pay<'async_trait>(
     note: &'static str
 ) -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>> {
     ::std::boxed::Box::pin(async move {
-        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
-        inputs.fingerprint(2usize);
-        #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
-        #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<&'static str>(&mut inputs, "note", &(note));
-        let call = ::idem_runtime::__private::Call::new(
-            inputs,
-            ::idem_runtime::__private::engine(),
-            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-                ::idem_runtime::__private::Classified
+        let call = {
+            let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+            inputs.fingerprint(2usize);
+            #[allow(clippy::used_underscore_binding)]
+            ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
+            #[allow(clippy::used_underscore_binding)]
+            ::idem_runtime::__private::arg::<&'static str>(&mut inputs, "note", &(note));
+            ::idem_runtime::__private::Call::new(
+                inputs,
+                ::idem_runtime::__private::engine(),
+                ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                    ::idem_runtime::__private::Classified
+                )
             )
-        )
-        .unlimited_attempts()
-        .reconciles();
+            .unlimited_attempts()
+            .reconciles()
+        };
         ::idem_runtime::__private::finish(call, async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<u64, PayError>> {
                 #[allow(unreachable_code)]

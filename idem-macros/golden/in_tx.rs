@@ -1,18 +1,20 @@
 // The body gets the caller's transaction back, under the name that it knows, for as long as it runs.
 async fn pay(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, PayError> {
-    let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
-    inputs.fingerprint(1usize);
-    #[allow(clippy::used_underscore_binding)]
-    ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
-    let call = ::idem_runtime::__private::Call::new(
-        inputs,
-        ::idem_runtime::__private::engine(),
-        ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-            ::idem_runtime::__private::Classified
+    let call = {
+        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+        inputs.fingerprint(1usize);
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
+        ::idem_runtime::__private::Call::new(
+            inputs,
+            ::idem_runtime::__private::engine(),
+            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                ::idem_runtime::__private::Classified
+            )
         )
-    )
-    .ttl(::idem_runtime::__private::FOREVER)
-    .error_ttl(::idem_runtime::__private::FOREVER);
+        .ttl(::idem_runtime::__private::FOREVER)
+        .error_ttl(::idem_runtime::__private::FOREVER)
+    };
     // The only place where a transaction is asked for.
     #[allow(clippy::used_underscore_binding)]
     let mut lent = ::idem_runtime::__private::lend::<PgTransaction<'_>>(&mut *tx);

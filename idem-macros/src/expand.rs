@@ -141,12 +141,15 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
     );
     let outcome = outcome(plan, rt);
     let settings = settings::setters(plan, rt);
+    // In a block, after which nothing of the inputs has a place in the future.
     quote_spanned! {here=>
-        let mut inputs = #rt::Inputs::new(#op);
-        #scope
-        #key
-        #fingerprint
-        let call = #rt::Call::new(inputs, #engine, #outcome) #settings;
+        let call = {
+            let mut inputs = #rt::Inputs::new(#op);
+            #scope
+            #key
+            #fingerprint
+            #rt::Call::new(inputs, #engine, #outcome) #settings
+        };
     }
 }
 

@@ -1,5 +1,6 @@
 //! One claim, sent until it has a reply.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,26 +21,28 @@ pub(crate) struct Asked {
 }
 
 impl Core {
-    /// Sends the claim until it has a reply, for `claim_deadline`.
+    /// Sends the claim until it has a reply, for `claim_deadline` from `now` on.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         key: &RecordKey,
         request: &ClaimRequest,
-        orphan: &mut Orphan,
+        orphan: &mut Orphan<'_>,
+        now: Duration,
     ) -> Result<Asked, Error> {
         let (clock, operation) = (&*self.clock, key.operation());
         let mut backoff = Backoff::new(&request.owner);
-        let mut silent_until = clock.now() + self.limits.claim_deadline;
+        let mut silent_until = now + self.limits.claim_deadline;
         let (mut failure, mut late) = (None, false);
+        let mut sent = now;
         loop {
-            let sent = clock.now();
             if sent >= silent_until
                 && let Some(error) = failure
             {
                 return Err(unavailable(operation, error));
             }
             orphan.arm();
-            let reply = deadline(clock, silent_until, self.store.claim(key, request)).await;
+            let reply = pin!(self.store.claim(key, request));
+            let reply = deadline(clock, silent_until, reply).await;
             let reply = match reply {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) => {
@@ -50,6 +53,7 @@ impl Core {
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
                     failure = Some(error);
+                    sent = clock.now();
                     continue;
                 }
                 Err(_) => {
@@ -64,15 +68,17 @@ impl Core {
                 reply,
                 ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
             );
-            if is_grant && clock.now() >= sent + request.lease {
+            let heard = if is_grant { clock.now() } else { sent };
+            if heard >= sent + request.lease {
                 // Nobody knows whose the claim is by now. Asking again tells, and renews it.
-                if late && clock.now() >= silent_until {
+                if late && heard >= silent_until {
                     return Err(slow(operation));
                 }
                 if !late {
                     late = true;
-                    silent_until = clock.now() + self.limits.claim_deadline;
+                    silent_until = heard + self.limits.claim_deadline;
                 }
+                sent = heard;
                 continue;
             }
             orphan.disarm();

@@ -1,16 +1,17 @@
 //! How a call begins: it gets the claim, an answer, or a refusal.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::ask::Asked;
 use crate::backoff::Backoff;
 use crate::busy::{Entered, Unleased};
-use crate::cache::{Found, Life, Permit};
+use crate::cache::{Life, Permit};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
-use crate::context::{is_held, is_inside};
-use crate::engine::{Core, Protection};
+use crate::engine::Core;
+use crate::enter::Asking;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
@@ -19,7 +20,7 @@ use crate::meaning::refusal;
 use crate::observer::{Event, EventKind};
 use crate::operation::{Operation, RecordKey};
 use crate::orphan::Orphan;
-use crate::policy::{OnOutage, Policy};
+use crate::policy::Policy;
 use crate::reconcile::Riddle;
 use crate::record::{Owner, Record, State};
 use crate::stored::Stored;
@@ -52,20 +53,29 @@ pub(crate) enum Start {
     /// It finds out about an earlier attempt first.
     Reconcile(Claim, Riddle),
     /// It runs the body without protection.
-    Unprotected(Unleased),
+    Unprotected(Box<Unleased>),
     /// It has its answer.
     Done(Stored),
 }
 
+/// What asking the store led to.
+enum Led {
+    To(Result<Start, Error>),
+    /// Nobody runs, and its token has expired.
+    Expired(Option<Ticket>),
+    /// The body runs elsewhere, for so long at most unless its lease is renewed.
+    Elsewhere(Option<Ticket>, Duration),
+}
+
 /// A call that waits for its claim, or for another's answer.
-struct Begin<'a> {
-    core: &'a Arc<Core>,
-    key: &'a RecordKey,
+pub(crate) struct Begin {
+    entered: Entered,
+    key: RecordKey,
     fingerprint: Fingerprint,
     policy: Policy,
     expired: bool,
-    /// Until when it waits for an answer.
-    patience: Duration,
+    /// The moment at which it begins.
+    now: Duration,
     waited: bool,
     /// The right to keep the answer that the store gives.
     permit: Option<Permit>,
@@ -81,127 +91,83 @@ impl Core {
             kind,
         });
     }
+}
 
-    /// Claims the key, waits for its answer, or says why neither is to be had.
-    pub(crate) async fn begin(self: &Arc<Self>, ask: Ask) -> Result<Start, Error> {
-        let Ask {
-            operation,
-            digest,
-            fingerprint,
-            policy,
-            expired,
-        } = ask;
-        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
-        let (on_outage, max_run) = (policy.on_outage, policy.max_run);
-        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-        let _entered = Entered::new(self);
-        let begun = self.admit(&key, fingerprint, policy, expired).await;
-        match begun {
-            Err(error)
-                if on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable =>
-            {
-                self.tell(
-                    &key,
-                    EventKind::Unprotected {
-                        reason: &error.to_string(),
-                    },
-                );
-                Ok(Start::Unprotected(Unleased::new(self, key, max_run)))
-            }
-            Err(error) => {
-                self.tell(&key, EventKind::Refused { error: &error });
-                Err(error)
-            }
-            begun => begun,
-        }
-    }
-
-    /// Whether a call is to be protected.
-    ///
-    /// # Errors
-    ///
-    /// It is not to run at all.
-    pub(crate) fn lets_in(&self, key: &RecordKey) -> Result<bool, Error> {
-        let operation = key.operation();
-        if is_held(self.id, key) {
-            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
-        }
-        // What runs already may finish, with all that it calls.
-        if self.closing.load(Ordering::SeqCst) && !is_inside() {
-            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
-        }
-        match &self.protection {
-            Protection::On => Ok(true),
-            Protection::Off(reason) => {
-                self.tell(key, EventKind::Unprotected { reason });
-                Ok(false)
-            }
-            Protection::Refused => Err(Error::new(ErrorKind::NoEngine, operation.clone())
-                .detail("`Engine::disabled` has no effect in a release build")),
-        }
-    }
-
-    async fn admit(
-        self: &Arc<Self>,
-        key: &RecordKey,
-        fingerprint: Fingerprint,
+impl Begin {
+    pub(crate) fn new(
+        entered: Entered,
+        key: RecordKey,
+        (fingerprint, expired): (Fingerprint, bool),
         policy: Policy,
-        expired: bool,
-    ) -> Result<Start, Error> {
-        let operation = key.operation();
-        if !self.lets_in(key)? {
-            let key = key.clone();
-            let call = Unleased::new(self, key, policy.max_run);
-            return Ok(Start::Unprotected(call));
-        }
-        if let Err(error) = self.keeper.start() {
-            let detail = format!("the thread that renews leases cannot be started: {error}");
-            return Err(Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(detail));
-        }
-        let now = self.clock.now();
-        let permit = match self.recall(key, fingerprint, &policy, now) {
-            Found::Answer { record, left } => {
-                let stored = self.answer(key, record, left, policy.on_duplicate, false, true)?;
-                return Ok(Start::Done(stored));
-            }
-            Found::Nothing(permit) => permit,
-        };
-        let patience = now + policy.wait();
-        let begin = Begin {
-            core: self,
+        now: Duration,
+        permit: Option<Permit>,
+    ) -> Self {
+        Self {
+            now,
+            entered,
             key,
             fingerprint,
             policy,
             expired,
-            patience,
             waited: false,
             permit,
             backoff: None,
-        };
-        begin.run().await
+        }
     }
-}
 
-impl Begin<'_> {
-    async fn run(mut self) -> Result<Start, Error> {
+    fn core(&self) -> &Arc<Core> {
+        &self.entered.0
+    }
+
+    /// Until when it waits for an answer.
+    fn patience(&self) -> Duration {
+        self.now + self.policy.wait()
+    }
+
+    /// Claims the key, waits for its answer, or says why neither is to be had.
+    pub(crate) fn run(mut self) -> Asking {
+        Box::pin(async move {
+            let begun = self.start().await;
+            self.core().begun(&self.key, &self.policy, begun)
+        })
+    }
+
+    async fn start(&mut self) -> Result<Start, Error> {
+        let mut now = self.now;
         loop {
-            let (flights, now) = (&self.core.flights, self.core.clock.now());
+            let core = self.core();
             // A reply that came late is asked for once more.
-            let within = self.core.limits.claim_deadline * 2;
-            let ticket = match flights.join(self.key.digest(), self.fingerprint, now, within) {
+            let within = core.limits.claim_deadline * 2;
+            let (flights, digest) = (&core.flights, self.key.digest());
+            let ticket = match flights.join(digest, self.fingerprint, now, within) {
                 Join::Lead(ticket) => Some(ticket),
-                Join::Follow(follower, lease_left) if self.core.clock.now() < self.patience => {
-                    match self.follow(follower, lease_left).await {
-                        Some(start) => return start,
-                        None => continue,
+                Join::Follow(follower, lease_left) if now < self.patience() => {
+                    // Boxed, as whatever waits for long: most calls do not.
+                    let start = Box::pin(self.follow(follower, lease_left)).await;
+                    if let Some(start) = start {
+                        return start;
                     }
+                    now = self.core().clock.now();
+                    continue;
                 }
                 // Nobody to wait with, or no time to: the store says what it has to say.
                 Join::Follow(..) | Join::Alone => None,
             };
-            if let Some(start) = self.lead(ticket).await {
+            let request = self.request();
+            let asked = {
+                let (core, key) = (self.core(), &self.key);
+                let mut orphan = Orphan::new(core, key, request.owner);
+                core.ask(key, &request, &mut orphan, now).await
+            };
+            let (ticket, lease_left) = match self.led(ticket, request, asked) {
+                Led::To(start) => return start,
+                Led::Expired(ticket) => (ticket, None),
+                Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
+            };
+            if let Some(start) = Box::pin(self.wait(ticket, lease_left)).await {
                 return start;
             }
+            now = self.core().clock.now();
         }
     }
 
@@ -212,9 +178,9 @@ impl Begin<'_> {
         lease_left: Option<Duration>,
     ) -> Option<Result<Start, Error>> {
         self.waited = true;
-        let clock = &*self.core.clock;
-        let moment = lease_left.map_or(self.patience, |left| self.patience.min(clock.now() + left));
-        match deadline(clock, moment, follower.landing()).await {
+        let (clock, patience) = (&*self.core().clock, self.patience());
+        let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
+        match deadline(clock, moment, pin!(follower.landing())).await {
             Ok(None) => None,
             Ok(Some(Landing::Refused {
                 error,
@@ -240,9 +206,9 @@ impl Begin<'_> {
                 Some(self.done(record, left))
             }
             // Renewed in the meantime, most likely: joining again tells.
-            Err(_) if clock.now() < self.patience => None,
+            Err(_) if clock.now() < patience => None,
             Err(_) => {
-                let left = (self.core.flights).lease_left(self.key.digest(), clock.now());
+                let left = (self.core().flights).lease_left(self.key.digest(), clock.now());
                 let retry_after = left.unwrap_or(self.policy.lease);
                 let kind = ErrorKind::Running { retry_after };
                 Some(Err(Error::new(kind, self.key.operation().clone())))
@@ -253,15 +219,12 @@ impl Begin<'_> {
     fn done(&self, record: Record, left: Duration) -> Result<Start, Error> {
         let on_duplicate = self.policy.on_duplicate;
         let stored =
-            (self.core).answer(self.key, record, left, on_duplicate, self.waited, false)?;
+            (self.core()).answer(&self.key, record, left, on_duplicate, self.waited, false)?;
         Ok(Start::Done(stored))
     }
 
-    /// Asks the store. `None`: the body runs elsewhere, and this call has waited.
-    async fn lead(&mut self, ticket: Option<Ticket>) -> Option<Result<Start, Error>> {
-        let (core, key) = (self.core, self.key);
-        let operation = key.operation();
-        let request = ClaimRequest {
+    fn request(&self) -> ClaimRequest {
+        ClaimRequest {
             owner: Owner::random(),
             fingerprint: self.fingerprint,
             lease: self.policy.lease,
@@ -271,14 +234,24 @@ impl Begin<'_> {
             // Of an owner that nobody knows: it is granted nothing.
             starts: self.expired,
             dated: self.policy.dated(),
-        };
-        let mut orphan = Orphan::new(core, key, request.owner);
-        let asked = match core.ask(key, &request, &mut orphan).await {
+        }
+    }
+
+    /// What the store's reply means for this call, and for those that follow it.
+    fn led(
+        &self,
+        ticket: Option<Ticket>,
+        request: ClaimRequest,
+        asked: Result<Asked, Error>,
+    ) -> Led {
+        let (core, key) = (self.core(), &self.key);
+        let operation = key.operation();
+        let asked = match asked {
             Ok(asked) => asked,
-            Err(error) => return Some(Err(self.refused(ticket, error))),
+            Err(error) => return Led::To(Err(self.refused(ticket, error))),
         };
         let lease = request.lease;
-        Some(match asked.reply {
+        Led::To(match asked.reply {
             ClaimReply::Granted { fence, attempt } => {
                 let header = granted(&request, State::Pending { lease }, fence, attempt);
                 let policy = self.policy.clone();
@@ -292,18 +265,17 @@ impl Begin<'_> {
                 Ok(Start::Reconcile(claim, Riddle::new(core, request)))
             }
             ClaimReply::Running { lease_left } if self.expired && lease_left.is_zero() => {
-                let error = core.expired(key).await?;
-                Err(self.refused(ticket, error))
+                return Led::Expired(ticket);
             }
             ClaimReply::Running { lease_left } => {
-                if core.clock.now() >= self.patience {
+                if core.clock.now() >= self.patience() {
                     let retry_after = lease_left;
                     Err(Error::new(
                         ErrorKind::Running { retry_after },
                         operation.clone(),
                     ))
                 } else {
-                    return self.wait(ticket, lease_left).await;
+                    return Led::Elsewhere(ticket, lease_left);
                 }
             }
             ClaimReply::Done { record, left } => {
@@ -314,12 +286,13 @@ impl Begin<'_> {
                 };
                 core.remember(self.permit, key, &record, life);
                 if let Some(ticket) = ticket {
-                    let (record, at) = (record.clone(), core.clock.now());
-                    ticket.land(Landing::Done {
-                        record,
-                        left,
-                        at,
-                        asked: false,
+                    ticket.land(|| {
+                        Some(Landing::Done {
+                            record: record.clone(),
+                            left,
+                            at: core.clock.now(),
+                            asked: false,
+                        })
                     });
                 }
                 self.done(record, left)
@@ -331,23 +304,30 @@ impl Begin<'_> {
     /// Whoever waited gets the same refusal.
     fn refused(&self, ticket: Option<Ticket>, error: Error) -> Error {
         if let Some(ticket) = ticket {
-            ticket.land(Landing::Refused {
-                error: error.clone(),
-                max_attempts: self.policy.max_attempts,
+            ticket.land(|| {
+                Some(Landing::Refused {
+                    error: error.clone(),
+                    max_attempts: self.policy.max_attempts,
+                })
             });
         }
         error
     }
 
-    /// Waits, with everybody else in this process, until the body that runs elsewhere has ended.
+    /// Waits, with everybody else in this process, until the body that runs elsewhere has ended. With
+    /// nothing left of its lease, and an expired token, it finds out what to say of that.
     async fn wait(
         &mut self,
         ticket: Option<Ticket>,
-        lease_left: Duration,
+        lease_left: Option<Duration>,
     ) -> Option<Result<Start, Error>> {
-        let core = self.core;
+        let core = self.core();
+        let Some(lease_left) = lease_left else {
+            let error = core.expired(&self.key).await?;
+            return Some(Err(self.refused(ticket, error)));
+        };
         if let Some(ticket) = ticket {
-            let follower = core.watch_over(self.key, self.fingerprint, lease_left, ticket)?;
+            let follower = core.watch_over(&self.key, self.fingerprint, lease_left, ticket)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process, and this one is its like: the fingerprints
@@ -357,8 +337,9 @@ impl Begin<'_> {
             .backoff
             .get_or_insert_with(|| Backoff::new(&Owner::random()));
         let pause = lease_left.min(backoff.poll());
-        let moment = (core.clock.now() + pause).min(self.patience);
-        core.clock.sleep_until(moment).await;
+        let clock = &*self.core().clock;
+        let moment = (clock.now() + pause).min(self.patience());
+        clock.sleep_until(moment).await;
         None
     }
 }

@@ -10,16 +10,16 @@ use crate::operation::RecordKey;
 use crate::record::Header;
 
 /// A call that is on its way to its claim or its answer.
-pub(crate) struct Entered<'a>(&'a Core);
+pub(crate) struct Entered(pub(crate) Arc<Core>);
 
-impl<'a> Entered<'a> {
-    pub(crate) fn new(core: &'a Core) -> Self {
+impl Entered {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
         core.entering.fetch_add(1, Ordering::SeqCst);
-        Self(core)
+        Self(Arc::clone(core))
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for Entered {
     fn drop(&mut self) {
         self.0.left(&self.0.entering);
     }

@@ -26,8 +26,9 @@ pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 #[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};
 use crate::answer::Undecodable;
-use crate::begin::{Ask, Start};
+use crate::begin::Ask;
 use crate::engine::{Core, Engine, Protection};
+use crate::enter::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::inputs::{Inputs, Named};
 use crate::observer::EventKind;
@@ -225,14 +226,15 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
     })
 }
 
-async fn begin(
+/// Lets a call in, or says what is known of it already.
+fn enter(
     inputs: Inputs,
     engine: Result<Engine, Error>,
     overrides: Overrides,
-) -> Result<(Engine, Start), Error> {
+) -> Result<(Engine, Entry), Error> {
     let (engine, ask) = describe(inputs, engine, overrides)?;
-    let start = engine.core.begin(ask).await?;
-    Ok((engine, start))
+    let entry = engine.core.enter(ask)?;
+    Ok((engine, entry))
 }
 
 fn replay<O, P>(engine: &Engine, codec: &Codec<O, P>, stored: &Stored) -> O {

@@ -1,5 +1,7 @@
 //! A granted claim, from the moment it is granted until its outcome is settled.
 
+use std::future::ready;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use crate::operation::RecordKey;
 use crate::policy::Policy;
 use crate::reconcile::Riddle;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
-use crate::settle::{Ending, Held, REPLY, Settled};
+use crate::settle::{Ending, Held, REPLY, Settled, Settling};
 use crate::stored::Stored;
 use crate::transition::RenewReply;
 
@@ -57,15 +59,11 @@ impl Claim {
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
-        let times = (policy.lease, policy.max_run);
-        let clock = Arc::clone(&core.clock);
-        let lease = Arc::new(Lease::new(key, header, times, clock, sent, ticket));
+        let core_of = Arc::clone(core);
+        let lease = Arc::new(Lease::new(core_of, key, header, policy, sent, ticket));
         lease.announce();
-        let renewal = core.keeper.register(lease, sent);
         let held = Held {
-            core: Arc::clone(core),
-            policy: Arc::new(policy),
-            renewal: Arc::new(renewal),
+            renewal: core.keeper.register(lease, sent),
         };
         held.tell(match header.state {
             State::Reconciling { .. } => EventKind::Reconciling {
@@ -91,7 +89,7 @@ impl Claim {
     }
 
     pub(crate) fn policy(&self) -> &Policy {
-        &self.held().policy
+        &self.lease().policy
     }
 
     /// How an answer that its body gives came about. While an earlier attempt is still asked about,
@@ -126,8 +124,7 @@ impl Claim {
     }
 
     pub(crate) fn context_with(&self, riddle: Option<Riddle>) -> Context {
-        let (lease, engine) = (self.lease(), self.held().core.id);
-        Context::new(engine, lease.key.clone(), Some(Arc::clone(lease)), riddle)
+        Context::new(Arc::clone(self.lease()), riddle)
     }
 
     /// Starts the lease again now, besides the renewals that happen by themselves.
@@ -144,14 +141,15 @@ impl Claim {
         let held = self.held();
         let operation = self.operation().clone();
         let (tell, told) = oneshot::channel();
-        let (core, lease) = (Arc::clone(&held.core), Arc::clone(held.lease()));
+        let lease = Arc::clone(held.lease());
         // A connection that were made here would be driven here, and every lease with it.
-        held.core.keeper.hand_over(async move {
+        held.core().keeper.hand_over(async move {
+            let core = &lease.core;
             let sent = core.clock.now();
             let moment = sent + core.limits.complete_deadline.max(REPLY);
             let claim = lease.claim();
             let reply = core.store.renew(&lease.key, &claim);
-            let reply = deadline(&*core.clock, moment, reply).await;
+            let reply = deadline(&*core.clock, moment, pin!(reply)).await;
             if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
                 lease.renewed(sent);
             }
@@ -162,7 +160,7 @@ impl Claim {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
             Ok(Ok(RenewReply::Lost)) => Err(Error::new(
                 ErrorKind::Running {
-                    retry_after: held.policy.lease,
+                    retry_after: held.lease().lasts(),
                 },
                 operation,
             )
@@ -192,10 +190,10 @@ impl Claim {
     ///
     /// A completion that has begun goes on in the background when this is dropped.
     pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
-        let core = Arc::clone(&self.held().core);
+        let core = Arc::clone(self.held().core());
         let key = self.lease().key.clone();
         let operation = key.operation();
-        let encoded = Encoded::value(value, &self.held().core.format);
+        let encoded = Encoded::value(value, &core.format);
         match self.settle(encoded).await {
             Settled::Own => Ok(Completion::Own),
             Settled::Adopted { record, left } => {
@@ -260,12 +258,12 @@ impl Claim {
     }
 
     /// Stores or gives back what the body's result says.
-    pub(crate) async fn settle(mut self, encoded: Encoded) -> Settled {
+    pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
         let Some(held) = self.held.take() else {
-            return Settled::Own;
+            return Box::pin(ready(Settled::Own));
         };
-        let core = &held.core;
-        let ending = match core.format.seal(held.lease().key.digest(), encoded) {
+        let format = &held.core().format;
+        let ending = match format.seal(held.lease().key.digest(), encoded) {
             Encoded::Release => held.release(),
             Encoded::Store {
                 outcome,
@@ -292,7 +290,7 @@ impl Claim {
                 }
             }
         };
-        held.finish(ending).await
+        held.finish(ending)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
@@ -58,21 +58,21 @@ impl Clock for SystemClock {
 pub(crate) struct Elapsed;
 
 /// Awaits `work` until `moment`. No timer is made for work that is ready at once.
-pub(crate) async fn deadline<F: Future>(
+///
+/// The work is lent: given away, it would stand twice in the future of whoever awaits this.
+pub(crate) fn deadline<F: Future>(
     clock: &dyn Clock,
     moment: Duration,
-    work: F,
-) -> Result<F::Output, Elapsed> {
-    let mut work = pin!(work);
+    mut work: Pin<&mut F>,
+) -> impl Future<Output = Result<F::Output, Elapsed>> {
     let mut timer = None;
-    std::future::poll_fn(|cx| {
+    std::future::poll_fn(move |cx| {
         if let Poll::Ready(output) = work.as_mut().poll(cx) {
             return Poll::Ready(Ok(output));
         }
         let timer: &mut Sleep = timer.get_or_insert_with(|| clock.sleep_until(moment));
         timer.as_mut().poll(cx).map(|()| Err(Elapsed))
     })
-    .await
 }
 
 #[cfg(any(test, feature = "testing"))]

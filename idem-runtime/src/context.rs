@@ -23,17 +23,24 @@ tokio::task_local! {
 pub struct Context(Arc<Call>);
 
 struct Call {
-    engine: u64,
-    key: RecordKey,
-    /// `None`: the call runs without protection, or in a transaction.
-    lease: Option<Arc<Lease>>,
-    /// The claim of a call that runs in a transaction.
-    within: Option<Header>,
+    held: Held,
     riddle: Option<Riddle>,
     /// The call whose body this one is called in.
     outer: Option<Context>,
-    /// When a call without a lease has run for as long as one would be renewed.
-    bare_until: Option<Instant>,
+}
+
+/// What a call holds while its body runs.
+enum Held {
+    Lease(Arc<Lease>),
+    /// It runs without protection, or in a transaction.
+    Bare {
+        engine: u64,
+        key: RecordKey,
+        /// The claim of a call that runs in a transaction.
+        within: Option<Header>,
+        /// When it has run for as long as a lease would be renewed.
+        until: Instant,
+    },
 }
 
 /// The call whose body asks.
@@ -59,7 +66,7 @@ pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
     let holds = |context: &Context| {
         let mut next = Some(context);
         while let Some(Context(call)) = next {
-            if call.engine == engine && call.key == *key {
+            if call.engine() == engine && call.key() == key {
                 return true;
             }
             next = call.outer.as_ref();
@@ -74,22 +81,25 @@ pub(crate) fn is_inside() -> bool {
     CONTEXT.try_with(|_| ()).is_ok()
 }
 
+impl Call {
+    fn engine(&self) -> u64 {
+        match &self.held {
+            Held::Lease(lease) => lease.core.id,
+            Held::Bare { engine, .. } => *engine,
+        }
+    }
+
+    fn key(&self) -> &RecordKey {
+        match &self.held {
+            Held::Lease(lease) => &lease.key,
+            Held::Bare { key, .. } => key,
+        }
+    }
+}
+
 impl Context {
-    pub(crate) fn new(
-        engine: u64,
-        key: RecordKey,
-        lease: Option<Arc<Lease>>,
-        riddle: Option<Riddle>,
-    ) -> Self {
-        Self(Arc::new(Call {
-            engine,
-            key,
-            lease,
-            within: None,
-            riddle,
-            outer: try_context(),
-            bare_until: None,
-        }))
+    pub(crate) fn new(lease: Arc<Lease>, riddle: Option<Riddle>) -> Self {
+        Self::of(Held::Lease(lease), riddle)
     }
 
     /// The context of a call without a lease, which may take so long. `within` is its claim, if it
@@ -100,19 +110,25 @@ impl Context {
         within: Option<Header>,
         max_run: Duration,
     ) -> Self {
-        Self(Arc::new(Call {
+        let held = Held::Bare {
             engine,
             key,
-            lease: None,
             within,
-            riddle: None,
+            until: Instant::now() + max_run,
+        };
+        Self::of(held, None)
+    }
+
+    fn of(held: Held, riddle: Option<Riddle>) -> Self {
+        Self(Arc::new(Call {
+            held,
+            riddle,
             outer: try_context(),
-            bare_until: Some(Instant::now() + max_run),
         }))
     }
 
-    pub(crate) async fn scope<F: Future>(self, body: F) -> F::Output {
-        CONTEXT.scope(self, body).await
+    pub(crate) fn scope<F: Future>(&self, body: F) -> impl Future<Output = F::Output> + use<F> {
+        CONTEXT.scope(self.clone(), body)
     }
 
     pub(crate) fn riddle(&self) -> Option<&Riddle> {
@@ -120,25 +136,28 @@ impl Context {
     }
 
     pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
-        self.0.lease.as_ref()
+        match &self.0.held {
+            Held::Lease(lease) => Some(lease),
+            Held::Bare { .. } => None,
+        }
     }
 
     /// The name of what is done.
     #[must_use]
     pub fn operation(&self) -> &Operation {
-        self.0.key.operation()
+        self.0.key().operation()
     }
 
     /// The digest of operation, scope and key: what the record is named by. Safe to log.
     #[must_use]
     pub fn key(&self) -> &KeyDigest {
-        self.0.key.digest()
+        self.0.key().digest()
     }
 
     fn claim(&self) -> Option<Header> {
-        match &self.0.lease {
-            Some(lease) => Some(lease.claim()),
-            None => self.0.within,
+        match &self.0.held {
+            Held::Lease(lease) => Some(lease.claim()),
+            Held::Bare { within, .. } => *within,
         }
     }
 
@@ -192,7 +211,7 @@ impl Context {
     ///
     /// May be dropped and asked for again.
     pub fn lease_lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        let lease = self.0.lease.clone();
+        let lease = self.lease().cloned();
         async move {
             match lease {
                 Some(lease) => lease.lost().await,
@@ -209,10 +228,10 @@ impl Context {
     /// most pauses of a process and guarantees nothing, since a pause may come right after.
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
-        match (&self.0.lease, self.0.within) {
-            (Some(lease), _) => lease.remaining(),
-            (None, Some(_)) => LONG,
-            (None, None) => Duration::ZERO,
+        match &self.0.held {
+            Held::Lease(lease) => lease.remaining(),
+            Held::Bare { within: None, .. } => Duration::ZERO,
+            Held::Bare { .. } => LONG,
         }
     }
 
@@ -227,10 +246,9 @@ impl Context {
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        let now = Instant::now();
-        match &self.0.lease {
-            Some(lease) => now + lease.run_left(),
-            None => self.0.bare_until.unwrap_or(now),
+        match &self.0.held {
+            Held::Lease(lease) => Instant::now() + lease.run_left(),
+            Held::Bare { until, .. } => *until,
         }
     }
 
@@ -275,7 +293,7 @@ fn unprotected(operation: &Operation) -> Error {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
-            .field("key", &self.0.key)
+            .field("key", self.0.key())
             .field("attempt", &self.attempt())
             .finish_non_exhaustive()
     }

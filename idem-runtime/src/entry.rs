@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::task::Poll;
@@ -363,7 +363,7 @@ impl Core {
         let until = clock.now() + self.limits.claim_deadline;
         let mut backoff = Backoff::new(&Owner::random());
         loop {
-            match deadline(clock, until, send()).await {
+            match deadline(clock, until, pin!(send())).await {
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(error)) if !error.is_transient() || clock.now() >= until => {
                     return Err(unavailable(operation, error));

@@ -19,6 +19,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::lease::Lease;
 use crate::record::Record;
+use crate::spread::Spread;
 
 /// Few enough to cost nothing, enough that two threads seldom meet.
 const SHARDS: usize = 32;
@@ -91,7 +92,7 @@ impl Flight {
     }
 }
 
-type Shard = HashMap<KeyDigest, Flight>;
+type Shard = HashMap<KeyDigest, Flight, Spread>;
 
 /// The keys that calls of an engine are busy with.
 pub(crate) struct Flights {
@@ -213,6 +214,7 @@ impl Flights {
             flights: Arc::clone(self),
             key: *key,
             id,
+            landed: false,
         }
     }
 
@@ -271,6 +273,7 @@ pub(crate) struct Ticket {
     flights: Arc<Flights>,
     key: KeyDigest,
     id: u64,
+    landed: bool,
 }
 
 impl Ticket {
@@ -303,19 +306,30 @@ impl Ticket {
         self.change(|flight| flight.is_watched()).unwrap_or(false)
     }
 
-    /// Everybody who waits gets this.
-    pub(crate) fn land(self, landing: Landing) {
+    /// Everybody who waits gets this. Mostly nobody does, and then it is not made.
+    pub(crate) fn land(mut self, landing: impl FnOnce() -> Option<Landing>) {
+        self.landed = true;
+        let Some(flight) = self.end() else { return };
+        if flight.is_watched() {
+            flight.tell(landing().map_or(Signal::Ask, Signal::Landed));
+        }
+    }
+
+    /// From here on, who comes leads.
+    fn end(&self) -> Option<Flight> {
         let mut shard = self.flights.shard(&self.key);
-        if let Entry::Occupied(entry) = shard.entry(self.key)
-            && entry.get().id == self.id
-        {
-            entry.remove().tell(Signal::Landed(landing));
+        match shard.entry(self.key) {
+            Entry::Occupied(entry) if entry.get().id == self.id => Some(entry.remove()),
+            _ => None,
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        if self.landed {
+            return;
+        }
         let mut shard = self.flights.shard(&self.key);
         if let Entry::Occupied(mut entry) = shard.entry(self.key)
             && entry.get().id == self.id

@@ -4,10 +4,11 @@
 //! a connection whose driver runs there. Renewals therefore run here, and a store makes the
 //! connection that they use here.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -20,6 +21,12 @@ use crate::observer::{Event, EventKind, Observer};
 use crate::store::Store;
 use crate::transition::RenewReply;
 
+/// Few enough to look through, enough that two threads seldom meet.
+const QUEUES: usize = 8;
+
+/// What `sleeps_until` says while the thread is awake, or sleeps until it is woken.
+const UNTIL_WOKEN: u64 = u64::MAX;
+
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
 }
@@ -28,9 +35,18 @@ struct Shared {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
-    state: Mutex<State>,
+    /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
+    /// among them.
+    queues: [Mutex<Queue>; QUEUES],
+    /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
+    /// their lease, nearly all of them, never wake it.
+    sleeps_until: AtomicU64,
     wake: Notify,
+    starting: Mutex<()>,
     thread: OnceLock<Handle>,
+    closed: AtomicBool,
+    /// Leases that are registered.
+    held: AtomicUsize,
     /// Jobs of vanished callers that are not finished yet.
     jobs: AtomicUsize,
     /// Told when nothing is left to do.
@@ -38,31 +54,30 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
-    leases: HashMap<u64, Entry>,
-    /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
-    /// in it.
-    queue: BTreeSet<(Duration, u64)>,
+struct Queue {
+    leases: BTreeMap<(u64, u64), Arc<Lease>>,
     next_id: u64,
-    /// Until when the thread sleeps. Claims that end sooner than a third of their lease, nearly
-    /// all of them, never wake it.
-    sleeps_until: Option<Duration>,
-    closed: bool,
 }
 
-struct Entry {
-    lease: Arc<Lease>,
-    due: Option<Duration>,
+/// Where a lease stands among those that are renewed. Changed under the lock of its queue.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// When it is to be renewed, in nanoseconds of the clock, or one of the two below.
+    due: AtomicU64,
+    id: AtomicU64,
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or
     /// the completion will find the same and say what it means.
-    settling: bool,
+    settling: AtomicBool,
 }
+
+/// It is being renewed right now, or is lost.
+const OUTSIDE: u64 = u64::MAX;
+/// It is registered no longer.
+const GONE: u64 = u64::MAX - 1;
 
 /// A registered lease: renewed until this is dropped.
 pub(crate) struct Renewal {
     pub(crate) lease: Arc<Lease>,
-    shared: Arc<Shared>,
-    id: u64,
 }
 
 impl Keeper {
@@ -76,9 +91,13 @@ impl Keeper {
                 store,
                 clock,
                 observer,
-                state: Mutex::default(),
+                queues: std::array::from_fn(|_| Mutex::default()),
+                sleeps_until: AtomicU64::new(UNTIL_WOKEN),
                 wake: Notify::new(),
+                starting: Mutex::new(()),
                 thread: OnceLock::new(),
+                closed: AtomicBool::new(false),
+                held: AtomicUsize::new(0),
                 jobs: AtomicUsize::new(0),
                 idle: Notify::new(),
             }),
@@ -90,8 +109,9 @@ impl Keeper {
         if self.shared.thread.get().is_some() {
             return Ok(());
         }
-        // Two callers may come here at once; the state's lock lets one of them start the thread.
-        let _state = self.shared.lock();
+        // Two callers may come here at once; the lock lets one of them start the thread.
+        let starting = &self.shared.starting;
+        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.shared.thread.get().is_some() {
             return Ok(());
         }
@@ -118,29 +138,9 @@ impl Keeper {
 
     /// Renews the lease every third of it, beginning a third after `granted`.
     pub(crate) fn register(&self, lease: Arc<Lease>, granted: Duration) -> Renewal {
-        let due = granted + lease.lasts / 3;
-        let mut state = self.shared.lock();
-        state.next_id += 1;
-        let id = state.next_id;
-        state.queue.insert((due, id));
-        state.leases.insert(
-            id,
-            Entry {
-                lease: Arc::clone(&lease),
-                due: Some(due),
-                settling: false,
-            },
-        );
-        let sooner = state.sleeps_until.is_none_or(|until| due < until);
-        drop(state);
-        if sooner {
-            self.shared.wake.notify_one();
-        }
-        Renewal {
-            lease,
-            shared: Arc::clone(&self.shared),
-            id,
-        }
+        self.shared.held.fetch_add(1, Ordering::SeqCst);
+        self.shared.enqueue(&lease, granted + lease.lasts() / 3);
+        Renewal { lease }
     }
 
     /// Runs something on the engine's thread that nobody has to wait for when the engine goes.
@@ -152,7 +152,7 @@ impl Keeper {
 
     /// How many claims are held, and how many jobs of vanished callers are not finished.
     pub(crate) fn busy(&self) -> (usize, usize) {
-        let claims = self.shared.lock().leases.len();
+        let claims = self.shared.held.load(Ordering::SeqCst);
         (claims, self.shared.jobs.load(Ordering::Acquire))
     }
 
@@ -175,7 +175,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        self.shared.closed.store(true, Ordering::SeqCst);
         self.shared.wake.notify_one();
     }
 }
@@ -205,31 +205,23 @@ impl Drop for JobGuard {
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        if let Some(Entry { due: Some(due), .. }) = state.leases.remove(&self.id) {
-            state.queue.remove(&(due, self.id));
-        }
-        let last = state.leases.is_empty();
-        // The thread may be asleep until this lease is due, with nothing left to do.
-        let closed = state.closed;
-        drop(state);
-        if closed {
-            self.shared.wake.notify_one();
-        }
-        if last {
-            self.shared.idle.notify_waiters();
+        let core = &self.lease.core;
+        let shared = &core.keeper.shared;
+        shared.leave(&self.lease);
+        let was_last = shared.held.fetch_sub(1, Ordering::SeqCst) == 1;
+        // Only a shutdown waits for this.
+        if was_last && core.closing.load(Ordering::SeqCst) {
+            shared.idle.notify_waiters();
         }
         // Whoever waited for this claim and was not told anything asks the store.
-        self.lease.settled(None);
+        self.lease.ended();
     }
 }
 
 impl Renewal {
     /// The body has ended; its lease is renewed until the outcome is settled.
     pub(crate) fn settle(&self) {
-        if let Some(entry) = self.shared.lock().leases.get_mut(&self.id) {
-            entry.settling = true;
-        }
+        self.lease.place.settling.store(true, Ordering::SeqCst);
     }
 }
 
@@ -240,39 +232,81 @@ impl fmt::Debug for Renewal {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held; were it to, the maps would still be whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
+        // A digest is as good as random.
+        lock(&self.queues[usize::from(lease.key.digest().as_bytes()[0]) % QUEUES])
+    }
+
+    /// The lease is to be renewed at this moment, unless it is registered no longer.
+    fn enqueue(&self, lease: &Arc<Lease>, due: Duration) {
+        let (due, place) = (nanos(due), &lease.place);
+        let mut queue = self.queue(lease);
+        if place.due.load(Ordering::Relaxed) == GONE {
+            return;
+        }
+        queue.next_id += 1;
+        let id = queue.next_id;
+        place.due.store(due, Ordering::Relaxed);
+        place.id.store(id, Ordering::Relaxed);
+        queue.leases.insert((due, id), Arc::clone(lease));
+        drop(queue);
+        // It was there before this looks; the thread says how long it sleeps, and looks then.
+        if due < self.sleeps_until.load(Ordering::SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The lease is registered no longer.
+    fn leave(&self, lease: &Lease) {
+        let mut queue = self.queue(lease);
+        let due = lease.place.due.swap(GONE, Ordering::Relaxed);
+        let left = queue
+            .leases
+            .remove(&(due, lease.place.id.load(Ordering::Relaxed)));
+        drop(queue);
+        // Not under the lock: the last one to hold it ends more than itself.
+        drop(left);
+    }
+
+    /// Whether the body of this lease has not ended.
+    fn is_running(&self, lease: &Lease) -> bool {
+        let _queue = self.queue(lease);
+        lease.place.due.load(Ordering::Relaxed) != GONE
+            && !lease.place.settling.load(Ordering::SeqCst)
     }
 
     async fn keep(self: Arc<Self>) {
         loop {
-            let now = self.clock.now();
-            let (due, next, closed) = {
-                let mut state = self.lock();
-                let due = state.take_due(now);
-                let next = state.queue.first().map(|&(moment, _)| moment);
-                state.sleeps_until = next;
-                (due, next, state.closed)
-            };
-            for (id, lease) in due {
-                tokio::spawn(Arc::clone(&self).renew(id, lease));
+            // From here on whoever registers wakes this, until it says how long it sleeps.
+            self.sleeps_until.store(UNTIL_WOKEN, Ordering::SeqCst);
+            let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
+            for queue in &self.queues {
+                let mut queue = lock(queue);
+                queue.take_due(now, &mut due);
+                if let Some(&(moment, _)) = queue.leases.keys().next() {
+                    next = next.min(moment);
+                }
             }
-            if closed && next.is_none() && self.jobs.load(Ordering::Acquire) == 0 {
+            for lease in due {
+                tokio::spawn(Arc::clone(&self).renew(lease));
+            }
+            let sleeps = next != UNTIL_WOKEN;
+            let closed = self.closed.load(Ordering::SeqCst);
+            if closed && !sleeps && self.jobs.load(Ordering::Acquire) == 0 {
                 return;
             }
             let woken = self.wake.notified();
-            match next {
-                Some(moment) => {
-                    // Both ways of waking mean the same: look again.
-                    let _ = deadline(&*self.clock, moment, woken).await;
-                }
-                None => woken.await,
+            if sleeps {
+                self.sleeps_until.store(next, Ordering::SeqCst);
+                // Both ways of waking mean the same: look again.
+                let _ = deadline(&*self.clock, Duration::from_nanos(next), pin!(woken)).await;
+            } else {
+                woken.await;
             }
         }
     }
 
-    async fn renew(self: Arc<Self>, id: u64, lease: Arc<Lease>) {
+    async fn renew(self: Arc<Self>, lease: Arc<Lease>) {
         let sent = self.clock.now();
         let tell = |kind: EventKind<'_>| {
             self.observer.observe(&Event {
@@ -284,7 +318,7 @@ impl Shared {
         let lost = |reason: &str| {
             // Looked at before: told of the loss, the body may end at once. In the queue no more, the
             // lease counts as busy until then.
-            let running = self.lock().is_running(id);
+            let running = self.is_running(&lease);
             lease.lose();
             if running {
                 tell(EventKind::LeaseLost { reason });
@@ -295,10 +329,10 @@ impl Shared {
                 "the body ran for longer than `max_run`, so its lease is no longer renewed",
             );
         }
-        let third = lease.lasts / 3;
+        let third = lease.lasts() / 3;
         let (grant, claim) = (lease.grant(), lease.claim());
         let reply = self.store.renew(&lease.key, &claim);
-        let next = match deadline(&*self.clock, sent + third, reply).await {
+        let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
                 lease.renewed(sent);
                 tell(EventKind::Renewed);
@@ -325,33 +359,28 @@ impl Shared {
                 self.clock.now()
             }
         };
-        let mut state = self.lock();
-        if let Some(entry) = state.leases.get_mut(&id) {
-            entry.due = Some(next);
-            state.queue.insert((next, id));
-            drop(state);
-            self.wake.notify_one();
+        self.enqueue(&lease, next);
+    }
+}
+
+impl Queue {
+    fn take_due(&mut self, now: u64, due: &mut Vec<Arc<Lease>>) {
+        while let Some(entry) = self.leases.first_entry()
+            && entry.key().0 <= now
+        {
+            let lease = entry.remove();
+            lease.place.due.store(OUTSIDE, Ordering::Relaxed);
+            due.push(lease);
         }
     }
 }
 
-impl State {
-    fn take_due(&mut self, now: Duration) -> Vec<(u64, Arc<Lease>)> {
-        let mut due = Vec::new();
-        while let Some(&(moment, id)) = self.queue.first()
-            && moment <= now
-        {
-            self.queue.pop_first();
-            if let Some(entry) = self.leases.get_mut(&id) {
-                entry.due = None;
-                due.push((id, Arc::clone(&entry.lease)));
-            }
-        }
-        due
-    }
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    // Nothing panics while it is held; were it to, the map would still be whole.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    /// Whether the body of this lease has not ended.
-    fn is_running(&self, id: u64) -> bool {
-        self.leases.get(&id).is_some_and(|entry| !entry.settling)
-    }
+fn nanos(time: Duration) -> u64 {
+    // 584 years; a lease is given up long before.
+    u64::try_from(time.as_nanos()).map_or(GONE - 1, |nanos| nanos.min(GONE - 1))
 }

@@ -8,20 +8,26 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, deadline};
+use crate::clock::deadline;
+use crate::engine::Core;
 use crate::flight::{Landing, Ticket};
+use crate::keeper::Place;
 use crate::operation::RecordKey;
+use crate::policy::Policy;
 use crate::record::Header;
 
 /// One claim, shared by the body, whoever settles it, and the thread that renews it.
 pub(crate) struct Lease {
+    pub(crate) core: Arc<Core>,
     pub(crate) key: RecordKey,
-    /// How long the claim lasts from its last renewal.
-    pub(crate) lasts: Duration,
+    pub(crate) policy: Policy,
     /// When renewing ends even if the body has not.
     pub(crate) give_up: Duration,
-    clock: Arc<dyn Clock>,
-    /// What the record starts with since the claim was granted.
+    /// Where it stands among those that are renewed.
+    pub(crate) place: Place,
+    /// What the record started with when the claim was granted.
+    first: Header,
+    /// The same since it was granted anew.
     claim: Mutex<Header>,
     /// Until when nobody else can have been granted the key, in microseconds of the clock.
     ends: AtomicU64,
@@ -36,20 +42,22 @@ pub(crate) struct Lease {
 impl Lease {
     /// The lease of a claim that was sent at `sent`: from then on it lasts, not from the reply.
     pub(crate) fn new(
+        core: Arc<Core>,
         key: RecordKey,
         claim: Header,
-        (lasts, max_run): (Duration, Duration),
-        clock: Arc<dyn Clock>,
+        policy: Policy,
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
         Self {
+            core,
             key,
-            lasts,
-            give_up: sent + max_run,
-            clock,
+            give_up: sent + policy.max_run,
+            place: Place::default(),
+            first: claim,
             claim: Mutex::new(claim),
-            ends: AtomicU64::new(micros(sent + lasts)),
+            ends: AtomicU64::new(micros(sent + policy.lease)),
+            policy,
             lost: AtomicBool::new(false),
             grants: AtomicU32::new(0),
             told: Notify::new(),
@@ -65,14 +73,25 @@ impl Lease {
         }
     }
 
+    /// How long the claim lasts from its last renewal.
+    pub(crate) fn lasts(&self) -> Duration {
+        self.policy.lease
+    }
+
+    /// What the record starts with since the claim was granted.
     pub(crate) fn claim(&self) -> Header {
+        if self.grant() == 0 {
+            return self.first;
+        }
         *self.claim.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The claim was granted anew, with another header.
     pub(crate) fn regranted(&self, claim: Header, sent: Duration) {
+        let mut held = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = claim;
         self.grants.fetch_add(1, Ordering::SeqCst);
-        *self.claim.lock().unwrap_or_else(PoisonError::into_inner) = claim;
+        drop(held);
         self.renewed(sent);
     }
 
@@ -89,7 +108,7 @@ impl Lease {
     /// A renewal that was sent at `sent` was accepted.
     pub(crate) fn renewed(&self, sent: Duration) {
         self.ends
-            .fetch_max(micros(sent + self.lasts), Ordering::AcqRel);
+            .fetch_max(micros(sent + self.lasts()), Ordering::AcqRel);
     }
 
     /// The claim is somebody else's, or is renewed no longer.
@@ -97,19 +116,24 @@ impl Lease {
         self.lost.store(true, Ordering::SeqCst);
         self.told.notify_waiters();
         // Who waits here for an answer of this process may have another's sooner.
-        self.settled(None);
+        self.ended();
     }
 
-    /// Nobody needs to wait for this claim any more: it has this answer, or none.
-    pub(crate) fn settled(&self, landing: Option<Landing>) {
-        let ticket = self
-            .ticket
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let (Some(ticket), Some(landing)) = (ticket, landing) {
+    /// Nobody needs to wait for this claim any more: it has this answer.
+    pub(crate) fn landed(&self, landing: impl FnOnce() -> Option<Landing>) {
+        if let Some(ticket) = self.ticket() {
             ticket.land(landing);
         }
+    }
+
+    /// Nobody needs to wait for this claim any more: whoever does asks the store.
+    pub(crate) fn ended(&self) {
+        drop(self.ticket());
+    }
+
+    fn ticket(&self) -> Option<Ticket> {
+        let mut ticket = self.ticket.lock().unwrap_or_else(PoisonError::into_inner);
+        ticket.take()
     }
 
     /// What is left of the lease for sure; zero when it is lost.
@@ -117,11 +141,13 @@ impl Lease {
         if self.is_lost() {
             return Duration::ZERO;
         }
-        Duration::from_micros(self.ends.load(Ordering::Acquire)).saturating_sub(self.clock.now())
+        Duration::from_micros(self.ends.load(Ordering::Acquire))
+            .saturating_sub(self.core.clock.now())
     }
 
     /// Waits until a renewal is refused, or the lease has run out unrenewed.
     pub(crate) async fn lost(&self) {
+        let clock = &*self.core.clock;
         loop {
             let mut told = pin!(self.told.notified());
             // From here on no message is missed.
@@ -131,13 +157,13 @@ impl Lease {
                 return;
             }
             // Renewed in the meantime, most likely: the loop looks.
-            let _ = deadline(&*self.clock, self.clock.now() + left, told).await;
+            let _ = deadline(clock, clock.now() + left, told.as_mut()).await;
         }
     }
 
     /// How long the lease will still be renewed.
     pub(crate) fn run_left(&self) -> Duration {
-        self.give_up.saturating_sub(self.clock.now())
+        self.give_up.saturating_sub(self.core.clock.now())
     }
 }
 

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod conformance;
 mod context;
 mod engine;
+mod enter;
 mod entry;
 mod error;
 mod expired;
@@ -38,6 +39,7 @@ mod policy;
 mod reconcile;
 mod record;
 mod settle;
+mod spread;
 pub mod store;
 mod stored;
 #[cfg_attr(not(feature = "tokens"), path = "token/without.rs")]

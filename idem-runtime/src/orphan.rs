@@ -1,5 +1,6 @@
 //! A claim that may have been granted without anybody having seen the reply.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use crate::clock::deadline;
@@ -10,18 +11,18 @@ use crate::record::Owner;
 use crate::transition::ReleaseReply;
 
 /// Gives a claim back that may have been granted without anybody having seen the reply.
-pub(crate) struct Orphan {
-    core: Arc<Core>,
-    key: RecordKey,
+pub(crate) struct Orphan<'a> {
+    core: &'a Arc<Core>,
+    key: &'a RecordKey,
     owner: Owner,
     armed: bool,
 }
 
-impl Orphan {
-    pub(crate) fn new(core: &Arc<Core>, key: &RecordKey, owner: Owner) -> Self {
+impl<'a> Orphan<'a> {
+    pub(crate) fn new(core: &'a Arc<Core>, key: &'a RecordKey, owner: Owner) -> Self {
         Self {
-            core: Arc::clone(core),
-            key: key.clone(),
+            core,
+            key,
             owner,
             armed: false,
         }
@@ -38,17 +39,19 @@ impl Orphan {
     }
 }
 
-impl Drop for Orphan {
+impl Drop for Orphan<'_> {
     fn drop(&mut self) {
         if !self.armed {
             return;
         }
-        let (core, key, owner) = (Arc::clone(&self.core), self.key.clone(), self.owner);
+        let (core, key, owner) = (Arc::clone(self.core), self.key.clone(), self.owner);
         self.core.keeper.hand_over(async move {
             // Once: a claim that lands behind it blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             let release = core.store.release(&key, &owner, false);
-            if let Ok(Ok(ReleaseReply::Released)) = deadline(&*core.clock, moment, release).await {
+            if let Ok(Ok(ReleaseReply::Released)) =
+                deadline(&*core.clock, moment, pin!(release)).await
+            {
                 core.tell(&key, EventKind::Released { counted: false });
             }
         });

@@ -111,7 +111,7 @@ pub async fn reconciled<T, R: Verdict<T>>(hook: impl Future<Output = R>) -> Opti
     let (riddle, lease) = (cx.riddle()?, cx.lease()?);
     let core = &riddle.core;
     let moment = core.clock.now() + core.limits.reconcile_deadline;
-    let heard = deadline(&*core.clock, moment, unwind(pin!(hook))).await;
+    let heard = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
     let (verdict, why) = match heard {
         Ok(Ok(verdict)) => (verdict.verdict(), "the hook cannot say"),
         Ok(Err(_)) => (Reconciled::Unknown, "the hook panicked"),
@@ -156,7 +156,9 @@ async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
         return Err(Stop::Refused(overtaken(Duration::ZERO)));
     }
     let mut orphan = Orphan::new(core, &lease.key, request.owner);
-    let asked = core.ask(&lease.key, request, &mut orphan).await;
+    let asked = core
+        .ask(&lease.key, request, &mut orphan, core.clock.now())
+        .await;
     // Whoever settles the claim gives it back.
     orphan.disarm();
     let asked = asked.map_err(Stop::Refused)?;

@@ -342,6 +342,15 @@ impl Record {
         Ok(Self { header, bytes })
     }
 
+    /// `header` is that of `bytes`.
+    pub(crate) fn new(header: Header, bytes: Bytes) -> Self {
+        Self { header, bytes }
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+
     /// The stored answer; empty unless the record is done with a value or an error.
     #[must_use]
     pub fn body(&self) -> &[u8] {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,13 +25,9 @@ use crate::record::{Header, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{CompleteReply, ReleaseReply};
 
-/// All that settling needs; shared with the engine's thread when the caller vanishes.
-#[derive(Clone)]
+/// A claim that is held. Renewing goes on until this is dropped.
 pub(crate) struct Held {
-    pub(crate) core: Arc<Core>,
-    pub(crate) policy: Arc<Policy>,
-    /// Renewing goes on until the last holder of this is gone.
-    pub(crate) renewal: Arc<Renewal>,
+    pub(crate) renewal: Renewal,
 }
 
 /// How a completion ended.
@@ -44,6 +42,10 @@ pub(crate) enum Settled {
     /// Another attempt's answer counts, and it cannot be had.
     Unread(Error),
 }
+
+/// What carrying an ending out leads to. Boxed: that is much larger than the body of most calls, which the
+/// caller holds besides.
+pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 
 /// How long a reply is waited for where nobody waits for the result. A shorter
 /// `complete_deadline` is about the caller's patience, not about the store.
@@ -75,27 +77,39 @@ impl Held {
         &self.renewal.lease
     }
 
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.lease().core
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.lease().policy
+    }
+
     pub(crate) fn tell(&self, kind: EventKind<'_>) {
-        self.core.tell(&self.lease().key, kind);
+        self.core().tell(&self.lease().key, kind);
     }
 
     /// The header of the finished record.
     pub(crate) fn done(&self, outcome: OutcomeKind, schema: u32) -> Header {
-        let retain = match outcome {
-            OutcomeKind::Error => self.policy.error_ttl(),
-            _ => self.policy.ttl,
-        };
         Header {
             state: State::Done { outcome, schema },
-            retain,
+            retain: self.life(outcome),
             ..self.lease().claim()
+        }
+    }
+
+    /// How long an outcome is kept.
+    fn life(&self, outcome: OutcomeKind) -> Duration {
+        match outcome {
+            OutcomeKind::Error => self.policy().error_ttl(),
+            _ => self.policy().ttl,
         }
     }
 
     /// The key is given back in good order.
     pub(crate) fn release(&self) -> Ending {
         Ending::Release {
-            count: self.policy.counts_releases(),
+            count: self.policy().counts_releases(),
         }
     }
 
@@ -109,7 +123,7 @@ impl Held {
     }
 
     pub(crate) fn panicked(&self) -> Ending {
-        match self.policy.on_panic {
+        match self.policy().on_panic {
             OnPanic::Release => Ending::Release { count: true },
             OnPanic::Unknown => self.unknown(Cause::Panicked),
         }
@@ -122,7 +136,7 @@ impl Held {
         if let State::Reconciling { .. } = self.lease().claim().state {
             return Some(Ending::Release { count: false });
         }
-        match self.policy.on_cancel {
+        match self.policy().on_cancel {
             OnCancel::Hold => None,
             OnCancel::Release => Some(self.release()),
             OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
@@ -138,33 +152,38 @@ impl Held {
     }
 
     /// Carries the ending out, as [`finish_within`](Self::finish_within) the patience of a duplicate.
-    pub(crate) async fn finish(self, ending: Ending) -> Settled {
-        let patience = self.policy.wait();
-        self.finish_within(patience, ending).await
+    pub(crate) fn finish(self, ending: Ending) -> Settling {
+        let patience = self.policy().wait();
+        self.finish_within(patience, ending)
     }
 
     /// Carries the ending out. What has no reply within `complete_deadline`, or when the caller is
     /// dropped, goes on on the engine's thread. An overtaken call waits this long for the answer that
     /// counts.
-    pub(crate) async fn finish_within(self, patience: Duration, ending: Ending) -> Settled {
+    pub(crate) fn finish_within(self, patience: Duration, ending: Ending) -> Settling {
         self.renewal.settle();
-        let handover = HandOver(Some((self.clone(), ending.clone())));
-        let silence = self.core.limits.complete_deadline;
-        let settled = match &ending {
-            Ending::Complete { outcome, record } => {
-                let waits = Waits::Caller(patience);
-                self.complete(*outcome, record, silence, waits).await
+        let handover = HandOver(Some((self, ending)));
+        Box::pin(async move {
+            let Some((held, ending)) = &handover.0 else {
+                return Settled::Own;
+            };
+            let silence = held.core().limits.complete_deadline;
+            let settled = match ending {
+                Ending::Complete { outcome, record } => {
+                    let waits = Waits::Caller(patience);
+                    held.complete(*outcome, record, silence, waits).await
+                }
+                Ending::Release { count } => held.send_release(*count, silence).await,
+            };
+            match &settled {
+                None => {}
+                // Its successor may crash or give the key back yet. Then a success saves a third run,
+                // and nobody may run after what nobody knows.
+                Some(Settled::Overtaken(_)) if ending.is_offered_on() => {}
+                Some(_) => handover.disarm(),
             }
-            Ending::Release { count } => self.send_release(*count, silence).await,
-        };
-        match &settled {
-            None => {}
-            // Its successor may crash or give the key back yet. Then a success saves a third run, and
-            // nobody may run after what nobody knows.
-            Some(Settled::Overtaken(_)) if ending.is_offered_on() => {}
-            Some(_) => handover.disarm(),
-        }
-        settled.unwrap_or(Settled::Own)
+            settled.unwrap_or(Settled::Own)
+        })
     }
 
     /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
@@ -180,24 +199,24 @@ impl Held {
         silence: Duration,
         waits: Waits,
     ) -> Option<Settled> {
-        let clock = &*self.core.clock;
+        let clock = &*self.core().clock;
         let (caller, patience) = match waits {
             Waits::Caller(patience) => (true, patience),
             Waits::Nobody(patience) => (false, patience),
         };
-        let patience = clock.now() + patience;
-        let mut silent_until = clock.now() + silence;
-        let (mut overtaken, mut first) = (None, None);
+        let mut now = clock.now();
+        let patience = now + patience;
+        let mut silent_until = now + silence;
+        let (mut overtaken, first) = (None, now);
         let key = &self.lease().key;
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
-            let (sent, permit) = (clock.now(), self.core.permit(key));
             // The record may live since the first send.
-            let first = *first.get_or_insert(sent);
-            let attempt = sent + self.core.limits.complete_deadline.max(REPLY);
+            let (sent, permit) = (now, self.core().permit(key));
+            let attempt = now + self.core().limits.complete_deadline.max(REPLY);
             let claim = self.lease().claim();
-            let reply = self.core.store.complete_claim(key, &claim, record);
-            let reply = match deadline(clock, attempt.min(silent_until), reply).await {
+            let reply = self.core().store.complete_claim(key, &claim, record);
+            let reply = match deadline(clock, attempt.min(silent_until), pin!(reply)).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
                     let operation = key.operation();
@@ -206,7 +225,7 @@ impl Held {
                 failure => {
                     let error = failure.ok().and_then(Result::err);
                     let refused = error.as_ref().is_some_and(|error| !error.is_transient());
-                    let now = clock.now();
+                    now = clock.now();
                     if now >= silent_until || (refused && caller) {
                         if overtaken.is_none() {
                             self.unsaved_yet(error.as_ref(), caller);
@@ -215,32 +234,34 @@ impl Held {
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
+                    now = clock.now();
                     continue;
                 }
             };
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
-                    let record = Record::decode(record.clone()).ok();
-                    let life = self.policy_life(outcome);
-                    if let Some(record) = &record
-                        && !late
+                    let life = self.life(outcome);
+                    let stored = || Record::decode(record.clone()).ok();
+                    if !late
+                        && permit.is_some()
+                        && let Some(record) = stored()
                         && !record.header.fingerprint.is_none()
                     {
                         let left = life.saturating_sub(sent.saturating_sub(first));
-                        self.remember(permit, record, left, sent);
+                        self.remember(permit, &record, left, sent);
                     }
-                    self.land(record, life);
+                    self.land(stored, life);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
                     self.remember(permit, &record, left, sent);
-                    self.land(Some(record.clone()), left);
+                    self.land(|| Some(record.clone()), left);
                     return Some(Settled::Adopted { record, left });
                 }
                 CompleteReply::Superseded { lease_left } => {
-                    let now = clock.now();
+                    now = clock.now();
                     if now >= patience {
                         return Some(Settled::Overtaken(lease_left));
                     }
@@ -252,6 +273,7 @@ impl Held {
                     };
                     let pause = pause.min(patience.saturating_sub(now));
                     clock.sleep_until(now + pause).await;
+                    now = clock.now();
                 }
                 CompleteReply::Mismatch => {
                     return Some(self.unsaved(
@@ -265,10 +287,6 @@ impl Held {
         }
     }
 
-    fn policy_life(&self, outcome: OutcomeKind) -> Duration {
-        self.done(outcome, 0).retain
-    }
-
     /// Later calls of this process may get it.
     fn remember(&self, permit: Option<Permit>, record: &Record, left: Duration, sent: Duration) {
         let life = Life {
@@ -276,20 +294,21 @@ impl Held {
             sent,
             dated: true,
         };
-        self.core.remember(permit, &self.lease().key, record, life);
+        self.core()
+            .remember(permit, &self.lease().key, record, life);
     }
 
     /// The calls of this process that wait get what is stored now.
-    fn land(&self, record: Option<Record>, left: Duration) {
-        let at = self.core.clock.now();
-        let asked = matches!(self.lease().claim().state, State::Reconciling { .. });
-        let done = |record| Landing::Done {
-            record,
-            left,
-            at,
-            asked,
-        };
-        self.lease().settled(record.map(done));
+    fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration) {
+        self.lease().landed(|| {
+            let record = record()?;
+            Some(Landing::Done {
+                record,
+                left,
+                at: self.core().clock.now(),
+                asked: matches!(self.lease().claim().state, State::Reconciling { .. }),
+            })
+        });
     }
 
     fn unsaved_yet(&self, error: Option<&StoreError>, caller: bool) {
@@ -312,12 +331,12 @@ impl Held {
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
     async fn send_release(&self, count: bool, silence: Duration) -> Option<Settled> {
         let owner = self.lease().claim().owner;
-        let clock = &*self.core.clock;
+        let clock = &*self.core().clock;
         let moment = clock.now() + silence;
         let mut backoff = Backoff::new(&owner);
         loop {
-            let reply = self.core.store.release(&self.lease().key, &owner, count);
-            match deadline(clock, moment, reply).await {
+            let reply = self.core().store.release(&self.lease().key, &owner, count);
+            match deadline(clock, moment, pin!(reply)).await {
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {
                         self.tell(EventKind::Released { counted: count });
@@ -360,18 +379,18 @@ impl Drop for HandOver {
         let Some((held, ending)) = self.0.take() else {
             return;
         };
-        let core = Arc::clone(&held.core);
+        let core = Arc::clone(held.core());
         let offered_on = ending.is_offered_on();
         core.keeper.hand_over(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
-                    let silence = held.policy.lease.max(Duration::from_mins(1));
+                    let silence = held.lease().lasts().max(Duration::from_mins(1));
                     let patience = if offered_on { silence } else { Duration::ZERO };
                     let waits = Waits::Nobody(patience);
                     held.complete(outcome, &record, silence, waits).await;
                 }
                 Ending::Release { count } => {
-                    held.send_release(count, held.policy.lease).await;
+                    held.send_release(count, held.lease().lasts()).await;
                 }
             }
         });

@@ -3,6 +3,7 @@
 //! On the engine's own thread, so that it does not depend on any one of the waiting calls being
 //! polled, nor on the runtime that it runs on.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ impl Vigil {
                 };
                 let moment = clock.now() + pause.min(lease_left);
                 told = if let Some(watch) = &mut watch {
-                    deadline(clock, moment, watch.changed()).await.is_ok()
+                    deadline(clock, moment, pin!(watch.changed())).await.is_ok()
                 } else {
                     clock.sleep_until(moment).await;
                     false
@@ -96,7 +97,7 @@ impl Vigil {
                     {
                         watch.missed();
                     }
-                    return self.ticket.land(landing);
+                    return self.ticket.land(|| Some(landing));
                 }
                 Look::Ask => return,
                 Look::Silent => {
@@ -114,7 +115,7 @@ impl Vigil {
     async fn watch(&self) -> Option<Watch> {
         let core = &self.core;
         let moment = core.clock.now() + core.limits.claim_deadline;
-        let watch = deadline(&*core.clock, moment, core.store.watch(&self.key)).await;
+        let watch = deadline(&*core.clock, moment, pin!(core.store.watch(&self.key))).await;
         // A store that cannot tell is asked again and again instead.
         watch.ok()?.ok()?
     }
@@ -123,7 +124,7 @@ impl Vigil {
         let core = &self.core;
         let (sent, permit) = (core.clock.now(), core.permit(&self.key));
         let moment = sent + core.limits.claim_deadline;
-        let reply = deadline(&*core.clock, moment, core.store.glance(&self.key)).await;
+        let reply = deadline(&*core.clock, moment, pin!(core.store.glance(&self.key))).await;
         let (record, left) = match reply {
             Ok(Ok(ReadReply::Found { record, left })) => (record, left),
             Ok(Ok(_)) => return Look::Ask,

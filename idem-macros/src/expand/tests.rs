@@ -24,6 +24,24 @@ fn an_async_fn_expands_as_documented() {
     );
 }
 
+/// What a function of an application expands to is read by those who debug it, and compiled with each.
+#[test]
+fn a_typical_expansion_is_short() {
+    let golden = include_str!("../../golden/typical.rs");
+    expands(
+        r#"op = "payments.pay", key = req.order_no, ttl = "24h""#,
+        "pub async fn pay(req: PayRequest) -> Result<Receipt, PayError> {
+           let receipt = charge(&req).await?; Ok(receipt) }",
+        golden,
+    );
+    let code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+    assert!(
+        golden.lines().all(|line| line.len() <= 100),
+        "as rustfmt would lay it out"
+    );
+    assert!(golden.lines().filter(code).count() <= 40);
+}
+
 #[test]
 fn a_boxed_future_expands_as_documented() {
     expands(

@@ -4,10 +4,11 @@ use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{Call, begin, describe, finish, run};
+use super::{Call, describe, enter, finish, run};
 use crate::begin::{Begun, Start};
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::enter::Entry as Opened;
 use crate::entry::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
@@ -359,8 +360,12 @@ impl<P> CallBuilder<P> {
         // Without a body nothing can run unprotected.
         let mut overrides = self.overrides;
         overrides.on_outage = Some(OnOutage::Fail);
-        let (_, start) = begin(self.inputs, Ok(self.engine), overrides).await?;
-        match start {
+        let (_, entry) = enter(self.inputs, Ok(self.engine), overrides)?;
+        let asking = match entry {
+            Opened::Known(stored) => return Ok(Begun::Done(stored)),
+            Opened::Asks(asking) => asking,
+        };
+        match asking.await? {
             Start::Run(claim) => Ok(Begun::Claimed(claim)),
             Start::Done(stored) => Ok(Begun::Done(stored)),
             Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::{Call, begin, replay};
+use super::{Call, enter, replay};
 use crate::answer::How;
 use crate::backoff::Backoff;
 use crate::begin::Start;
@@ -17,6 +17,7 @@ use crate::claim::Claim;
 use crate::clock::deadline;
 use crate::context::Context;
 use crate::engine::Engine;
+use crate::enter::{Asking, Entry};
 use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
 use crate::outcome::Codec;
@@ -28,25 +29,67 @@ use crate::store::ReadReply;
 use crate::stored::Stored;
 use crate::unwind::{self, Panic};
 
-/// Answers the call from its record, or runs `body` under a claim and stores its result.
-///
-/// On a replay `body` is not polled, so nothing of it has run. It is `None` when this returns early,
-/// because it was dropped before its key was given back.
-pub async fn run<O, P, F>(call: Call<O, P>, body: Pin<&mut Option<F>>) -> O
-where
-    F: Future<Output = O>,
-{
+/// What waiting leads to, boxed: much larger than the body of most calls, which the caller holds besides,
+/// and compiled once.
+type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A call that was let in.
+enum Opened<O, P> {
+    Answered(O),
+    Asks {
+        engine: Engine,
+        codec: Codec<O, P>,
+        asking: Asking,
+    },
+}
+
+fn open<O, P>(call: Call<O, P>) -> Opened<O, P> {
     let Call {
         inputs,
         engine,
         codec,
         overrides,
     } = call;
-    // Boxed: they are much larger than the body of most calls, which the future holds besides.
-    match Box::pin(begin(inputs, engine, overrides)).await {
-        Err(error) => codec.refuse(error),
-        Ok((engine, Start::Done(stored))) => replay(&engine, &codec, &stored),
-        Ok((engine, start)) => execute(engine, &codec, Turn::new(start), body).await,
+    match enter(inputs, engine, overrides) {
+        Err(error) => Opened::Answered(codec.refuse(error)),
+        Ok((engine, Entry::Known(stored))) => Opened::Answered(replay(&engine, &codec, &stored)),
+        Ok((engine, Entry::Asks(asking))) => Opened::Asks {
+            engine,
+            codec,
+            asking,
+        },
+    }
+}
+
+/// Answers the call from its record, or runs `body` under a claim and stores its result.
+///
+/// It begins where this is called, so that the future holds little besides the body: an expansion calls it
+/// where it awaits. On a replay `body` is not polled, so nothing of it has run. It is `None` when this
+/// returns early, because it was dropped before its key was given back.
+pub fn run<O, P, F>(
+    call: Call<O, P>,
+    body: Pin<&mut Option<F>>,
+) -> impl Future<Output = O> + use<'_, O, P, F>
+where
+    F: Future<Output = O>,
+{
+    let mut opened = open(call);
+    async move {
+        match opened {
+            Opened::Answered(answer) => answer,
+            Opened::Asks {
+                ref engine,
+                ref codec,
+                ref mut asking,
+            } => {
+                let turn = match asking.await {
+                    Err(error) => return codec.refuse(error),
+                    Ok(Start::Done(stored)) => return replay(engine, codec, &stored),
+                    Ok(start) => Turn::new(start),
+                };
+                execute(engine, codec, turn, body).await
+            }
+        }
     }
 }
 
@@ -58,23 +101,25 @@ where
     O: Send + 'static,
     P: Send + Sync + 'static,
 {
-    let Call {
-        inputs,
-        engine,
-        codec,
-        overrides,
-    } = call;
-    let (engine, start) = match Box::pin(begin(inputs, engine, overrides)).await {
+    let (engine, codec, asking) = match open(call) {
+        Opened::Answered(answer) => return answer,
+        Opened::Asks {
+            engine,
+            codec,
+            asking,
+        } => (engine, codec, asking),
+    };
+    let start = match asking.await {
         Err(error) => return codec.refuse(error),
-        Ok((engine, Start::Done(stored))) => return replay(&engine, &codec, &stored),
-        Ok(begun) => begun,
+        Ok(Start::Done(stored)) => return replay(&engine, &codec, &stored),
+        Ok(start) => start,
     };
     let turn = Turn::new(start);
     let (operation, refuse) = (turn.context.operation().clone(), codec.refusal());
     let scoped = Engine::scoped();
     let task = async move {
         let body = pin!(Some(body));
-        execute(engine, &codec, turn, body).await
+        execute(&engine, &codec, turn, body).await
     };
     // Nothing awaits between the grant and this, so no claim is lost on the way.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -101,7 +146,7 @@ struct Turn {
     /// `None`: it runs without protection.
     claim: Option<Claim>,
     /// Counts a body without a claim as one that runs.
-    unprotected: Option<Unleased>,
+    unprotected: Option<Box<Unleased>>,
 }
 
 impl Turn {
@@ -132,7 +177,7 @@ enum End<O> {
     Output(O),
     Panic(Panic),
     LeaseLost,
-    Stop(Stop),
+    Stop(Box<Stop>),
 }
 
 /// A body and its claim. Dropped, the body goes first: what it holds, an open transaction say, is
@@ -163,7 +208,7 @@ impl<F: Future> Running<'_, F> {
                 Poll::Pending => {}
             }
             if let Some(stop) = riddle.and_then(Riddle::stop) {
-                return Poll::Ready(End::Stop(stop));
+                return Poll::Ready(End::Stop(Box::new(stop)));
             }
             match &mut lost {
                 Some(lost) => lost.as_mut().poll(cx).map(|()| End::LeaseLost),
@@ -175,7 +220,7 @@ impl<F: Future> Running<'_, F> {
 }
 
 async fn execute<O, P, F>(
-    engine: Engine,
+    engine: &Engine,
     codec: &Codec<O, P>,
     turn: Turn,
     body: Pin<&mut Option<F>>,
@@ -189,7 +234,7 @@ where
         unprotected: _unprotected,
     } = turn;
     let mut running = Running { body, claim };
-    let end = context.clone().scope(running.end(&context)).await;
+    let end = context.scope(running.end(&context)).await;
     // Everything that the body held goes before its key does.
     running.body.set(None);
     let claim = running.claim.take();
@@ -198,9 +243,9 @@ where
         (End::Output(mut output), Some(claim)) => {
             codec.annotate(&mut output, claim.how(), claim.attempt(), Duration::ZERO);
             let encoded = codec.encode(&output, &engine.core.format);
-            match Box::pin(claim.settle(encoded)).await {
+            match claim.settle(encoded).await {
                 Settled::Own => return output,
-                settled => settled,
+                settled => Ok(settled),
             }
         }
         (End::Output(mut output), None) => {
@@ -214,40 +259,61 @@ where
         }
         (End::Panic(panic), claim) => {
             if let Some(claim) = claim {
-                Box::pin(claim.panicked()).await;
+                panicked(claim).await;
             }
             resume_unwind(panic)
         }
-        (End::LeaseLost, Some(claim)) => {
-            let (lease, wait) = (Arc::clone(claim.lease()), claim.policy().wait());
-            Box::pin(claim.cancelled()).await;
-            Box::pin(winner(&engine, &lease, wait)).await
-        }
-        (End::Stop(Stop::Undecided), Some(claim)) => {
-            let operation = claim.operation().clone();
-            let attempts = claim.attempt();
-            match Box::pin(claim.undecided()).await {
-                Settled::Own => {
-                    let (core, now) = (&engine.core, Duration::ZERO);
-                    let cause = Some(Cause::Undecided);
-                    return codec.refuse(core.unknown(&operation, attempts, cause, now));
-                }
-                settled => settled,
-            }
-        }
-        (End::Stop(Stop::Answered { record, left }), Some(claim)) => {
-            Box::pin(claim.give_back()).await;
-            Settled::Adopted { record, left }
-        }
-        (End::Stop(Stop::Refused(error)), Some(claim)) => {
-            Box::pin(claim.give_back()).await;
-            return codec.refuse(error);
-        }
+        (End::LeaseLost, Some(claim)) => Ok(lose(engine.clone(), claim).await),
+        (End::Stop(stop), Some(claim)) => give_up(engine.clone(), claim, stop).await,
         (End::LeaseLost | End::Stop(_), None) => {
             unreachable!("without a claim there is nothing to lose and nothing to find out")
         }
     };
-    adopt(&engine, codec, &context, settled)
+    match settled {
+        Ok(settled) => adopt(engine, codec, &context, settled),
+        Err(error) => codec.refuse(error),
+    }
+}
+
+fn panicked(claim: Claim) -> Waiting<()> {
+    Box::pin(claim.panicked())
+}
+
+/// The lease was lost, and the body was dropped for it.
+fn lose(engine: Engine, claim: Claim) -> Waiting<Settled> {
+    Box::pin(async move {
+        let (lease, wait) = (Arc::clone(claim.lease()), claim.policy().wait());
+        claim.cancelled().await;
+        winner(&engine, &lease, wait).await
+    })
+}
+
+/// The body was dropped before it began.
+fn give_up(engine: Engine, claim: Claim, stop: Box<Stop>) -> Waiting<Result<Settled, Error>> {
+    Box::pin(async move {
+        match *stop {
+            Stop::Undecided => {
+                let operation = claim.operation().clone();
+                let attempts = claim.attempt();
+                match claim.undecided().await {
+                    Settled::Own => {
+                        let (core, now) = (&engine.core, Duration::ZERO);
+                        let cause = Some(Cause::Undecided);
+                        Err(core.unknown(&operation, attempts, cause, now))
+                    }
+                    settled => Ok(settled),
+                }
+            }
+            Stop::Answered { record, left } => {
+                claim.give_back().await;
+                Ok(Settled::Adopted { record, left })
+            }
+            Stop::Refused(error) => {
+                claim.give_back().await;
+                Err(error)
+            }
+        }
+    })
 }
 
 /// What a call returns whose own answer does not count.
@@ -291,7 +357,7 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
     loop {
         let now = clock.now();
         let moment = now + core.limits.claim_deadline;
-        let found = deadline(clock, moment, core.read(&lease.key)).await;
+        let found = deadline(clock, moment, pin!(core.read(&lease.key))).await;
         let mut running = None;
         if let Ok(Ok(ReadReply::Found { record, left })) = found {
             // The record was lost, and a call with other arguments has the key: no answer of ours.

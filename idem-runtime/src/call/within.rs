@@ -7,7 +7,7 @@ mod settle;
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use super::{Call, describe, replay};
@@ -73,7 +73,7 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         if self.own {
             let moment = core.clock.now() + REPLY;
             let rolled_back = self.tx.connection().rollback();
-            let done = deadline(&*core.clock, moment, rolled_back).await;
+            let done = deadline(&*core.clock, moment, pin!(rolled_back)).await;
             self.own = !matches!(done, Ok(Ok(())));
         }
     }
@@ -259,7 +259,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
     let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
     let conn = part.tx.connection();
     let claim = within.claim_within(conn, key, &request, policy.wait());
-    let Ok(reply) = deadline(clock, moment, claim).await else {
+    let Ok(reply) = deadline(clock, moment, pin!(claim)).await else {
         let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
         return Err(error.detail("no reply to the claim within its deadline"));
     };

@@ -74,7 +74,7 @@ impl Engine {
             }
         };
         let moment = core.clock.now() + within.min(crate::policy::LONG);
-        match deadline(&*core.clock, moment, idle).await {
+        match deadline(&*core.clock, moment, pin!(idle)).await {
             Ok(()) => Ok(()),
             Err(_) => self.unfinished().map_or(Ok(()), Err),
         }

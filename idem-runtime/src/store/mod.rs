@@ -85,6 +85,18 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply>;
 
+    /// The answer that a claim of a call with this fingerprint would get at this moment, where it is
+    /// final and nobody has to be asked for it; with the time that it will still be kept. `None`, the
+    /// default: the store is asked.
+    fn at_hand(
+        &self,
+        key: &RecordKey,
+        asked: crate::Fingerprint,
+    ) -> Option<(Record, std::time::Duration)> {
+        let _ = (key, asked);
+        None
+    }
+
     /// Stores an answer: `record` is a whole record (header and body) in state done, to be kept for
     /// its `retain`. One that cannot be read is refused as [`CompleteReply::Unreadable`].
     fn complete<'a>(

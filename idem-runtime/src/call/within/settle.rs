@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::resume_unwind;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -164,7 +165,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         }
         let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
         let committing = self.part.tx.connection().commit();
-        let committed = deadline(&*core.clock, moment, committing).await;
+        let committed = deadline(&*core.clock, moment, pin!(committing)).await;
         let operation = self.running.key.operation();
         match committed {
             Ok(Ok(())) => {
@@ -191,7 +192,7 @@ pub(super) async fn in_time(
 ) -> Result<(), Error> {
     let core = &engine.core;
     let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);
-    let Ok(done) = deadline(&*core.clock, moment, work).await else {
+    let Ok(done) = deadline(&*core.clock, moment, pin!(work)).await else {
         let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
         return Err(error.detail("no reply within its deadline"));
     };

@@ -1,6 +1,7 @@
 //! The two layers: what is asked of which, and what is copied.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -61,7 +62,9 @@ enum Write {
 /// Awaits `work` for so long by the machine's clock.
 async fn within<F: Future>(patience: Duration, work: F) -> Option<F::Output> {
     let clock = SystemClock;
-    deadline(&clock, clock.now() + patience, work).await.ok()
+    deadline(&clock, clock.now() + patience, pin!(work))
+        .await
+        .ok()
 }
 
 impl Layers {

@@ -1,6 +1,5 @@
 //! The bounds of a memory store.
 
-use std::hash::RandomState;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
@@ -50,7 +49,6 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Inner {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            hasher: RandomState::new(),
             clock: self.clock,
             max_entries: self.max_entries,
             max_bytes: self.max_bytes,

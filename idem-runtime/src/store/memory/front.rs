@@ -10,24 +10,21 @@ use crate::store::front::{Copied, Front, supersedes};
 use crate::store::{RecordKey, StoreFuture, Watch};
 
 impl Inner {
-    fn copy_of(&self, key: &RecordKey) -> Copied {
+    pub(super) fn copy_of(&self, key: &RecordKey) -> Copied {
         let now = self.clock.now();
-        let shard = self.shard(key);
-        let slot = shard.records.get(key).filter(|slot| slot.expires > now)?;
+        let mut shard = self.shard(key);
+        let slot = shard.alive(key, now)?;
         let record = Record::decode(slot.bytes.clone()).ok()?;
         Some((record, slot.expires.saturating_sub(now)))
     }
 
     fn forget_copy(&self, key: &RecordKey, owner: Option<&Owner>) {
         let mut shard = self.shard(key);
-        if let Some(slot) = shard.records.get(key)
+        if let Some(slot) = shard.alive(key, self.clock.now())
             && let Ok(there) = Header::decode(&slot.bytes)
             && owner.is_none_or(|owner| there.owner == *owner)
         {
-            let at = (slot.expires, slot.id);
-            shard.expiry.remove(&at);
-            let slot = shard.records.remove(key);
-            self.forget(slot.as_ref());
+            self.count(shard.remove(key));
         }
     }
 }
@@ -49,7 +46,7 @@ impl Front for MemoryStore {
         // A cache that is full makes no more copies until others have expired.
         let kept = self.0.operate(
             key,
-            |current, _| match current {
+            |current| match current {
                 Some(there) if !supersedes(&header, &there.record.header) => ((), None),
                 _ => ((), Some((copy.clone(), Some(left)))),
             },

@@ -6,12 +6,10 @@ mod builder;
 mod front;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
+mod shard;
 mod written;
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -19,19 +17,19 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::builder::MemoryStoreBuilder;
+use self::shard::{Change, Shard};
 use self::written::{encoded, rewritten};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Listener, Listeners, Owner,
     ReadReply, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreError,
-    StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers,
+    StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers, front::is_final,
 };
 use crate::clock::Clock;
+use crate::fingerprint::Fingerprint;
 use crate::transition;
 
 /// Few enough to sweep cheaply, enough that two threads seldom meet.
 const SHARDS: usize = 32;
-/// What a record costs besides its bytes: key, map entry, expiry entry.
-const OVERHEAD_BYTES: usize = 200;
 
 /// A store in memory. Clones share the same records.
 ///
@@ -51,7 +49,6 @@ pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
     shards: Vec<Mutex<Shard>>,
-    hasher: RandomState,
     clock: Arc<dyn Clock>,
     max_entries: usize,
     max_bytes: usize,
@@ -59,26 +56,6 @@ struct Inner {
     bytes: AtomicUsize,
     watchers: Watchers,
     listeners: Listeners,
-}
-
-#[derive(Default)]
-struct Shard {
-    records: HashMap<RecordKey, Slot>,
-    /// One entry a record, in the order in which they expire.
-    expiry: BTreeMap<(Duration, u64), RecordKey>,
-    next_id: u64,
-}
-
-struct Slot {
-    bytes: Bytes,
-    expires: Duration,
-    id: u64,
-}
-
-impl Slot {
-    fn cost(&self) -> usize {
-        self.bytes.len() + OVERHEAD_BYTES
-    }
 }
 
 impl Default for MemoryStore {
@@ -129,51 +106,23 @@ impl MemoryStore {
 
 impl Inner {
     fn shard(&self, key: &RecordKey) -> MutexGuard<'_, Shard> {
-        let hash = self.hasher.hash_one(key.digest());
-        let index =
-            usize::try_from(hash % SHARDS as u64).expect("smaller than the number of shards");
+        // A digest is as good as random; whoever chooses all of theirs to meet here waits for each other.
+        let index = usize::from(key.digest().as_bytes()[0]) % SHARDS;
         // A panic inside the lock can only come from the allocator; the maps stay usable.
         self.shards[index]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops what has expired in this shard, at most so many records.
-    fn sweep(&self, shard: &mut Shard, now: Duration, most: usize) {
-        for _ in 0..most {
-            match shard.expiry.first_key_value() {
-                Some((&(expires, id), _)) if expires <= now => {
-                    let key = shard.expiry.remove(&(expires, id));
-                    let slot = key.and_then(|key| shard.records.remove(&key));
-                    self.forget(slot.as_ref());
-                }
-                _ => return,
-            }
+    fn count(&self, change: Change) {
+        let Change { entries, bytes } = change;
+        // To subtract is to add the complement.
+        if entries != 0 {
+            (self.entries).fetch_add(entries.cast_unsigned(), Ordering::Relaxed);
         }
-    }
-
-    fn forget(&self, slot: Option<&Slot>) {
-        if let Some(slot) = slot {
-            self.entries.fetch_sub(1, Ordering::Relaxed);
-            self.bytes.fetch_sub(slot.cost(), Ordering::Relaxed);
+        if bytes != 0 {
+            (self.bytes).fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
         }
-    }
-
-    fn put(&self, shard: &mut Shard, key: &RecordKey, bytes: Bytes, expires: Duration) {
-        shard.next_id += 1;
-        let slot = Slot {
-            bytes,
-            expires,
-            id: shard.next_id,
-        };
-        self.entries.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(slot.cost(), Ordering::Relaxed);
-        shard.expiry.insert((expires, slot.id), key.clone());
-        let old = shard.records.insert(key.clone(), slot);
-        if let Some(old) = &old {
-            shard.expiry.remove(&(old.expires, old.id));
-        }
-        self.forget(old.as_ref());
     }
 
     /// An operation that ends the wait of whoever waits for the key, if it writes.
@@ -184,7 +133,7 @@ impl Inner {
         unreadable: impl FnOnce(Unreadable) -> T,
     ) -> Result<T, StoreError> {
         let mut written = false;
-        let decide = |current: Option<Current<'_>>, _| {
+        let decide = |current: Option<Current<'_>>| {
             let (reply, write) = decide(current);
             written = write.is_some();
             (reply, write)
@@ -200,41 +149,44 @@ impl Inner {
     fn operate<T>(
         &self,
         key: &RecordKey,
-        decide: impl FnOnce(Option<Current<'_>>, u64) -> (T, Option<(Bytes, Option<Duration>)>),
+        decide: impl FnOnce(Option<Current<'_>>) -> (T, Option<(Bytes, Option<Duration>)>),
         unreadable: impl FnOnce(Unreadable) -> T,
         claims: bool,
     ) -> Result<T, StoreError> {
         let now = self.clock.now();
         let mut shard = self.shard(key);
         // A few at a time, so that no operation pays for many.
-        self.sweep(&mut shard, now, 4);
-        let found = match shard.records.get(key) {
-            Some(slot) if slot.expires > now => Some((slot.bytes.clone(), slot.expires)),
-            _ => None,
-        };
-        let record = match found {
-            None => None,
-            Some((bytes, expires)) => match Record::decode(bytes) {
-                Ok(record) => Some((record, expires)),
-                Err(error) => return Ok(unreadable(error)),
-            },
-        };
-        let current = record.as_ref().map(|(record, expires)| Current {
-            record,
-            left: expires.saturating_sub(now),
-        });
-        let is_new = current.is_none();
-        let (reply, write) = decide(current, self.clock.calendar_us());
-        if let Some((bytes, life)) = write {
-            if claims && is_new {
-                self.room(&mut shard, now)?;
+        self.count(shard.sweep(now, 4));
+        let (reply, write) = match shard.alive(key, now) {
+            None => {
+                let (reply, write) = decide(None);
+                if claims && write.is_some() {
+                    self.room(&mut shard, now)?;
+                }
+                (
+                    reply,
+                    write.map(|(bytes, life)| (bytes, life.map_or(now, |life| now + life))),
+                )
             }
-            let expires = match (life, &record) {
-                (Some(life), _) => now + life,
-                (None, Some((_, expires))) => *expires,
-                (None, None) => now,
-            };
-            self.put(&mut shard, key, bytes, expires);
+            Some(slot) => {
+                let header = match Header::decode(&slot.bytes) {
+                    Ok(header) => header,
+                    Err(error) => return Ok(unreadable(error)),
+                };
+                // Lent, not shared: most records are seen by nobody else.
+                let record = Record::new(header, std::mem::take(&mut slot.bytes));
+                let (expires, left) = (slot.expires, slot.expires.saturating_sub(now));
+                let (reply, write) = decide(Some(Current {
+                    record: &record,
+                    left,
+                }));
+                slot.bytes = record.into_bytes();
+                let until = |life: Option<Duration>| life.map_or(expires, |life| now + life);
+                (reply, write.map(|(bytes, life)| (bytes, until(life))))
+            }
+        };
+        if let Some((bytes, expires)) = write {
+            self.count(shard.put(key, bytes, expires));
         }
         Ok(reply)
     }
@@ -254,10 +206,10 @@ impl Inner {
         }
         // What has expired takes no room, in whichever shard it is. Shards that are in use are
         // passed over: to wait for one here could be a deadlock.
-        self.sweep(shard, now, usize::MAX);
+        self.count(shard.sweep(now, usize::MAX));
         for other in &self.shards {
             if let Ok(mut other) = other.try_lock() {
-                self.sweep(&mut other, now, usize::MAX);
+                self.count(other.sweep(now, usize::MAX));
             }
         }
         let (entries, bytes) = self.used();
@@ -276,6 +228,12 @@ impl Inner {
 }
 
 impl Store for MemoryStore {
+    fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
+        let (record, left) = self.0.copy_of(key)?;
+        let answers = is_final(&record.header) && record.header.fingerprint.matches(asked);
+        answers.then_some((record, left))
+    }
+
     fn claim<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -283,7 +241,8 @@ impl Store for MemoryStore {
     ) -> StoreFuture<'a, ClaimReply> {
         StoreFuture::ready(self.0.operate(
             key,
-            |current, now_us| {
+            |current| {
+                let now_us = self.0.clock.calendar_us();
                 let (reply, write) = transition::claim(current, request, now_us);
                 (reply, write.map(|h| (encoded(&h), Some(h.retain))))
             },
@@ -332,7 +291,7 @@ impl Store for MemoryStore {
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         StoreFuture::ready(self.0.operate(
             key,
-            |current, _| {
+            |current| {
                 let (reply, write) = transition::renew(current, claim);
                 (reply, write.map(|h| (encoded(&h), Some(h.retain))))
             },
@@ -377,7 +336,7 @@ impl Store for MemoryStore {
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         StoreFuture::ready(self.0.operate(
             key,
-            |current, _| match current {
+            |current| match current {
                 None => (ReadReply::Absent, None),
                 Some(Current { record, left }) => {
                     let record = record.clone();

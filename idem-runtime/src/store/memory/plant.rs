@@ -12,15 +12,14 @@ impl MemoryStore {
     pub fn plant(&self, key: &RecordKey, bytes: Bytes, life: Duration) {
         let now = self.0.clock.now();
         let mut shard = self.0.shard(key);
-        self.0.put(&mut shard, key, bytes, now + life);
+        self.0.count(shard.put(key, bytes, now + life));
     }
 
     /// The bytes that stand under a key as they are, readable or not.
     #[must_use]
     pub fn peek(&self, key: &RecordKey) -> Option<Bytes> {
         let now = self.0.clock.now();
-        let shard = self.0.shard(key);
-        let slot = shard.records.get(key).filter(|slot| slot.expires > now);
-        slot.map(|slot| slot.bytes.clone())
+        let mut shard = self.0.shard(key);
+        shard.alive(key, now).map(|slot| slot.bytes.clone())
     }
 }

@@ -1,0 +1,155 @@
+//! Whether a call is let in, and what is known of it without waiting for anything.
+
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::begin::{Ask, Begin, Start};
+use crate::busy::{Entered, Unleased};
+use crate::cache::Found;
+use crate::context::{is_held, is_inside};
+use crate::engine::{Core, Protection};
+use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
+use crate::observer::EventKind;
+use crate::operation::RecordKey;
+use crate::policy::{OnOutage, Policy};
+use crate::stored::Stored;
+
+/// How a call goes on that was let in.
+pub(crate) enum Entry {
+    /// It has its answer.
+    Known(Stored),
+    /// The store has to be asked.
+    Asks(Asking),
+}
+
+/// What a call that asks the store leads to. Boxed: that is much larger than the body of most calls,
+/// which the caller holds besides.
+pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
+
+impl Core {
+    /// Lets a call in, and answers it where it stands if nothing has to be waited for.
+    ///
+    /// # Errors
+    ///
+    /// It is not to run; the observer has been told.
+    pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Entry, Error> {
+        let Ask {
+            operation,
+            digest,
+            fingerprint,
+            policy,
+            expired,
+        } = ask;
+        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
+        let start = if let Some(known) = self.known(&key, fingerprint, &policy) {
+            known.map(Start::Done)
+        } else {
+            // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+            let entered = Entered::new(self);
+            match self.admit(&key, &policy) {
+                Ok(None) => {
+                    let now = self.clock.now();
+                    match self.recall(&key, fingerprint, &policy, now) {
+                        Found::Answer { record, left } => {
+                            let how = policy.on_duplicate;
+                            let stored = self.answer(&key, record, left, how, false, true);
+                            stored.map(Start::Done)
+                        }
+                        Found::Nothing(permit) => {
+                            let asked = (fingerprint, expired);
+                            let begin = Begin::new(entered, key, asked, policy, now, permit);
+                            return Ok(Entry::Asks(begin.run()));
+                        }
+                    }
+                }
+                Ok(Some(start)) => Ok(start),
+                Err(error) => Err(error),
+            }
+        };
+        Ok(match self.begun(&key, &policy, start)? {
+            Start::Done(stored) => Entry::Known(stored),
+            start => Entry::Asks(Box::pin(ready(Ok(start)))),
+        })
+    }
+
+    /// The answer that is at hand, for a call that would be let in.
+    fn known(
+        &self,
+        key: &RecordKey,
+        fingerprint: Fingerprint,
+        policy: &Policy,
+    ) -> Option<Result<Stored, Error>> {
+        if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
+            return None;
+        }
+        let (record, left) = self.store.at_hand(key, fingerprint)?;
+        Some(self.answer(key, record, left, policy.on_duplicate, false, false))
+    }
+
+    /// What a call does that was to begin so.
+    pub(crate) fn begun(
+        self: &Arc<Self>,
+        key: &RecordKey,
+        policy: &Policy,
+        begun: Result<Start, Error>,
+    ) -> Result<Start, Error> {
+        let error = match begun {
+            Ok(start) => return Ok(start),
+            Err(error) => error,
+        };
+        if policy.on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable {
+            let reason = &error.to_string();
+            self.tell(key, EventKind::Unprotected { reason });
+            let call = Unleased::new(self, key.clone(), policy.max_run);
+            return Ok(Start::Unprotected(Box::new(call)));
+        }
+        self.tell(key, EventKind::Refused { error: &error });
+        Err(error)
+    }
+
+    /// Whether a call is to be protected.
+    ///
+    /// # Errors
+    ///
+    /// It is not to run at all.
+    pub(crate) fn lets_in(&self, key: &RecordKey) -> Result<bool, Error> {
+        let operation = key.operation();
+        if is_held(self.id, key) {
+            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
+        }
+        if self.is_closed() {
+            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
+        }
+        match &self.protection {
+            Protection::On => Ok(true),
+            Protection::Off(reason) => {
+                self.tell(key, EventKind::Unprotected { reason });
+                Ok(false)
+            }
+            Protection::Refused => Err(Error::new(ErrorKind::NoEngine, operation.clone())
+                .detail("`Engine::disabled` has no effect in a release build")),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        // What runs already may finish, with all that it calls.
+        self.closing.load(Ordering::SeqCst) && !is_inside()
+    }
+
+    /// `None`: the store has to be asked.
+    fn admit(self: &Arc<Self>, key: &RecordKey, policy: &Policy) -> Result<Option<Start>, Error> {
+        if !self.lets_in(key)? {
+            let call = Unleased::new(self, key.clone(), policy.max_run);
+            return Ok(Some(Start::Unprotected(Box::new(call))));
+        }
+        if let Err(error) = self.keeper.start() {
+            let detail = format!("the thread that renews leases cannot be started: {error}");
+            let error = Error::new(ErrorKind::StoreUnavailable, key.operation().clone());
+            return Err(error.detail(detail));
+        }
+        Ok(None)
+    }
+}
