@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
+#[path = "cluster/answers.rs"]
+mod answers;
 #[path = "watching/client.rs"]
 #[expect(dead_code, reason = "of a test binary with other needs")]
 mod client;

@@ -1,0 +1,64 @@
+//! Answers that are stored past the script, while their slot is half-way.
+
+use bytes::Bytes;
+use idem_harness::{ClusterSetup, Edition};
+use idem_runtime::store::{
+    CompleteReply, Header, OutcomeKind, ReadReply, Record, RecordKey, State, Store,
+};
+
+use crate::client::{Client, store};
+use crate::setup::{Keys, other_than};
+
+/// Stores such an answer, as the engine does.
+async fn complete(store: &dyn Store, key: &RecordKey, claim: &Header, size: usize) {
+    let state = State::Done {
+        outcome: OutcomeKind::Value,
+        schema: 1,
+    };
+    let done = Header { state, ..*claim };
+    let record: Bytes = [&done.encode()[..], &vec![b'a'; size]].concat().into();
+    let reply = store.complete_claim(key, claim, &record).await;
+    let reply = reply.unwrap_or_else(|error| panic!("{size} bytes: {error}"));
+    assert_eq!(reply, CompleteReply::Stored { late: false }, "{size} bytes");
+    let ReadReply::Found { record: found, .. } = store.read(key).await.unwrap() else {
+        panic!("{size} bytes: nothing is there");
+    };
+    assert_eq!(found, Record::decode(record).unwrap());
+}
+
+/// Completes claims that have been moved, and claims that have not, with small and large answers.
+async fn half_way(cluster: &ClusterSetup) {
+    let keys = Keys::new(cluster, "answers");
+    let client = Client::of(&cluster.urls()[0]).await;
+    let store = store(&cluster.urls()[0]).await;
+    let mut claims = Vec::new();
+    for number in 0..4 {
+        let key = keys.key(number);
+        let claim = client.take(&key).await;
+        claims.push((key, claim));
+    }
+    let source = cluster.node_of_slot(keys.slot);
+    let migration = cluster.begin_migration(keys.slot, other_than(cluster, source));
+    for (at, (key, claim)) in claims.iter().enumerate() {
+        if at < 2 {
+            migration.move_key(key.name());
+        }
+        complete(&store, key, claim, [10, 20_000][at % 2]).await;
+    }
+    migration.finish();
+    for (key, _) in &claims {
+        let found = store.read(key).await.unwrap();
+        assert!(matches!(found, ReadReply::Found { .. }), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn answers_of_a_slot_that_is_half_way_are_stored() {
+    half_way(&ClusterSetup::start()).await;
+}
+
+#[tokio::test]
+async fn answers_of_a_slot_that_is_half_way_are_stored_where_servers_compare_and_set() {
+    let cluster = ClusterSetup::builder().nodes(|node| node.version(Edition::Valkey));
+    half_way(&cluster.start()).await;
+}
