@@ -100,6 +100,8 @@ impl Cluster {
                     self.moved(slot, &to);
                     (at, order.asking) = (to, false);
                 }
+                // Whoever sends two commands at once has another way.
+                Some(Redirect::Ask(_)) if !order.is_one() => return Err(Failure::Reply(error)),
                 Some(Redirect::Ask(to)) => (at, order.asking) = (to, true),
                 Some(Redirect::Nameless) => {
                     self.doubt();

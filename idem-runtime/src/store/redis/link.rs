@@ -277,6 +277,11 @@ impl<'a> Order<'a> {
         }
     }
 
+    /// Whether it can be sent to a node that is only about to get the slot.
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self.sent, Sent::One(_))
+    }
+
     async fn send(self, wire: &mut Wire) -> Result<Value, Failure> {
         let reply = match self.sent {
             Sent::Both(commands) => last(wire.send_both(commands).await?)?,
