@@ -20,6 +20,7 @@ on_every_store![
     an_answer_that_a_hook_found_is_not_executed,
     an_answer_that_was_waited_for_says_so,
     an_adopted_answer_was_waited_for_and_has_its_own_age,
+    an_answer_that_a_duplicate_asked_for_has_its_own_age,
     a_type_may_become_an_answer_and_back,
     the_attribute_takes_answers,
 ];
@@ -147,6 +148,18 @@ async fn an_adopted_answer_was_waited_for_and_has_its_own_age(world: World) {
     world.pass_in_store(Duration::from_mins(5));
     assert_eq!(story(&first.end().await), (2, How::Waited, 2, 5));
     assert_eq!(world.events.count("adopted"), 1);
+}
+
+/// The one that asks does not want to know how old it is, and so may not be told.
+async fn an_answer_that_a_duplicate_asked_for_has_its_own_age(world: World) {
+    let first = Body::start(&world, world.pay(), 1).await;
+    assert!(first.end().await.was_executed());
+    world.pass_in_store(Duration::from_mins(5));
+    let leader = world.pay().run(|_| async { never::<Receipt>() });
+    let follower = world.pay().run(|_| async { never::<Answer<Receipt>>() });
+    let (leader, follower) = tokio::join!(biased; leader, follower);
+    assert_eq!(leader.unwrap(), Receipt { run: 1 });
+    assert_eq!(follower.unwrap().age().as_secs() / 60, 5);
 }
 
 async fn a_type_may_become_an_answer_and_back(mut world: World) {
