@@ -196,8 +196,13 @@ impl Begin {
                 record,
                 left,
                 at,
+                dated,
                 asked,
             })) => {
+                // This call tells how old the answer is, and the one that asked did not.
+                if self.policy.dated() && !dated {
+                    return None;
+                }
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can find out what the other could not.
                 if self.policy.reconciles && !asked && record.header.is_unknown(left) {
@@ -291,6 +296,7 @@ impl Begin {
                             record: record.clone(),
                             left,
                             at: core.clock.now(),
+                            dated: request.dated,
                             asked: false,
                         })
                     });

@@ -33,6 +33,8 @@ pub(crate) enum Landing {
         /// How long the store would still keep it, at this moment of the clock.
         left: Duration,
         at: Duration,
+        /// Whether that is exact.
+        dated: bool,
         /// Somebody who can find out has just been asked.
         asked: bool,
     },

@@ -306,6 +306,7 @@ impl Held {
                 record,
                 left,
                 at: self.core().clock.now(),
+                dated: true,
                 asked: matches!(self.lease().claim().state, State::Reconciling { .. }),
             })
         });

@@ -149,6 +149,7 @@ impl Vigil {
                 record,
                 left,
                 at,
+                dated: true,
                 asked: false,
             })
         } else {
