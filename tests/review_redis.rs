@@ -19,7 +19,7 @@ use idem_harness::{
     ClusterSetup, Edition, Partition, RedisServer, ReplicaPair, SentinelSetup, TcpProxy,
 };
 use idem_runtime::store::redis::{Durability, RedisStore};
-use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
+use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
 use idem_runtime::{Fingerprint, KeyBuilder, Operation};
 use idem_tests::shop::{PATIENCE, Shop, connect, persistent, until};
 
@@ -258,4 +258,32 @@ fn a_failover_is_told_after_the_first_runtime_has_ended() {
         records(new, &shop) > 2
     }));
     eprintln!("noticed after {:?}", began.elapsed());
+}
+
+/// Its time is as old as the reply that told it, and for how long an answer is kept is told from it.
+#[tokio::test]
+async fn a_late_reply_does_not_tell_the_time_of_claims() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let store = RedisStore::builder(proxy.url()).response_timeout(REPLY);
+    let store = store.connect().await.unwrap();
+    let minute = Duration::from_mins(1);
+    let claim = async |number| {
+        let request = ClaimRequest {
+            dated: false,
+            ..request(minute, minute * 2)
+        };
+        match store.claim(&key(number), &request).await.unwrap() {
+            ClaimReply::Granted { fence, .. } => fence.get(),
+            other => panic!("{other:?}"),
+        }
+    };
+    proxy.delay(Duration::from_secs(2));
+    claim(0).await;
+    proxy.delay(Duration::ZERO);
+    let time = server.cli(&["TIME"]);
+    let (seconds, _) = time.split_once('\n').unwrap();
+    let now = seconds.trim().parse::<u64>().unwrap() * 1_000_000;
+    let fence = claim(1).await;
+    assert!(fence >= now, "{} ms behind", (now - fence) / 1_000);
 }
