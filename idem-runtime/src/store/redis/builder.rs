@@ -78,9 +78,9 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Makes every claim by a script, also where a plain command would do: for servers and proxies that
-    /// do not take `SET` with `NX` and `GET`, and for comparing. Redis before 7 is never sent it, and what
-    /// answers that it does not know it is sent it once.
+    /// Makes every claim and stores every answer by a script, also where plain commands would do: for
+    /// servers and proxies that do not take `SET` with `NX` and `GET`, and for comparing. Redis before 7 is
+    /// never sent it, and what answers that it does not know it is sent it once.
     pub fn scripts_only(mut self) -> Self {
         self.scripts_only = true;
         self
@@ -198,8 +198,10 @@ impl RedisStoreBuilder {
         let sharded = report.publish() == "SPUBLISH";
         // Two commands in a row, on one connection.
         let is_ours = target.as_ref().is_none_or(Target::is_ours);
-        let stages =
-            plan.durability == Durability::Acknowledged && is_ours && report.reads_declarations();
+        let stages = !self.scripts_only
+            && plan.durability == Durability::Acknowledged
+            && is_ours
+            && report.reads_declarations();
         let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
             Subscribers::of_server(target, sharded, plan.patience)
         } else {
@@ -214,7 +216,7 @@ impl RedisStoreBuilder {
             subscribers,
             plain: does_without.into(),
             stages: stages.into(),
-            swaps: !self.scripts_only && stages && report.compares(),
+            swaps: stages && report.compares(),
             report,
             max_record_bytes: self.max_record_bytes,
         })))
