@@ -81,10 +81,11 @@ impl Link {
     pub(super) async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
         let mut live = self.connected().await.map_err(Failure::Connect)?;
         let course = &live.course;
+        let began = Instant::now();
         let mut unanswered = Unanswered {
             link: self,
             course,
-            since: Some(Instant::now()),
+            since: Some(began),
         };
         let reply = order.send(&mut live.wire).await;
         unanswered.since = None;
@@ -92,7 +93,7 @@ impl Link {
             && let Ok(reply) = &reply
             && let Some(micros) = time_of(reply)
         {
-            course.time.is(micros);
+            course.time.is(micros, began.elapsed());
         }
         match &reply {
             Err(Failure::Reply(error)) if is_silence(error) => self.silent(course),

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// For how long a server's clock is told from the one here: two clocks part by a millisecond in that
 /// time, at most.
 const FRESH: Duration = Duration::from_secs(10);
+/// How long a reply may have taken that tells the time: it may be as old as that. A local cache counts on
+/// less than a second.
+const PROMPT: Duration = Duration::from_millis(500);
 /// By how much the calendar and the monotonic clock may differ meanwhile. They do so by more after this
 /// machine has slept, or its calendar was set.
 const STEADY: Duration = Duration::from_millis(50);
@@ -13,7 +16,7 @@ const STEADY: Duration = Duration::from_millis(50);
 /// What time the server at the other end of a connection has.
 ///
 /// A claim that is granted without a script has its fence from here. It is behind the server's clock by
-/// the time that a reply takes, and grows with every look.
+/// the time that a reply takes, by half a second at most, and grows with every look.
 #[derive(Default)]
 pub(super) struct ServerTime(Mutex<Known>);
 
@@ -82,9 +85,11 @@ impl ServerTime {
         self.lock().tell(Moment::now())
     }
 
-    /// A reply that has just come says that it was this time.
-    pub(super) fn is(&self, micros: u64) {
-        self.lock().hear(micros, Moment::now());
+    /// A reply that has just come, and `took` so long, says that it was this time.
+    pub(super) fn is(&self, micros: u64, took: Duration) {
+        if took < PROMPT {
+            self.lock().hear(micros, Moment::now());
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
