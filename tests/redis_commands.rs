@@ -139,6 +139,8 @@ async fn where_scripts_are_asked_for_nothing_else_is_sent() {
     let shop = Shop::open_with(&server.url(), |store| only(patient(store)), persistent).await;
     let mut monitor = server.monitor();
     everything(&shop).await;
+    let large = shop.pay_with_memo("large", 1, "m".repeat(20_000), async |_| Ok(()));
+    large.await.unwrap();
     let sent = monitor.commands();
     let mut sent = sent.iter().filter(|command| !command.is_from_script());
     assert!(sent.all(|command| matches!(&*command.name, "EVALSHA" | "EVAL")));

@@ -37,7 +37,7 @@ pub enum EventKind<'a> {
     Replayed {
         /// What was stored.
         outcome: OutcomeKind,
-        /// How long ago it was stored.
+        /// How long ago it was stored. Where nobody asked a Redis store for that, it may count from the claim.
         age: Duration,
         /// Whether the caller waited for the call that produced it.
         waited: bool,
