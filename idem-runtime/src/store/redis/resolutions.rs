@@ -89,7 +89,8 @@ impl Listening {
         // An empty name is nobody's.
         command.arg(&self.channel).arg("");
         let order = Order::new(&command);
-        let sent = store.link.send(&self.channel, order, Keeping::Nothing);
+        // On the connection of this thread: what is made here is driven here.
+        let sent = store.own.send(&self.channel, order, Keeping::Nothing);
         if let Err(failure) = sent.await
             && failure.store_error("publishing").kind() == StoreErrorKind::Refused
         {
