@@ -197,7 +197,11 @@ impl Begin {
                 left,
                 at,
                 asked,
+                dated,
             })) => {
+                if self.policy.dated() && !dated {
+                    return None;
+                }
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
                 // This call can find out what the other could not.
                 if self.policy.reconciles && !asked && record.header.is_unknown(left) {
@@ -292,6 +296,7 @@ impl Begin {
                             left,
                             at: core.clock.now(),
                             asked: false,
+                            dated: request.dated,
                         })
                     });
                 }

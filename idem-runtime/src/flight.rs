@@ -35,6 +35,8 @@ pub(crate) enum Landing {
         at: Duration,
         /// Somebody who can find out has just been asked.
         asked: bool,
+        /// `left` is exact; else there may be more.
+        dated: bool,
     },
     /// A refusal, and the limit under which it was asked for: under another one the store may say
     /// something else.

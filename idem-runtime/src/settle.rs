@@ -307,6 +307,7 @@ impl Held {
                 left,
                 at: self.core().clock.now(),
                 asked: matches!(self.lease().claim().state, State::Reconciling { .. }),
+                dated: true,
             })
         });
     }

@@ -150,6 +150,7 @@ impl Vigil {
                 left,
                 at,
                 asked: false,
+                dated: true,
             })
         } else {
             Look::Ask
