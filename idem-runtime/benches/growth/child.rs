@@ -3,12 +3,12 @@
 use std::io::{BufRead as _, stdin};
 use std::time::{Duration, Instant};
 
-use idem_runtime::Engine;
 use idem_runtime::store::redis::RedisStore;
 use tokio::task::JoinSet;
 
 use super::load::driver::{self, Work};
 use super::load::shop::{Customer, First, Replay, Shop};
+use super::server;
 
 pub(crate) const CONCURRENCY: u64 = 64;
 pub(crate) const VALUE_BYTES: usize = 200;
@@ -47,7 +47,8 @@ impl Task {
 pub(crate) fn run(task: &Task) {
     let runtime = driver::current_thread();
     let store = runtime.block_on(RedisStore::connect(task.url.as_str()));
-    let shop = Shop::new(Engine::new(store.unwrap()), VALUE_BYTES);
+    let engine = server::builder(store.unwrap()).build().unwrap();
+    let shop = Shop::new(engine, VALUE_BYTES);
     let customer = Customer::of(&shop, task.merchant);
     let time = Duration::from_millis(task.millis);
     let per_second = if task.case == "first" {

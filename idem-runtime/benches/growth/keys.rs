@@ -62,14 +62,24 @@ fn measure(
     let cases = [("first", 1), ("replay", 1), ("first", 64), ("replay", 64)];
     let mut rounds: [Vec<Sample>; 4] = Default::default();
     let mut calls = [512; 4];
+    let mut traffic = [const { [Vec::new(), Vec::new()] }; 4];
     // The first round warms up, and says how many calls fill a slice.
     for round in 0..=growth.load.rounds {
         for (case, &(what, concurrency)) in cases.iter().enumerate() {
+            // What a look at the traffic adds to it.
+            let earlier = server.traffic();
+            let before = server.traffic();
             let sample = if what == "first" {
                 take(runtime, first, concurrency, calls[case])
             } else {
                 take(runtime, replay, concurrency, calls[case])
             };
+            let after = server.traffic();
+            for (way, bytes) in traffic[case].iter_mut().enumerate() {
+                let all = (after[way] - before[way]) as f64;
+                let look = (before[way] - earlier[way]) as f64;
+                bytes.push((all - look) / sample.calls() as f64);
+            }
             // As many records as it says, in every round.
             if what == "first" {
                 let merchant = first.order.merchant;
@@ -84,15 +94,18 @@ fn measure(
             }
         }
     }
-    for ((what, concurrency), samples) in cases.iter().zip(&rounds) {
-        let median = |figure: fn(&Sample) -> f64| Some(median(samples.iter().map(figure)));
+    let found = cases.iter().zip(&rounds).zip(traffic);
+    for (((what, concurrency), samples), [bytes_in, bytes_out]) in found {
+        let of = |figure: fn(&Sample) -> f64| Some(median(samples.iter().map(figure)));
         Line::new(growth, "keys")
             .word("case", what)
             .count("keys", keys)
             .count("concurrency", *concurrency as u64)
-            .figure("ops_per_s", median(Sample::per_second), 0)
-            .figure("p50_us", median(|sample| sample.percentile(50)), 1)
-            .figure("p99_us", median(|sample| sample.percentile(99)), 1)
+            .figure("ops_per_s", of(Sample::per_second), 0)
+            .figure("p50_us", of(|sample| sample.percentile(50)), 1)
+            .figure("p99_us", of(|sample| sample.percentile(99)), 1)
+            .figure("bytes_in_per_call", Some(median(bytes_in)), 0)
+            .figure("bytes_out_per_call", Some(median(bytes_out)), 0)
             .figure("used_memory_per_key", Some(bytes), 1)
             .print();
     }

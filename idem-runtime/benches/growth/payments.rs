@@ -113,7 +113,7 @@ impl Work for Replay {
     }
 }
 
-/// The finalizer of SplitMix64: numbers that follow each other come to lie far apart.
+/// The finalizer of `SplitMix64`: numbers that follow each other come to lie far apart.
 fn scattered(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,7 @@
 //! The Redis that is measured.
 
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, EngineBuilder};
+use idem_runtime::{Engine, EngineBuilder, Event, EventKind, Observer, StderrObserver};
 use redis::{Client, Connection};
 use tokio::runtime::Runtime;
 
@@ -57,12 +57,19 @@ impl Measured {
         self.info("stats", "total_commands_processed")
     }
 
+    /// Bytes that it was ever sent, and that it ever sent.
+    pub(crate) fn traffic(&mut self) -> [u64; 2] {
+        let text = self.section("stats");
+        ["total_net_input_bytes", "total_net_output_bytes"].map(|name| field(&text, name))
+    }
+
     fn info(&mut self, section: &str, name: &str) -> u64 {
+        field(&self.section(section), name)
+    }
+
+    fn section(&mut self, section: &str) -> String {
         let mut info = redis::cmd("INFO");
-        let text: String = info.arg(section).query(&mut self.control).unwrap();
-        let mut lines = text.lines();
-        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.unwrap().parse().unwrap()
+        info.arg(section).query(&mut self.control).unwrap()
     }
 
     /// What stands under a name.
@@ -78,6 +85,28 @@ impl Measured {
 
     pub(crate) fn builder(&self, runtime: &Runtime) -> EngineBuilder {
         let store = runtime.block_on(RedisStore::connect(self.url()));
-        Engine::builder(store.unwrap())
+        builder(store.unwrap())
+    }
+}
+
+fn field(text: &str, name: &str) -> u64 {
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap().parse().unwrap()
+}
+
+/// An engine that does not warn, each time anew, of a server that keeps nothing on disk.
+pub(crate) fn builder(store: RedisStore) -> EngineBuilder {
+    Engine::builder(store).observer(Unwarned)
+}
+
+#[derive(Debug)]
+struct Unwarned;
+
+impl Observer for Unwarned {
+    fn observe(&self, event: &Event<'_>) {
+        if !matches!(event.kind, EventKind::Warning { .. }) {
+            StderrObserver.observe(event);
+        }
     }
 }
