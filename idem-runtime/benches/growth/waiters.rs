@@ -55,22 +55,22 @@ impl Round<'_> {
             next += 1;
             order
         };
-        // The first turn warms up, and finds out how long it takes until all wait.
-        let settling = runtime
-            .block_on(self.turn(&order(), async || quiet(server).await))
-            .0;
+        // The first turn warms up.
+        let (mut settling, _) = runtime.block_on(self.turn(&order(), async || quiet(server).await));
         let (mut first, mut middle, mut last) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..growth.load.rounds {
-            let settle = async || tokio::time::sleep(settling).await;
-            let (_, mut taken) = runtime.block_on(self.turn(&order(), settle));
+            let (settled, mut taken) =
+                runtime.block_on(self.turn(&order(), async || quiet(server).await));
+            settling = settling.max(settled);
             taken.sort_unstable();
             let micros = |at: usize| taken[at].as_secs_f64() * 1e6;
             first.push(micros(0));
             middle.push(micros(taken.len() / 2));
             last.push(micros(taken.len() - 1));
         }
+        // A look at the server would be counted: long enough instead.
         let commands = server.meter().commands(&mut || {
-            let settle = async || tokio::time::sleep(settling).await;
+            let settle = async || tokio::time::sleep(settling * 2).await;
             runtime.block_on(self.turn(&order(), settle));
         });
         Line::new(growth, "waiters")
@@ -121,7 +121,7 @@ async fn quiet(server: &mut Measured) {
     let began = Instant::now();
     let mut idle = 0;
     let mut before = server.commands();
-    while idle < 3 && began.elapsed() < LONGEST {
+    while idle < 5 && began.elapsed() < LONGEST {
         tokio::time::sleep(LOOK).await;
         let now = server.commands();
         // One of them is the look itself.
