@@ -10,8 +10,8 @@ mod load;
 
 use std::sync::Arc;
 
-use idem_runtime::Engine;
 use idem_runtime::store::redis::RedisStore;
+use idem_runtime::{Engine, LocalCache};
 use tokio::runtime::Runtime;
 
 use self::load::compare::compare;
@@ -85,11 +85,9 @@ fn suite<'a>(
     suite.add("replay", "raw", raw::Claimed(raw(&connection, value_bytes)));
     suite.add("replay", "idem", shop::Replay(customer()));
     suite.add("local_replay", "raw", raw::Got(raw(&caching, value_bytes)));
-    if let Some(engine) = caching_engine(runtime, server) {
-        let shop = Shop::new(engine, value_bytes);
-        let customer = Customer::of(&shop, merchant());
-        suite.add("local_replay", "idem", shop::Replay(customer));
-    }
+    let shop = Shop::new(caching_engine(runtime, server), value_bytes);
+    let cached = Customer::of(&shop, merchant());
+    suite.add("local_replay", "idem", shop::Replay(cached));
     // A kept error is short, whatever answers are.
     suite.add("business_error", "raw", raw::Claimed(raw(&connection, 16)));
     suite.add("business_error", "idem", shop::BusinessError(customer()));
@@ -113,11 +111,9 @@ fn engine(runtime: &Runtime, server: &Server) -> Engine {
 }
 
 /// One that answers from its own memory what it has seen answered.
-fn caching_engine(runtime: &Runtime, server: &Server) -> Option<Engine> {
-    let _ = (runtime, server);
-    // With `EngineBuilder::local_cache` there, in place of `None`:
-    // Some(Engine::builder(store(runtime, server)).local_cache(idem_runtime::LocalCache::new()).build().unwrap())
-    None
+fn caching_engine(runtime: &Runtime, server: &Server) -> Engine {
+    let engine = Engine::builder(store(runtime, server));
+    engine.local_cache(LocalCache::new()).build().unwrap()
 }
 
 fn store(runtime: &Runtime, server: &Server) -> RedisStore {

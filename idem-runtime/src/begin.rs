@@ -196,10 +196,9 @@ impl Begin {
                 record,
                 left,
                 at,
-                dated,
                 asked,
+                dated,
             })) => {
-                // This call tells how old the answer is, and the one that asked did not.
                 if self.policy.dated() && !dated {
                     return None;
                 }
@@ -296,8 +295,8 @@ impl Begin {
                             record: record.clone(),
                             left,
                             at: core.clock.now(),
-                            dated: request.dated,
                             asked: false,
+                            dated: request.dated,
                         })
                     });
                 }

@@ -33,10 +33,10 @@ pub(crate) enum Landing {
         /// How long the store would still keep it, at this moment of the clock.
         left: Duration,
         at: Duration,
-        /// Whether that is exact.
-        dated: bool,
         /// Somebody who can find out has just been asked.
         asked: bool,
+        /// `left` is exact; else there may be more.
+        dated: bool,
     },
     /// A refusal, and the limit under which it was asked for: under another one the store may say
     /// something else.

@@ -306,8 +306,8 @@ impl Held {
                 record,
                 left,
                 at: self.core().clock.now(),
-                dated: true,
                 asked: matches!(self.lease().claim().state, State::Reconciling { .. }),
+                dated: true,
             })
         });
     }

@@ -149,8 +149,8 @@ impl Vigil {
                 record,
                 left,
                 at,
-                dated: true,
                 asked: false,
+                dated: true,
             })
         } else {
             Look::Ask

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::{OnCancel, OnRunning};
+use idem_runtime::{ErrorKind, OnCancel, OnDuplicate, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Runs};
@@ -21,9 +21,33 @@ on_every_store![
     a_leader_whose_body_is_dropped_and_released_makes_another_one_run,
     a_waiter_that_is_dropped_takes_nobody_along,
     a_leader_that_nobody_polls_holds_nobody_up_for_ever,
+    who_tells_a_time_asks_where_its_leader_does_not_know_it,
     after_a_system_error_exactly_one_of_them_runs,
     after_a_panic_exactly_one_of_them_runs,
 ];
+
+async fn who_tells_a_time_asks_where_its_leader_does_not_know_it(world: World) {
+    let (runs, hour) = (Runs::default(), Duration::from_hours(1));
+    assert_eq!(paid(world.pay(), &runs).await, receipt(1));
+    world.pass_in_store(hour);
+    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let leader = tokio::spawn(answered(world.pay()));
+    others().await;
+    let cool_down = world.pay().on_duplicate(OnDuplicate::Reject);
+    let told = tokio::spawn(answered(
+        cool_down.on_running(OnRunning::Wait(Duration::from_mins(5))),
+    ));
+    others().await;
+    world.store.deliver();
+    assert_eq!(until(&world, leader).await.unwrap(), receipt(1));
+    let error = refusal(until(&world, told).await.unwrap());
+    let ErrorKind::Duplicate { retry_after } = error.kind() else {
+        panic!("{error}");
+    };
+    // Both on the store's word, and the answer lives for a day.
+    assert!(*retry_after <= 23 * hour, "{retry_after:?}");
+    assert_eq!(runs.count(), 1);
+}
 
 async fn a_leader_that_is_dropped_while_it_asks_makes_another_one_ask(world: World) {
     world.store.fail(Operation::Claim, [Fault::Hangs]);

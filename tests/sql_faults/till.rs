@@ -127,6 +127,14 @@ pub(crate) fn elsewhere(number: u64) -> RecordKey {
 
 /// Claims without the engine's retries.
 pub(crate) async fn claim<B: Backend>(store: &SqlStore<B>) -> Result<ClaimReply, StoreError> {
+    claim_of(store, u64::MAX).await
+}
+
+/// The same, of the key of this number.
+pub(crate) async fn claim_of<B: Backend>(
+    store: &SqlStore<B>,
+    number: u64,
+) -> Result<ClaimReply, StoreError> {
     let request = ClaimRequest {
         owner: Owner::random(),
         fingerprint: Fingerprint::NONE,
@@ -137,7 +145,7 @@ pub(crate) async fn claim<B: Backend>(store: &SqlStore<B>) -> Result<ClaimReply,
         starts: false,
         dated: true,
     };
-    store.claim(&elsewhere(u64::MAX), &request).await
+    store.claim(&elsewhere(number), &request).await
 }
 
 /// Panics unless the error is of this kind, and says all of this and nothing that it should not.

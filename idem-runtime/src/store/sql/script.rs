@@ -25,6 +25,7 @@ pub(super) fn pieces<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
 }
 
 /// `?1 … ?2 … ?1` as `? … ? … ?`, of the arguments 0, 1 and 0.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) fn counted(template: &str) -> (String, Vec<usize>) {
     let (mut text, mut order) = (String::with_capacity(template.len()), Vec::new());
     pieces(template, |piece| match piece {

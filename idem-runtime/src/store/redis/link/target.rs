@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
-use redis::RedisError;
 #[cfg(feature = "redis-cluster")]
 use redis::aio::ConnectionLike as _;
 #[cfg(feature = "redis-manager")]
@@ -13,7 +11,9 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, Value};
+#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
+use redis::{RedisError, RedisResult};
 
 use super::{Failure, replied};
 use crate::store::redis::check::Server;
