@@ -4,6 +4,7 @@
 //! connections of our own, because it keeps a connection on which a node has fallen silent, and
 //! because all commands wait while it asks such a node for the map of slots.
 
+mod redirect;
 mod slots;
 
 use std::collections::{HashMap, HashSet};
@@ -12,11 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Client, ConnectionInfo, RedisError, ServerErrorKind, Value};
+use redis::{Client, ConnectionInfo, RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use self::slots::{NAMELESS, Slots, slot};
+use self::redirect::{Redirect, is_doubtful, nameless, redirect};
+use self::slots::{Slots, slot};
 use super::address::{Address, client_at};
 use super::link::{Failure, Order, Target};
 use super::node::{Keeping, Node, Plan};
@@ -366,41 +368,6 @@ const WHERE: &str = "asking the Redis cluster where its keys are";
 fn is_no_cluster(error: &RedisError) -> bool {
     let detail = error.detail();
     detail.is_some_and(|detail| detail.contains("cluster support disabled"))
-}
-
-enum Redirect {
-    Moved(Address),
-    Ask(Address),
-    /// To a node of which only the port is said. The map says more.
-    Nameless,
-}
-
-fn redirect(error: &RedisError, said_by: &Address) -> Option<Redirect> {
-    let (to, _) = error.redirect_node()?;
-    if to.rsplit_once(':')?.0 == NAMELESS {
-        return Some(Redirect::Nameless);
-    }
-    let to = Address::parse(to, said_by)?;
-    Some(match error.kind() {
-        redis::ErrorKind::Server(ServerErrorKind::Ask) => Redirect::Ask(to),
-        _ => Redirect::Moved(to),
-    })
-}
-
-fn nameless() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Unavailable,
-        "a key has moved to a node of the Redis cluster that has no name; set \
-         `cluster-announce-hostname` on every node, or `cluster-preferred-endpoint-type ip`",
-    )
-}
-
-fn is_doubtful(error: &RedisError) -> bool {
-    use super::failure::{breaks_connection, is_silence, leads_astray};
-    is_silence(error)
-        || breaks_connection(error)
-        || leads_astray(error)
-        || matches!(error.code(), Some("CLUSTERDOWN"))
 }
 
 #[cfg(test)]

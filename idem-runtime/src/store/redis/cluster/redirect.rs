@@ -1,0 +1,42 @@
+//! Where a node says that a key is, and what makes the map of slots doubtful.
+
+use redis::{RedisError, ServerErrorKind};
+
+use super::slots::NAMELESS;
+use crate::store::redis::address::Address;
+use crate::store::redis::failure::{breaks_connection, is_silence, leads_astray};
+use crate::store::{StoreError, StoreErrorKind};
+
+pub(super) enum Redirect {
+    Moved(Address),
+    Ask(Address),
+    /// To a node of which only the port is said. The map says more.
+    Nameless,
+}
+
+pub(super) fn redirect(error: &RedisError, said_by: &Address) -> Option<Redirect> {
+    let (to, _) = error.redirect_node()?;
+    if to.rsplit_once(':')?.0 == NAMELESS {
+        return Some(Redirect::Nameless);
+    }
+    let to = Address::parse(to, said_by)?;
+    Some(match error.kind() {
+        redis::ErrorKind::Server(ServerErrorKind::Ask) => Redirect::Ask(to),
+        _ => Redirect::Moved(to),
+    })
+}
+
+pub(super) fn nameless() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        "a key has moved to a node of the Redis cluster that has no name; set \
+         `cluster-announce-hostname` on every node, or `cluster-preferred-endpoint-type ip`",
+    )
+}
+
+pub(super) fn is_doubtful(error: &RedisError) -> bool {
+    is_silence(error)
+        || breaks_connection(error)
+        || leads_astray(error)
+        || matches!(error.code(), Some("CLUSTERDOWN"))
+}
