@@ -116,7 +116,7 @@ impl Begin {
     }
 
     fn core(&self) -> &Arc<Core> {
-        &self.entered.0
+        &self.entered.core
     }
 
     /// Until when it waits for an answer.

@@ -1,27 +1,35 @@
 //! Calls that a shutdown waits for although they hold no claim.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::context::Context;
 use crate::engine::Core;
+use crate::key::KeyDigest;
 use crate::operation::RecordKey;
 use crate::record::Header;
 
 /// A call that is on its way to its claim or its answer.
-pub(crate) struct Entered(pub(crate) Arc<Core>);
+pub(crate) struct Entered {
+    pub(crate) core: Arc<Core>,
+    key: KeyDigest,
+}
 
 impl Entered {
-    pub(crate) fn new(core: &Arc<Core>) -> Self {
-        core.entering.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(core))
+    pub(crate) fn new(core: &Arc<Core>, key: &KeyDigest) -> Self {
+        core.entering.up(key);
+        Self {
+            core: Arc::clone(core),
+            key: *key,
+        }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.left(&self.0.entering);
+        self.core.entering.down(&self.key);
+        self.core.left();
     }
 }
 
@@ -55,14 +63,14 @@ impl Unleased {
 
 impl Drop for Unleased {
     fn drop(&mut self) {
-        self.core.left(&self.core.unleased);
+        self.core.unleased.fetch_sub(1, Ordering::SeqCst);
+        self.core.left();
     }
 }
 
 impl Core {
     /// One less of those that a shutdown waits for.
-    fn left(&self, count: &AtomicUsize) {
-        count.fetch_sub(1, Ordering::SeqCst);
+    pub(crate) fn left(&self) {
         if self.closing.load(Ordering::SeqCst) {
             self.keeper.idle().notify_waiters();
         }

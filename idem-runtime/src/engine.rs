@@ -22,6 +22,7 @@ use crate::keeper::Keeper;
 use crate::observer::Observer;
 use crate::on_error::Classified;
 use crate::operation::Operation;
+use crate::padded::Tally;
 use crate::policy::Policy;
 use crate::store::Store;
 use crate::token::Tokens;
@@ -49,7 +50,9 @@ pub struct Engine {
     pub(crate) core: Arc<Core>,
 }
 
-/// What an engine consists of.
+/// What an engine consists of. On lines of its own: how often it is held is counted in front of it, by
+/// every call.
+#[repr(align(128))]
 pub(crate) struct Core {
     /// Tells engines of this process apart.
     pub(crate) id: u64,
@@ -60,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) prefix: Arc<str>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
-    pub(crate) format: Arc<Format>,
+    pub(crate) format: Format,
     pub(crate) tokens: Tokens,
     pub(crate) flights: Arc<Flights>,
     /// Off unless asked for.
@@ -68,7 +71,7 @@ pub(crate) struct Core {
     /// Nothing new is to be started.
     pub(crate) closing: AtomicBool,
     /// Calls between their start and their claim or answer.
-    pub(crate) entering: AtomicUsize,
+    pub(crate) entering: Tally,
     /// Bodies that run without a lease.
     pub(crate) unleased: AtomicUsize,
     pub(crate) protection: Protection,

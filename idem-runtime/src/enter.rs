@@ -48,7 +48,7 @@ impl Core {
             known.map(Start::Done)
         } else {
             // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-            let entered = Entered::new(self);
+            let entered = Entered::new(self, key.digest());
             match self.admit(&key, &policy) {
                 Ok(None) => {
                     let now = self.clock.now();

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, deadline};
 use crate::lease::Lease;
 use crate::observer::{Event, EventKind, Observer};
+use crate::padded::Padded;
 use crate::store::Store;
 use crate::transition::RenewReply;
 
@@ -37,7 +38,7 @@ struct Shared {
     observer: Arc<dyn Observer>,
     /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
     /// among them.
-    queues: [Mutex<Queue>; QUEUES],
+    queues: [Padded<Mutex<Queue>>; QUEUES],
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
@@ -45,8 +46,6 @@ struct Shared {
     starting: Mutex<()>,
     thread: OnceLock<Handle>,
     closed: AtomicBool,
-    /// Leases that are registered.
-    held: AtomicUsize,
     /// Jobs of vanished callers that are not finished yet.
     jobs: AtomicUsize,
     /// Told when nothing is left to do.
@@ -57,6 +56,8 @@ struct Shared {
 struct Queue {
     leases: BTreeMap<(u64, u64), Arc<Lease>>,
     next_id: u64,
+    /// Leases that are registered, also those that are not among the above.
+    held: usize,
 }
 
 /// Where a lease stands among those that are renewed. Changed under the lock of its queue.
@@ -91,13 +92,12 @@ impl Keeper {
                 store,
                 clock,
                 observer,
-                queues: std::array::from_fn(|_| Mutex::default()),
+                queues: std::array::from_fn(|_| Padded::default()),
                 sleeps_until: AtomicU64::new(UNTIL_WOKEN),
                 wake: Notify::new(),
                 starting: Mutex::new(()),
                 thread: OnceLock::new(),
                 closed: AtomicBool::new(false),
-                held: AtomicUsize::new(0),
                 jobs: AtomicUsize::new(0),
                 idle: Notify::new(),
             }),
@@ -138,8 +138,10 @@ impl Keeper {
 
     /// Renews the lease every third of it, beginning a third after `granted`.
     pub(crate) fn register(&self, lease: Arc<Lease>, granted: Duration) -> Renewal {
-        self.shared.held.fetch_add(1, Ordering::SeqCst);
-        self.shared.enqueue(&lease, granted + lease.lasts() / 3);
+        let mut queue = self.shared.queue(&lease);
+        queue.held += 1;
+        let due = granted + lease.lasts() / 3;
+        self.shared.insert(queue, &lease, due);
         Renewal { lease }
     }
 
@@ -152,7 +154,8 @@ impl Keeper {
 
     /// How many claims are held, and how many jobs of vanished callers are not finished.
     pub(crate) fn busy(&self) -> (usize, usize) {
-        let claims = self.shared.held.load(Ordering::SeqCst);
+        let queues = self.shared.queues.iter();
+        let claims = queues.map(|queue| lock(queue).held).sum();
         (claims, self.shared.jobs.load(Ordering::Acquire))
     }
 
@@ -206,13 +209,8 @@ impl Drop for JobGuard {
 impl Drop for Renewal {
     fn drop(&mut self) {
         let core = &self.lease.core;
-        let shared = &core.keeper.shared;
-        shared.leave(&self.lease);
-        let was_last = shared.held.fetch_sub(1, Ordering::SeqCst) == 1;
-        // Only a shutdown waits for this.
-        if was_last && core.closing.load(Ordering::SeqCst) {
-            shared.idle.notify_waiters();
-        }
+        core.keeper.shared.leave(&self.lease);
+        core.left();
         // Whoever waited for this claim and was not told anything asks the store.
         self.lease.ended();
     }
@@ -239,8 +237,11 @@ impl Shared {
 
     /// The lease is to be renewed at this moment, unless it is registered no longer.
     fn enqueue(&self, lease: &Arc<Lease>, due: Duration) {
+        self.insert(self.queue(lease), lease, due);
+    }
+
+    fn insert(&self, mut queue: MutexGuard<'_, Queue>, lease: &Arc<Lease>, due: Duration) {
         let (due, place) = (nanos(due), &lease.place);
-        let mut queue = self.queue(lease);
         if place.due.load(Ordering::Relaxed) == GONE {
             return;
         }
@@ -259,6 +260,7 @@ impl Shared {
     /// The lease is registered no longer.
     fn leave(&self, lease: &Lease) {
         let mut queue = self.queue(lease);
+        queue.held -= 1;
         let due = lease.place.due.swap(GONE, Ordering::Relaxed);
         let left = queue
             .leases

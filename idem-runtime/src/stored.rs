@@ -1,6 +1,5 @@
 //! An answer as it is handed out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::{Body, Format, How, Replay, Undecodable};
@@ -15,7 +14,7 @@ use crate::record::{OutcomeKind, Record, State};
 pub struct Stored {
     pub(crate) operation: Operation,
     digest: KeyDigest,
-    format: Arc<Format>,
+    format: Format,
     pub(crate) record: Record,
     left: Duration,
     /// Whether the caller waited for it.
@@ -34,7 +33,7 @@ impl Stored {
         Self {
             operation: operation.clone(),
             digest: *digest,
-            format: Arc::clone(&core.format),
+            format: core.format.clone(),
             record,
             left,
             waited,

@@ -183,7 +183,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     tx: &'t mut T,
 ) -> Result<Found<'t, T>, Error> {
     let core = &engine.core;
-    let _entered = Entered::new(core);
+    let _entered = Entered::new(core, key.digest());
     let protected = core.lets_in(key)?;
     within(engine, key)?;
     if protected

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
+use crate::padded::Tally;
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Policy,
 };
@@ -217,7 +218,7 @@ impl EngineBuilder {
     /// answers as long as [`require_encrypted`](Self::require_encrypted) is not set.
     #[cfg(feature = "encryption")]
     pub fn encrypt(mut self, keys: crate::EncryptionKeys) -> Self {
-        self.format.encryption.keys = Some(keys);
+        self.format.encryption.keys = Some(Arc::new(keys));
         self
     }
 
@@ -314,12 +315,12 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
-            format: Arc::new(format),
+            format,
             tokens: self.tokens,
             flights,
             answers,
             closing: AtomicBool::new(false),
-            entering: AtomicUsize::new(0),
+            entering: Tally::default(),
             unleased: AtomicUsize::new(0),
             protection,
         };

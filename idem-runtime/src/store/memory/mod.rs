@@ -26,6 +26,7 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::fingerprint::Fingerprint;
+use crate::padded::Padded;
 use crate::transition;
 
 /// Few enough to sweep cheaply, enough that two threads seldom meet.
@@ -48,14 +49,20 @@ const SHARDS: usize = 32;
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Padded<Mutex<Shard>>>,
     clock: Arc<dyn Clock>,
     max_entries: usize,
     max_bytes: usize,
-    entries: AtomicUsize,
-    bytes: AtomicUsize,
+    used: Padded<Used>,
     watchers: Watchers,
     listeners: Listeners,
+}
+
+/// How much room is taken. Apart from the rest, which is only read.
+#[derive(Default)]
+struct Used {
+    entries: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 impl Default for MemoryStore {
@@ -88,7 +95,7 @@ impl MemoryStore {
     /// Records that are kept, among them expired ones that no operation came across yet.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.entries.load(Ordering::Relaxed)
+        self.0.used.entries.load(Ordering::Relaxed)
     }
 
     /// Whether nothing is kept.
@@ -100,7 +107,7 @@ impl MemoryStore {
     /// Bytes that the records take, bookkeeping included.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.bytes.load(Ordering::Relaxed)
+        self.0.used.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -118,10 +125,10 @@ impl Inner {
         let Change { entries, bytes } = change;
         // To subtract is to add the complement.
         if entries != 0 {
-            (self.entries).fetch_add(entries.cast_unsigned(), Ordering::Relaxed);
+            (self.used.entries).fetch_add(entries.cast_unsigned(), Ordering::Relaxed);
         }
         if bytes != 0 {
-            (self.bytes).fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
+            (self.used.bytes).fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
         }
     }
 
@@ -193,8 +200,8 @@ impl Inner {
 
     fn used(&self) -> (usize, usize) {
         (
-            self.entries.load(Ordering::Relaxed),
-            self.bytes.load(Ordering::Relaxed),
+            self.used.entries.load(Ordering::Relaxed),
+            self.used.bytes.load(Ordering::Relaxed),
         )
     }
 
