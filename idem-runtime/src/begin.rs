@@ -229,7 +229,7 @@ impl Begin {
 
     fn request(&self) -> ClaimRequest {
         ClaimRequest {
-            owner: Owner::random(),
+            owner: self.core().store.new_owner(&self.key),
             fingerprint: self.fingerprint,
             lease: self.policy.lease,
             retain: self.policy.retain(),

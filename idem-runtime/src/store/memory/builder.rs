@@ -48,7 +48,7 @@ impl MemoryStoreBuilder {
     #[must_use]
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Inner {
-            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
+            parts: (0..SHARDS).map(|_| Padded::default()).collect(),
             clock: self.clock,
             max_entries: self.max_entries,
             max_bytes: self.max_bytes,

@@ -4,6 +4,7 @@
 
 mod builder;
 mod front;
+mod owners;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
 mod shard;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 pub use self::builder::MemoryStoreBuilder;
+use self::owners::Owners;
 use self::shard::{Change, Shard};
 use self::written::{encoded, rewritten};
 use super::{
@@ -49,13 +51,20 @@ const SHARDS: usize = 32;
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
-    shards: Vec<Padded<Mutex<Shard>>>,
+    parts: Vec<Padded<Part>>,
     clock: Arc<dyn Clock>,
     max_entries: usize,
     max_bytes: usize,
     used: Padded<Used>,
     watchers: Watchers,
     listeners: Listeners,
+}
+
+/// Some of the records, and what numbers their owners.
+#[derive(Default)]
+struct Part {
+    shard: Mutex<Shard>,
+    owners: Owners,
 }
 
 /// How much room is taken. Apart from the rest, which is only read.
@@ -112,13 +121,15 @@ impl MemoryStore {
 }
 
 impl Inner {
-    fn shard(&self, key: &RecordKey) -> MutexGuard<'_, Shard> {
+    fn part(&self, key: &RecordKey) -> &Part {
         // A digest is as good as random; whoever chooses all of theirs to meet here waits for each other.
-        let index = usize::from(key.digest().as_bytes()[0]) % SHARDS;
+        &self.parts[usize::from(key.digest().as_bytes()[0]) % SHARDS]
+    }
+
+    fn shard(&self, key: &RecordKey) -> MutexGuard<'_, Shard> {
+        let shard = self.part(key).shard.lock();
         // A panic inside the lock can only come from the allocator; the maps stay usable.
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        shard.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self, change: Change) {
@@ -164,36 +175,35 @@ impl Inner {
         let mut shard = self.shard(key);
         // A few at a time, so that no operation pays for many.
         self.count(shard.sweep(now, 4));
-        let (reply, write) = match shard.alive(key, now) {
-            None => {
-                let (reply, write) = decide(None);
-                if claims && write.is_some() {
+        let Some(slot) = shard.alive(key, now) else {
+            let (reply, write) = decide(None);
+            if let Some((bytes, life)) = write {
+                if claims {
                     self.room(&mut shard, now)?;
                 }
-                (
-                    reply,
-                    write.map(|(bytes, life)| (bytes, life.map_or(now, |life| now + life))),
-                )
+                self.count(shard.put(key, bytes, now + life.unwrap_or_default()));
             }
-            Some(slot) => {
-                let header = match Header::decode(&slot.bytes) {
-                    Ok(header) => header,
-                    Err(error) => return Ok(unreadable(error)),
-                };
-                // Lent, not shared: most records are seen by nobody else.
-                let record = Record::new(header, std::mem::take(&mut slot.bytes));
-                let (expires, left) = (slot.expires, slot.expires.saturating_sub(now));
-                let (reply, write) = decide(Some(Current {
-                    record: &record,
-                    left,
-                }));
-                slot.bytes = record.into_bytes();
-                let until = |life: Option<Duration>| life.map_or(expires, |life| now + life);
-                (reply, write.map(|(bytes, life)| (bytes, until(life))))
-            }
+            return Ok(reply);
         };
-        if let Some((bytes, expires)) = write {
-            self.count(shard.put(key, bytes, expires));
+        let header = match Header::decode(&slot.bytes) {
+            Ok(header) => header,
+            Err(error) => return Ok(unreadable(error)),
+        };
+        // Lent, not shared: most records are seen by nobody else.
+        let record = Record::new(header, std::mem::take(&mut slot.bytes));
+        let left = slot.expires.saturating_sub(now);
+        let (reply, write) = decide(Some(Current {
+            record: &record,
+            left,
+        }));
+        slot.bytes = record.into_bytes();
+        if let Some((bytes, life)) = write {
+            let expires = life.map_or(slot.expires, |life| now + life);
+            let change = slot.replace(bytes, expires);
+            if slot.is_due_sooner() {
+                shard.look_sooner(key);
+            }
+            self.count(change);
         }
         Ok(reply)
     }
@@ -214,8 +224,8 @@ impl Inner {
         // What has expired takes no room, in whichever shard it is. Shards that are in use are
         // passed over: to wait for one here could be a deadlock.
         self.count(shard.sweep(now, usize::MAX));
-        for other in &self.shards {
-            if let Ok(mut other) = other.try_lock() {
+        for other in &self.parts {
+            if let Ok(mut other) = other.shard.try_lock() {
                 self.count(other.sweep(now, usize::MAX));
             }
         }
@@ -235,6 +245,10 @@ impl Inner {
 }
 
 impl Store for MemoryStore {
+    fn new_owner(&self, key: &RecordKey) -> Owner {
+        self.0.part(key).owners.new_owner()
+    }
+
     fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
         let (record, left) = self.0.copy_of(key)?;
         let answers = is_final(&record.header) && record.header.fingerprint.matches(asked);

@@ -1,6 +1,7 @@
 //! One part of a memory store: its records, and when they expire.
 
 use std::cmp::Ordering;
+use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
@@ -29,6 +30,20 @@ pub(super) struct Slot {
 impl Slot {
     fn cost(&self) -> usize {
         self.bytes.len() + OVERHEAD_BYTES
+    }
+
+    /// Puts a record in the place of this one.
+    pub(super) fn replace(&mut self, bytes: Bytes, expires: Duration) -> Change {
+        let mut change = Change::default();
+        change.remove(self);
+        (self.bytes, self.expires) = (bytes, expires);
+        change.add(self);
+        change
+    }
+
+    /// Whether it expires before anybody would look.
+    pub(super) fn is_due_sooner(&self) -> bool {
+        self.expires < self.look.0
     }
 }
 
@@ -67,48 +82,50 @@ impl Shard {
 
     /// Puts a record in the place of whatever stands there.
     pub(super) fn put(&mut self, key: &RecordKey, bytes: Bytes, expires: Duration) -> Change {
-        let mut change = Change::default();
-        if let Some(slot) = self.records.get_mut(key) {
-            change.remove(slot);
-            (slot.bytes, slot.expires) = (bytes, expires);
-            change.add(slot);
-            self.expires(key, expires);
-            return change;
-        }
-        let slot = Slot {
-            bytes,
-            expires,
-            look: self.look(key, expires),
-        };
-        change.add(&slot);
-        self.records.insert(key.clone(), slot);
-        change
-    }
-
-    /// A record is to expire at this moment.
-    fn expires(&mut self, key: &RecordKey, expires: Duration) {
-        let sooner = (self.records.get(key)).is_some_and(|slot| expires < slot.look.0);
-        if sooner {
-            let look = self.look(key, expires);
-            if let Some(slot) = self.records.get_mut(key) {
-                slot.look = look;
+        match self.records.entry(key.clone()) {
+            Entry::Vacant(entry) => {
+                self.next_id += 1;
+                let slot = entry.insert(Slot {
+                    bytes,
+                    expires,
+                    look: (expires, self.next_id),
+                });
+                let mut change = Change::default();
+                change.add(slot);
+                self.look(key, expires);
+                change
+            }
+            Entry::Occupied(entry) => {
+                let slot = entry.into_mut();
+                let change = slot.replace(bytes, expires);
+                if slot.is_due_sooner() {
+                    self.look_sooner(key);
+                }
+                change
             }
         }
     }
 
-    fn look(&mut self, key: &RecordKey, at: Duration) -> (Duration, u64) {
-        self.next_id += 1;
-        let id = self.next_id;
-        let key = key.clone();
+    /// The record of this key expires before anybody would look.
+    pub(super) fn look_sooner(&mut self, key: &RecordKey) {
+        if let Some(slot) = self.records.get_mut(key) {
+            self.next_id += 1;
+            let at = slot.expires;
+            slot.look = (at, self.next_id);
+            self.look(key, at);
+        }
+    }
+
+    /// Looks then, which has the last id.
+    fn look(&mut self, key: &RecordKey, at: Duration) {
+        let (id, key) = (self.next_id, key.clone());
         self.looks.push(Look { at, id, key });
         // Looks of records that went before their time.
         if self.looks.len() > 2 * self.records.len() + 64 {
             let records = &self.records;
-            self.looks.retain(|look| {
-                look.id == id || (records.get(&look.key)).is_some_and(|slot| slot.look.1 == look.id)
-            });
+            self.looks
+                .retain(|look| (records.get(&look.key)).is_some_and(|slot| slot.look.1 == look.id));
         }
-        (at, id)
     }
 
     pub(super) fn remove(&mut self, key: &RecordKey) -> Change {
