@@ -6,29 +6,28 @@ use std::time::Duration;
 
 use crate::context::Context;
 use crate::engine::Core;
-use crate::key::KeyDigest;
 use crate::operation::RecordKey;
+use crate::padded::Lane;
 use crate::record::Header;
 
 /// A call that is on its way to its claim or its answer.
 pub(crate) struct Entered {
     pub(crate) core: Arc<Core>,
-    key: KeyDigest,
+    lane: Lane,
 }
 
 impl Entered {
-    pub(crate) fn new(core: &Arc<Core>, key: &KeyDigest) -> Self {
-        core.entering.up(key);
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
         Self {
+            lane: core.entering.up(),
             core: Arc::clone(core),
-            key: *key,
         }
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.core.entering.down(&self.key);
+        self.core.entering.down(self.lane);
         self.core.left();
     }
 }

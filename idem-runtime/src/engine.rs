@@ -19,10 +19,11 @@ use crate::call::CallBuilder;
 use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::keeper::Keeper;
+use crate::key::KeyDigest;
 use crate::observer::Observer;
 use crate::on_error::Classified;
-use crate::operation::Operation;
-use crate::padded::Tally;
+use crate::operation::{Operation, Prefix, RecordKey};
+use crate::padded::{Lanes, Tally};
 use crate::policy::Policy;
 use crate::store::Store;
 use crate::token::Tokens;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) keeper: Keeper,
     pub(crate) prefix: Arc<str>,
+    /// The same for keys, one for each lane.
+    pub(crate) prefixes: Lanes<Prefix>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
     pub(crate) format: Format,
@@ -230,6 +233,13 @@ impl Engine {
     /// The engine that this task is in the scope of.
     pub(crate) fn scoped() -> Option<Self> {
         SCOPED.try_with(Clone::clone).ok()
+    }
+}
+
+impl Core {
+    /// Where the record of a call stands.
+    pub(crate) fn record_key(&self, operation: Operation, digest: KeyDigest) -> RecordKey {
+        RecordKey::under(self.prefixes.mine().clone(), operation, digest)
     }
 }
 

@@ -58,14 +58,14 @@ impl Core {
             policy,
             expired,
         } = ask;
-        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
+        let key = self.record_key(operation, digest);
         let (now, permit) = match self.known(&key, fingerprint, &policy) {
             Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
             Known::Answer(Err(error)) => return self.start(&key, &policy, Err(error)),
             Known::Nothing { now, permit } => (now, permit),
         };
         // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-        let entered = Entered::new(self, key.digest());
+        let entered = Entered::new(self);
         match self.admit(&key, &policy) {
             Ok(None) => {
                 let asked = (fingerprint, expired);

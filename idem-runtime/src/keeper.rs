@@ -18,12 +18,9 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, deadline};
 use crate::lease::Lease;
 use crate::observer::{Event, EventKind, Observer};
-use crate::padded::Padded;
+use crate::padded::{Lane, Lanes};
 use crate::store::Store;
 use crate::transition::RenewReply;
-
-/// Few enough to look through, enough that two threads seldom meet.
-const QUEUES: usize = 8;
 
 /// What `sleeps_until` says while the thread is awake, or sleeps until it is woken.
 const UNTIL_WOKEN: u64 = u64::MAX;
@@ -38,7 +35,7 @@ struct Shared {
     observer: Arc<dyn Observer>,
     /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
     /// among them.
-    queues: [Padded<Mutex<Queue>>; QUEUES],
+    queues: Lanes<Mutex<Queue>>,
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
@@ -61,14 +58,26 @@ struct Queue {
 }
 
 /// Where a lease stands among those that are renewed. Changed under the lock of its queue.
-#[derive(Default)]
 pub(crate) struct Place {
+    /// The queue in which it stands: that of the thread on which the claim was granted.
+    lane: Lane,
     /// When it is to be renewed, in nanoseconds of the clock, or one of the two below.
     due: AtomicU64,
     id: AtomicU64,
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or
     /// the completion will find the same and say what it means.
     settling: AtomicBool,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            lane: Lane::mine(),
+            due: AtomicU64::default(),
+            id: AtomicU64::default(),
+            settling: AtomicBool::default(),
+        }
+    }
 }
 
 /// It is being renewed right now, or is lost.
@@ -92,7 +101,7 @@ impl Keeper {
                 store,
                 clock,
                 observer,
-                queues: std::array::from_fn(|_| Padded::default()),
+                queues: Lanes::default(),
                 sleeps_until: AtomicU64::new(UNTIL_WOKEN),
                 wake: Notify::new(),
                 starting: Mutex::new(()),
@@ -154,7 +163,7 @@ impl Keeper {
 
     /// How many claims are held, and how many jobs of vanished callers are not finished.
     pub(crate) fn busy(&self) -> (usize, usize) {
-        let queues = self.shared.queues.iter();
+        let queues = self.shared.queues.all();
         let claims = queues.map(|queue| lock(queue).held).sum();
         (claims, self.shared.jobs.load(Ordering::Acquire))
     }
@@ -231,8 +240,7 @@ impl fmt::Debug for Renewal {
 
 impl Shared {
     fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
-        // A digest is as good as random.
-        lock(&self.queues[usize::from(lease.key.digest().as_bytes()[0]) % QUEUES])
+        lock(self.queues.get(lease.place.lane))
     }
 
     /// The lease is to be renewed at this moment, unless it is registered no longer.
@@ -282,7 +290,7 @@ impl Shared {
             // From here on whoever registers wakes this, until it says how long it sleeps.
             self.sleeps_until.store(UNTIL_WOKEN, Ordering::SeqCst);
             let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
-            for queue in &self.queues {
+            for queue in self.queues.all() {
                 let mut queue = lock(queue);
                 queue.take_due(now, &mut due);
                 if let Some(&(moment, _)) = queue.leases.keys().next() {

@@ -1,12 +1,13 @@
 //! Room between what threads write.
+//!
+//! Two threads that write to one cache line wait for each other, whether or not they mean the same part
+//! of it. What every call counts is therefore kept once for each of a few *lanes*, and a thread stays in
+//! its lane.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::key::KeyDigest;
-
-/// On cache lines of its own: a thread that writes here does not slow down one that is busy with a
-/// neighbour. Two lines, since processors fetch them in pairs.
+/// On cache lines of its own. Two of them, since processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
@@ -19,30 +20,65 @@ impl<T> Deref for Padded<T> {
     }
 }
 
-/// Few enough to add up, enough that two threads seldom meet.
-const PARTS: usize = 16;
+/// Few enough to go through, enough that two threads seldom share one.
+const LANES: usize = 16;
 
-/// A number that many threads count up and down and that is seldom read. Who counts something up counts
-/// it down under the same key.
+/// One of the lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane(usize);
+
+impl Lane {
+    /// That of this thread.
+    pub(crate) fn mine() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
+        }
+        // A thread that is about to end is in any lane.
+        Self(MINE.try_with(|mine| *mine).unwrap_or(0))
+    }
+}
+
+/// One thing for each lane.
 #[derive(Debug, Default)]
-pub(crate) struct Tally([Padded<AtomicUsize>; PARTS]);
+pub(crate) struct Lanes<T>([Padded<T>; LANES]);
+
+impl<T> Lanes<T> {
+    pub(crate) fn of(mut make: impl FnMut() -> T) -> Self {
+        Self(std::array::from_fn(|_| Padded(make())))
+    }
+
+    pub(crate) fn get(&self, lane: Lane) -> &T {
+        &self.0[lane.0]
+    }
+
+    pub(crate) fn mine(&self) -> &T {
+        self.get(Lane::mine())
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(Deref::deref)
+    }
+}
+
+/// A number that many threads count up and down and that is seldom read.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Lanes<AtomicUsize>);
 
 impl Tally {
-    fn part(&self, key: &KeyDigest) -> &AtomicUsize {
-        // A digest is as good as random.
-        &self.0[usize::from(key.as_bytes()[0]) % PARTS]
+    /// In the lane in which it is to be counted down.
+    pub(crate) fn up(&self) -> Lane {
+        let lane = Lane::mine();
+        self.0.get(lane).fetch_add(1, Ordering::SeqCst);
+        lane
     }
 
-    pub(crate) fn up(&self, key: &KeyDigest) {
-        self.part(key).fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn down(&self, key: &KeyDigest) {
-        self.part(key).fetch_sub(1, Ordering::SeqCst);
+    pub(crate) fn down(&self, lane: Lane) {
+        self.0.get(lane).fetch_sub(1, Ordering::SeqCst);
     }
 
     /// How many there are. What is counted down during the sum may be in it.
     pub(crate) fn sum(&self) -> usize {
-        self.0.iter().map(|part| part.load(Ordering::SeqCst)).sum()
+        self.0.all().map(|part| part.load(Ordering::SeqCst)).sum()
     }
 }

@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind};
 use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
-use crate::padded::Tally;
+use crate::operation::Prefix;
+use crate::padded::{Lanes, Tally};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Policy,
 };
@@ -312,6 +313,7 @@ impl EngineBuilder {
             clock: self.clock,
             observer: self.observer,
             keeper,
+            prefixes: Lanes::of(|| Prefix::new(&self.prefix)),
             prefix: self.prefix.into(),
             defaults,
             limits,
