@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::claim::Claim;
 use crate::context::Context;
 use crate::engine::Core;
 use crate::operation::RecordKey;
@@ -12,7 +13,8 @@ use crate::record::Header;
 
 /// A call that is on its way to its claim or its answer.
 pub(crate) struct Entered {
-    pub(crate) core: Arc<Core>,
+    /// Taken when it has arrived at its claim.
+    core: Option<Arc<Core>>,
     lane: Lane,
 }
 
@@ -20,15 +22,29 @@ impl Entered {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
         Self {
             lane: core.entering.up(),
-            core: Arc::clone(core),
+            core: Some(Arc::clone(core)),
         }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        let core = self.core.as_ref();
+        core.expect("only arriving takes it, and nothing is left then")
+    }
+
+    /// It has its claim, and is counted by that before it is no longer counted here.
+    pub(crate) fn arrive(mut self, claim: impl FnOnce(Arc<Core>) -> Claim) -> Claim {
+        let core = self.core.take();
+        let claim = claim(core.expect("only this takes it, once"));
+        claim.held().core().has_entered(self.lane);
+        claim
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.core.entering.down(self.lane);
-        self.core.left();
+        if let Some(core) = &self.core {
+            core.has_entered(self.lane);
+        }
     }
 }
 
@@ -68,6 +84,11 @@ impl Drop for Unleased {
 }
 
 impl Core {
+    fn has_entered(&self, lane: Lane) {
+        self.entering.down(lane);
+        self.left();
+    }
+
     /// One less of those that a shutdown waits for.
     pub(crate) fn left(&self) {
         if self.closing.load(Ordering::SeqCst) {

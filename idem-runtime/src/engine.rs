@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::key::KeyDigest;
-use crate::observer::Observer;
+use crate::observer::{Event, EventKind, Observer};
 use crate::on_error::Classified;
 use crate::operation::{Operation, Prefix, RecordKey};
 use crate::padded::{Lanes, Tally};
@@ -240,6 +240,14 @@ impl Core {
     /// Where the record of a call stands.
     pub(crate) fn record_key(&self, operation: Operation, digest: KeyDigest) -> RecordKey {
         RecordKey::under(self.prefixes.mine().clone(), operation, digest)
+    }
+
+    pub(crate) fn tell(&self, key: &RecordKey, kind: EventKind<'_>) {
+        self.observer.observe(&Event {
+            operation: key.operation().as_str(),
+            key: Some(key.digest()),
+            kind,
+        });
     }
 }
 

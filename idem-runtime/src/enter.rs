@@ -84,7 +84,7 @@ impl Core {
         policy: &Policy,
         start: Result<Start, Error>,
     ) -> Result<Entry, Error> {
-        let start = self.begun(key, policy, start)?;
+        let start = start.or_else(|error| self.not_begun(key, policy, error))?;
         Ok(Entry::Asks(Box::pin(ready(Ok(start)))))
     }
 
@@ -109,17 +109,13 @@ impl Core {
         }
     }
 
-    /// What a call does that was to begin so.
-    pub(crate) fn begun(
+    /// What a call does that is refused so.
+    pub(crate) fn not_begun(
         self: &Arc<Self>,
         key: &RecordKey,
         policy: &Policy,
-        begun: Result<Start, Error>,
+        error: Error,
     ) -> Result<Start, Error> {
-        let error = match begun {
-            Ok(start) => return Ok(start),
-            Err(error) => error,
-        };
         if policy.on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable {
             let reason = &error.to_string();
             self.tell(key, EventKind::Unprotected { reason });

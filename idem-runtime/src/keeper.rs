@@ -146,11 +146,11 @@ impl Keeper {
     }
 
     /// Renews the lease every third of it, beginning a third after `granted`.
-    pub(crate) fn register(&self, lease: Arc<Lease>, granted: Duration) -> Renewal {
-        let mut queue = self.shared.queue(&lease);
+    pub(crate) fn register(lease: Arc<Lease>, granted: Duration) -> Renewal {
+        let shared = &lease.core.keeper.shared;
+        let mut queue = shared.queue(&lease);
         queue.held += 1;
-        let due = granted + lease.lasts() / 3;
-        self.shared.insert(queue, &lease, due);
+        shared.insert(queue, &lease, granted + lease.lasts() / 3);
         Renewal { lease }
     }
 

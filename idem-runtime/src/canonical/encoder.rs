@@ -251,14 +251,16 @@ impl Encoder {
     }
 
     fn long_head(&mut self, major: u8, number: u64) {
-        let number_bytes = number.to_be_bytes();
-        let (size, bytes) = match number {
-            0..=0xffff => (25, &number_bytes[6..]),
-            0x1_0000..=0xffff_ffff => (26, &number_bytes[4..]),
-            0x1_0000_0000.. => (27, &number_bytes[..]),
-        };
-        self.bytes.push(major + size);
-        self.bytes.extend_from_slice(bytes);
+        // Of a length that is known here, they need no call to be copied.
+        let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+        match number {
+            0..=0xffff => self.bytes.extend_from_slice(&[major + 25, g, h]),
+            0x1_0000..=0xffff_ffff => self.bytes.extend_from_slice(&[major + 26, e, f, g, h]),
+            0x1_0000_0000.. => {
+                let bytes = [major + 27, a, b, c, d, e, f, g, h];
+                self.bytes.extend_from_slice(&bytes);
+            }
+        }
     }
 
     /// Puts a head in the place of the single byte that was reserved for it.

@@ -75,6 +75,11 @@ impl Change {
 }
 
 impl Shard {
+    /// The record of a key, which may have expired.
+    pub(super) fn get(&self, key: &RecordKey) -> Option<&Slot> {
+        self.records.get(key)
+    }
+
     /// The record of a key that has not expired.
     pub(super) fn alive(&mut self, key: &RecordKey, now: Duration) -> Option<&mut Slot> {
         self.records.get_mut(key).filter(|slot| slot.expires > now)
