@@ -15,9 +15,12 @@ pub(crate) fn schema_of(type_name: &str) -> u32 {
         // Nearly all names are ASCII, and bytes are looked through more quickly.
         let letters = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let ascii = rest.bytes().take_while(letters).count();
-        let end = rest[ascii..]
-            .find(|c: char| !c.is_alphanumeric() && c != '_')
-            .map_or(rest.len(), |more| ascii + more);
+        let end = match rest.as_bytes().get(ascii) {
+            Some(byte) if !byte.is_ascii() => rest
+                .find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(rest.len()),
+            _ => ascii,
+        };
         let (word, tail) = rest.split_at(end);
         if let Some(tail) = tail.strip_prefix("::") {
             // `word` was a module.

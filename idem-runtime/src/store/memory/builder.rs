@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::used::Room;
 use super::{Inner, MemoryStore, SHARDS};
 use crate::clock::{Clock, SystemClock};
 use crate::padded::Padded;
@@ -50,9 +51,7 @@ impl MemoryStoreBuilder {
         MemoryStore(Arc::new(Inner {
             parts: (0..SHARDS).map(|_| Padded::default()).collect(),
             clock: self.clock,
-            max_entries: self.max_entries,
-            max_bytes: self.max_bytes,
-            used: Padded::default(),
+            room: Room::new(self.max_entries, self.max_bytes),
             watchers: Watchers::default(),
             listeners: Listeners::default(),
         }))

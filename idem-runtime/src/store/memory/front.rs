@@ -27,7 +27,8 @@ impl Inner {
             && let Ok(there) = Header::decode(&slot.bytes)
             && owner.is_none_or(|owner| there.owner == *owner)
         {
-            self.count(shard.remove(key));
+            let gone = shard.remove(key);
+            self.count(&mut shard, gone);
         }
     }
 }

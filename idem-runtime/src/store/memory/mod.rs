@@ -4,14 +4,15 @@
 
 mod builder;
 mod front;
+mod looks;
 mod owners;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
 mod shard;
+mod used;
 mod written;
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use bytes::Bytes;
 
 pub use self::builder::MemoryStoreBuilder;
 use self::owners::Owners;
-use self::shard::{Change, Shard};
+use self::shard::Shard;
+use self::used::{Change, Room};
 use self::written::{encoded, rewritten};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Listener, Listeners, Owner,
@@ -53,9 +55,7 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     parts: Vec<Padded<Part>>,
     clock: Arc<dyn Clock>,
-    max_entries: usize,
-    max_bytes: usize,
-    used: Padded<Used>,
+    room: Room,
     watchers: Watchers,
     listeners: Listeners,
 }
@@ -65,13 +65,6 @@ struct Inner {
 struct Part {
     shard: Mutex<Shard>,
     owners: Owners,
-}
-
-/// How much room is taken. Apart from the rest, which is only read.
-#[derive(Default)]
-struct Used {
-    entries: AtomicUsize,
-    bytes: AtomicUsize,
 }
 
 impl Default for MemoryStore {
@@ -104,7 +97,7 @@ impl MemoryStore {
     /// Records that are kept, among them expired ones that no operation came across yet.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.used.entries.load(Ordering::Relaxed)
+        self.0.used().0
     }
 
     /// Whether nothing is kept.
@@ -116,7 +109,7 @@ impl MemoryStore {
     /// Bytes that the records take, bookkeeping included.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.used.bytes.load(Ordering::Relaxed)
+        self.0.used().1
     }
 }
 
@@ -127,20 +120,19 @@ impl Inner {
     }
 
     fn shard(&self, key: &RecordKey) -> MutexGuard<'_, Shard> {
-        let shard = self.part(key).shard.lock();
-        // A panic inside the lock can only come from the allocator; the maps stay usable.
-        shard.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.part(key).shard)
     }
 
-    fn count(&self, change: Change) {
-        let Change { entries, bytes } = change;
-        // To subtract is to add the complement.
-        if entries != 0 {
-            (self.used.entries).fetch_add(entries.cast_unsigned(), Ordering::Relaxed);
+    fn count(&self, shard: &mut Shard, change: Change) {
+        self.room.count(&mut shard.untold, change);
+    }
+
+    /// Entries and bytes.
+    fn used(&self) -> (usize, usize) {
+        for part in &self.parts {
+            self.room.tell(&mut lock(&part.shard).untold);
         }
-        if bytes != 0 {
-            (self.used.bytes).fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
-        }
+        self.room.told()
     }
 
     /// An operation that ends the wait of whoever waits for the key, if it writes.
@@ -174,14 +166,16 @@ impl Inner {
         let now = self.clock.now();
         let mut shard = self.shard(key);
         // A few at a time, so that no operation pays for many.
-        self.count(shard.sweep(now, 4));
+        let gone = shard.sweep(now, 4);
+        self.count(&mut shard, gone);
         let Some(slot) = shard.alive(key, now) else {
             let (reply, write) = decide(None);
             if let Some((bytes, life)) = write {
                 if claims {
                     self.room(&mut shard, now)?;
                 }
-                self.count(shard.put(key, bytes, now + life.unwrap_or_default()));
+                let change = shard.put(key, bytes, now + life.unwrap_or_default());
+                self.count(&mut shard, change);
             }
             return Ok(reply);
         };
@@ -203,45 +197,52 @@ impl Inner {
             if slot.is_due_sooner() {
                 shard.look_sooner(key);
             }
-            self.count(change);
+            self.count(&mut shard, change);
         }
         Ok(reply)
     }
 
-    fn used(&self) -> (usize, usize) {
-        (
-            self.used.entries.load(Ordering::Relaxed),
-            self.used.bytes.load(Ordering::Relaxed),
-        )
-    }
-
     /// Whether there is room for another record. `shard` is the one that is locked already.
     fn room(&self, shard: &mut Shard, now: Duration) -> Result<(), StoreError> {
-        let room = |(entries, bytes)| entries < self.max_entries && bytes < self.max_bytes;
-        if room(self.used()) {
+        if self.room.is_left(SHARDS) {
             return Ok(());
         }
-        // What has expired takes no room, in whichever shard it is. Shards that are in use are
-        // passed over: to wait for one here could be a deadlock.
-        self.count(shard.sweep(now, usize::MAX));
-        for other in &self.parts {
-            if let Ok(mut other) = other.shard.try_lock() {
-                self.count(other.sweep(now, usize::MAX));
+        // What has expired takes no room, in whichever part it is. Parts that are in use are passed over:
+        // to wait for one here could be a deadlock.
+        let mut silent = 0_usize;
+        self.clear(shard, now);
+        for part in &self.parts {
+            match part.shard.try_lock() {
+                Ok(mut other) => self.clear(&mut other, now),
+                Err(_) => silent += 1,
             }
         }
-        let (entries, bytes) = self.used();
-        if room((entries, bytes)) {
+        // One of them is this.
+        if self.room.is_left(silent.saturating_sub(1)) {
             return Ok(());
         }
+        let (entries, bytes) = self.room.told();
+        let (max_entries, max_bytes) = (self.room.max_entries, self.room.max_bytes);
         Err(StoreError::new(
             StoreErrorKind::Full,
             format!(
-                "the memory store is full ({entries} of {} records, {bytes} of {} bytes); raise \
-                 its bounds, shorten ttl, or use a store with more room",
-                self.max_entries, self.max_bytes
+                "the memory store is full ({entries} of {max_entries} records, {bytes} of {max_bytes} bytes); \
+                 raise its bounds, shorten ttl, or use a store with more room"
             ),
         ))
     }
+
+    /// Drops what has expired, and tells of every change.
+    fn clear(&self, shard: &mut Shard, now: Duration) {
+        let gone = shard.sweep(now, usize::MAX);
+        shard.untold.add(gone);
+        self.room.tell(&mut shard.untold);
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // A panic inside the lock can only come from the allocator; the maps stay usable.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for MemoryStore {

@@ -1,12 +1,13 @@
 //! One part of a memory store: its records, and when they expire.
 
-use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::looks::{Look, Looks};
+use super::used::Change;
 use crate::operation::RecordKey;
 use crate::spread::Spread;
 
@@ -16,8 +17,10 @@ const OVERHEAD_BYTES: usize = 200;
 #[derive(Default)]
 pub(super) struct Shard {
     records: HashMap<RecordKey, Slot, Spread>,
-    looks: BinaryHeap<Look>,
+    looks: Looks,
     next_id: u64,
+    /// What was changed and not told yet.
+    pub(super) untold: Change,
 }
 
 pub(super) struct Slot {
@@ -32,45 +35,34 @@ impl Slot {
         self.bytes.len() + OVERHEAD_BYTES
     }
 
+    /// As it comes.
+    fn added(&self) -> Change {
+        Change {
+            entries: 1,
+            bytes: self.cost().cast_signed(),
+        }
+    }
+
+    /// As it goes.
+    fn removed(&self) -> Change {
+        Change {
+            entries: -1,
+            bytes: -self.cost().cast_signed(),
+        }
+    }
+
     /// Puts a record in the place of this one.
     pub(super) fn replace(&mut self, bytes: Bytes, expires: Duration) -> Change {
         let mut change = Change::default();
-        change.remove(self);
+        change.bytes -= self.cost().cast_signed();
         (self.bytes, self.expires) = (bytes, expires);
-        change.add(self);
+        change.bytes += self.cost().cast_signed();
         change
     }
 
     /// Whether it expires before anybody would look.
     pub(super) fn is_due_sooner(&self) -> bool {
         self.expires < self.look.0
-    }
-}
-
-/// When to look whether a record has expired. It stays where it is when the record is to live longer, so
-/// that a completion, and every renewal, leaves the heap alone.
-struct Look {
-    at: Duration,
-    id: u64,
-    key: RecordKey,
-}
-
-/// How many entries and bytes more or less a shard has than before.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Change {
-    pub(super) entries: isize,
-    pub(super) bytes: isize,
-}
-
-impl Change {
-    fn add(&mut self, slot: &Slot) {
-        self.entries += 1;
-        self.bytes += slot.cost().cast_signed();
-    }
-
-    fn remove(&mut self, slot: &Slot) {
-        self.entries -= 1;
-        self.bytes -= slot.cost().cast_signed();
     }
 }
 
@@ -95,8 +87,7 @@ impl Shard {
                     expires,
                     look: (expires, self.next_id),
                 });
-                let mut change = Change::default();
-                change.add(slot);
+                let change = slot.added();
                 self.look(key, expires);
                 change
             }
@@ -134,21 +125,17 @@ impl Shard {
     }
 
     pub(super) fn remove(&mut self, key: &RecordKey) -> Change {
-        let mut change = Change::default();
-        if let Some(slot) = self.records.remove(key) {
-            change.remove(&slot);
-        }
-        change
+        let slot = self.records.remove(key);
+        slot.map_or_else(Change::default, |slot| slot.removed())
     }
 
     /// Drops what has expired, after at most so many looks.
     pub(super) fn sweep(&mut self, now: Duration, most: usize) -> Change {
         let mut change = Change::default();
         for _ in 0..most {
-            if self.looks.peek().is_none_or(|look| look.at > now) {
+            let Some(look) = self.looks.pop_due(now) else {
                 break;
-            }
-            let Some(look) = self.looks.pop() else { break };
+            };
             let Some(slot) = self.records.get_mut(&look.key) else {
                 continue;
             };
@@ -156,7 +143,7 @@ impl Shard {
                 continue;
             }
             if slot.expires <= now {
-                change.remove(slot);
+                change.add(slot.removed());
                 self.records.remove(&look.key);
             } else {
                 slot.look.0 = slot.expires;
@@ -169,24 +156,3 @@ impl Shard {
         change
     }
 }
-
-/// The soonest first, in a heap that gives the greatest first.
-impl Ord for Look {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.id).cmp(&(self.at, self.id))
-    }
-}
-
-impl PartialOrd for Look {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Look {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Look {}
