@@ -84,6 +84,10 @@ pub struct RecordKey {
 
 impl RecordKey {
     /// The place of a call's record. Two keys are the same when all three parts are.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "what the key keeps of it may change"
+    )]
     #[must_use]
     pub fn new(prefix: Arc<str>, operation: Operation, digest: KeyDigest) -> Self {
         Self::under(Prefix::new(&prefix), operation, digest)

@@ -82,3 +82,24 @@ impl Tally {
         self.0.all().map(|part| part.load(Ordering::SeqCst)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_thread_counts_up_another_may_count_down() {
+        let tally = Tally::default();
+        let lanes: Vec<_> = (0..3).map(|_| tally.up()).collect();
+        assert_eq!(tally.sum(), 3);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                tally.up();
+                for lane in lanes {
+                    tally.down(lane);
+                }
+            });
+        });
+        assert_eq!(tally.sum(), 1);
+    }
+}

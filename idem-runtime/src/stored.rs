@@ -1,5 +1,6 @@
 //! An answer as it is handed out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::{Body, Format, How, Replay, Undecodable};
@@ -7,6 +8,7 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::key::KeyDigest;
 use crate::operation::Operation;
+use crate::padded::Padded;
 use crate::record::{OutcomeKind, Record, State};
 
 /// A stored answer.
@@ -14,7 +16,7 @@ use crate::record::{OutcomeKind, Record, State};
 pub struct Stored {
     pub(crate) operation: Operation,
     digest: KeyDigest,
-    format: Format,
+    format: Arc<Padded<Format>>,
     pub(crate) record: Record,
     left: Duration,
     /// Whether the caller waited for it.
@@ -33,7 +35,7 @@ impl Stored {
         Self {
             operation: operation.clone(),
             digest: *digest,
-            format: core.format.clone(),
+            format: Arc::clone(core.formats.mine()),
             record,
             left,
             waited,

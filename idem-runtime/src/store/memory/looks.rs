@@ -79,3 +79,30 @@ impl PartialEq for Look {
 }
 
 impl Eq for Look {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyDigest;
+    use crate::operation::Operation;
+
+    #[test]
+    fn the_soonest_comes_first_however_they_came() {
+        let digest = KeyDigest::from_bytes([7; 32]);
+        let key = RecordKey::new("shop".into(), Operation::new("pay"), digest);
+        let mut looks = Looks::default();
+        for (id, second) in [3, 1, 4, 4, 2, 6, 5].into_iter().enumerate() {
+            looks.push(Look {
+                at: Duration::from_secs(second),
+                id: id as u64,
+                key: key.clone(),
+            });
+        }
+        looks.retain(|look| look.id != 2);
+        assert_eq!(looks.len(), 6);
+        let now = Duration::from_secs(5);
+        let due = std::iter::from_fn(|| looks.pop_due(now).map(|look| look.at.as_secs()));
+        assert_eq!(due.collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+        assert_eq!(looks.len(), 1);
+    }
+}

@@ -32,3 +32,23 @@ impl Owners {
         Owner::from_bytes(self.start.wrapping_add(spread).to_be_bytes())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_owner_comes_twice_and_a_log_tells_them_apart() {
+        let owners = [Owners::default(), Owners::default()];
+        let all: Vec<_> = (owners.iter())
+            .flat_map(|owners| (0..1000).map(|_| owners.new_owner()))
+            .collect();
+        let whole: HashSet<_> = all.iter().map(Owner::as_bytes).collect();
+        let shown: HashSet<_> = all.iter().map(|owner| &owner.as_bytes()[..4]).collect();
+        assert_eq!(whole.len(), 2000);
+        // Of two thousand random numbers of 32 bits hardly two are the same.
+        assert!(shown.len() > 1990, "{}", shown.len());
+    }
+}

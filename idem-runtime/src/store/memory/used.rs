@@ -84,3 +84,42 @@ impl Room {
             && bytes.saturating_add(untold(self.max_bytes)) < self.max_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Change = Change {
+        entries: 1,
+        bytes: 252,
+    };
+
+    #[test]
+    fn a_part_keeps_little_to_itself_and_that_is_reckoned_with() {
+        // Two for each part.
+        let room = Room::new(2 * GRAIN, 1 << 30);
+        let mut untold = Change::default();
+        room.count(&mut untold, ONE);
+        room.count(&mut untold, ONE);
+        assert_eq!(room.told(), (0, 0));
+        room.count(&mut untold, ONE);
+        assert_eq!((room.told(), untold.entries), ((3, 3 * 252), 0));
+        let most = Change {
+            entries: (2 * GRAIN - 3 - 2 * SHARDS).cast_signed(),
+            bytes: 0,
+        };
+        room.count(&mut untold, most);
+        assert!(!room.is_left(SHARDS), "all parts may have two more");
+        assert!(room.is_left(SHARDS - 1));
+    }
+
+    #[test]
+    fn a_small_store_tells_of_every_change() {
+        let room = Room::new(2, 1 << 30);
+        let mut untold = Change::default();
+        room.count(&mut untold, ONE);
+        assert!(room.is_left(SHARDS));
+        room.count(&mut untold, ONE);
+        assert!(!room.is_left(0));
+    }
+}
