@@ -134,7 +134,7 @@ async fn a_full_store_refuses_new_keys_and_keeps_its_promises() {
 /// Large enough that its parts do not tell of each record.
 #[tokio::test]
 async fn a_larger_store_is_full_at_its_bound_and_not_before() {
-    const BOUND: u64 = 10_000;
+    const BOUND: u32 = 10_000;
     let store = MemoryStore::builder().max_entries(10_000).build();
     let engine = Engine::new(store.clone());
     for number in 0..BOUND {
