@@ -250,3 +250,25 @@ impl Store for RedisStore {
         warnings
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of what this makes, which it does not.
+    fn size_of<A, B, C, T>(_: impl FnOnce(A, B, C) -> T) -> usize {
+        std::mem::size_of::<T>()
+    }
+
+    /// They are put into a box for each call, which an allocator hands out from its quick shelves up to a
+    /// kilobyte or so.
+    #[test]
+    fn the_futures_of_a_call_are_small() {
+        type Store = &'static Inner;
+        type Key = &'static RecordKey;
+        let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| s.claim(key, r));
+        let complete = size_of(|s: Store, key: Key, r: &'static Bytes| s.complete(key, None, r));
+        assert!(claim <= 1_024, "{claim}");
+        assert!(complete <= 1_280, "{complete}");
+    }
+}
