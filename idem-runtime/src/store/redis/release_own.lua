@@ -5,7 +5,7 @@
 if DECLARED then
   local sub = string.sub
   local there = redis.call('GETRANGE', KEYS[1], 0, 51)
-  if sub(there, 1, 2) == '1P' and sub(there, 3, 18) == ARGV[1] then
+  if #there == 52 and sub(there, 1, 2) == '1P' and sub(there, 3, 18) == ARGV[1] then
     local life, high, low = redis.call('PTTL', KEYS[1]), string.byte(there, 26, 27)
     -- More attempts than that go the long way, as does a record without a life.
     if life > 0 and high == 0 and low > 0 then

@@ -143,9 +143,10 @@ impl Replies {
 
     fn take(replies: &mut impl Iterator<Item = Value>, both: bool) -> RedisResult<Self> {
         let first = replies.next().ok_or_else(cut_short)?;
-        let second = match both {
-            true => Some(replies.next().ok_or_else(cut_short)?),
-            false => None,
+        let second = if both {
+            Some(replies.next().ok_or_else(cut_short)?)
+        } else {
+            None
         };
         Ok(Self { first, second })
     }

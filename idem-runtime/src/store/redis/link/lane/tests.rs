@@ -1,6 +1,7 @@
 //! One connection and a server that says nothing on its own.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -173,6 +174,7 @@ async fn poll_once<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -
 fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
+            .enable_time()
             .build()
             .unwrap()
     };
@@ -193,6 +195,14 @@ fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     let (one, two) = waiting.join().unwrap();
     assert!(one.is_err_and(|error| error.is_connection_dropped()));
     assert!(two.is_err_and(|error| error.is_connection_dropped()));
-    let late = runtime().block_on(async { server.lane.send(&said("late"), None).await.is_err() });
-    assert!(late);
+    // There was a crowd, so that who comes later would wait for a turn.
+    server.lane.queue.crowd.store(2, Ordering::SeqCst);
+    runtime().block_on(async {
+        let command = said("late");
+        let reply = tokio::time::timeout(Duration::from_secs(20), server.lane.send(&command, None));
+        let reply = reply
+            .await
+            .expect("nobody waits for a connection that has ended");
+        assert!(reply.is_err_and(|error| error.is_connection_dropped()));
+    });
 }
