@@ -97,7 +97,10 @@ impl Vigil {
                     {
                         watch.missed();
                     }
-                    return self.ticket.land(|| Some(landing));
+                    if let Some(word) = self.ticket.land_from_afar(landing) {
+                        word.told().await;
+                    }
+                    return;
                 }
                 Look::Ask => return,
                 Look::Silent => {
