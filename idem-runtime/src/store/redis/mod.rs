@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod failure;
 mod front;
+mod glance;
 mod link;
 mod node;
 mod operations;
@@ -223,6 +224,10 @@ impl Store for RedisStore {
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         StoreFuture::pending(self.0.read(key))
+    }
+
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        StoreFuture::pending(self.0.glance(key))
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
