@@ -131,6 +131,21 @@ async fn a_full_store_refuses_new_keys_and_keeps_its_promises() {
     pay(&engine, 100).await.unwrap();
 }
 
+/// Large enough that its parts do not tell of each record.
+#[tokio::test]
+async fn a_larger_store_is_full_at_its_bound_and_not_before() {
+    const BOUND: u32 = 10_000;
+    let store = MemoryStore::builder().max_entries(10_000).build();
+    let engine = Engine::new(store.clone());
+    for number in 0..BOUND {
+        pay(&engine, number).await.unwrap();
+    }
+    let error = pay(&hasty(&store), BOUND).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(store.len(), 10_000);
+    assert_eq!(pay(&engine, 0).await, Ok(Receipt { run: 0 }));
+}
+
 #[tokio::test]
 async fn an_answer_finds_room_even_when_its_claim_took_the_last() {
     let store = MemoryStore::builder().max_bytes(300).build();

@@ -17,12 +17,11 @@ use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
 use crate::key::KeyDigest;
 use crate::meaning::refusal;
-use crate::observer::{Event, EventKind};
 use crate::operation::{Operation, RecordKey};
 use crate::orphan::Orphan;
 use crate::policy::Policy;
 use crate::reconcile::Riddle;
-use crate::record::{Owner, Record, State};
+use crate::record::{Fence, Owner, Record, State};
 use crate::stored::Stored;
 use crate::transition::{ClaimReply, ClaimRequest};
 use crate::vigil::Running;
@@ -59,9 +58,26 @@ pub(crate) enum Start {
     Done(Stored),
 }
 
+/// A claim that was granted.
+struct Grant {
+    request: ClaimRequest,
+    /// Pending, or reconciling.
+    state: State,
+    fence: Fence,
+    attempts: u16,
+    sent: Duration,
+    ticket: Option<Ticket>,
+}
+
+/// What a call that asks comes to, unless it is refused.
+enum Reached {
+    Claim(Grant),
+    Done(Stored),
+}
+
 /// What asking the store led to.
 enum Led {
-    To(Result<Start, Error>),
+    To(Result<Reached, Error>),
     /// Nobody runs, and its token has expired.
     Expired(Option<Ticket>),
     /// The body runs elsewhere, for so long at most unless its lease is renewed.
@@ -82,16 +98,6 @@ pub(crate) struct Begin {
     permit: Option<Permit>,
     /// Between the claims of a call that waits alone.
     backoff: Option<Backoff>,
-}
-
-impl Core {
-    pub(crate) fn tell(&self, key: &RecordKey, kind: EventKind<'_>) {
-        self.observer.observe(&Event {
-            operation: key.operation().as_str(),
-            key: Some(key.digest()),
-            kind,
-        });
-    }
 }
 
 impl Begin {
@@ -117,7 +123,7 @@ impl Begin {
     }
 
     fn core(&self) -> &Arc<Core> {
-        &self.entered.0
+        self.entered.core()
     }
 
     /// Until when it waits for an answer.
@@ -128,12 +134,44 @@ impl Begin {
     /// Claims the key, waits for its answer, or says why neither is to be had.
     pub(crate) fn run(mut self) -> Asking {
         Box::pin(async move {
-            let begun = self.start().await;
-            self.core().begun(&self.key, &self.policy, begun)
+            match self.ask().await {
+                Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
+                Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
+                Err(error) => self.core().not_begun(&self.key, &self.policy, error),
+            }
         })
     }
 
-    async fn start(&mut self) -> Result<Start, Error> {
+    /// The claim takes over what the call consists of, and the place of the call among those that a
+    /// shutdown waits for.
+    fn claim(self, grant: Grant) -> Start {
+        let Grant {
+            request,
+            state,
+            fence,
+            attempts,
+            sent,
+            ticket,
+        } = grant;
+        let Self {
+            entered,
+            key,
+            policy,
+            ..
+        } = self;
+        let header = granted(&request, state, fence, attempts);
+        let riddle = match state {
+            State::Reconciling { .. } => Some(Riddle::new(entered.core(), request)),
+            _ => None,
+        };
+        let claim = entered.arrive(|core| Claim::new(core, key, header, policy, sent, ticket));
+        match riddle {
+            Some(riddle) => Start::Reconcile(claim, riddle),
+            None => Start::Run(claim),
+        }
+    }
+
+    async fn ask(&mut self) -> Result<Reached, Error> {
         let mut now = self.now;
         loop {
             let core = self.core();
@@ -177,7 +215,7 @@ impl Begin {
         &mut self,
         mut follower: Follower,
         lease_left: Option<Duration>,
-    ) -> Option<Result<Start, Error>> {
+    ) -> Option<Result<Reached, Error>> {
         self.waited = true;
         let (clock, patience) = (&*self.core().clock, self.patience());
         let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
@@ -221,16 +259,16 @@ impl Begin {
         }
     }
 
-    fn done(&self, record: Record, left: Duration) -> Result<Start, Error> {
+    fn done(&self, record: Record, left: Duration) -> Result<Reached, Error> {
         let on_duplicate = self.policy.on_duplicate;
         let stored =
             (self.core()).answer(&self.key, record, left, on_duplicate, self.waited, false)?;
-        Ok(Start::Done(stored))
+        Ok(Reached::Done(stored))
     }
 
     fn request(&self) -> ClaimRequest {
         ClaimRequest {
-            owner: Owner::random(),
+            owner: self.core().store.new_owner(&self.key),
             fingerprint: self.fingerprint,
             lease: self.policy.lease,
             retain: self.policy.retain(),
@@ -255,20 +293,24 @@ impl Begin {
             Ok(asked) => asked,
             Err(error) => return Led::To(Err(self.refused(ticket, error))),
         };
-        let lease = request.lease;
+        let (lease, sent) = (request.lease, asked.sent);
         Led::To(match asked.reply {
-            ClaimReply::Granted { fence, attempt } => {
-                let header = granted(&request, State::Pending { lease }, fence, attempt);
-                let policy = self.policy.clone();
-                let claim = Claim::new(core, key.clone(), header, policy, asked.sent, ticket);
-                Ok(Start::Run(claim))
-            }
-            ClaimReply::Reconcile { fence, attempts } => {
-                let header = granted(&request, State::Reconciling { lease }, fence, attempts);
-                let policy = self.policy.clone();
-                let claim = Claim::new(core, key.clone(), header, policy, asked.sent, ticket);
-                Ok(Start::Reconcile(claim, Riddle::new(core, request)))
-            }
+            ClaimReply::Granted { fence, attempt } => Ok(Reached::Claim(Grant {
+                request,
+                state: State::Pending { lease },
+                fence,
+                attempts: attempt,
+                sent,
+                ticket,
+            })),
+            ClaimReply::Reconcile { fence, attempts } => Ok(Reached::Claim(Grant {
+                request,
+                state: State::Reconciling { lease },
+                fence,
+                attempts,
+                sent,
+                ticket,
+            })),
             ClaimReply::Running { lease_left } if self.expired && lease_left.is_zero() => {
                 return Led::Expired(ticket);
             }
@@ -286,7 +328,7 @@ impl Begin {
             ClaimReply::Done { record, left } => {
                 let life = Life {
                     left,
-                    sent: asked.sent,
+                    sent,
                     dated: request.dated,
                 };
                 core.remember(self.permit, key, &record, life);
@@ -328,7 +370,7 @@ impl Begin {
         ticket: Option<Ticket>,
         lease_left: Option<Duration>,
         asked: Duration,
-    ) -> Option<Result<Start, Error>> {
+    ) -> Option<Result<Reached, Error>> {
         let core = self.core();
         let Some(lease_left) = lease_left else {
             let error = core.expired(&self.key).await?;

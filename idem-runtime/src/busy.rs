@@ -1,27 +1,50 @@
 //! Calls that a shutdown waits for although they hold no claim.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::claim::Claim;
 use crate::context::Context;
 use crate::engine::Core;
 use crate::operation::RecordKey;
+use crate::padded::Lane;
 use crate::record::Header;
 
 /// A call that is on its way to its claim or its answer.
-pub(crate) struct Entered(pub(crate) Arc<Core>);
+pub(crate) struct Entered {
+    /// Taken when it has arrived at its claim.
+    core: Option<Arc<Core>>,
+    lane: Lane,
+}
 
 impl Entered {
     pub(crate) fn new(core: &Arc<Core>) -> Self {
-        core.entering.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(core))
+        Self {
+            lane: core.entering.up(),
+            core: Some(Arc::clone(core)),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        let core = self.core.as_ref();
+        core.expect("only arriving takes it, and nothing is left then")
+    }
+
+    /// It has its claim, and is counted by that before it is no longer counted here.
+    pub(crate) fn arrive(mut self, claim: impl FnOnce(Arc<Core>) -> Claim) -> Claim {
+        let core = self.core.take();
+        let claim = claim(core.expect("only this takes it, once"));
+        claim.held().core().has_entered(self.lane);
+        claim
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.left(&self.0.entering);
+        if let Some(core) = &self.core {
+            core.has_entered(self.lane);
+        }
     }
 }
 
@@ -55,14 +78,19 @@ impl Unleased {
 
 impl Drop for Unleased {
     fn drop(&mut self) {
-        self.core.left(&self.core.unleased);
+        self.core.unleased.fetch_sub(1, Ordering::SeqCst);
+        self.core.left();
     }
 }
 
 impl Core {
+    fn has_entered(&self, lane: Lane) {
+        self.entering.down(lane);
+        self.left();
+    }
+
     /// One less of those that a shutdown waits for.
-    fn left(&self, count: &AtomicUsize) {
-        count.fetch_sub(1, Ordering::SeqCst);
+    pub(crate) fn left(&self) {
         if self.closing.load(Ordering::SeqCst) {
             self.keeper.idle().notify_waiters();
         }

@@ -67,13 +67,14 @@ use crate::flight::Flights;
 use crate::key::KeyDigest;
 use crate::observer::{Event, EventKind, Observer};
 use crate::operation::RecordKey;
+use crate::padded::Padded;
 use crate::policy::{OnDuplicate, Policy};
 use crate::record::{OutcomeKind, Record, State};
 use crate::store::{Hearing, Listener};
 
 /// The answers that this engine has seen.
 pub(crate) struct Answers {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Padded<Mutex<Shard>>>,
     max_age: Duration,
     observer: Arc<dyn Observer>,
     flights: Arc<Flights>,
@@ -118,7 +119,7 @@ impl Answers {
         let (shards, entries, bytes) = settings.shards();
         Arc::new(Self {
             shards: (0..shards)
-                .map(|_| Mutex::new(Shard::new(entries, bytes)))
+                .map(|_| Padded(Mutex::new(Shard::new(entries, bytes))))
                 .collect(),
             max_age: settings.max_age,
             observer,

@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::flight::Ticket;
+use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
@@ -52,18 +53,17 @@ pub enum Completion {
 impl Claim {
     /// The claim that was sent at `sent` and granted with this header.
     pub(crate) fn new(
-        core: &Arc<Core>,
+        core: Arc<Core>,
         key: RecordKey,
         header: Header,
         policy: Policy,
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
-        let core_of = Arc::clone(core);
-        let lease = Arc::new(Lease::new(core_of, key, header, policy, sent, ticket));
+        let lease = Arc::new(Lease::new(core, key, header, policy, sent, ticket));
         lease.announce();
         let held = Held {
-            renewal: core.keeper.register(lease, sent),
+            renewal: Keeper::register(lease, sent),
         };
         held.tell(match header.state {
             State::Reconciling { .. } => EventKind::Reconciling {

@@ -24,7 +24,7 @@ pub struct Context(Arc<Call>);
 
 struct Call {
     held: Held,
-    riddle: Option<Riddle>,
+    riddle: Option<Box<Riddle>>,
     /// The call whose body this one is called in.
     outer: Option<Context>,
 }
@@ -32,15 +32,19 @@ struct Call {
 /// What a call holds while its body runs.
 enum Held {
     Lease(Arc<Lease>),
-    /// It runs without protection, or in a transaction.
-    Bare {
-        engine: u64,
-        key: RecordKey,
-        /// The claim of a call that runs in a transaction.
-        within: Option<Header>,
-        /// When it has run for as long as a lease would be renewed.
-        until: Instant,
-    },
+    /// Boxed, as the riddle is: nearly every call has a lease and nothing to find out, and each of them
+    /// would carry the room.
+    Bare(Box<Bare>),
+}
+
+/// A call that runs without protection, or in a transaction.
+struct Bare {
+    engine: u64,
+    key: RecordKey,
+    /// The claim of a call that runs in a transaction.
+    within: Option<Header>,
+    /// When it has run for as long as a lease would be renewed.
+    until: Instant,
 }
 
 /// The call whose body asks.
@@ -85,14 +89,14 @@ impl Call {
     fn engine(&self) -> u64 {
         match &self.held {
             Held::Lease(lease) => lease.core.id,
-            Held::Bare { engine, .. } => *engine,
+            Held::Bare(call) => call.engine,
         }
     }
 
     fn key(&self) -> &RecordKey {
         match &self.held {
             Held::Lease(lease) => &lease.key,
-            Held::Bare { key, .. } => key,
+            Held::Bare(call) => &call.key,
         }
     }
 }
@@ -110,19 +114,19 @@ impl Context {
         within: Option<Header>,
         max_run: Duration,
     ) -> Self {
-        let held = Held::Bare {
+        let call = Bare {
             engine,
             key,
             within,
             until: Instant::now() + max_run,
         };
-        Self::of(held, None)
+        Self::of(Held::Bare(Box::new(call)), None)
     }
 
     fn of(held: Held, riddle: Option<Riddle>) -> Self {
         Self(Arc::new(Call {
             held,
-            riddle,
+            riddle: riddle.map(Box::new),
             outer: try_context(),
         }))
     }
@@ -132,13 +136,13 @@ impl Context {
     }
 
     pub(crate) fn riddle(&self) -> Option<&Riddle> {
-        self.0.riddle.as_ref()
+        self.0.riddle.as_deref()
     }
 
     pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
         match &self.0.held {
             Held::Lease(lease) => Some(lease),
-            Held::Bare { .. } => None,
+            Held::Bare(_) => None,
         }
     }
 
@@ -157,7 +161,7 @@ impl Context {
     fn claim(&self) -> Option<Header> {
         match &self.0.held {
             Held::Lease(lease) => Some(lease.claim()),
-            Held::Bare { within, .. } => *within,
+            Held::Bare(call) => call.within,
         }
     }
 
@@ -230,8 +234,8 @@ impl Context {
     pub fn lease_remaining(&self) -> Duration {
         match &self.0.held {
             Held::Lease(lease) => lease.remaining(),
-            Held::Bare { within: None, .. } => Duration::ZERO,
-            Held::Bare { .. } => LONG,
+            Held::Bare(call) if call.within.is_none() => Duration::ZERO,
+            Held::Bare(_) => LONG,
         }
     }
 
@@ -248,7 +252,7 @@ impl Context {
     pub fn deadline(&self) -> Instant {
         match &self.0.held {
             Held::Lease(lease) => Instant::now() + lease.run_left(),
-            Held::Bare { until, .. } => *until,
+            Held::Bare(call) => call.until,
         }
     }
 

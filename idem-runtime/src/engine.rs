@@ -19,9 +19,11 @@ use crate::call::CallBuilder;
 use crate::clock::Clock;
 use crate::flight::Flights;
 use crate::keeper::Keeper;
-use crate::observer::Observer;
+use crate::key::KeyDigest;
+use crate::observer::{Event, EventKind, Observer};
 use crate::on_error::Classified;
-use crate::operation::Operation;
+use crate::operation::{Operation, Prefix, RecordKey};
+use crate::padded::{Lanes, Padded, Tally};
 use crate::policy::Policy;
 use crate::store::Store;
 use crate::token::Tokens;
@@ -49,7 +51,9 @@ pub struct Engine {
     pub(crate) core: Arc<Core>,
 }
 
-/// What an engine consists of.
+/// What an engine consists of. On lines of its own: how often it is held is counted in front of it, by
+/// every call.
+#[repr(align(128))]
 pub(crate) struct Core {
     /// Tells engines of this process apart.
     pub(crate) id: u64,
@@ -58,9 +62,13 @@ pub(crate) struct Core {
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) keeper: Keeper,
     pub(crate) prefix: Arc<str>,
+    /// The same for keys, one for each lane.
+    pub(crate) prefixes: Lanes<Prefix>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
-    pub(crate) format: Arc<Format>,
+    pub(crate) format: Format,
+    /// The same for answers that are handed out, one for each lane.
+    pub(crate) formats: Lanes<Arc<Padded<Format>>>,
     pub(crate) tokens: Tokens,
     pub(crate) flights: Arc<Flights>,
     /// Off unless asked for.
@@ -68,7 +76,7 @@ pub(crate) struct Core {
     /// Nothing new is to be started.
     pub(crate) closing: AtomicBool,
     /// Calls between their start and their claim or answer.
-    pub(crate) entering: AtomicUsize,
+    pub(crate) entering: Tally,
     /// Bodies that run without a lease.
     pub(crate) unleased: AtomicUsize,
     pub(crate) protection: Protection,
@@ -227,6 +235,21 @@ impl Engine {
     /// The engine that this task is in the scope of.
     pub(crate) fn scoped() -> Option<Self> {
         SCOPED.try_with(Clone::clone).ok()
+    }
+}
+
+impl Core {
+    /// Where the record of a call stands.
+    pub(crate) fn record_key(&self, operation: Operation, digest: KeyDigest) -> RecordKey {
+        RecordKey::under(self.prefixes.mine().clone(), operation, digest)
+    }
+
+    pub(crate) fn tell(&self, key: &RecordKey, kind: EventKind<'_>) {
+        self.observer.observe(&Event {
+            operation: key.operation().as_str(),
+            key: Some(key.digest()),
+            kind,
+        });
     }
 }
 

@@ -4,10 +4,11 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::begin::{Ask, Begin, Start};
 use crate::busy::{Entered, Unleased};
-use crate::cache::Found;
+use crate::cache::{Found, Permit};
 use crate::context::{is_held, is_inside};
 use crate::engine::{Core, Protection};
 use crate::error::{Error, ErrorKind};
@@ -23,6 +24,20 @@ pub(crate) enum Entry {
     Known(Stored),
     /// The store has to be asked.
     Asks(Asking),
+}
+
+/// What is known of a call before the store is asked.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
+enum Known {
+    Answer(Result<Stored, Error>),
+    Nothing {
+        now: Duration,
+        /// The right to keep what the store will say.
+        permit: Option<Permit>,
+    },
 }
 
 /// What a call that asks the store leads to. Boxed: that is much larger than the body of most calls,
@@ -43,63 +58,64 @@ impl Core {
             policy,
             expired,
         } = ask;
-        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
-        let start = if let Some(known) = self.known(&key, fingerprint, &policy) {
-            known.map(Start::Done)
-        } else {
-            // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
-            let entered = Entered::new(self);
-            match self.admit(&key, &policy) {
-                Ok(None) => {
-                    let now = self.clock.now();
-                    match self.recall(&key, fingerprint, &policy, now) {
-                        Found::Answer { record, left } => {
-                            let how = policy.on_duplicate;
-                            let stored = self.answer(&key, record, left, how, false, true);
-                            stored.map(Start::Done)
-                        }
-                        Found::Nothing(permit) => {
-                            let asked = (fingerprint, expired);
-                            let begin = Begin::new(entered, key, asked, policy, now, permit);
-                            return Ok(Entry::Asks(begin.run()));
-                        }
-                    }
-                }
-                Ok(Some(start)) => Ok(start),
-                Err(error) => Err(error),
-            }
+        let key = self.record_key(operation, digest);
+        let (now, permit) = match self.known(&key, fingerprint, &policy) {
+            Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
+            Known::Answer(Err(error)) => return self.start(&key, &policy, Err(error)),
+            Known::Nothing { now, permit } => (now, permit),
         };
-        Ok(match self.begun(&key, &policy, start)? {
-            Start::Done(stored) => Entry::Known(stored),
-            start => Entry::Asks(Box::pin(ready(Ok(start)))),
-        })
-    }
-
-    /// The answer that is at hand, for a call that would be let in.
-    fn known(
-        &self,
-        key: &RecordKey,
-        fingerprint: Fingerprint,
-        policy: &Policy,
-    ) -> Option<Result<Stored, Error>> {
-        if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
-            return None;
+        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+        let entered = Entered::new(self);
+        match self.admit(&key, &policy) {
+            Ok(None) => {
+                let asked = (fingerprint, expired);
+                let begin = Begin::new(entered, key, asked, policy, now, permit);
+                Ok(Entry::Asks(begin.run()))
+            }
+            Ok(Some(start)) => self.start(&key, &policy, Ok(start)),
+            Err(error) => self.start(&key, &policy, Err(error)),
         }
-        let (record, left) = self.store.at_hand(key, fingerprint)?;
-        Some(self.answer(key, record, left, policy.on_duplicate, false, false))
     }
 
-    /// What a call does that was to begin so.
-    pub(crate) fn begun(
+    /// How a call goes on that has not to wait for its start.
+    fn start(
         self: &Arc<Self>,
         key: &RecordKey,
         policy: &Policy,
-        begun: Result<Start, Error>,
+        start: Result<Start, Error>,
+    ) -> Result<Entry, Error> {
+        let start = start.or_else(|error| self.not_begun(key, policy, error))?;
+        Ok(Entry::Asks(Box::pin(ready(Ok(start)))))
+    }
+
+    /// The answer that is at hand, for a call that would be let in.
+    fn known(&self, key: &RecordKey, asked: Fingerprint, policy: &Policy) -> Known {
+        if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
+            return Known::Nothing {
+                now: self.clock.now(),
+                permit: None,
+            };
+        }
+        let how = policy.on_duplicate;
+        if let Some((record, left)) = self.store.at_hand(key, asked) {
+            return Known::Answer(self.answer(key, record, left, how, false, false));
+        }
+        let now = self.clock.now();
+        match self.recall(key, asked, policy, now) {
+            Found::Answer { record, left } => {
+                Known::Answer(self.answer(key, record, left, how, false, true))
+            }
+            Found::Nothing(permit) => Known::Nothing { now, permit },
+        }
+    }
+
+    /// What a call does that is refused so.
+    pub(crate) fn not_begun(
+        self: &Arc<Self>,
+        key: &RecordKey,
+        policy: &Policy,
+        error: Error,
     ) -> Result<Start, Error> {
-        let error = match begun {
-            Ok(start) => return Ok(start),
-            Err(error) => error,
-        };
         if policy.on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable {
             let reason = &error.to_string();
             self.tell(key, EventKind::Unprotected { reason });

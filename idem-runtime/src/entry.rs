@@ -309,7 +309,7 @@ impl Core {
         digest: KeyDigest,
         policy: Policy,
     ) -> Result<Option<Entry>, Error> {
-        let key = RecordKey::new(Arc::clone(&self.prefix), operation, digest);
+        let key = self.record_key(operation, digest);
         let reply = self.patiently(key.operation(), || self.read(&key)).await?;
         match reply {
             ReadReply::Absent => Ok(None),

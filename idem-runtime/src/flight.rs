@@ -10,7 +10,6 @@ mod word;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU16;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::lease::Lease;
+use crate::padded::Padded;
 use crate::record::Record;
 use crate::spread::Spread;
 
@@ -93,12 +93,24 @@ impl Flight {
     }
 }
 
-type Shard = HashMap<KeyDigest, Flight, Spread>;
+/// Some of the keys, under one lock. Whoever takes part in a flight holds on to this, and not to all of
+/// them: to count that up and down would be for two threads to meet at every call.
+type Shard = Padded<Mutex<Keys>>;
+
+#[derive(Default)]
+struct Keys {
+    flights: HashMap<KeyDigest, Flight, Spread>,
+    next_id: u64,
+}
+
+fn lock(shard: &Shard) -> MutexGuard<'_, Keys> {
+    // Nothing panics while it is held.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The keys that calls of an engine are busy with.
 pub(crate) struct Flights {
-    shards: [Mutex<Shard>; SHARDS],
-    next_id: AtomicU64,
+    shards: [Arc<Shard>; SHARDS],
 }
 
 /// How a call takes part.
@@ -115,40 +127,39 @@ pub(crate) enum Join {
 impl Flights {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
-            next_id: AtomicU64::new(0),
+            shards: std::array::from_fn(|_| Arc::default()),
         })
     }
 
-    fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &KeyDigest) -> &Arc<Shard> {
         // A digest is as good as random.
-        let shard = usize::from(key.as_bytes()[0]) % SHARDS;
-        // Nothing panics while it is held.
-        self.shards[shard]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        &self.shards[usize::from(key.as_bytes()[0]) % SHARDS]
     }
 
     /// A claim that begins at `now` has a reply, or is given up, `within` this time.
     pub(crate) fn join(
-        self: &Arc<Self>,
+        &self,
         key: &KeyDigest,
         fingerprint: Fingerprint,
         now: Duration,
         within: Duration,
     ) -> Join {
         let asking = || Phase::Asking(now + within);
-        let mut shard = self.shard(key);
-        let flight = match shard.entry(*key) {
+        let shard = self.shard(key);
+        let mut keys = lock(shard);
+        // Taken by this call, if it leads.
+        keys.next_id += 1;
+        let new = |id| Flight {
+            id,
+            fingerprint,
+            phase: asking(),
+            tell: None,
+        };
+        let Keys { flights, next_id } = &mut *keys;
+        let flight = match flights.entry(*key) {
             Entry::Vacant(entry) => {
-                let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-                entry.insert(Flight {
-                    id,
-                    fingerprint,
-                    phase: asking(),
-                    tell: None,
-                });
-                return Join::Lead(self.ticket(key, id));
+                let id = entry.insert(new(*next_id)).id;
+                return Join::Lead(Ticket::new(shard, key, id));
             }
             Entry::Occupied(entry) => entry.into_mut(),
         };
@@ -163,14 +174,8 @@ impl Flights {
         };
         if is_over {
             flight.tell(Signal::Ask);
-            let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-            *flight = Flight {
-                id,
-                fingerprint,
-                phase: asking(),
-                tell: None,
-            };
-            return Join::Lead(self.ticket(key, id));
+            *flight = new(*next_id);
+            return Join::Lead(Ticket::new(shard, key, flight.id));
         }
         // Only of equal requests is the answer of one that of the other.
         if flight.fingerprint != fingerprint {
@@ -179,7 +184,7 @@ impl Flights {
         if let Phase::Vacant = flight.phase {
             flight.phase = asking();
             flight.tell(Signal::Wait);
-            return Join::Lead(self.ticket(key, flight.id));
+            return Join::Lead(Ticket::new(shard, key, flight.id));
         }
         let (id, told) = (flight.id, flight.follow());
         let again = match &flight.phase {
@@ -187,41 +192,18 @@ impl Flights {
             Phase::Asking(until) => Some(until.saturating_sub(now)),
             _ => None,
         };
-        Join::Follow(self.follower(key, id, told), again)
+        Join::Follow(Follower::new(shard, key, id, told), again)
     }
 
     /// The answer of this key was taken back: what a claim says that was sent before is not for calls
     /// that begin after. Those that wait ask again.
     pub(crate) fn forget(&self, key: &KeyDigest) {
-        self.shard(key).remove(key);
-    }
-
-    fn follower(
-        self: &Arc<Self>,
-        key: &KeyDigest,
-        id: u64,
-        told: watch::Receiver<Signal>,
-    ) -> Follower {
-        Follower {
-            told: Some(told),
-            flights: Arc::clone(self),
-            key: *key,
-            id,
-        }
-    }
-
-    fn ticket(self: &Arc<Self>, key: &KeyDigest, id: u64) -> Ticket {
-        Ticket {
-            flights: Arc::clone(self),
-            key: *key,
-            id,
-            landed: false,
-        }
+        lock(self.shard(key)).flights.remove(key);
     }
 
     /// What is left of the lease that a follower waits for, as far as this process knows.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
-        match self.shard(key).get(key)?.phase {
+        match lock(self.shard(key)).flights.get(key)?.phase {
             Phase::Here(ref lease) => Some(lease.upgrade()?.remaining()),
             Phase::Elsewhere(until) => Some(until.saturating_sub(now)),
             _ => None,
@@ -233,12 +215,21 @@ impl Flights {
 pub(crate) struct Follower {
     /// Taken when this is dropped.
     told: Option<watch::Receiver<Signal>>,
-    flights: Arc<Flights>,
+    shard: Arc<Shard>,
     key: KeyDigest,
     id: u64,
 }
 
 impl Follower {
+    fn new(shard: &Arc<Shard>, key: &KeyDigest, id: u64, told: watch::Receiver<Signal>) -> Self {
+        Self {
+            told: Some(told),
+            shard: Arc::clone(shard),
+            key: *key,
+            id,
+        }
+    }
+
     /// Waits for the answer. `None`: ask again.
     pub(crate) async fn landing(&mut self) -> Option<Landing> {
         let told = self.told.as_mut()?;
@@ -257,9 +248,9 @@ impl Follower {
 impl Drop for Follower {
     /// The last one to go of a flight that nobody leads takes it away.
     fn drop(&mut self) {
-        let mut shard = self.flights.shard(&self.key);
+        let mut keys = lock(&self.shard);
         self.told = None;
-        if let Entry::Occupied(entry) = shard.entry(self.key) {
+        if let Entry::Occupied(entry) = keys.flights.entry(self.key) {
             let flight = entry.get();
             if flight.id == self.id && matches!(flight.phase, Phase::Vacant) && !flight.is_watched()
             {
@@ -271,19 +262,26 @@ impl Drop for Follower {
 
 /// The duty to tell the followers. Dropped, it makes one of them ask again.
 pub(crate) struct Ticket {
-    flights: Arc<Flights>,
+    shard: Arc<Shard>,
     key: KeyDigest,
     id: u64,
     landed: bool,
 }
 
 impl Ticket {
+    fn new(shard: &Arc<Shard>, key: &KeyDigest, id: u64) -> Self {
+        Self {
+            shard: Arc::clone(shard),
+            key: *key,
+            id,
+            landed: false,
+        }
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut Flight) -> T) -> Option<T> {
-        let mut shard = self.flights.shard(&self.key);
-        let flight = shard
-            .get_mut(&self.key)
-            .filter(|flight| flight.id == self.id);
-        flight.map(change)
+        let mut keys = lock(&self.shard);
+        let flight = keys.flights.get_mut(&self.key);
+        flight.filter(|flight| flight.id == self.id).map(change)
     }
 
     /// The body runs here.
@@ -299,7 +297,7 @@ impl Ticket {
     /// The leader waits like everybody else.
     pub(crate) fn follow(&self) -> Option<Follower> {
         let told = self.change(Flight::follow)?;
-        Some(self.flights.follower(&self.key, self.id, told))
+        Some(Follower::new(&self.shard, &self.key, self.id, told))
     }
 
     /// Whether anybody waits to be told.
@@ -326,8 +324,8 @@ impl Ticket {
 
     /// From here on, who comes leads.
     fn end(&self) -> Option<Flight> {
-        let mut shard = self.flights.shard(&self.key);
-        match shard.entry(self.key) {
+        let mut keys = lock(&self.shard);
+        match keys.flights.entry(self.key) {
             Entry::Occupied(entry) if entry.get().id == self.id => Some(entry.remove()),
             _ => None,
         }
@@ -339,8 +337,8 @@ impl Drop for Ticket {
         if self.landed {
             return;
         }
-        let mut shard = self.flights.shard(&self.key);
-        if let Entry::Occupied(mut entry) = shard.entry(self.key)
+        let mut keys = lock(&self.shard);
+        if let Entry::Occupied(mut entry) = keys.flights.entry(self.key)
             && entry.get().id == self.id
         {
             let flight = entry.get_mut();

@@ -18,11 +18,9 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, deadline};
 use crate::lease::Lease;
 use crate::observer::{Event, EventKind, Observer};
+use crate::padded::{Lane, Lanes};
 use crate::store::Store;
 use crate::transition::RenewReply;
-
-/// Few enough to look through, enough that two threads seldom meet.
-const QUEUES: usize = 8;
 
 /// What `sleeps_until` says while the thread is awake, or sleeps until it is woken.
 const UNTIL_WOKEN: u64 = u64::MAX;
@@ -37,7 +35,7 @@ struct Shared {
     observer: Arc<dyn Observer>,
     /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
     /// among them.
-    queues: [Mutex<Queue>; QUEUES],
+    queues: Lanes<Mutex<Queue>>,
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
@@ -45,8 +43,6 @@ struct Shared {
     starting: Mutex<()>,
     thread: OnceLock<Handle>,
     closed: AtomicBool,
-    /// Leases that are registered.
-    held: AtomicUsize,
     /// Jobs of vanished callers that are not finished yet.
     jobs: AtomicUsize,
     /// Told when nothing is left to do.
@@ -57,17 +53,31 @@ struct Shared {
 struct Queue {
     leases: BTreeMap<(u64, u64), Arc<Lease>>,
     next_id: u64,
+    /// Leases that are registered, also those that are not among the above.
+    held: usize,
 }
 
 /// Where a lease stands among those that are renewed. Changed under the lock of its queue.
-#[derive(Default)]
 pub(crate) struct Place {
+    /// The queue in which it stands: that of the thread on which the claim was granted.
+    lane: Lane,
     /// When it is to be renewed, in nanoseconds of the clock, or one of the two below.
     due: AtomicU64,
     id: AtomicU64,
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or
     /// the completion will find the same and say what it means.
     settling: AtomicBool,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            lane: Lane::mine(),
+            due: AtomicU64::default(),
+            id: AtomicU64::default(),
+            settling: AtomicBool::default(),
+        }
+    }
 }
 
 /// It is being renewed right now, or is lost.
@@ -91,13 +101,12 @@ impl Keeper {
                 store,
                 clock,
                 observer,
-                queues: std::array::from_fn(|_| Mutex::default()),
+                queues: Lanes::default(),
                 sleeps_until: AtomicU64::new(UNTIL_WOKEN),
                 wake: Notify::new(),
                 starting: Mutex::new(()),
                 thread: OnceLock::new(),
                 closed: AtomicBool::new(false),
-                held: AtomicUsize::new(0),
                 jobs: AtomicUsize::new(0),
                 idle: Notify::new(),
             }),
@@ -137,9 +146,11 @@ impl Keeper {
     }
 
     /// Renews the lease every third of it, beginning a third after `granted`.
-    pub(crate) fn register(&self, lease: Arc<Lease>, granted: Duration) -> Renewal {
-        self.shared.held.fetch_add(1, Ordering::SeqCst);
-        self.shared.enqueue(&lease, granted + lease.lasts() / 3);
+    pub(crate) fn register(lease: Arc<Lease>, granted: Duration) -> Renewal {
+        let shared = &lease.core.keeper.shared;
+        let mut queue = shared.queue(&lease);
+        queue.held += 1;
+        shared.insert(queue, &lease, granted + lease.lasts() / 3);
         Renewal { lease }
     }
 
@@ -152,7 +163,8 @@ impl Keeper {
 
     /// How many claims are held, and how many jobs of vanished callers are not finished.
     pub(crate) fn busy(&self) -> (usize, usize) {
-        let claims = self.shared.held.load(Ordering::SeqCst);
+        let queues = self.shared.queues.all();
+        let claims = queues.map(|queue| lock(queue).held).sum();
         (claims, self.shared.jobs.load(Ordering::Acquire))
     }
 
@@ -206,13 +218,8 @@ impl Drop for JobGuard {
 impl Drop for Renewal {
     fn drop(&mut self) {
         let core = &self.lease.core;
-        let shared = &core.keeper.shared;
-        shared.leave(&self.lease);
-        let was_last = shared.held.fetch_sub(1, Ordering::SeqCst) == 1;
-        // Only a shutdown waits for this.
-        if was_last && core.closing.load(Ordering::SeqCst) {
-            shared.idle.notify_waiters();
-        }
+        core.keeper.shared.leave(&self.lease);
+        core.left();
         // Whoever waited for this claim and was not told anything asks the store.
         self.lease.ended();
     }
@@ -233,14 +240,16 @@ impl fmt::Debug for Renewal {
 
 impl Shared {
     fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
-        // A digest is as good as random.
-        lock(&self.queues[usize::from(lease.key.digest().as_bytes()[0]) % QUEUES])
+        lock(self.queues.get(lease.place.lane))
     }
 
     /// The lease is to be renewed at this moment, unless it is registered no longer.
     fn enqueue(&self, lease: &Arc<Lease>, due: Duration) {
+        self.insert(self.queue(lease), lease, due);
+    }
+
+    fn insert(&self, mut queue: MutexGuard<'_, Queue>, lease: &Arc<Lease>, due: Duration) {
         let (due, place) = (nanos(due), &lease.place);
-        let mut queue = self.queue(lease);
         if place.due.load(Ordering::Relaxed) == GONE {
             return;
         }
@@ -259,6 +268,7 @@ impl Shared {
     /// The lease is registered no longer.
     fn leave(&self, lease: &Lease) {
         let mut queue = self.queue(lease);
+        queue.held -= 1;
         let due = lease.place.due.swap(GONE, Ordering::Relaxed);
         let left = queue
             .leases
@@ -280,7 +290,7 @@ impl Shared {
             // From here on whoever registers wakes this, until it says how long it sleeps.
             self.sleeps_until.store(UNTIL_WOKEN, Ordering::SeqCst);
             let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
-            for queue in &self.queues {
+            for queue in self.queues.all() {
                 let mut queue = lock(queue);
                 queue.take_due(now, &mut due);
                 if let Some(&(moment, _)) = queue.leases.keys().next() {

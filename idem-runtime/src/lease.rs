@@ -27,8 +27,8 @@ pub(crate) struct Lease {
     pub(crate) place: Place,
     /// What the record started with when the claim was granted.
     first: Header,
-    /// The same since it was granted anew.
-    claim: Mutex<Header>,
+    /// The same since it was granted anew, if it was.
+    again: Mutex<Option<Box<Header>>>,
     /// Until when nobody else can have been granted the key, in microseconds of the clock.
     ends: AtomicU64,
     lost: AtomicBool,
@@ -55,7 +55,7 @@ impl Lease {
             give_up: sent + policy.max_run,
             place: Place::default(),
             first: claim,
-            claim: Mutex::new(claim),
+            again: Mutex::default(),
             ends: AtomicU64::new(micros(sent + policy.lease)),
             policy,
             lost: AtomicBool::new(false),
@@ -83,15 +83,16 @@ impl Lease {
         if self.grant() == 0 {
             return self.first;
         }
-        *self.claim.lock().unwrap_or_else(PoisonError::into_inner)
+        let again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        again.as_deref().copied().unwrap_or(self.first)
     }
 
     /// The claim was granted anew, with another header.
     pub(crate) fn regranted(&self, claim: Header, sent: Duration) {
-        let mut held = self.claim.lock().unwrap_or_else(PoisonError::into_inner);
-        *held = claim;
+        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        *again = Some(Box::new(claim));
         self.grants.fetch_add(1, Ordering::SeqCst);
-        drop(held);
+        drop(again);
         self.renewed(sent);
     }
 

@@ -35,6 +35,7 @@ mod on_error;
 mod operation;
 mod orphan;
 mod outcome;
+mod padded;
 mod policy;
 mod reconcile;
 mod record;

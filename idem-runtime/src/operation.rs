@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::key::KeyDigest;
+use crate::padded::Padded;
 
 /// The name of an operation, part of every key.
 ///
@@ -45,18 +47,53 @@ impl From<Operation> for Cow<'static, str> {
     }
 }
 
+/// What the keys of an application begin with. Every call holds one, and every record in memory, so how
+/// often it is held is counted apart from everything else; see [`Lanes`](crate::padded::Lanes).
+#[derive(Clone, Debug)]
+pub(crate) struct Prefix(Arc<Padded<Box<str>>>);
+
+impl Prefix {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(Arc::new(Padded(text.into())))
+    }
+}
+
+impl Deref for Prefix {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0.0
+    }
+}
+
+impl PartialEq for Prefix {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || **self == **other
+    }
+}
+
+impl Eq for Prefix {}
+
 /// Where a record stands in a store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RecordKey {
     digest: KeyDigest,
-    prefix: Arc<str>,
+    prefix: Prefix,
     operation: Operation,
 }
 
 impl RecordKey {
     /// The place of a call's record. Two keys are the same when all three parts are.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "what the key keeps of it may change"
+    )]
     #[must_use]
     pub fn new(prefix: Arc<str>, operation: Operation, digest: KeyDigest) -> Self {
+        Self::under(Prefix::new(&prefix), operation, digest)
+    }
+
+    pub(crate) fn under(prefix: Prefix, operation: Operation, digest: KeyDigest) -> Self {
         Self {
             digest,
             prefix,
@@ -115,6 +152,7 @@ impl Hash for RecordKey {
 
 impl fmt::Debug for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{:?}", self.prefix, self.operation, self.digest)
+        let (prefix, operation) = (self.prefix(), &self.operation);
+        write!(f, "{prefix}:{operation}:{:?}", self.digest)
     }
 }

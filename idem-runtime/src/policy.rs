@@ -244,15 +244,20 @@ pub(crate) struct Overrides {
 
 impl Overrides {
     pub(crate) fn over(&self, defaults: &Policy) -> Result<Policy, String> {
-        let defaults = defaults.clone();
-        Policy {
-            // An operation's own `ttl` also bounds its errors, unless it says otherwise.
-            error_ttl: self.error_ttl.or(match self.ttl {
-                Some(_) => None,
-                None => defaults.error_ttl,
-            }),
-            ttl: self.ttl.unwrap_or(defaults.ttl),
-            lease: self.lease.unwrap_or(defaults.lease),
+        // The defaults were checked when the engine was built.
+        let checked = |name, time: Option<Duration>, bounds, default| match time {
+            Some(time) => within(name, time, bounds),
+            None => Ok(default),
+        };
+        Ok(Policy {
+            ttl: checked("ttl", self.ttl, TTL, defaults.ttl)?,
+            error_ttl: match (self.error_ttl, self.ttl) {
+                (Some(ttl), _) => Some(within("error_ttl", ttl, TTL)?),
+                // An operation's own `ttl` also bounds its errors, unless it says otherwise.
+                (None, Some(_)) => None,
+                (None, None) => defaults.error_ttl,
+            },
+            lease: checked("lease", self.lease, LEASE, defaults.lease)?,
             on_duplicate: self.on_duplicate.unwrap_or(defaults.on_duplicate),
             on_running: self.on_running.or(defaults.on_running),
             on_cancel: self.on_cancel.unwrap_or(defaults.on_cancel),
@@ -264,11 +269,10 @@ impl Overrides {
                 None => defaults.max_attempts,
             },
             count_errors: self.count_errors.unwrap_or(defaults.count_errors),
-            max_run: self.max_run.unwrap_or(defaults.max_run),
+            max_run: self.max_run.map_or(defaults.max_run, |time| time.min(LONG)),
             reconciles: self.reconciles,
             tells_age: !self.ageless,
-        }
-        .checked()
+        })
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) struct Mixer {
 }
 
 impl Mixer {
+    #[inline]
     fn mix(&mut self, left: u64, right: u64) {
         let [first, second] = self.secret;
         let product = u128::from(left ^ first) * u128::from(right ^ second ^ self.hash);
@@ -49,6 +50,7 @@ impl Mixer {
 }
 
 impl Hasher for Mixer {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         let (pairs, rest) = bytes.as_chunks::<16>();
         for pair in pairs {

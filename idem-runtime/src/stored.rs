@@ -8,6 +8,7 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::key::KeyDigest;
 use crate::operation::Operation;
+use crate::padded::Padded;
 use crate::record::{OutcomeKind, Record, State};
 
 /// A stored answer.
@@ -15,7 +16,7 @@ use crate::record::{OutcomeKind, Record, State};
 pub struct Stored {
     pub(crate) operation: Operation,
     digest: KeyDigest,
-    format: Arc<Format>,
+    format: Arc<Padded<Format>>,
     pub(crate) record: Record,
     left: Duration,
     /// Whether the caller waited for it.
@@ -34,7 +35,7 @@ impl Stored {
         Self {
             operation: operation.clone(),
             digest: *digest,
-            format: Arc::clone(&core.format),
+            format: Arc::clone(core.formats.mine()),
             record,
             left,
             waited,

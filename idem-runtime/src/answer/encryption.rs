@@ -1,6 +1,7 @@
 //! Encrypted answers.
 
 use std::fmt;
+use std::sync::Arc;
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
@@ -138,7 +139,7 @@ impl fmt::Debug for EncryptionKeys {
 /// Whether answers are encrypted, and whether they must be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Encryption {
-    pub(crate) keys: Option<EncryptionKeys>,
+    pub(crate) keys: Option<Arc<EncryptionKeys>>,
     pub(crate) required: bool,
 }
 

@@ -86,7 +86,7 @@ fn formats() -> Vec<Format> {
     also(&mut formats, |format| format.compression.above = Some(0));
     #[cfg(feature = "encryption")]
     also(&mut formats, |format| {
-        format.encryption.keys = Some(EncryptionKeys::new(9, [9; 32]));
+        format.encryption.keys = Some(EncryptionKeys::new(9, [9; 32]).into());
     });
     formats
 }

@@ -8,12 +8,13 @@ use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::{Operation, RecordKey};
 use crate::record::Record;
+use crate::spread::Spread;
 
 /// What an entry costs besides its record.
 const OVERHEAD_BYTES: usize = 200;
 
 pub(super) struct Shard {
-    places: HashMap<KeyDigest, usize>,
+    places: HashMap<KeyDigest, usize, Spread>,
     /// In no order; each is looked at by the hand in turn.
     entries: Vec<Entry>,
     /// Where the next that is to go is looked for (CLOCK: one that was used since is passed over once).
@@ -56,7 +57,7 @@ fn cost(record: &Record) -> usize {
 impl Shard {
     pub(super) fn new(most_entries: usize, most_bytes: usize) -> Self {
         Self {
-            places: HashMap::new(),
+            places: HashMap::default(),
             entries: Vec::new(),
             hand: 0,
             bytes: 0,

@@ -143,11 +143,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         Err(error) => return InTx::Answered(codec.refuse(error)),
     };
     let policy = ask.policy.clone();
-    let key = RecordKey::new(
-        engine.core.prefix.clone(),
-        ask.operation.clone(),
-        ask.digest,
-    );
+    let key = engine.core.record_key(ask.operation.clone(), ask.digest);
     match Box::pin(enter(&engine, &key, ask, tx)).await {
         Ok(Found::Answer(stored)) => InTx::Answered(replay(&engine, &codec, &stored)),
         Ok(Found::Claim(claim, part)) => {

@@ -7,7 +7,7 @@ use serde::ser::{
 };
 
 use super::CanonicalError;
-use super::encoder::{Encoder, Major, NULL, key_prefix, name_prefix};
+use super::encoder::{Encoder, Major, NULL};
 use super::error::Kind;
 
 /// An array in the making.
@@ -245,3 +245,32 @@ macro_rules! fields {
 }
 
 fields!(SerializeStruct, SerializeStructVariant);
+
+/// The first eight bytes of an encoded key as a number, padded with zeros.
+#[inline]
+fn key_prefix(key: &[u8]) -> u64 {
+    if let Some(first) = key.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut padded = [0; 8];
+    padded[..key.len()].copy_from_slice(key);
+    u64::from_be_bytes(padded)
+}
+
+/// The same for the name of a field. Reads the name and not what was just written: a constant where
+/// this is inlined.
+#[inline]
+fn name_prefix(name: &str) -> u64 {
+    let name = name.as_bytes();
+    let mut prefix = match u8::try_from(name.len()) {
+        Ok(length @ 0..=23) => u64::from(Major::Text as u8 + length) << 56,
+        // Names of this length are rare, and all of them go last.
+        _ => return u64::MAX,
+    };
+    let mut shift = 56;
+    for byte in name.iter().take(7) {
+        shift -= 8;
+        prefix |= u64::from(*byte) << shift;
+    }
+    prefix
+}

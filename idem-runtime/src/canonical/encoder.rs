@@ -4,7 +4,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::error::Kind;
-use super::{CanonicalError, MAX_DEPTH};
+use super::{CanonicalError, MAX_DEPTH, sha};
 
 /// From this size on the buffer goes to the hash as soon as nothing needs it any more.
 const FLUSH_BYTES: usize = 4 * 1024;
@@ -87,8 +87,10 @@ impl Encoder {
 
     /// The digest of all that was written. Says nothing once a value has failed.
     pub(crate) fn finish(mut self: Box<Self>) -> [u8; 32] {
-        let hash = self.hash.take().unwrap_or_default();
-        let digest = hash.chain_update(&self.bytes).finalize().into();
+        let digest = match self.hash.take() {
+            Some(hash) => hash.chain_update(&self.bytes).finalize().into(),
+            None => sha::digest(&mut self.bytes),
+        };
         self.give_back();
         digest
     }
@@ -251,14 +253,18 @@ impl Encoder {
     }
 
     fn long_head(&mut self, major: u8, number: u64) {
-        let number_bytes = number.to_be_bytes();
-        let (size, bytes) = match number {
-            0..=0xffff => (25, &number_bytes[6..]),
-            0x1_0000..=0xffff_ffff => (26, &number_bytes[4..]),
-            0x1_0000_0000.. => (27, &number_bytes[..]),
-        };
-        self.bytes.push(major + size);
-        self.bytes.extend_from_slice(bytes);
+        let bytes = number.to_be_bytes();
+        // Of a length that is known here, they are copied without a call.
+        match (number, bytes) {
+            (0..=0xffff, [.., c, d]) => self.bytes.extend_from_slice(&[major + 25, c, d]),
+            (0x1_0000..=0xffff_ffff, [.., a, b, c, d]) => {
+                self.bytes.extend_from_slice(&[major + 26, a, b, c, d]);
+            }
+            (0x1_0000_0000.., _) => {
+                self.bytes.push(major + 27);
+                self.bytes.extend_from_slice(&bytes);
+            }
+        }
     }
 
     /// Puts a head in the place of the single byte that was reserved for it.
@@ -365,33 +371,4 @@ fn compare(bytes: &[u8], left: &Entry, right: &Entry) -> std::cmp::Ordering {
     left.prefix
         .cmp(&right.prefix)
         .then_with(|| bytes[left.start..left.key_end].cmp(&bytes[right.start..right.key_end]))
-}
-
-/// The first eight bytes of an encoded key as a number, padded with zeros.
-#[inline]
-pub(super) fn key_prefix(key: &[u8]) -> u64 {
-    if let Some(first) = key.first_chunk() {
-        return u64::from_be_bytes(*first);
-    }
-    let mut padded = [0; 8];
-    padded[..key.len()].copy_from_slice(key);
-    u64::from_be_bytes(padded)
-}
-
-/// The same for the name of a field. Reads the name and not what was just written: a constant where
-/// this is inlined.
-#[inline]
-pub(super) fn name_prefix(name: &str) -> u64 {
-    let name = name.as_bytes();
-    let mut prefix = match u8::try_from(name.len()) {
-        Ok(length @ 0..=23) => u64::from(Major::Text as u8 + length) << 56,
-        // Names of this length are rare, and all of them go last.
-        _ => return u64::MAX,
-    };
-    let mut shift = 56;
-    for byte in name.iter().take(7) {
-        shift -= 8;
-        prefix |= u64::from(*byte) << shift;
-    }
-    prefix
 }

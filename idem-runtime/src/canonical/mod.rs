@@ -27,6 +27,7 @@ mod encoder;
 mod error;
 mod float;
 mod serializer;
+mod sha;
 
 #[cfg(test)]
 mod properties;

@@ -14,6 +14,8 @@ use crate::error::{Error, ErrorKind};
 use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
+use crate::operation::Prefix;
+use crate::padded::{Lanes, Padded, Tally};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Policy,
 };
@@ -217,7 +219,7 @@ impl EngineBuilder {
     /// answers as long as [`require_encrypted`](Self::require_encrypted) is not set.
     #[cfg(feature = "encryption")]
     pub fn encrypt(mut self, keys: crate::EncryptionKeys) -> Self {
-        self.format.encryption.keys = Some(keys);
+        self.format.encryption.keys = Some(Arc::new(keys));
         self
     }
 
@@ -311,15 +313,17 @@ impl EngineBuilder {
             clock: self.clock,
             observer: self.observer,
             keeper,
+            prefixes: Lanes::of(|| Prefix::new(&self.prefix)),
             prefix: self.prefix.into(),
             defaults,
             limits,
-            format: Arc::new(format),
+            formats: Lanes::of(|| Arc::new(Padded(format.clone()))),
+            format,
             tokens: self.tokens,
             flights,
             answers,
             closing: AtomicBool::new(false),
-            entering: AtomicUsize::new(0),
+            entering: Tally::default(),
             unleased: AtomicUsize::new(0),
             protection,
         };

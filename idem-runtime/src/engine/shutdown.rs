@@ -82,7 +82,7 @@ impl Engine {
 
     fn unfinished(&self) -> Option<Unfinished> {
         // In this order: a call that stops waiting is among those that run before.
-        let waiting = self.core.entering.load(Ordering::SeqCst);
+        let waiting = self.core.entering.sum();
         let (claims, storing) = self.core.keeper.busy();
         let running = claims + self.core.unleased.load(Ordering::SeqCst);
         let unfinished = Unfinished {

@@ -85,6 +85,13 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply>;
 
+    /// A new owner for a claim of this key: nobody else who may claim it here has the same, in whatever
+    /// process or child of a process. 128 random bits, which is the default, are right for every store.
+    fn new_owner(&self, key: &RecordKey) -> Owner {
+        let _ = key;
+        Owner::random()
+    }
+
     /// The answer that a claim of a call with this fingerprint would get at this moment, where it is
     /// final and nobody has to be asked for it; with the time that it will still be kept. `None`, the
     /// default: the store is asked.

@@ -16,7 +16,7 @@ fn keys() -> EncryptionKeys {
 fn with(keys: EncryptionKeys) -> Format {
     Format {
         encryption: Encryption {
-            keys: Some(keys),
+            keys: Some(keys.into()),
             required: false,
         },
         ..Format::default()
@@ -146,7 +146,7 @@ fn another_key_or_none_does_not_open_it() {
 fn plain_answers_are_refused_where_encryption_is_required() {
     let strict = Format {
         encryption: Encryption {
-            keys: Some(keys()),
+            keys: Some(keys().into()),
             required: true,
         },
         ..Format::default()

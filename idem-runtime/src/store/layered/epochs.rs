@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
-use crate::operation::{Operation, RecordKey};
+use crate::operation::{Operation, Prefix as Name, RecordKey};
 use crate::record::{Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
 use crate::transition::ClaimRequest;
@@ -47,7 +47,7 @@ struct Prefix {
 struct Known {
     epoch: Epoch,
     /// What copies of it stand under, while it is open.
-    copies: Option<Arc<str>>,
+    copies: Option<Name>,
     /// When the question was sent.
     asked: Instant,
     /// Since when it is known.
@@ -81,7 +81,7 @@ impl Epoch {
 
 /// The epoch as far as it is known.
 pub(super) struct Seen {
-    pub(super) copies: Option<Arc<str>>,
+    pub(super) copies: Option<Name>,
     /// Known well enough to answer from copies.
     pub(super) is_fresh: bool,
     pub(super) is_tended: bool,
@@ -153,7 +153,7 @@ impl Epochs {
             known => {
                 let copies = match epoch {
                     // `+` is in no prefix of an engine, and needs no quoting.
-                    Epoch::Open(number) => Some(format!("{prefix}:+{number:x}").into()),
+                    Epoch::Open(number) => Some(Name::new(&format!("{prefix}:+{number:x}"))),
                     Epoch::Closed(_) => None,
                 };
                 *known = Some(Known {

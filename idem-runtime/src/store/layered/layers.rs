@@ -76,7 +76,7 @@ impl Layers {
             self.tend(key.prefix());
             seen = self.epochs.see(key.prefix(), Instant::now());
         }
-        let at = |copies| RecordKey::new(copies, key.operation().clone(), *key.digest());
+        let at = |copies| RecordKey::under(copies, key.operation().clone(), *key.digest());
         Place {
             copy: seen.copies.map(at),
             is_fresh: seen.is_fresh,

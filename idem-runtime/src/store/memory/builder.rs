@@ -1,10 +1,11 @@
 //! The bounds of a memory store.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use super::used::Room;
 use super::{Inner, MemoryStore, SHARDS};
 use crate::clock::{Clock, SystemClock};
+use crate::padded::Padded;
 use crate::store::{Listeners, Watchers};
 
 /// Sets the bounds of a [`MemoryStore`].
@@ -48,12 +49,9 @@ impl MemoryStoreBuilder {
     #[must_use]
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Inner {
-            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            parts: (0..SHARDS).map(|_| Padded::default()).collect(),
             clock: self.clock,
-            max_entries: self.max_entries,
-            max_bytes: self.max_bytes,
-            entries: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
+            room: Room::new(self.max_entries, self.max_bytes),
             watchers: Watchers::default(),
             listeners: Listeners::default(),
         }))

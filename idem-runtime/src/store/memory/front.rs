@@ -11,11 +11,14 @@ use crate::store::{RecordKey, StoreFuture, Watch};
 
 impl Inner {
     pub(super) fn copy_of(&self, key: &RecordKey) -> Copied {
-        let now = self.clock.now();
-        let mut shard = self.shard(key);
-        let slot = shard.alive(key, now)?;
-        let record = Record::decode(slot.bytes.clone()).ok()?;
-        Some((record, slot.expires.saturating_sub(now)))
+        let shard = self.shard(key);
+        let slot = shard.get(key)?;
+        // Nearly every first call gets no further than that.
+        let left = slot.expires.saturating_sub(self.clock.now());
+        if left.is_zero() {
+            return None;
+        }
+        Some((Record::decode(slot.bytes.clone()).ok()?, left))
     }
 
     fn forget_copy(&self, key: &RecordKey, owner: Option<&Owner>) {
@@ -24,7 +27,8 @@ impl Inner {
             && let Ok(there) = Header::decode(&slot.bytes)
             && owner.is_none_or(|owner| there.owner == *owner)
         {
-            self.count(shard.remove(key));
+            let gone = shard.remove(key);
+            self.count(&mut shard, gone);
         }
     }
 }

@@ -4,20 +4,24 @@
 
 mod builder;
 mod front;
+mod looks;
+mod owners;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
 mod shard;
+mod used;
 mod written;
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 pub use self::builder::MemoryStoreBuilder;
-use self::shard::{Change, Shard};
+use self::owners::Owners;
+use self::shard::Shard;
+use self::used::{Change, Room};
 use self::written::{encoded, rewritten};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Listener, Listeners, Owner,
@@ -26,6 +30,7 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::fingerprint::Fingerprint;
+use crate::padded::Padded;
 use crate::transition;
 
 /// Few enough to sweep cheaply, enough that two threads seldom meet.
@@ -48,14 +53,18 @@ const SHARDS: usize = 32;
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
-    shards: Vec<Mutex<Shard>>,
+    parts: Vec<Padded<Part>>,
     clock: Arc<dyn Clock>,
-    max_entries: usize,
-    max_bytes: usize,
-    entries: AtomicUsize,
-    bytes: AtomicUsize,
+    room: Room,
     watchers: Watchers,
     listeners: Listeners,
+}
+
+/// Some of the records, and what numbers their owners.
+#[derive(Default)]
+struct Part {
+    shard: Mutex<Shard>,
+    owners: Owners,
 }
 
 impl Default for MemoryStore {
@@ -88,7 +97,7 @@ impl MemoryStore {
     /// Records that are kept, among them expired ones that no operation came across yet.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.entries.load(Ordering::Relaxed)
+        self.0.used().0
     }
 
     /// Whether nothing is kept.
@@ -100,29 +109,30 @@ impl MemoryStore {
     /// Bytes that the records take, bookkeeping included.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.bytes.load(Ordering::Relaxed)
+        self.0.used().1
     }
 }
 
 impl Inner {
-    fn shard(&self, key: &RecordKey) -> MutexGuard<'_, Shard> {
+    fn part(&self, key: &RecordKey) -> &Part {
         // A digest is as good as random; whoever chooses all of theirs to meet here waits for each other.
-        let index = usize::from(key.digest().as_bytes()[0]) % SHARDS;
-        // A panic inside the lock can only come from the allocator; the maps stay usable.
-        self.shards[index]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        &self.parts[usize::from(key.digest().as_bytes()[0]) % SHARDS]
     }
 
-    fn count(&self, change: Change) {
-        let Change { entries, bytes } = change;
-        // To subtract is to add the complement.
-        if entries != 0 {
-            (self.entries).fetch_add(entries.cast_unsigned(), Ordering::Relaxed);
+    fn shard(&self, key: &RecordKey) -> MutexGuard<'_, Shard> {
+        lock(&self.part(key).shard)
+    }
+
+    fn count(&self, shard: &mut Shard, change: Change) {
+        self.room.count(&mut shard.untold, change);
+    }
+
+    /// Entries and bytes.
+    fn used(&self) -> (usize, usize) {
+        for part in &self.parts {
+            self.room.tell(&mut lock(&part.shard).untold);
         }
-        if bytes != 0 {
-            (self.bytes).fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
-        }
+        self.room.told()
     }
 
     /// An operation that ends the wait of whoever waits for the key, if it writes.
@@ -156,78 +166,90 @@ impl Inner {
         let now = self.clock.now();
         let mut shard = self.shard(key);
         // A few at a time, so that no operation pays for many.
-        self.count(shard.sweep(now, 4));
-        let (reply, write) = match shard.alive(key, now) {
-            None => {
-                let (reply, write) = decide(None);
-                if claims && write.is_some() {
+        let gone = shard.sweep(now, 4);
+        self.count(&mut shard, gone);
+        let Some(slot) = shard.alive(key, now) else {
+            let (reply, write) = decide(None);
+            if let Some((bytes, life)) = write {
+                if claims {
                     self.room(&mut shard, now)?;
                 }
-                (
-                    reply,
-                    write.map(|(bytes, life)| (bytes, life.map_or(now, |life| now + life))),
-                )
+                let change = shard.put(key, bytes, now + life.unwrap_or_default());
+                self.count(&mut shard, change);
             }
-            Some(slot) => {
-                let header = match Header::decode(&slot.bytes) {
-                    Ok(header) => header,
-                    Err(error) => return Ok(unreadable(error)),
-                };
-                // Lent, not shared: most records are seen by nobody else.
-                let record = Record::new(header, std::mem::take(&mut slot.bytes));
-                let (expires, left) = (slot.expires, slot.expires.saturating_sub(now));
-                let (reply, write) = decide(Some(Current {
-                    record: &record,
-                    left,
-                }));
-                slot.bytes = record.into_bytes();
-                let until = |life: Option<Duration>| life.map_or(expires, |life| now + life);
-                (reply, write.map(|(bytes, life)| (bytes, until(life))))
-            }
+            return Ok(reply);
         };
-        if let Some((bytes, expires)) = write {
-            self.count(shard.put(key, bytes, expires));
+        let header = match Header::decode(&slot.bytes) {
+            Ok(header) => header,
+            Err(error) => return Ok(unreadable(error)),
+        };
+        // Lent, not shared: most records are seen by nobody else.
+        let record = Record::new(header, std::mem::take(&mut slot.bytes));
+        let left = slot.expires.saturating_sub(now);
+        let (reply, write) = decide(Some(Current {
+            record: &record,
+            left,
+        }));
+        slot.bytes = record.into_bytes();
+        if let Some((bytes, life)) = write {
+            let expires = life.map_or(slot.expires, |life| now + life);
+            let change = slot.replace(bytes, expires);
+            if slot.is_due_sooner() {
+                shard.look_sooner(key);
+            }
+            self.count(&mut shard, change);
         }
         Ok(reply)
     }
 
-    fn used(&self) -> (usize, usize) {
-        (
-            self.entries.load(Ordering::Relaxed),
-            self.bytes.load(Ordering::Relaxed),
-        )
-    }
-
     /// Whether there is room for another record. `shard` is the one that is locked already.
     fn room(&self, shard: &mut Shard, now: Duration) -> Result<(), StoreError> {
-        let room = |(entries, bytes)| entries < self.max_entries && bytes < self.max_bytes;
-        if room(self.used()) {
+        if self.room.is_left(SHARDS) {
             return Ok(());
         }
-        // What has expired takes no room, in whichever shard it is. Shards that are in use are
-        // passed over: to wait for one here could be a deadlock.
-        self.count(shard.sweep(now, usize::MAX));
-        for other in &self.shards {
-            if let Ok(mut other) = other.try_lock() {
-                self.count(other.sweep(now, usize::MAX));
+        // What has expired takes no room, in whichever part it is. Parts that are in use are passed over:
+        // to wait for one here could be a deadlock.
+        let mut silent = 0_usize;
+        self.clear(shard, now);
+        for part in &self.parts {
+            match part.shard.try_lock() {
+                Ok(mut other) => self.clear(&mut other, now),
+                Err(_) => silent += 1,
             }
         }
-        let (entries, bytes) = self.used();
-        if room((entries, bytes)) {
+        // One of them is this.
+        if self.room.is_left(silent.saturating_sub(1)) {
             return Ok(());
         }
+        let (entries, bytes) = self.room.told();
+        let (max_entries, max_bytes) = (self.room.max_entries, self.room.max_bytes);
         Err(StoreError::new(
             StoreErrorKind::Full,
             format!(
-                "the memory store is full ({entries} of {} records, {bytes} of {} bytes); raise \
-                 its bounds, shorten ttl, or use a store with more room",
-                self.max_entries, self.max_bytes
+                "the memory store is full ({entries} of {max_entries} records, {bytes} of {max_bytes} bytes); \
+                 raise its bounds, shorten ttl, or use a store with more room"
             ),
         ))
     }
+
+    /// Drops what has expired, and tells of every change.
+    fn clear(&self, shard: &mut Shard, now: Duration) {
+        let gone = shard.sweep(now, usize::MAX);
+        shard.untold.add(gone);
+        self.room.tell(&mut shard.untold);
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // A panic inside the lock can only come from the allocator; the maps stay usable.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for MemoryStore {
+    fn new_owner(&self, key: &RecordKey) -> Owner {
+        self.0.part(key).owners.new_owner()
+    }
+
     fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
         let (record, left) = self.0.copy_of(key)?;
         let answers = is_final(&record.header) && record.header.fingerprint.matches(asked);

@@ -12,7 +12,8 @@ impl MemoryStore {
     pub fn plant(&self, key: &RecordKey, bytes: Bytes, life: Duration) {
         let now = self.0.clock.now();
         let mut shard = self.0.shard(key);
-        self.0.count(shard.put(key, bytes, now + life));
+        let change = shard.put(key, bytes, now + life);
+        self.0.count(&mut shard, change);
     }
 
     /// The bytes that stand under a key as they are, readable or not.

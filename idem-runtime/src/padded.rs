@@ -1,0 +1,105 @@
+//! Room between what threads write.
+//!
+//! Two threads that write to one cache line wait for each other, whether or not they mean the same part
+//! of it. What every call counts is therefore kept once for each of a few *lanes*, and a thread stays in
+//! its lane.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// On cache lines of its own. Two of them, since processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Few enough to go through, enough that two threads seldom share one.
+const LANES: usize = 16;
+
+/// One of the lanes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane(usize);
+
+impl Lane {
+    /// That of this thread.
+    pub(crate) fn mine() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
+        }
+        // A thread that is about to end is in any lane.
+        Self(MINE.try_with(|mine| *mine).unwrap_or(0))
+    }
+}
+
+/// One thing for each lane.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes<T>([Padded<T>; LANES]);
+
+impl<T> Lanes<T> {
+    pub(crate) fn of(mut make: impl FnMut() -> T) -> Self {
+        Self(std::array::from_fn(|_| Padded(make())))
+    }
+
+    pub(crate) fn get(&self, lane: Lane) -> &T {
+        &self.0[lane.0]
+    }
+
+    pub(crate) fn mine(&self) -> &T {
+        self.get(Lane::mine())
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(Deref::deref)
+    }
+}
+
+/// A number that many threads count up and down and that is seldom read.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Lanes<AtomicUsize>);
+
+impl Tally {
+    /// In the lane in which it is to be counted down.
+    pub(crate) fn up(&self) -> Lane {
+        let lane = Lane::mine();
+        self.0.get(lane).fetch_add(1, Ordering::SeqCst);
+        lane
+    }
+
+    pub(crate) fn down(&self, lane: Lane) {
+        self.0.get(lane).fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// How many there are. What is counted down during the sum may be in it.
+    pub(crate) fn sum(&self) -> usize {
+        self.0.all().map(|part| part.load(Ordering::SeqCst)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_thread_counts_up_another_may_count_down() {
+        let tally = Tally::default();
+        let lanes: Vec<_> = (0..3).map(|_| tally.up()).collect();
+        assert_eq!(tally.sum(), 3);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                tally.up();
+                for lane in lanes {
+                    tally.down(lane);
+                }
+            });
+        });
+        assert_eq!(tally.sum(), 1);
+    }
+}
