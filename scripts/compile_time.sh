@@ -198,8 +198,8 @@ impl Ledger {
 
 pub type Handled<'a> = std::pin::Pin<Box<dyn Future<Output = Result<String, String>> + Send + 'a>>;
 
-pub fn decode<'de, T: Deserialize<'de>>(request: &'de str) -> Result<T, String> {
-    serde_json::from_str(request).map_err(|error| error.to_string())
+pub fn decode<'de, T: Deserialize<'de>>(request: &'de [u8]) -> Result<T, String> {
+    serde_json::from_slice(request).map_err(|error| error.to_string())
 }
 
 pub fn encode<T: Serialize>(answer: Result<T, ServiceError>) -> Result<String, String> {
@@ -217,7 +217,7 @@ mod world;
 
 use world::{Bank, Handled, Ledger, decode, encode};
 
-fn handle<'a>(bank: &'a Bank, ledger: &'a Ledger, operation: &str, request: &'a str) -> Handled<'a> {
+fn handle<'a>(bank: &'a Bank, ledger: &'a Ledger, operation: &str, request: &'a [u8]) -> Handled<'a> {
     match operation {
 RUST
     for ((i = 0; i < functions; i++)); do
@@ -237,8 +237,15 @@ async fn main() {
     let (bank, ledger) = world::open();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let (operation, request) = line.split_once(' ').unwrap_or((&line, ""));
-        println!("{:?}", world::run(handle(&bank, &ledger, operation, request)).await);
+        println!("{:?}", world::run(handle(&bank, &ledger, operation, request.as_bytes())).await);
     }
+}
+
+#[cfg(test)]
+#[tokio::test]
+async fn what_is_no_request_is_refused() {
+    let (bank, ledger) = world::open();
+    assert!(world::run(handle(&bank, &ledger, "operation0", b"{}")).await.is_err());
 }
 RUST
 }
