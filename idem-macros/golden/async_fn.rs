@@ -8,41 +8,40 @@ pub async fn pay(
 ) -> Result<Receipt, PayError> {
     #![allow(unused)]
     let call = {
-        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+        let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
         #[allow(clippy::useless_format)]
-        inputs.scope(&(::std::format!("tenant-{tenant}")));
+        call.scope(&(::std::format!("tenant-{tenant}")));
         // Fields by reference: the body still owns `req`.
         #[allow(clippy::useless_format)]
-        inputs.key(&(&(req.merchant), &(order),));
+        call.key(&(&(req.merchant), &(order),));
         // As many as follow, in the order of the canonical encoding: by length, then by bytes.
-        inputs.fingerprint(
+        call.fingerprint(
             2usize + <::core::primitive::usize as ::core::convert::From<::core::primitive::bool>>::from(
                 ::core::cfg!(all(eu))
             )
         );
         #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<Pay>(&mut inputs, "req", &(req));
+        ::idem_runtime::__private::arg::<Pay>(&mut call, "req", &(req));
         #[cfg(eu)]
         #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<u8>(&mut inputs, "vat", &(vat));
+        ::idem_runtime::__private::arg::<u8>(&mut call, "vat", &(vat));
         #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
-        ::idem_runtime::__private::Call::new(
-            inputs,
-            ::idem_runtime::__private::engine_of(&(engine)),
-            // The only place where the bounds of the return type are asked for.
-            ::idem_runtime::__private::outcome::<Result<Receipt, PayError>, ::idem_runtime::__private::By<_>>(
-                ::idem_runtime::__private::By(judge)
-            )
-        )
-        .ttl(::idem_runtime::__private::Duration::from_millis(86400000u64))
-        .on_duplicate(::idem_runtime::__private::OnDuplicate::Reject)
-        .on_running(::idem_runtime::__private::OnRunning::Wait(
+        ::idem_runtime::__private::arg::<u64>(&mut call, "order", &(order));
+        call.engine(::idem_runtime::__private::engine_of(&(engine)));
+        call.ttl(::idem_runtime::__private::Duration::from_millis(86400000u64));
+        call.on_duplicate(::idem_runtime::__private::OnDuplicate::Reject);
+        call.on_running(::idem_runtime::__private::OnRunning::Wait(
             ::idem_runtime::__private::Duration::from_millis(5000u64)
-        ))
+        ));
+        call
     };
     ::idem_runtime::__private::run(
         call,
+        // The only place where the bounds of the return type are asked for.
+        ::idem_runtime::__private::outcome::<
+            Result<Receipt, PayError>,
+            ::idem_runtime::__private::By<_>
+        >(::idem_runtime::__private::By(judge)),
         // In an `Option`, so that the runtime can drop the body before it gives the key back.
         ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<Receipt, PayError>> {

@@ -10,23 +10,22 @@ where
 {
     ::std::boxed::Box::pin(async move {
         let call = {
-            let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
+            let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
             #[allow(clippy::useless_format)]
-            inputs.key(&(id));
-            inputs.fingerprint(1usize);
+            call.key(&(id));
+            call.fingerprint(1usize);
             #[allow(clippy::used_underscore_binding)]
-            ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
-            ::idem_runtime::__private::Call::new(
-                inputs,
-                ::idem_runtime::__private::engine(),
-                ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-                    ::idem_runtime::__private::Classified
-                )
-            )
+            ::idem_runtime::__private::arg::<u64>(&mut call, "id", &(id));
+            call
         };
         #[allow(clippy::used_underscore_binding)]
         let mut lent = ::idem_runtime::__private::lend(&mut *tx);
-        let turn = ::idem_runtime::__private::begin_in_tx(call, &mut lent).await;
+        let turn = ::idem_runtime::__private::begin_in_tx(
+            call,
+            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(::idem_runtime::__private::Classified),
+            &mut lent
+        )
+        .await;
         match turn {
             ::idem_runtime::__private::InTx::Answered(out) => out,
             ::idem_runtime::__private::InTx::Run(mut turn) => {

@@ -1,33 +1,31 @@
 // Every argument that is handed on as it is, and a hook that is called as it is written.
 async fn pay(order: u64) -> Result<u64, PayError> {
     let call = {
-        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
-        inputs.fingerprint(1usize);
+        let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
+        call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
-        ::idem_runtime::__private::Call::new(
-            inputs,
-            ::idem_runtime::__private::engine(),
-            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-                ::idem_runtime::__private::Classified
-            )
-        )
-        .ttl(::idem_runtime::__private::Duration::from_millis(604800000u64))
-        .error_ttl(HOUR)
-        .lease(::idem_runtime::__private::Duration::from_millis(10000u64))
-        .max_run(::idem_runtime::__private::Duration::from_millis(900000u64))
-        .on_duplicate(::idem_runtime::__private::OnDuplicate::Replay)
-        .on_cancel(::idem_runtime::__private::OnCancel::Unknown)
-        .on_panic(::idem_runtime::__private::OnPanic::Release)
-        .on_lease_lost(::idem_runtime::__private::OnLeaseLost::Continue)
-        .on_outage(::idem_runtime::__private::OnOutage::Fail)
-        .on_running(::idem_runtime::__private::OnRunning::Reject)
-        .max_attempts(7u16)
-        .count_errors(true)
-        .reconciles()
+        ::idem_runtime::__private::arg::<u64>(&mut call, "order", &(order));
+        call.ttl(::idem_runtime::__private::Duration::from_millis(604800000u64));
+        call.error_ttl(HOUR);
+        call.lease(::idem_runtime::__private::Duration::from_millis(10000u64));
+        call.max_run(::idem_runtime::__private::Duration::from_millis(900000u64));
+        call.on_duplicate(::idem_runtime::__private::OnDuplicate::Replay);
+        call.on_cancel(::idem_runtime::__private::OnCancel::Unknown);
+        call.on_panic(::idem_runtime::__private::OnPanic::Release);
+        call.on_lease_lost(::idem_runtime::__private::OnLeaseLost::Continue);
+        call.on_outage(::idem_runtime::__private::OnOutage::Fail);
+        call.on_running(::idem_runtime::__private::OnRunning::Reject);
+        call.max_attempts(7u16);
+        call.count_errors(true);
+        call.reconciles();
+        call
     };
     ::idem_runtime::__private::run(
         call,
+        ::idem_runtime::__private::outcome::<
+            Result<u64, PayError>,
+            ::idem_runtime::__private::Classified
+        >(::idem_runtime::__private::Classified),
         ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<u64, PayError>> {
                 #[allow(unreachable_code)]

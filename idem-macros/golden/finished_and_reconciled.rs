@@ -6,39 +6,39 @@ fn pay<'async_trait>(
 ) -> Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'async_trait>> {
     ::std::boxed::Box::pin(async move {
         let call = {
-            let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
-            inputs.fingerprint(2usize);
+            let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
+            call.fingerprint(2usize);
             #[allow(clippy::used_underscore_binding)]
-            ::idem_runtime::__private::arg::<u64>(&mut inputs, "id", &(id));
+            ::idem_runtime::__private::arg::<u64>(&mut call, "id", &(id));
             #[allow(clippy::used_underscore_binding)]
-            ::idem_runtime::__private::arg::<&'static str>(&mut inputs, "note", &(note));
-            ::idem_runtime::__private::Call::new(
-                inputs,
-                ::idem_runtime::__private::engine(),
-                ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-                    ::idem_runtime::__private::Classified
-                )
-            )
-            .unlimited_attempts()
-            .reconciles()
+            ::idem_runtime::__private::arg::<&'static str>(&mut call, "note", &(note));
+            call.unlimited_attempts();
+            call.reconciles();
+            call
         };
-        ::idem_runtime::__private::finish(call, async move {
-            if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<u64, PayError>> {
-                #[allow(unreachable_code)]
-                return out;
-            }
-            if ::idem_runtime::__private::unsettled() {
-                let cx = ::idem_runtime::__private::context();
-                let hook = async { ::idem_runtime::__private::Verdict::verdict(Self::find(&(self), &(id), &*note, &cx).await) };
-                if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
-                    return ::core::result::Result::Ok(landed);
+        ::idem_runtime::__private::finish(
+            call,
+            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
+                ::idem_runtime::__private::Classified
+            ),
+            async move {
+                if let ::core::option::Option::Some(out) = ::core::option::Option::None::<Result<u64, PayError>> {
+                    #[allow(unreachable_code)]
+                    return out;
                 }
+                if ::idem_runtime::__private::unsettled() {
+                    let cx = ::idem_runtime::__private::context();
+                    let hook = async { ::idem_runtime::__private::Verdict::verdict(Self::find(&(self), &(id), &*note, &cx).await) };
+                    if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
+                        return ::core::result::Result::Ok(landed);
+                    }
+                }
+                // The future itself must not borrow either.
+                let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'static>> =
+                    (move || { Box::pin(async move { Ok(id) }) })();
+                body.await
             }
-            // The future itself must not borrow either.
-            let body: Pin<Box<dyn Future<Output = Result<u64, PayError>> + Send + 'static>> =
-                (move || { Box::pin(async move { Ok(id) }) })();
-            body.await
-        })
+        )
         .await
     })
 }

@@ -1,24 +1,23 @@
 // The body gets the caller's transaction back, under the name that it knows, for as long as it runs.
 async fn pay(order: u64, tx: &mut PgTransaction<'_>) -> Result<u64, PayError> {
     let call = {
-        let mut inputs = ::idem_runtime::__private::Inputs::new(::idem_runtime::__private::op("payments.pay"));
-        inputs.fingerprint(1usize);
+        let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
+        call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<u64>(&mut inputs, "order", &(order));
-        ::idem_runtime::__private::Call::new(
-            inputs,
-            ::idem_runtime::__private::engine(),
-            ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(
-                ::idem_runtime::__private::Classified
-            )
-        )
-        .ttl(::idem_runtime::__private::FOREVER)
-        .error_ttl(::idem_runtime::__private::FOREVER)
+        ::idem_runtime::__private::arg::<u64>(&mut call, "order", &(order));
+        call.ttl(::idem_runtime::__private::FOREVER);
+        call.error_ttl(::idem_runtime::__private::FOREVER);
+        call
     };
     // The only place where a transaction is asked for.
     #[allow(clippy::used_underscore_binding)]
     let mut lent = ::idem_runtime::__private::lend::<PgTransaction<'_>>(&mut *tx);
-    let turn = ::idem_runtime::__private::begin_in_tx(call, &mut lent).await;
+    let turn = ::idem_runtime::__private::begin_in_tx(
+        call,
+        ::idem_runtime::__private::outcome::<Result<u64, PayError>, ::idem_runtime::__private::Classified>(::idem_runtime::__private::Classified),
+        &mut lent
+    )
+    .await;
     match turn {
         ::idem_runtime::__private::InTx::Answered(out) => out,
         ::idem_runtime::__private::InTx::Run(mut turn) => {

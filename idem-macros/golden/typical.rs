@@ -1,26 +1,23 @@
 // Compared by tokens with what `expand` prints. It stays within 40 lines.
 pub async fn pay(req: PayRequest) -> Result<Receipt, PayError> {
     let call = {
-        let mut inputs = ::idem_runtime::__private::Inputs::new(
+        let mut call = ::idem_runtime::__private::Call::new(
             ::idem_runtime::__private::op("payments.pay")
         );
         #[allow(clippy::useless_format)]
-        inputs.key(&(req.order_no));
-        inputs.fingerprint(1usize);
+        call.key(&(req.order_no));
+        call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]
-        ::idem_runtime::__private::arg::<PayRequest>(&mut inputs, "req", &(req));
-        ::idem_runtime::__private::Call::new(
-            inputs,
-            ::idem_runtime::__private::engine(),
-            ::idem_runtime::__private::outcome::<
-                Result<Receipt, PayError>,
-                ::idem_runtime::__private::Classified
-            >(::idem_runtime::__private::Classified)
-        )
-        .ttl(::idem_runtime::__private::Duration::from_millis(86400000u64))
+        ::idem_runtime::__private::arg::<PayRequest>(&mut call, "req", &(req));
+        call.ttl(::idem_runtime::__private::Duration::from_millis(86400000u64));
+        call
     };
     ::idem_runtime::__private::run(
         call,
+        ::idem_runtime::__private::outcome::<
+            Result<Receipt, PayError>,
+            ::idem_runtime::__private::Classified
+        >(::idem_runtime::__private::Classified),
         ::core::pin::pin!(::core::option::Option::Some(async move {
             if let ::core::option::Option::Some(out) =
                 ::core::option::Option::None::<Result<Receipt, PayError>>

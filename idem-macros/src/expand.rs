@@ -64,23 +64,24 @@ fn here() -> Span {
 /// ```text
 /// async fn pay(req: Req) -> Result<T, E> {
 ///     <the call, from references to the arguments>
-///     run(call, pin!(Some(async move { BODY }))).await
+///     run(call, <the place of its output>, pin!(Some(async move { BODY }))).await
 /// }
 /// ```
 fn print(plan: &Plan, target: &Target) -> TokenStream {
     let rt = runtime(plan);
     let call = call(plan, &rt);
+    let outcome = outcome(plan, &rt);
     let body = body::future(plan, target, &rt);
     let run = if let Some(word) = plan.finish {
         // It is this word that asks for `Send` and `'static`.
         let rt = located(&rt, word);
-        quote_spanned!(at(word)=> #rt::finish(call, #body).await)
+        quote_spanned!(at(word)=> #rt::finish(call, #outcome, #body).await)
     } else if let Some(tx) = &plan.tx {
-        transaction::run(tx, &body, &rt)
+        transaction::run(tx, &outcome, &body, &rt)
     } else {
         // In an `Option`, so that the runtime can drop the body before it gives the key back.
         let body = quote_spanned!(here()=> ::core::option::Option::Some(#body));
-        quote_spanned!(here()=> #rt::run(call, ::core::pin::pin!(#body)).await)
+        quote_spanned!(here()=> #rt::run(call, #outcome, ::core::pin::pin!(#body)).await)
     };
     let wrapped = match &plan.shape {
         Shape::Async(_) => quote_spanned!(here()=> #call #run),
@@ -122,33 +123,32 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let op = op(&plan.op, rt);
     let scope = plan.scope.as_ref().map(|scope| {
         let scope = reference(scope);
-        quote_spanned!(here=> #[allow(clippy::useless_format)] inputs.scope(#scope);)
+        quote_spanned!(here=> #[allow(clippy::useless_format)] call.scope(#scope);)
     });
     let key = plan.key.as_ref().map(|key| {
         let key = reference(key);
-        quote_spanned!(here=> #[allow(clippy::useless_format)] inputs.key(#key);)
+        quote_spanned!(here=> #[allow(clippy::useless_format)] call.key(#key);)
     });
     let fingerprint = plan
         .fingerprint
         .as_deref()
         .map(|compared| fingerprint(compared, rt));
-    let engine = plan.engine.as_ref().map_or_else(
-        || quote_spanned!(here=> #rt::engine()),
-        |engine| {
-            let engine = quote_spanned!(at(key::span(engine))=> &(#engine));
-            quote_spanned!(here=> #rt::engine_of(#engine))
-        },
-    );
-    let outcome = outcome(plan, rt);
+    let engine = plan.engine.as_ref().map(|engine| {
+        let engine = quote_spanned!(at(key::span(engine))=> &(#engine));
+        quote_spanned!(here=> call.engine(#rt::engine_of(#engine));)
+    });
     let settings = settings::setters(plan, rt);
-    // In a block, after which nothing of the inputs has a place in the future.
+    // In a block, after which what was borrowed for it has no place in the future. One call after the other on
+    // a place that stays: to hand it through them all would be more to compile, and slower.
     quote_spanned! {here=>
         let call = {
-            let mut inputs = #rt::Inputs::new(#op);
+            let mut call = #rt::Call::new(#op);
             #scope
             #key
             #fingerprint
-            #rt::Call::new(inputs, #engine, #outcome) #settings
+            #engine
+            #settings
+            call
         };
     }
 }
@@ -233,12 +233,12 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
             quote_spanned! {here=>
                 #(#cfgs)*
                 #[allow(clippy::used_underscore_binding)]
-                #arg(&mut inputs, #name, #value);
+                #arg(&mut call, #name, #value);
             }
         },
     );
     quote_spanned! {here=>
-        inputs.fingerprint(#always #(#sometimes)*);
+        call.fingerprint(#always #(#sometimes)*);
         #(#arguments)*
     }
 }
@@ -251,7 +251,7 @@ fn condition(cfg: &Attribute) -> Option<&TokenStream> {
     }
 }
 
-/// The one place where the bounds of the return type are checked.
+/// The place of the output: the one place where the bounds of the return type are checked.
 fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let ty = &plan.output;
     let here = here();

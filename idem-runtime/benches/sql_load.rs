@@ -8,10 +8,13 @@
 
 mod load;
 
+use std::sync::Arc;
+
 use tokio::runtime::Runtime;
 
 use self::load::options::Options;
 use self::load::order::merchant;
+use self::load::process_meter::ProcessMeter;
 use self::load::row::Printer;
 use self::load::shop::{self, Customer, Shop};
 use self::load::sql_raw::mysql::MySql;
@@ -19,7 +22,7 @@ use self::load::sql_raw::postgres::Postgres;
 use self::load::sql_raw::sqlite::Sqlite;
 use self::load::sql_raw::{self as raw, Dialect, Raw};
 use self::load::sql_server::{self as server, Database, STORES};
-use self::load::suite::{NoMeter, Suite};
+use self::load::suite::Suite;
 use self::load::waiting::waiting;
 
 fn main() {
@@ -39,7 +42,7 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
     let database = Database::start(store);
     let engines = database
         .suits_idem()
-        .then(|| [(); 2].map(|()| database.engine(&runtime, None)));
+        .then(|| [(); 3].map(|()| database.engine(&runtime, None)));
     for &value_bytes in &options.sizes {
         let mut suite = Suite::new(&runtime, options, store);
         suite.settling = database.youth();
@@ -60,17 +63,29 @@ fn measure(options: &Options, store: &str, printer: &mut Printer) {
         let shops = engines
             .clone()
             .map(|engines| engines.map(|engine| Shop::new(engine, value_bytes)));
-        if let Some([shop, _]) = &shops {
-            let customer = || Customer::of(shop, merchant());
-            suite.add("first", "idem", shop::First(customer()));
-            suite.add("replay", "idem", shop::Replay(customer()));
-            suite.add("business_error", "idem", shop::BusinessError(customer()));
-            suite.add("release", "idem", shop::Release(customer()));
-            suite.add("first+replay", "idem", shop::FirstAndReplay(customer()));
+        if let Some([shop, replaying, mixed]) = &shops {
+            // A store reads first or claims first as its latest calls make it expect: each its own.
+            let customer = |shop| Customer::of(shop, merchant());
+            suite.add("first", "idem", shop::First(customer(shop)));
+            suite.add("replay", "idem", shop::Replay(customer(replaying)));
+            suite.add(
+                "business_error",
+                "idem",
+                shop::BusinessError(customer(shop)),
+            );
+            suite.add("release", "idem", shop::Release(customer(shop)));
+            suite.add(
+                "first+replay",
+                "idem",
+                shop::FirstAndReplay(customer(mixed)),
+            );
         }
         for &concurrency in &options.concurrency {
-            printer.rows(&suite.run(concurrency, value_bytes, &mut NoMeter));
-            for waiting in shops.iter().flat_map(|shops| waiting(options, shops)) {
+            printer.rows(&suite.run(concurrency, value_bytes, &mut ProcessMeter));
+            let pair = shops
+                .iter()
+                .map(|[one, other, _]| [one, other].map(Arc::clone));
+            for waiting in pair.flat_map(|pair| waiting(options, &pair)) {
                 let rounds = options.rounds;
                 let row = waiting.measure(&runtime, store, concurrency, value_bytes, rounds);
                 printer.row(&row);
@@ -87,10 +102,7 @@ fn add_raw<D: Dialect>(
 ) {
     let raw = || runtime.block_on(Raw::<D>::new(options.clone(), value_bytes, merchant()));
     suite.add("first", "raw", raw::First(raw()));
-    if D::READS_FIRST {
-        suite.add("first", "raw_blind", raw::Blind(raw()));
-    } else {
-        suite.add("replay", "raw_select", raw::Read(raw()));
-    }
+    suite.add("first", "raw_read_first", raw::ReadFirst(raw()));
     suite.add("replay", "raw", raw::Replay(raw()));
+    suite.add("replay", "raw_claim", raw::ReplayByClaim(raw()));
 }

@@ -3,18 +3,19 @@
 pub use core::time::Duration;
 
 pub use crate::answer::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
-pub use crate::call::{Call, InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, finish, lend, run};
+pub use crate::call::{
+    Call, InTx, Lent, Run, TxEnd, TxScope, TxTurn, arg, begin_in_tx, finish, lend, run,
+};
 pub use crate::context::context;
-pub use crate::inputs::{Inputs, arg};
+pub use crate::inputs::Inputs;
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
-pub use crate::outcome::{Codec, Sealed};
+pub use crate::outcome::{Output, Sealed};
 pub use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
 pub use crate::reconcile::{Verdict, reconciled, unsettled};
 pub use crate::record::FOREVER;
 
 use crate::engine::{Engine, HasEngine};
-use crate::error::{Error, ErrorKind};
 use crate::outcome::Outcome;
 
 /// The operation of a written name.
@@ -52,26 +53,14 @@ pub fn op_at<F>(_: F) -> Operation {
     Operation::new(name)
 }
 
-/// The engine of a call that names none.
-///
-/// # Errors
-///
-/// [`ErrorKind::NoEngine`]; the operation is filled in by the call.
-pub fn engine() -> Result<Engine, Error> {
-    Engine::current().ok_or_else(|| Error::new(ErrorKind::NoEngine, ""))
-}
-
-/// The engine of `engine = …`.
-///
-/// # Errors
-///
-/// None; it is what [`engine`] returns.
-pub fn engine_of<H: HasEngine + ?Sized>(holder: &H) -> Result<Engine, Error> {
-    Ok(holder.engine())
+/// The engine of `engine = …`. A function, so that what is none is told so where it is written.
+#[must_use]
+pub fn engine_of<H: HasEngine + ?Sized>(holder: &H) -> Engine {
+    holder.engine()
 }
 
 /// The only place at which the return type's bounds are asked for.
 #[must_use]
-pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Codec<O, P> {
-    Codec::new(on_error)
+pub fn outcome<O: Outcome<P>, P>(on_error: P) -> Output<O, P> {
+    Output::new(on_error)
 }

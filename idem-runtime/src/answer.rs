@@ -44,21 +44,29 @@ pub use self::sink::{Body, Sink};
         note = "an axum handler returns `Result<Reply<T>, E>`: status, headers and a value, where `Json<T>` and other responses cannot be read back"
     )
 )]
-pub trait Replay: Sized {
+pub trait Replay {
     #[doc(hidden)]
     fn write(&self, out: &mut Sink) -> Result<(), Unencodable>;
     #[doc(hidden)]
-    fn read(body: &Body<'_>) -> Result<Self, Undecodable>;
+    fn read(body: &Body<'_>) -> Result<Self, Undecodable>
+    where
+        Self: Sized;
     #[doc(hidden)]
     #[must_use]
-    fn schema() -> u32 {
+    fn schema() -> u32
+    where
+        Self: Sized,
+    {
         schema_of(std::any::type_name::<Self>())
     }
     #[doc(hidden)]
     fn come_about(&mut self, _how: How, _attempt: u16, _age: Duration) {}
     #[doc(hidden)]
     #[must_use]
-    fn tells_age() -> bool {
+    fn tells_age() -> bool
+    where
+        Self: Sized,
+    {
         false
     }
 }

@@ -24,6 +24,7 @@ use crate::reconcile::Riddle;
 use crate::record::{Fence, Owner, Record, State};
 use crate::stored::Stored;
 use crate::transition::{ClaimReply, ClaimRequest};
+use crate::vigil::Running;
 
 /// One call, ready to ask for its claim.
 pub(crate) struct Ask {
@@ -202,7 +203,7 @@ impl Begin {
                 Led::Expired(ticket) => (ticket, None),
                 Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
             };
-            if let Some(start) = Box::pin(self.wait(ticket, lease_left)).await {
+            if let Some(start) = Box::pin(self.wait(ticket, lease_left, now)).await {
                 return start;
             }
             now = self.core().clock.now();
@@ -362,11 +363,13 @@ impl Begin {
     }
 
     /// Waits, with everybody else in this process, until the body that runs elsewhere has ended. With
-    /// nothing left of its lease, and an expired token, it finds out what to say of that.
+    /// nothing left of its lease, and an expired token, it finds out what to say of that. At `asked` the
+    /// store had not been asked yet.
     async fn wait(
         &mut self,
         ticket: Option<Ticket>,
         lease_left: Option<Duration>,
+        asked: Duration,
     ) -> Option<Result<Reached, Error>> {
         let core = self.core();
         let Some(lease_left) = lease_left else {
@@ -374,7 +377,13 @@ impl Begin {
             return Some(Err(self.refused(ticket, error)));
         };
         if let Some(ticket) = ticket {
-            let follower = core.watch_over(&self.key, self.fingerprint, lease_left, ticket)?;
+            let running = Running {
+                seen: asked,
+                lease_left,
+            };
+            let dated = self.policy.dated();
+            let asked = (self.fingerprint, dated);
+            let follower = core.watch_over(&self.key, asked, running, ticket)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process, and this one is its like: the fingerprints

@@ -1,11 +1,13 @@
 //! From a call's arguments to its answer: the shell around a body.
 
 mod builder;
-mod execute;
+mod drive;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod in_tx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod lent;
+mod overtaken;
+mod run;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod within;
 #[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
@@ -16,11 +18,11 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 pub use self::builder::CallBuilder;
-pub use self::execute::{finish, run};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::in_tx::CallInTx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::lent::{Lent, lend};
+pub use self::run::{Run, finish, run};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 #[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
@@ -30,153 +32,151 @@ use crate::begin::Ask;
 use crate::engine::{Core, Engine, Protection};
 use crate::enter::Entry;
 use crate::error::{Error, ErrorKind};
-use crate::inputs::{Inputs, Named};
+use crate::fingerprint::ToFingerprint;
+use crate::inputs::{CallKey, Inputs, Named};
+use crate::key::ToKey;
 use crate::observer::EventKind;
 use crate::operation::Operation;
-use crate::outcome::Codec;
+use crate::outcome::AnyOutput;
 use crate::policy::{
     Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides,
 };
 use crate::record::{OutcomeKind, State};
 use crate::stored::Stored;
 
-/// A call that is ready to run.
+/// What a call is to be: what identifies it, and its settings. Not generic, so that an expansion costs little
+/// to compile.
 #[derive(Debug)]
-pub struct Call<O, P> {
+pub struct Call {
     inputs: Inputs,
-    engine: Result<Engine, Error>,
-    codec: Codec<O, P>,
+    /// `None`: the current one, as soon as the call begins.
+    engine: Option<Engine>,
     overrides: Overrides,
 }
 
-impl<O, P> Call<O, P> {
-    /// A call on this engine; an error is what the caller will get.
+impl Call {
+    /// A call of this operation.
     #[must_use]
-    pub fn new(inputs: Inputs, engine: Result<Engine, Error>, codec: Codec<O, P>) -> Self {
-        let overrides = Overrides {
-            ageless: !codec.tells_age(),
-            ..Overrides::default()
-        };
+    pub fn new(operation: Operation) -> Self {
         Self {
-            inputs,
-            engine,
-            codec,
-            overrides,
+            inputs: Inputs::new(operation),
+            engine: None,
+            overrides: Overrides::default(),
         }
+    }
+
+    /// Whose key it is; before the key.
+    pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
+        self.inputs.scope(scope);
+    }
+
+    /// Which call it is.
+    pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Announces the arguments that take part in the fingerprint; as many [`arg`]s follow.
+    pub fn fingerprint(&mut self, arguments: usize) {
+        self.inputs.fingerprint(arguments);
+    }
+
+    /// The engine that it is made on.
+    pub fn engine(&mut self, engine: Engine) {
+        self.engine = Some(engine);
+    }
+
+    /// With an output that can be asked how old it is, or not.
+    fn told_by(mut self, output: &dyn AnyOutput) -> Self {
+        self.overrides.ageless = !output.tells_age();
+        self
     }
 
     /// The life of a value.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
+    pub fn ttl(&mut self, ttl: Duration) {
         self.overrides.ttl = Some(ttl);
-        self
     }
 
     /// The life of a kept error.
-    #[must_use]
-    pub fn error_ttl(mut self, ttl: Duration) -> Self {
+    pub fn error_ttl(&mut self, ttl: Duration) {
         self.overrides.error_ttl = Some(ttl);
-        self
     }
 
     /// How long the claim lasts unless renewed.
-    #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
+    pub fn lease(&mut self, lease: Duration) {
         self.overrides.lease = Some(lease);
-        self
     }
 
     /// What a duplicate of the finished call gets.
-    #[must_use]
-    pub fn on_duplicate(mut self, on_duplicate: OnDuplicate) -> Self {
+    pub fn on_duplicate(&mut self, on_duplicate: OnDuplicate) {
         self.overrides.on_duplicate = Some(on_duplicate);
-        self
     }
 
     /// What a duplicate does while the call runs.
-    #[must_use]
-    pub fn on_running(mut self, on_running: OnRunning) -> Self {
+    pub fn on_running(&mut self, on_running: OnRunning) {
         self.overrides.on_running = Some(on_running);
-        self
     }
 
     /// What becomes of a key whose body was dropped half-way.
-    #[must_use]
-    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
+    pub fn on_cancel(&mut self, on_cancel: OnCancel) {
         self.overrides.on_cancel = Some(on_cancel);
-        self
     }
 
     /// What becomes of a key whose body panicked.
-    #[must_use]
-    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
+    pub fn on_panic(&mut self, on_panic: OnPanic) {
         self.overrides.on_panic = Some(on_panic);
-        self
     }
 
     /// What becomes of a body whose lease is lost.
-    #[must_use]
-    pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
+    pub fn on_lease_lost(&mut self, on_lease_lost: OnLeaseLost) {
         self.overrides.on_lease_lost = Some(on_lease_lost);
-        self
     }
 
     /// What becomes of a call whose store cannot be asked.
-    #[must_use]
-    pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
+    pub fn on_outage(&mut self, on_outage: OnOutage) {
         self.overrides.on_outage = Some(on_outage);
-        self
     }
 
     /// How many attempts may be abandoned.
-    #[must_use]
-    pub fn max_attempts(mut self, max_attempts: u16) -> Self {
+    pub fn max_attempts(&mut self, max_attempts: u16) {
         self.overrides.max_attempts = Some(Attempts(NonZeroU16::new(max_attempts)));
-        self
     }
 
     /// Any number of attempts may be abandoned.
-    #[must_use]
-    pub fn unlimited_attempts(mut self) -> Self {
+    pub fn unlimited_attempts(&mut self) {
         self.overrides.max_attempts = Some(Attempts(None));
-        self
     }
 
     /// Whether an attempt that ended with a system error counts.
-    #[must_use]
-    pub fn count_errors(mut self, count_errors: bool) -> Self {
+    pub fn count_errors(&mut self, count_errors: bool) {
         self.overrides.count_errors = Some(count_errors);
-        self
     }
 
     /// How long the lease is renewed.
-    #[must_use]
-    pub fn max_run(mut self, max_run: Duration) -> Self {
+    pub fn max_run(&mut self, max_run: Duration) {
         self.overrides.max_run = Some(max_run);
-        self
     }
 
     /// The body begins with finding out, where there is something to find out.
-    #[must_use]
-    pub fn reconciles(mut self) -> Self {
+    pub fn reconciles(&mut self) {
         self.overrides.reconciles = true;
-        self
     }
 }
 
+/// One argument of the fingerprint. A function, so that an expansion can name the written type and
+/// have it blamed.
+pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value: &T) {
+    call.inputs.arg(name, value);
+}
+
 /// The engine of a call and what it is to ask for; an error is told to the engine's observer.
-fn describe(
-    inputs: Inputs,
-    engine: Result<Engine, Error>,
-    overrides: Overrides,
-) -> Result<(Engine, Ask), Error> {
-    let operation = inputs.operation.clone();
-    let engine = match engine {
-        Ok(engine) => engine,
-        Err(error) => {
-            // Known only now which operation it is that found no engine.
-            return Err(Error::new(error.kind().clone(), operation));
-        }
+fn describe(call: Call) -> Result<(Engine, Ask), Error> {
+    let Call {
+        inputs,
+        engine,
+        overrides,
+    } = call;
+    let Some(engine) = engine.or_else(Engine::current) else {
+        return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
     };
     let core = &engine.core;
     let ask = inputs
@@ -227,25 +227,22 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
 }
 
 /// Lets a call in, or says what is known of it already.
-fn enter(
-    inputs: Inputs,
-    engine: Result<Engine, Error>,
-    overrides: Overrides,
-) -> Result<(Engine, Entry), Error> {
-    let (engine, ask) = describe(inputs, engine, overrides)?;
+fn enter(call: Call) -> Result<(Engine, Entry), Error> {
+    let (engine, ask) = describe(call)?;
     let entry = engine.core.enter(ask)?;
     Ok((engine, entry))
 }
 
-fn replay<O, P>(engine: &Engine, codec: &Codec<O, P>, stored: &Stored) -> O {
-    codec.decode(stored).unwrap_or_else(|undecodable| {
-        let error = undecodable_error(codec, stored, undecodable);
+/// The output becomes what is stored.
+fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
+    if let Err(undecodable) = output.read(stored) {
+        let error = undecodable_error(output.schemas(), stored, undecodable);
         engine.core.refused(&error);
-        codec.refuse(error)
-    })
+        output.refuse(error);
+    }
 }
 
-fn undecodable_error<O, P>(codec: &Codec<O, P>, stored: &Stored, error: Undecodable) -> Error {
+fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> Error {
     let State::Done { outcome, schema } = stored.record.header.state else {
         return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
     };
@@ -253,7 +250,7 @@ fn undecodable_error<O, P>(codec: &Codec<O, P>, stored: &Stored, error: Undecoda
         let kind = ErrorKind::Undecodable;
         return Error::new(kind, stored.operation.clone()).detail(error.to_string());
     }
-    let [value, failure] = codec.schemas();
+    let [value, failure] = schemas;
     let expected = if outcome == OutcomeKind::Error {
         failure
     } else {

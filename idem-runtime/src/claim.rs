@@ -204,7 +204,7 @@ impl Claim {
                 let kind = ErrorKind::Running { retry_after };
                 Err(Error::new(kind, operation.clone()))
             }
-            Settled::Unread(error) => Err(error),
+            Settled::Refused(error) => Err(error),
         }
     }
 

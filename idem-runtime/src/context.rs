@@ -131,8 +131,9 @@ impl Context {
         }))
     }
 
-    pub(crate) fn scope<F: Future>(&self, body: F) -> impl Future<Output = F::Output> + use<F> {
-        CONTEXT.scope(self.clone(), body)
+    /// Runs `body` as the body of this call, or a part of it.
+    pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
+        CONTEXT.sync_scope(self.clone(), body)
     }
 
     pub(crate) fn riddle(&self) -> Option<&Riddle> {

@@ -218,6 +218,12 @@ impl FingerprintBuilder {
     where
         T: ToFingerprint + ?Sized,
     {
+        self.begin_arg(name);
+        self.append(Some(name), value);
+    }
+
+    // Not generic: what is, is compiled with each type of an argument.
+    fn begin_arg(&mut self, name: &'static str) {
         debug_assert!(self.missing > 0, "more arguments than were announced");
         debug_assert!(
             self.last.is_empty() || (self.last.len(), self.last) < (name.len(), name),
@@ -228,21 +234,29 @@ impl FingerprintBuilder {
         self.missing = self.missing.saturating_sub(1);
         self.encoder.flow();
         self.encoder.name(name);
-        self.append(Some(name), value);
     }
 
+    #[inline]
     fn append<T>(&mut self, argument: Option<&'static str>, value: &T)
     where
         T: ToFingerprint + ?Sized,
     {
-        if self.invalid.is_some() {
-            return;
+        if self.invalid.is_none() {
+            let result = value.__fingerprint(&mut *self.encoder);
+            self.note(argument, type_name::<T>, result);
         }
-        let result = value.__fingerprint(&mut *self.encoder);
+    }
+
+    fn note(
+        &mut self,
+        argument: Option<&'static str>,
+        type_name: fn() -> &'static str,
+        result: Result<(), CanonicalError>,
+    ) {
         if let Err(source) = self.encoder.note(result) {
             self.invalid = Some(InvalidInput {
                 argument,
-                type_name: type_name::<T>(),
+                type_name: type_name(),
                 source,
             });
         }

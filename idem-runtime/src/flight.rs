@@ -5,6 +5,8 @@
 //! then one of them leads. While the body runs elsewhere nobody leads: a [vigil](crate::vigil) asks
 //! for all of them.
 
+mod word;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU16;
@@ -13,6 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use self::word::{Tell, Word};
 use crate::error::Error;
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
@@ -47,7 +50,7 @@ pub(crate) enum Landing {
 }
 
 #[derive(Clone)]
-enum Signal {
+pub(crate) enum Signal {
     Wait,
     /// Somebody has to ask the store.
     Ask,
@@ -70,27 +73,23 @@ struct Flight {
     fingerprint: Fingerprint,
     phase: Phase,
     /// Made for the first follower: most calls have none.
-    tell: Option<watch::Sender<Signal>>,
+    tell: Option<Tell<Signal>>,
 }
 
 impl Flight {
     fn tell(&self, signal: Signal) {
         if let Some(tell) = &self.tell {
-            tell.send_replace(signal);
+            tell.tell(signal);
         }
     }
 
     fn follow(&mut self) -> watch::Receiver<Signal> {
-        let tell = self
-            .tell
-            .get_or_insert_with(|| watch::Sender::new(Signal::Wait));
-        tell.subscribe()
+        let tell = self.tell.get_or_insert_with(|| Tell::new(Signal::Wait));
+        tell.follow()
     }
 
     fn is_watched(&self) -> bool {
-        self.tell
-            .as_ref()
-            .is_some_and(|tell| tell.receiver_count() > 0)
+        self.tell.as_ref().is_some_and(Tell::is_watched)
     }
 }
 
@@ -313,6 +312,14 @@ impl Ticket {
         if flight.is_watched() {
             flight.tell(landing().map_or(Signal::Ask, Signal::Landed));
         }
+    }
+
+    /// The same, from the engine's own thread. `Some`: they are being told, and whoever called this sees
+    /// to it.
+    pub(crate) fn land_from_afar(mut self, landing: Landing) -> Option<Word<Signal>> {
+        self.landed = true;
+        let tell = self.end()?.tell?;
+        tell.tell_from_afar(Signal::Landed(landing))
     }
 
     /// From here on, who comes leads.

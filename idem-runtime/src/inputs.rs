@@ -129,6 +129,13 @@ impl Inputs {
         self.asked = Some(FingerprintBuilder::new(self.operation.as_str(), arguments));
     }
 
+    /// One of them.
+    pub(crate) fn arg<T: ToFingerprint + ?Sized>(&mut self, name: &'static str, value: &T) {
+        if let Some(asked) = &mut self.asked {
+            asked.arg(name, value);
+        }
+    }
+
     pub(crate) fn request<T: ToFingerprint + ?Sized>(&mut self, request: &T) {
         self.asked = Some(FingerprintBuilder::value(self.operation.as_str(), request));
     }
@@ -167,13 +174,5 @@ impl Inputs {
             }),
             Err(error) => Err(invalid().because(error)),
         }
-    }
-}
-
-/// One argument of the fingerprint. A function, so that an expansion can name the written type and
-/// have it blamed.
-pub fn arg<T: ToFingerprint + ?Sized>(inputs: &mut Inputs, name: &'static str, value: &T) {
-    if let Some(asked) = &mut inputs.asked {
-        asked.arg(name, value);
     }
 }

@@ -79,8 +79,14 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
 
     fn decode(outcome: OutcomeKind, body: &Body<'_>) -> Result<Self, Undecodable> {
         match outcome {
-            OutcomeKind::Value => T::read(body).map(Ok),
-            OutcomeKind::Error => P::decode(body).map(Err),
+            OutcomeKind::Value => match T::read(body) {
+                Ok(value) => Ok(Ok(value)),
+                Err(undecodable) => Err(undecodable),
+            },
+            OutcomeKind::Error => match P::decode(body) {
+                Ok(error) => Ok(Err(error)),
+                Err(undecodable) => Err(undecodable),
+            },
             _ => Err(Undecodable::Mistyped { at: 0 }),
         }
     }
@@ -108,85 +114,137 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
     }
 }
 
-/// How a result is written and read: function pointers, so that the bounds of the return type are
-/// asked for once, where the codec is made.
-pub struct Codec<O, P> {
+/// The output of a call, nothing until it is known. How it is written and read comes with it, so that the
+/// bounds of the return type are asked for once, where this is made.
+pub struct Output<O, P> {
+    pub(crate) value: Option<O>,
     on_error: P,
-    encode: fn(&O, &P, &Format) -> Encoded,
-    decode: fn(OutcomeKind, &Body<'_>) -> Result<O, Undecodable>,
-    come_about: fn(&mut O, How, u16, Duration),
-    tells_age: fn() -> bool,
     refuse: fn(Error) -> O,
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-    succeeded: fn(&O) -> bool,
-    schema: fn() -> [u32; 2],
+    any: for<'a> fn(&'a mut Self) -> &'a mut (dyn AnyOutput + 'a),
 }
 
-impl<O: Outcome<P>, P> Codec<O, P> {
-    pub(crate) fn new(on_error: P) -> Self {
-        Self {
-            on_error,
-            encode: O::encode,
-            decode: O::decode,
-            come_about: O::come_about,
-            tells_age: O::tells_age,
-            refuse: O::refuse,
-            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-            succeeded: O::succeeded,
-            schema: O::schemas,
+/// An output of whatever type. All that a call does, it does with this: so it is compiled once, and not
+/// with each function.
+pub(crate) trait AnyOutput {
+    /// What is to be stored of it. Without an output that is nothing.
+    fn encode(&self, format: &Format) -> Encoded;
+    fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable>;
+    /// Tells it how it came about, if its type wants to know: see [`Answer`](crate::Answer).
+    fn come_about(&mut self, how: How, attempt: u16, age: Duration);
+    /// Whether it can be asked how old it is.
+    fn tells_age(&self) -> bool;
+    fn refuse(&mut self, error: Error);
+    /// Whether it is a success.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    fn succeeded(&self) -> bool;
+    /// The tags of the types that it is written as.
+    fn schemas(&self) -> [u32; 2];
+}
+
+// `match` and not `?`, `map` or closures: this is compiled with each function.
+impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
+    fn encode(&self, format: &Format) -> Encoded {
+        match &self.value {
+            Some(output) => output.encode(&self.on_error, format),
+            None => Encoded::Release,
         }
     }
+
+    fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable> {
+        match O::decode(outcome, body) {
+            Ok(output) => self.value = Some(output),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn come_about(&mut self, how: How, attempt: u16, age: Duration) {
+        if let Some(output) = &mut self.value {
+            output.come_about(how, attempt, age);
+        }
+    }
+
+    fn tells_age(&self) -> bool {
+        O::tells_age()
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.value = Some(O::refuse(error));
+    }
+
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    fn succeeded(&self) -> bool {
+        self.value.as_ref().is_some_and(O::succeeded)
+    }
+
+    fn schemas(&self) -> [u32; 2] {
+        O::schemas()
+    }
 }
 
-impl<O, P> Codec<O, P> {
-    pub(crate) fn encode(&self, output: &O, format: &Format) -> Encoded {
-        let encode = || (self.encode)(output, &self.on_error, format);
-        // As in `Encoded::store`; here only a classification can have panicked.
-        catch_unwind(AssertUnwindSafe(encode)).unwrap_or_else(|_| {
-            Encoded::empty(OutcomeKind::Unknown, Some(Unencodable::Unclassified))
-        })
+impl<O: Outcome<P>, P> Output<O, P> {
+    pub(crate) fn new(on_error: P) -> Self {
+        Self {
+            value: None,
+            on_error,
+            refuse: O::refuse,
+            any: Self::erased,
+        }
     }
 
-    pub(crate) fn decode(&self, stored: &Stored) -> Result<O, Undecodable> {
-        let mut output = (self.decode)(stored.outcome(), &stored.open()?)?;
-        let attempt = stored.record.header.attempts;
-        self.annotate(&mut output, stored.how(), attempt, stored.age());
-        Ok(output)
+    fn erased<'a>(&'a mut self) -> &'a mut (dyn AnyOutput + 'a) {
+        self
+    }
+}
+
+impl<O, P> Output<O, P> {
+    pub(crate) fn any(&mut self) -> &mut dyn AnyOutput {
+        (self.any)(self)
     }
 
-    /// Tells a result how it came about, if its type wants to know: see [`Answer`](crate::Answer).
-    pub(crate) fn annotate(&self, output: &mut O, how: How, attempt: u16, age: Duration) {
-        (self.come_about)(output, how, attempt, age);
+    /// The output, where there is one.
+    pub(crate) fn take(&mut self) -> O {
+        match self.value.take() {
+            Some(output) => output,
+            None => taken(),
+        }
     }
 
-    /// Whether a result can be asked how old it is.
-    pub(crate) fn tells_age(&self) -> bool {
-        (self.tells_age)()
-    }
-
-    pub(crate) fn refuse(&self, error: Error) -> O {
-        (self.refuse)(error)
-    }
-
-    /// What [`refuse`](Self::refuse) calls, for where the codec has gone elsewhere.
+    /// How a call is refused, for where the output has gone elsewhere.
     pub(crate) fn refusal(&self) -> fn(Error) -> O {
         self.refuse
     }
+}
 
-    /// Whether it is a success.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-    pub(crate) fn succeeded(&self, output: &O) -> bool {
-        (self.succeeded)(output)
+#[cold]
+fn taken() -> ! {
+    panic!("a call is not polled after its output was taken")
+}
+
+impl dyn AnyOutput + '_ {
+    /// Becomes what is stored.
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    pub(crate) fn read(&mut self, stored: &Stored) -> Result<(), Undecodable> {
+        self.decode(stored.outcome(), &stored.open()?)?;
+        let attempt = stored.record.header.attempts;
+        self.come_about(stored.how(), attempt, stored.age());
+        Ok(())
     }
 
-    /// The tags of the types that this codec writes.
-    pub(crate) fn schemas(&self) -> [u32; 2] {
-        (self.schema)()
+    /// What is to be stored of an output that has just come about.
+    pub(crate) fn write(&self, format: &Format) -> Encoded {
+        // As in `Encoded::store`; here only a classification can have panicked.
+        catch_unwind(AssertUnwindSafe(|| self.encode(format))).unwrap_or_else(|_| {
+            Encoded::empty(OutcomeKind::Unknown, Some(Unencodable::Unclassified))
+        })
     }
 }
 
-impl<O, P> fmt::Debug for Codec<O, P> {
+impl<O, P> fmt::Debug for Output<O, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Codec").finish_non_exhaustive()
+        f.debug_struct("Output").finish_non_exhaustive()
     }
 }

@@ -39,8 +39,8 @@ pub(crate) enum Settled {
     Adopted { record: Record, left: Duration },
     /// Another attempt runs, and its answer will count.
     Overtaken(Duration),
-    /// Another attempt's answer counts, and it cannot be had.
-    Unread(Error),
+    /// There is no answer to be had, and this is why: another attempt's counts and is not read, say.
+    Refused(Error),
 }
 
 /// What carrying an ending out leads to. Boxed: that is much larger than the body of most calls, which the
@@ -220,7 +220,7 @@ impl Held {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
                     let operation = key.operation();
-                    return Some(Settled::Unread(unavailable(operation, error)));
+                    return Some(Settled::Refused(unavailable(operation, error)));
                 }
                 failure => {
                     let error = failure.ok().and_then(Result::err);

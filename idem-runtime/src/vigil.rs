@@ -17,26 +17,35 @@ use crate::operation::RecordKey;
 use crate::record::{Owner, State};
 use crate::store::{ReadReply, Watch};
 
+/// A body that runs elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) struct Running {
+    /// It ran at some moment after this one of the clock.
+    pub(crate) seen: Duration,
+    pub(crate) lease_left: Duration,
+}
+
 impl Core {
-    /// Waits on behalf of all calls of this key: `lease_left` is what the claim elsewhere has left.
-    /// Gives the place among the waiting of the call that found it.
+    /// Waits on behalf of all calls of this key. Gives the place among the waiting of the call that found
+    /// it, which is the one that asks for this fingerprint, and may want the answer to be dated.
     pub(crate) fn watch_over(
         self: &Arc<Self>,
         key: &RecordKey,
-        fingerprint: Fingerprint,
-        lease_left: Duration,
+        (fingerprint, dated): (Fingerprint, bool),
+        running: Running,
         ticket: Ticket,
     ) -> Option<Follower> {
-        ticket.elsewhere(self.clock.now() + lease_left);
+        ticket.elsewhere(self.clock.now() + running.lease_left);
         let follower = ticket.follow();
         let vigil = Vigil {
             core: Arc::clone(self),
             key: key.clone(),
             fingerprint,
+            dated,
+            running,
             ticket,
         };
-        self.keeper
-            .spawn(async move { vigil.keep(lease_left).await });
+        self.keeper.spawn(async move { vigil.keep().await });
         follower
     }
 }
@@ -45,12 +54,14 @@ struct Vigil {
     core: Arc<Core>,
     key: RecordKey,
     fingerprint: Fingerprint,
+    dated: bool,
+    running: Running,
     ticket: Ticket,
 }
 
 /// What a look at the record says.
 enum Look {
-    Running(Duration),
+    Running(Running),
     Landed(Landing),
     /// Whoever claims now may be granted the key, or is told why not.
     Ask,
@@ -58,8 +69,9 @@ enum Look {
 }
 
 impl Vigil {
-    async fn keep(self, mut lease_left: Duration) {
-        let clock = &*self.core.clock;
+    async fn keep(mut self) {
+        let core = Arc::clone(&self.core);
+        let clock = &*core.clock;
         let mut watch = self.watch().await;
         let mut backoff = Backoff::new(&Owner::random());
         let mut silent_since = None;
@@ -71,7 +83,7 @@ impl Vigil {
                     Some(_) => backoff.floor(),
                     None => backoff.poll(),
                 };
-                let moment = clock.now() + pause.min(lease_left);
+                let moment = clock.now() + pause.min(self.running.lease_left);
                 told = if let Some(watch) = &mut watch {
                     deadline(clock, moment, pin!(watch.changed())).await.is_ok()
                 } else {
@@ -86,10 +98,10 @@ impl Vigil {
                 watch = self.watch().await;
             }
             match self.look().await {
-                Look::Running(left) => {
-                    lease_left = left;
+                Look::Running(running) => {
+                    self.running = running;
                     silent_since = None;
-                    self.ticket.elsewhere(clock.now() + left);
+                    self.ticket.elsewhere(clock.now() + running.lease_left);
                 }
                 Look::Landed(landing) => {
                     if let Some(watch) = &watch
@@ -97,7 +109,10 @@ impl Vigil {
                     {
                         watch.missed();
                     }
-                    return self.ticket.land(|| Some(landing));
+                    if let Some(word) = self.ticket.land_from_afar(landing) {
+                        word.told().await;
+                    }
+                    return;
                 }
                 Look::Ask => return,
                 Look::Silent => {
@@ -121,11 +136,24 @@ impl Vigil {
     }
 
     async fn look(&self) -> Look {
+        match self.look_once(false).await {
+            // Somebody wants to know how old it is.
+            Look::Landed(_) if self.dated => self.look_once(true).await,
+            look => look,
+        }
+    }
+
+    /// `dated`: how long an answer will still be kept is to be exact.
+    async fn look_once(&self, dated: bool) -> Look {
         let core = &self.core;
         let (sent, permit) = (core.clock.now(), core.permit(&self.key));
         let moment = sent + core.limits.claim_deadline;
-        let reply = deadline(&*core.clock, moment, pin!(core.store.glance(&self.key))).await;
-        let (record, left) = match reply {
+        let reply = if dated {
+            core.store.read(&self.key)
+        } else {
+            core.store.glance(&self.key)
+        };
+        let (record, left) = match deadline(&*core.clock, moment, pin!(reply)).await {
             Ok(Ok(ReadReply::Found { record, left })) => (record, left),
             Ok(Ok(_)) => return Look::Ask,
             Ok(Err(error)) if !error.is_transient() => return Look::Ask,
@@ -136,13 +164,19 @@ impl Vigil {
         if !header.fingerprint.matches(self.fingerprint) {
             Look::Ask
         } else if !lease_left.is_zero() {
-            Look::Running(lease_left)
+            Look::Running(Running {
+                seen: sent,
+                lease_left,
+            })
         } else if matches!(header.state, State::Done { .. }) {
-            let life = Life {
-                left,
-                sent,
-                dated: true,
+            let left = if dated {
+                left
+            } else {
+                // It was stored after the body was seen to run.
+                let ago = sent.saturating_sub(self.running.seen);
+                left.min(header.retain.saturating_sub(ago))
             };
+            let life = Life { left, sent, dated };
             core.remember(permit, &self.key, &record, life);
             let at = core.clock.now();
             Look::Landed(Landing::Done {
@@ -150,7 +184,7 @@ impl Vigil {
                 left,
                 at,
                 asked: false,
-                dated: true,
+                dated,
             })
         } else {
             Look::Ask

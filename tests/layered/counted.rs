@@ -1,14 +1,14 @@
 //! A durable store that counts what it is asked.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
 };
 
 #[derive(Default)]
@@ -77,6 +77,16 @@ impl Store for Counted {
         self.store.complete(key, record)
     }
 
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        count(&self.counts.completions, key);
+        self.store.complete_claim(key, claim, record)
+    }
+
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -99,6 +109,11 @@ impl Store for Counted {
         self.store.resolve(key, seen, record)
     }
 
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        count(&self.counts.reads, key);
+        self.store.glance(key)
+    }
+
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         count(&self.counts.reads, key);
         self.store.read(key)
@@ -106,5 +121,9 @@ impl Store for Counted {
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         self.store.watch(key)
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        self.store.listen(prefix, listener)
     }
 }

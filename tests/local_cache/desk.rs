@@ -211,6 +211,15 @@ impl Store for Far {
         self.store.complete(key, record)
     }
 
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.store.complete_claim(key, claim, record)
+    }
+
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -235,6 +244,10 @@ impl Store for Far {
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         self.store.watch(key)
+    }
+
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.store.glance(key)
     }
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {

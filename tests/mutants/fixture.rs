@@ -1,13 +1,14 @@
 //! The flawed store as a store, and as a fixture of the suite.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use idem_runtime::Fingerprint;
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreFuture, Watch, Watchers,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch, Watchers,
 };
 
 use crate::flaw::Flaw;
@@ -37,10 +38,19 @@ impl Store for Flawed {
             });
         }
         let _turn = self.turn();
-        StoreFuture::ready(match self.0.look(key) {
+        let reply = match self.0.look(key) {
             Ok(found) => self.0.claim(key, found, request),
             Err(error) => Ok(ClaimReply::Unreadable(error)),
-        })
+        };
+        if let Ok(ClaimReply::Done { record, .. }) = &reply {
+            self.0.know(key, record);
+        }
+        StoreFuture::ready(reply)
+    }
+
+    fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)> {
+        let _turn = self.turn();
+        self.0.at_hand(key, asked)
     }
 
     fn complete<'a>(
@@ -49,7 +59,21 @@ impl Store for Flawed {
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply> {
         let _turn = self.turn();
+        if self.0.is(Flaw::RefusesCompletionsThatSayNothing) {
+            let lease_left = Duration::ZERO;
+            return StoreFuture::ready(Ok(CompleteReply::Superseded { lease_left }));
+        }
         StoreFuture::ready(self.0.complete(key, record))
+    }
+
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(self.0.complete_claim(key, claim, record))
     }
 
     fn release<'a>(
@@ -74,7 +98,14 @@ impl Store for Flawed {
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply> {
         let _turn = self.turn();
-        StoreFuture::ready(self.0.resolve(key, seen, record))
+        let reply = self.0.resolve(key, seen, record);
+        self.0.tell_listeners(key, record);
+        StoreFuture::ready(reply)
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        self.0.listen(prefix, listener);
+        true
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::Fingerprint;
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::store::{
-    self as rules, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, State, StoreError, StoreErrorKind,
-    Unreadable,
+    self as rules, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header,
+    Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, RenewReply, State, StoreError,
+    StoreErrorKind, Unreadable,
 };
 
 use crate::flaw::Flaw;
@@ -20,6 +20,8 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
 
 type Name = (String, String, Vec<u8>);
+/// The prefix that somebody listens to.
+type Listening = (Arc<str>, Weak<dyn Listener>);
 
 /// Clones share the records.
 #[derive(Clone)]
@@ -29,6 +31,9 @@ pub(crate) struct Inner {
     pub(crate) flaw: Flaw,
     pub(crate) clock: ManualClock,
     pub(crate) turn: Mutex<()>,
+    /// What it has answered with.
+    pub(crate) known: Mutex<HashMap<RecordKey, Record>>,
+    pub(crate) listeners: Mutex<Vec<Listening>>,
     most: usize,
     records: Mutex<HashMap<Name, (Bytes, Duration)>>,
 }
@@ -52,6 +57,8 @@ impl Flawed {
             flaw,
             clock: ManualClock::new(),
             turn: Mutex::default(),
+            known: Mutex::default(),
+            listeners: Mutex::default(),
             most,
             records: Mutex::default(),
         }))
@@ -70,11 +77,11 @@ impl Inner {
         self.flaw == flaw
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, (Bytes, Duration)>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<Name, (Bytes, Duration)>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn name(&self, key: &RecordKey) -> Name {
+    pub(crate) fn name(&self, key: &RecordKey) -> Name {
         let (mut prefix, mut operation) = (key.prefix(), key.operation().as_str());
         let mut digest = &key.digest().as_bytes()[..];
         match self.flaw {

@@ -2,12 +2,12 @@
 //! written down, and the engine's end, where a test asks whether the engine's thread is through.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, ResolveReply, State, Store, StoreFuture, Watch,
 };
 use tokio::sync::{Notify, Semaphore};
@@ -104,6 +104,20 @@ impl Store for Tap {
         })
     }
 
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        let work = self.store.complete_claim(key, claim, record);
+        self.pass(work, move |reply| {
+            if let CompleteReply::Stored { .. } = reply {
+                self.stored(record);
+            }
+        })
+    }
+
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -149,8 +163,16 @@ impl Store for Tap {
         self.pass(self.store.watch(key), |_| ())
     }
 
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.pass(self.store.glance(key), |_| ())
+    }
+
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         self.pass(self.store.read(key), |_| ())
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        self.store.listen(prefix, listener)
     }
 }
 
@@ -205,6 +227,15 @@ impl<S: Store> Store for Echo<S> {
         self.store.complete(key, record)
     }
 
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.store.complete_claim(key, claim, record)
+    }
+
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -231,10 +262,21 @@ impl<S: Store> Store for Echo<S> {
         self.store.watch(key)
     }
 
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        if key.operation().as_str() == ECHO {
+            return StoreFuture::ready(Ok(ReadReply::Absent));
+        }
+        self.store.glance(key)
+    }
+
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         if key.operation().as_str() == ECHO {
             return StoreFuture::ready(Ok(ReadReply::Absent));
         }
         self.store.read(key)
+    }
+
+    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
+        self.store.listen(prefix, listener)
     }
 }

@@ -12,14 +12,14 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let lengths = settings.lengths.iter().map(|(name, value)| {
         let setter = Ident::new(name, here);
         let value = length(value, rt);
-        quote_spanned!(here=> .#setter(#value))
+        quote_spanned!(here=> call.#setter(#value);)
     });
-    // `.on_panic(OnPanic::Release)` of `on_panic = release`
+    // `call.on_panic(OnPanic::Release);` of `on_panic = release`
     let words = settings.words.iter().map(|(name, word)| {
         let setter = Ident::new(name, here);
         let ty = Ident::new(&pascal(name), here);
         let variant = Ident::new(&pascal(word.text), here);
-        quote_spanned!(here=> .#setter(#rt::#ty::#variant))
+        quote_spanned!(here=> call.#setter(#rt::#ty::#variant);)
     });
     let on_running = settings.on_running.as_ref().map(|what| {
         let what = match what {
@@ -29,19 +29,19 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
             }
             Running::Reject => quote_spanned!(here=> Reject),
         };
-        quote_spanned!(here=> .on_running(#rt::OnRunning::#what))
+        quote_spanned!(here=> call.on_running(#rt::OnRunning::#what);)
     });
     let attempts = settings.max_attempts.map(|attempts| match attempts {
-        Attempts::Most(most) => quote_spanned!(here=> .max_attempts(#most)),
-        Attempts::Unlimited => quote_spanned!(here=> .unlimited_attempts()),
+        Attempts::Most(most) => quote_spanned!(here=> call.max_attempts(#most);),
+        Attempts::Unlimited => quote_spanned!(here=> call.unlimited_attempts();),
     });
     let count = settings
         .count_errors
-        .map(|count| quote_spanned!(here=> .count_errors(#count)));
+        .map(|count| quote_spanned!(here=> call.count_errors(#count);));
     let reconciles = plan
         .reconcile
         .as_ref()
-        .map(|_| quote_spanned!(here=> .reconciles()));
+        .map(|_| quote_spanned!(here=> call.reconciles();));
     quote_spanned!(here=> #(#lengths)* #(#words)* #on_running #attempts #count #reconciles)
 }
 

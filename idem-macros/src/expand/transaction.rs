@@ -11,7 +11,7 @@ use syn::{FnArg, Pat, Signature};
 /// Output:
 /// ```text
 /// let mut lent = lend::<T>(&mut *tx);
-/// let turn = begin_in_tx(call, &mut lent).await;
+/// let turn = begin_in_tx(call, <the place of the output>, &mut lent).await;
 /// match turn {
 ///     InTx::Answered(out) => out,
 ///     InTx::Run(mut turn) => {
@@ -24,7 +24,12 @@ use syn::{FnArg, Pat, Signature};
 ///     }
 /// }
 /// ```
-pub(super) fn run(tx: &Transaction, body: &TokenStream, rt: &TokenStream) -> TokenStream {
+pub(super) fn run(
+    tx: &Transaction,
+    outcome: &TokenStream,
+    body: &TokenStream,
+    rt: &TokenStream,
+) -> TokenStream {
     let Transaction {
         name,
         mutability,
@@ -45,7 +50,7 @@ pub(super) fn run(tx: &Transaction, body: &TokenStream, rt: &TokenStream) -> Tok
         #[allow(clippy::used_underscore_binding)]
         let mut lent = #lent;
         // Bound to a name: as a temporary it would outlive what is lent.
-        let turn = #rt::begin_in_tx(call, &mut lent).await;
+        let turn = #rt::begin_in_tx(call, #outcome, &mut lent).await;
         match turn {
             #rt::InTx::Answered(out) => out,
             #rt::InTx::Run(mut turn) => {

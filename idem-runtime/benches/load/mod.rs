@@ -15,6 +15,7 @@ pub(crate) mod compare;
 pub(crate) mod driver;
 pub(crate) mod options;
 pub(crate) mod order;
+pub(crate) mod process_meter;
 #[cfg(feature = "redis")]
 pub(crate) mod redis_meter;
 #[cfg(feature = "redis")]

@@ -36,7 +36,8 @@ impl Encoded {
         }
     }
 
-    fn store<T: Replay>(outcome: OutcomeKind, value: &T, format: &Format) -> Self {
+    /// Not generic: whatever is generic here is compiled with each function that keeps an answer.
+    fn store(outcome: OutcomeKind, schema: u32, value: &dyn Replay, format: &Format) -> Self {
         let mut sink = Sink::new(format);
         // The effect has happened. A panic that went on from here would give the claim up, and the
         // next call would run the body again.
@@ -44,7 +45,7 @@ impl Encoded {
         match written.unwrap_or(Err(Unencodable::Panicked)) {
             Ok(()) => Self::Store {
                 outcome,
-                schema: T::schema(),
+                schema,
                 record: sink.into_record(),
                 lost: None,
             },
@@ -54,7 +55,7 @@ impl Encoded {
 
     /// The record of a success.
     pub(crate) fn value<T: Replay>(value: &T, format: &Format) -> Self {
-        Self::store(OutcomeKind::Value, value, format)
+        Self::store(OutcomeKind::Value, T::schema(), value, format)
     }
 
     /// The record of what its type lays out itself: `write` appends at most `max_bytes` bytes, and the
@@ -90,7 +91,7 @@ impl Encoded {
 
     pub(crate) fn classed<E: Replay>(class: Class, error: &E, format: &Format) -> Self {
         match class {
-            Class::Business => Self::store(OutcomeKind::Error, error, format),
+            Class::Business => Self::store(OutcomeKind::Error, E::schema(), error, format),
             Class::System => Self::Release,
             Class::Unknown => Self::empty(OutcomeKind::Unknown, None),
         }

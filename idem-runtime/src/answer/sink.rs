@@ -33,10 +33,18 @@ impl Sink {
 
     pub(crate) fn put<T: Serialize>(&mut self, value: &T) -> Result<(), Unencodable> {
         let written = match self.format {
-            AnswerFormat::Json => serde_json::to_writer(&mut *self, value).is_ok(),
+            AnswerFormat::Json => {
+                let mut serializer = serde_json::Serializer::new(&mut *self);
+                value.serialize(&mut serializer).is_ok()
+            }
             #[cfg(feature = "msgpack")]
             AnswerFormat::MessagePack => rmp_serde::encode::write_named(&mut *self, value).is_ok(),
         };
+        self.put_in(written)
+    }
+
+    /// What has come of writing a value.
+    fn put_in(&self, written: bool) -> Result<(), Unencodable> {
         // The message of a `Serialize` impl may quote the value, so it goes no further.
         match written {
             true => Ok(()),
@@ -111,8 +119,11 @@ impl Body<'_> {
             Layout::Own => return Err(Undecodable::Mistyped { at: 0 }),
         };
         match format {
-            AnswerFormat::Json => serde_json::from_slice(&self.bytes)
-                .map_err(|error| Undecodable::Mistyped { at: error.column() }),
+            // `match`, since all of this is compiled with each type.
+            AnswerFormat::Json => match serde_json::from_slice(&self.bytes) {
+                Ok(value) => Ok(value),
+                Err(error) => Err(mistyped(&error)),
+            },
             #[cfg(feature = "msgpack")]
             AnswerFormat::MessagePack => {
                 let mut rest = &*self.bytes;
@@ -126,6 +137,10 @@ impl Body<'_> {
             }
         }
     }
+}
+
+fn mistyped(error: &serde_json::Error) -> Undecodable {
+    Undecodable::Mistyped { at: error.column() }
 }
 
 impl fmt::Debug for Body<'_> {

@@ -16,7 +16,7 @@ use crate::inputs::{CallKey, Inputs};
 use crate::key::ToKey;
 use crate::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::operation::Operation;
-use crate::outcome::{Codec, Outcome};
+use crate::outcome::{Outcome, Output};
 use crate::policy::{
     Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides,
 };
@@ -206,7 +206,8 @@ impl<P> CallBuilder<P> {
     {
         // The context is there as soon as the body runs, and only then.
         let body = async move { body(crate::context::context()).await };
-        run(self.call(), pin!(Some(body))).await
+        let (call, output) = self.call();
+        run(call, output, pin!(Some(body))).await
     }
 
     /// As [`run`](Self::run), but the body runs in a task of its own and so to its end, whatever
@@ -235,7 +236,8 @@ impl<P> CallBuilder<P> {
         F: Future<Output = O> + Send + 'static,
     {
         let body = async move { body(crate::context::context()).await };
-        finish(self.call(), body).await
+        let (call, output) = self.call();
+        finish(call, output, body).await
     }
 
     /// As [`run`](Self::run), but before the body of an abandoned or unknown key may run again, `hook`
@@ -303,7 +305,9 @@ impl<P> CallBuilder<P> {
             }
             body(cx).await
         };
-        run(self.call().reconciles(), pin!(Some(body))).await
+        let (mut call, output) = self.call();
+        call.reconciles();
+        run(call, output, pin!(Some(body))).await
     }
 
     /// The call inside a transaction: see [`CallInTx`](crate::CallInTx).
@@ -315,17 +319,18 @@ impl<P> CallBuilder<P> {
         super::CallInTx::new(self, tx)
     }
 
-    pub(super) fn call<O: Outcome<P>>(self) -> Call<O, P> {
-        let codec = Codec::new(self.on_error);
-        Call {
+    pub(super) fn call<O: Outcome<P>>(self) -> (Call, Output<O, P>) {
+        let (call, on_error) = self.taken_apart();
+        (call, Output::new(on_error))
+    }
+
+    fn taken_apart(self) -> (Call, P) {
+        let call = Call {
             inputs: self.inputs,
-            engine: Ok(self.engine),
-            overrides: Overrides {
-                ageless: !codec.tells_age(),
-                ..self.overrides
-            },
-            codec,
-        }
+            engine: Some(self.engine),
+            overrides: self.overrides,
+        };
+        (call, self.on_error)
     }
 
     /// What the store holds for this call: to see how it stands, and to settle what nobody knows. The
@@ -342,7 +347,7 @@ impl<P> CallBuilder<P> {
     ///
     /// May be dropped.
     pub async fn entry(self) -> Result<Option<Entry>, Error> {
-        let (engine, ask) = describe(self.inputs, Ok(self.engine), self.overrides)?;
+        let (engine, ask) = describe(self.taken_apart().0)?;
         let (operation, digest) = (ask.operation, ask.digest);
         engine.core.entry(operation, digest, ask.policy).await
     }
@@ -358,9 +363,9 @@ impl<P> CallBuilder<P> {
     /// A claim that was under way is given back.
     pub async fn begin(self) -> Result<Begun, Error> {
         // Without a body nothing can run unprotected.
-        let mut overrides = self.overrides;
-        overrides.on_outage = Some(OnOutage::Fail);
-        let (_, entry) = enter(self.inputs, Ok(self.engine), overrides)?;
+        let (mut call, _) = self.taken_apart();
+        call.on_outage(OnOutage::Fail);
+        let (_, entry) = enter(call)?;
         let asking = match entry {
             Opened::Known(stored) => return Ok(Begun::Done(stored)),
             Opened::Asks(asking) => asking,

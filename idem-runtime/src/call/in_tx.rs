@@ -126,7 +126,8 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
         Result<V, E>: Outcome<P>,
         B: AsyncFnOnce(&mut T, Context) -> Result<V, E>,
     {
-        match begin_in_tx(self.call.call(), self.tx).await {
+        let (call, output) = self.call.call();
+        match begin_in_tx(call, output, self.tx).await {
             InTx::Answered(answer) => answer,
             InTx::Run(mut turn) => {
                 let context = turn.context().clone();

@@ -6,7 +6,7 @@
 mod settle;
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
-use crate::outcome::Codec;
+use crate::outcome::Output;
 use crate::policy::Policy;
 use crate::record::{Header, Owner, State};
 use crate::settle::REPLY;
@@ -30,7 +30,7 @@ use crate::store::StoreError;
 use crate::store::sql::{Failed, SqlTransaction, Within};
 use crate::stored::Stored;
 use crate::transition::{ClaimReply, ClaimRequest};
-use crate::unwind::{Panic, unwind};
+use crate::unwind::{self, Panic};
 
 /// What a claim in a transaction led to.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
 /// A call whose body runs in a transaction.
 pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
     engine: Engine,
-    codec: Codec<O, P>,
+    output: Output<O, P>,
     policy: Policy,
     part: Part<'t, T>,
     running: Unleased,
@@ -120,8 +120,11 @@ impl TxScope {
     ///
     /// Without a body.
     pub async fn run<F: Future>(self, mut body: Pin<&mut Option<F>>) -> TxEnd<F::Output> {
-        let there = body.as_mut().as_pin_mut();
-        let end = (self.0).scope(unwind(there.expect("a body"))).await;
+        let end = poll_fn(|cx| {
+            let there = body.as_mut().as_pin_mut().expect("a body");
+            self.0.enter(|| unwind::poll(there, cx))
+        });
+        let end = end.await;
         body.set(None);
         TxEnd(end)
     }
@@ -129,29 +132,30 @@ impl TxScope {
 
 /// Claims the key inside the transaction, or finds the call's answer.
 pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
-    call: Call<O, P>,
+    call: Call,
+    mut output: Output<O, P>,
     tx: &mut T,
 ) -> InTx<'_, O, P, T> {
-    let Call {
-        inputs,
-        engine,
-        codec,
-        overrides,
-    } = call;
-    let (engine, ask) = match describe(inputs, engine, overrides) {
+    let (engine, ask) = match describe(call.told_by(output.any())) {
         Ok(described) => described,
-        Err(error) => return InTx::Answered(codec.refuse(error)),
+        Err(error) => {
+            output.any().refuse(error);
+            return InTx::Answered(output.take());
+        }
     };
     let policy = ask.policy.clone();
     let key = engine.core.record_key(ask.operation.clone(), ask.digest);
     match Box::pin(enter(&engine, &key, ask, tx)).await {
-        Ok(Found::Answer(stored)) => InTx::Answered(replay(&engine, &codec, &stored)),
+        Ok(Found::Answer(stored)) => {
+            replay(&engine, output.any(), &stored);
+            InTx::Answered(output.take())
+        }
         Ok(Found::Claim(claim, part)) => {
             let running = Unleased::new(&engine.core, key, policy.max_run);
             let context = running.context_with(claim);
             InTx::Run(TxTurn {
                 engine,
-                codec,
+                output,
                 policy,
                 part,
                 running,
@@ -161,7 +165,8 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         }
         Err(error) => {
             engine.core.tell(&key, EventKind::Refused { error: &error });
-            InTx::Answered(codec.refuse(error))
+            output.any().refuse(error);
+            InTx::Answered(output.take())
         }
     }
 }

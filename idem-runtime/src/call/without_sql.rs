@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 
 use super::Call;
+use crate::outcome::Output;
 
 /// Nothing is a transaction.
 #[diagnostic::on_unimplemented(
@@ -87,7 +88,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
 
 /// Never called.
 pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
-    _: Call<O, P>,
+    _: Call,
+    _: Output<O, P>,
     tx: &mut T,
 ) -> InTx<'_, O, P, T> {
     match tx.never() {}

@@ -119,11 +119,13 @@ impl<'a> Entries<'a> {
         Ok(entries)
     }
 
-    #[expect(
-        clippy::inline_always,
-        reason = "in derived code the name is a constant, and so is then all that follows from it"
+    // In derived code the name is a constant, and so is then all that follows from it. Without optimization
+    // nothing follows, and it is compiled with each field of each type.
+    #[cfg_attr(
+        not(debug_assertions),
+        expect(clippy::inline_always, reason = "see above")
     )]
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn field<T: Serialize + ?Sized>(
         &mut self,
         name: &'static str,
@@ -227,7 +229,7 @@ macro_rules! fields {
             type Ok = ();
             type Error = CanonicalError;
 
-            #[inline(always)]
+            #[cfg_attr(not(debug_assertions), inline(always))]
             fn serialize_field<T: Serialize + ?Sized>(
                 &mut self,
                 name: &'static str,

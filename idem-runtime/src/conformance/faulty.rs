@@ -56,7 +56,7 @@ impl Fault {
 pub enum Operation {
     /// [`Store::claim`]
     Claim,
-    /// [`Store::complete`]
+    /// [`Store::complete`], [`Store::complete_claim`]
     Complete,
     /// [`Store::release`]
     Release,
@@ -64,7 +64,7 @@ pub enum Operation {
     Renew,
     /// [`Store::resolve`]
     Resolve,
-    /// [`Store::read`]
+    /// [`Store::read`], [`Store::glance`]
     Read,
     /// [`Store::watch`]
     Watch,
@@ -85,6 +85,9 @@ pub struct Sent {
 /// A store in front of another one that injects faults: into the next operations of a kind
 /// ([`fail`](Self::fail)), or into the n-th operation of all ([`fail_at`](Self::fail_at)), so that a
 /// test can go through every step of a call. Clones share their faults.
+///
+/// It is a store that has to be asked: what the one behind it has [at hand](Store::at_hand) it does not
+/// show, since nothing can go wrong with that.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -298,6 +301,18 @@ impl Store for Faulty {
         })
     }
 
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        claim: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.run(Operation::Complete, Some(claim.owner), move |store| {
+            let (key, claim, record) = (key.clone(), *claim, record.clone());
+            StoreFuture::pending(async move { store.complete_claim(&key, &claim, &record).await })
+        })
+    }
+
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -344,6 +359,13 @@ impl Store for Faulty {
         })
     }
 
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.run(Operation::Read, None, move |store| {
+            let key = key.clone();
+            StoreFuture::pending(async move { store.glance(&key).await })
+        })
+    }
+
     fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
         self.0.store.listen(prefix, listener)
     }
@@ -356,3 +378,6 @@ impl Store for Faulty {
         self.0.store.warnings()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,9 +103,11 @@ macro_rules! expect {
     (@why $($why:tt)+) => { format!(": {}", format_args!($($why)+)) };
 }
 
+mod at_hand;
 mod attempts;
 mod bodies;
 mod claims;
+mod completing;
 mod completions;
 mod faulty;
 mod fences;
@@ -114,6 +116,8 @@ mod keys;
 mod late;
 mod leases;
 mod life;
+mod listening;
+mod patience;
 mod probe;
 mod races;
 mod reads;
@@ -236,6 +240,7 @@ pub fn cases() -> Vec<Case> {
     [
         claims::cases(),
         completions::cases(),
+        completing::cases(),
         releases::cases(),
         renewals::cases(),
         repeats::cases(),
@@ -249,6 +254,7 @@ pub fn cases() -> Vec<Case> {
         keys::cases(),
         bodies::cases(),
         reads::cases(),
+        at_hand::cases(),
         reconciling::cases(),
         reconciled::cases(),
         starting::cases(),
@@ -258,6 +264,7 @@ pub fn cases() -> Vec<Case> {
         races::cases(),
         room::cases(),
         watching::cases(),
+        listening::cases(),
     ]
     .concat()
 }

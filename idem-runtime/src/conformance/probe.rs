@@ -1,7 +1,7 @@
 //! What the cases do their work with: one key of a store, and records to put there.
 
 use std::num::NonZeroU16;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,8 +11,9 @@ use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, UNDECIDED, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, OutcomeKind, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError,
+    UNDECIDED, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -216,6 +217,26 @@ impl Probe {
             Err(_) => self.store.complete(&self.key, record).await,
         };
         ok("complete", reply)
+    }
+
+    /// Says nothing of the claim that ends.
+    pub(super) async fn complete_unsaid(&self, record: &Bytes) -> CompleteReply {
+        ok("complete", self.store.complete(&self.key, record).await)
+    }
+
+    pub(super) async fn complete_claim(&self, claim: &Header, record: &Bytes) -> CompleteReply {
+        let reply = self.store.complete_claim(&self.key, claim, record).await;
+        ok("complete_claim", reply)
+    }
+
+    /// What is known of the answer without a question. `None` is any store's right.
+    pub(super) fn at_hand(&self, asked: Fingerprint) -> Option<(Record, Duration)> {
+        self.store.at_hand(&self.key, asked)
+    }
+
+    /// Whether the store tells this listener.
+    pub(super) fn listen(&self, listener: Weak<dyn Listener>) -> bool {
+        self.store.listen(&self.fixture.prefix(), listener)
     }
 
     pub(super) async fn release(&self, owner: Owner, count: bool) -> ReleaseReply {

@@ -1,10 +1,6 @@
 //! Who watches a key is told, by a store that tells.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::task::Poll;
-
+use super::patience::in_time;
 use super::probe::{A, B, Probe, TTL, answer, ask, done, header, owner, pending, record};
 use crate::store::{
     ClaimReply, CompleteReply, Header, OutcomeKind, Owner, ReleaseReply, ResolveReply, State, Watch,
@@ -20,29 +16,9 @@ cases! {
     14 many_keys_are_watched_at_once,
 }
 
-/// Waits for a message. The time is that of the machine: messages take some, and the fixture's
-/// clock may stand still.
 async fn told(p: &Probe, watch: &mut Watch, of: &str) {
+    let told = in_time(p, watch.changed()).await;
     let patience = p.fixture.patience();
-    let (heard, waits) = channel::<()>();
-    let (rings, mut bell) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        if waits.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            let _ = rings.send(());
-        }
-    });
-    let mut changed = pin!(watch.changed());
-    let told = poll_fn(|cx| {
-        if changed.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(true);
-        }
-        match pin!(&mut bell).poll(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(false),
-            _ => Poll::Pending,
-        }
-    });
-    let told = told.await;
-    drop(heard);
     assert!(told, "nobody told of {of} within {patience:?}");
 }
 

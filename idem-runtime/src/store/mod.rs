@@ -180,6 +180,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// answer that this shows is the answer. That a claim is held it may say for a while after that is
     /// over, never for longer than the claim's lease.
     ///
+    /// Of an answer `left` may be up to the record's whole `retain`, if it never says that a claim is held
+    /// that is over: who asks knows since when it has been finished at most.
+    ///
     /// Called on the engine's own thread.
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         self.read(key)

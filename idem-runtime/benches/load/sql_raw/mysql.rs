@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sqlx::{Executor as _, MySqlConnection, Row as _};
 
-use super::{ATTEMPTS, DONE, Dialect, FINGERPRINT, LIFE_US, OWNER, RETAIN_MS};
+use super::{ATTEMPTS, DONE, Dialect, FINGERPRINT, Found, LIFE_US, OWNER, RETAIN_MS, answer};
 
 /// Several statements in one message, with the arguments in the text.
 const CLAIM: &str = "INSERT IGNORE INTO raw_records (record_key, operation, layout, state, owner, \
@@ -34,8 +34,6 @@ pub(crate) enum MySql {}
 
 impl Dialect for MySql {
     type Conn = MySqlConnection;
-
-    const READS_FIRST: bool = false;
 
     async fn migrate(conn: &mut MySqlConnection) -> sqlx::Result<()> {
         let schema = include_str!("../../../migrations/mysql/0001_idem_records.sql");
@@ -82,8 +80,7 @@ impl Dialect for MySql {
     }
 
     async fn read(conn: &mut MySqlConnection, key: &[u8]) -> sqlx::Result<Option<usize>> {
-        let row = sqlx::query(READ).bind(key).fetch_optional(conn).await?;
-        let length = |row: sqlx::mysql::MySqlRow| Ok(row.try_get::<&[u8], _>(8)?.len());
-        row.map(length).transpose()
+        let row = sqlx::query_as::<_, Found>(READ).bind(key);
+        Ok(row.fetch_optional(conn).await?.map(answer))
     }
 }

@@ -3,8 +3,8 @@
 use sqlx::{Executor as _, PgConnection, Row as _};
 
 use super::{
-    ATTEMPTS, DONE, Dialect, FINGERPRINT, LAYOUT, LEASE_MS, LIFE_US, OPERATION, OWNER, PENDING,
-    RETAIN_MS,
+    ATTEMPTS, DONE, Dialect, FINGERPRINT, Found, LAYOUT, LEASE_MS, LIFE_US, OPERATION, OWNER,
+    PENDING, RETAIN_MS, answer,
 };
 
 const CLAIM: &str = "WITH found AS MATERIALIZED (SELECT layout, state, owner, fence, attempts, \
@@ -39,8 +39,6 @@ pub(crate) enum Postgres {}
 
 impl Dialect for Postgres {
     type Conn = PgConnection;
-
-    const READS_FIRST: bool = false;
 
     async fn migrate(conn: &mut PgConnection) -> sqlx::Result<()> {
         let schema = include_str!("../../../migrations/postgres/0001_idem_records.sql");
@@ -78,8 +76,7 @@ impl Dialect for Postgres {
     }
 
     async fn read(conn: &mut PgConnection, key: &[u8]) -> sqlx::Result<Option<usize>> {
-        let row = sqlx::query(READ).bind(key).fetch_optional(conn).await?;
-        let length = |row: sqlx::postgres::PgRow| Ok(row.try_get::<&[u8], _>(8)?.len());
-        row.map(length).transpose()
+        let row = sqlx::query_as::<_, Found>(READ).bind(key);
+        Ok(row.fetch_optional(conn).await?.map(answer))
     }
 }

@@ -3,8 +3,8 @@
 use sqlx::{Executor as _, Row as _, SqliteConnection};
 
 use super::{
-    ATTEMPTS, DONE, Dialect, FINGERPRINT, LAYOUT, LEASE_MS, LIFE_US, OPERATION, OWNER, PENDING,
-    RETAIN_MS,
+    ATTEMPTS, DONE, Dialect, FINGERPRINT, Found, LAYOUT, LEASE_MS, LIFE_US, OPERATION, OWNER,
+    PENDING, RETAIN_MS, answer,
 };
 
 const CLAIM: &str = "INSERT INTO raw_records (record_key, operation, layout, state, owner, fence, \
@@ -32,8 +32,6 @@ pub(crate) enum Sqlite {}
 
 impl Dialect for Sqlite {
     type Conn = SqliteConnection;
-
-    const READS_FIRST: bool = true;
 
     async fn migrate(conn: &mut SqliteConnection) -> sqlx::Result<()> {
         let schema = include_str!("../../../migrations/sqlite/0001_idem_records.sql");
@@ -64,8 +62,7 @@ impl Dialect for Sqlite {
     }
 
     async fn read(conn: &mut SqliteConnection, key: &[u8]) -> sqlx::Result<Option<usize>> {
-        let row = sqlx::query(READ).bind(key).fetch_optional(conn).await?;
-        let length = |row: sqlx::sqlite::SqliteRow| Ok(row.try_get::<&[u8], _>(8)?.len());
-        row.map(length).transpose()
+        let row = sqlx::query_as::<_, Found>(READ).bind(key);
+        Ok(row.fetch_optional(conn).await?.map(answer))
     }
 }

@@ -33,7 +33,11 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     /// Stores the body's answer in the transaction, or undoes what the body wrote.
     pub async fn finish(mut self, end: TxEnd<O>) -> O {
         match end {
-            TxEnd(Ok(output)) => Box::pin(self.settle(output)).await,
+            TxEnd(Ok(output)) => {
+                self.output.value = Some(output);
+                Box::pin(self.settle()).await;
+                self.output.take()
+            }
             TxEnd(Err(panic)) => {
                 self.tell(EventKind::Panicked);
                 // What cannot be undone is rolled back by whoever began it.
@@ -63,25 +67,24 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         in_time(&self.engine, key, undone).await
     }
 
-    async fn settle(mut self, mut output: O) -> O {
+    async fn settle(&mut self) {
+        let attempt = self
+            .claim
+            .map_or(self.context.attempt(), |claim| claim.attempts);
+        let output = self.output.any();
+        output.come_about(How::Executed, attempt, Duration::ZERO);
+        let succeeded = output.succeeded();
         let Some(claim) = self.claim else {
-            let attempt = self.context.attempt();
-            (self.codec).annotate(&mut output, How::Executed, attempt, Duration::ZERO);
-            let kept = self.codec.succeeded(&output);
-            return match self.end(kept).await {
-                Ok(()) => output,
-                Err(error) => self.refuse(error),
-            };
+            if let Err(error) = self.end(succeeded).await {
+                self.refuse(error);
+            }
+            return;
         };
-        (self.codec).annotate(&mut output, How::Executed, claim.attempts, Duration::ZERO);
         let format = &self.engine.core.format;
-        let encoded = self.codec.encode(&output, format);
+        let encoded = output.write(format);
         match format.seal(self.running.key.digest(), encoded) {
             Encoded::Release => match self.undo().await {
-                Ok(()) => {
-                    self.tell(EventKind::Released { counted: false });
-                    output
-                }
+                Ok(()) => self.tell(EventKind::Released { counted: false }),
                 // The body's error says more, but its caller would commit: and of a transaction that the
                 // server has rolled back for a deadlock, a commit succeeds.
                 Err(error) => self.refuse(error),
@@ -103,13 +106,12 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                     (OutcomeKind::Unknown, _) => Cause::Error.code(),
                     _ => schema,
                 };
-                let undo = !self.codec.succeeded(&output);
+                let undo = !succeeded;
                 let stored = self.store(claim, outcome, schema, record, undo).await;
                 match stored {
                     Ok(()) => {
                         let late = false;
                         self.tell(EventKind::Completed { outcome, late });
-                        output
                     }
                     // The effect is in the transaction, and goes with it.
                     Err(error) => self.refuse(error),
@@ -118,9 +120,9 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         }
     }
 
-    fn refuse(&self, error: Error) -> O {
+    fn refuse(&mut self, error: Error) {
         self.tell(EventKind::Refused { error: &error });
-        self.codec.refuse(error)
+        self.output.any().refuse(error);
     }
 
     async fn store(

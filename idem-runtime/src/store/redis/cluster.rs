@@ -82,14 +82,15 @@ impl Cluster {
     pub(super) async fn send(
         &self,
         key: &str,
-        mut order: Order<'_>,
+        order: &Order<'_>,
         keeping: Keeping,
     ) -> Result<Value, Failure> {
+        let mut order = *order;
         let slot = slot(key);
         let mut at = self.owner(slot).await.map_err(Failure::Connect)?;
         for _ in 0..=REDIRECTS {
             let node = self.node(&at).map_err(Failure::Connect)?;
-            let error = match node.send(order, keeping).await {
+            let error = match node.send(&order, keeping).await {
                 Err(Failure::Reply(error)) => error,
                 Err(Failure::Connect(error)) => {
                     self.doubt();
@@ -143,7 +144,8 @@ impl Cluster {
     async fn owner(&self, slot: u16) -> Result<Address, StoreError> {
         // Whoever comes while the first map is asked for waits for it.
         if self.outdated.load(Ordering::Acquire) || self.slots().is_none() {
-            self.refresh().await?;
+            // Boxed: it is larger, and seldom needed.
+            Box::pin(self.refresh()).await?;
         }
         let owner = self.slots().and_then(|slots| slots.owner(slot).cloned());
         owner.ok_or_else(|| {

@@ -1,5 +1,7 @@
 -- What nearly every completion is, in front of everything that the others need: the claim that stands
 -- there is the very one that ends. Redis before 7 goes the long way, for the sake of a full memory.
+--
+-- Returns 1               stored, as {'C', 0}; a table costs the server half a microsecond
 if DECLARED then
   local sub = string.sub
   local there, done = redis.call('GETRANGE', KEYS[1], 0, 51), ARGV[1]
@@ -8,6 +10,6 @@ if DECLARED then
       and sub(there, 37) == sub(done, 37, 52) then
     redis.call('SET', KEYS[1], done, 'PX', ARGV[2])
     redis.pcall(PUBLISH, KEYS[1], '')
-    return {'C', 0}
+    return 1
   end
 end

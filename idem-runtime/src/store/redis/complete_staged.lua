@@ -5,7 +5,7 @@
 -- ARGV[1]  its header, 52 bytes
 -- ARGV[2]  how long it lives, milliseconds
 --
--- Returns {'C', 0} stored; {'Y'} this is not the usual case, nothing changed: see complete.lua; {'N'} the
+-- Returns 1 stored; {'Y'} this is not the usual case, nothing changed: see complete.lua; {'N'} the
 --         user has no right to move it
 local sub = string.sub
 local there = redis.call('GETRANGE', KEYS[1], 0, 51)
@@ -22,4 +22,4 @@ if moved.err then
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.pcall(PUBLISH, KEYS[1], '')
-return {'C', 0}
+return 1

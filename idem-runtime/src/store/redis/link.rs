@@ -1,5 +1,6 @@
 //! One connection to Redis that is made again when it breaks, falls silent or leads astray.
 
+mod lane;
 mod target;
 mod time;
 
@@ -8,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 
+use self::lane::Replies;
 use self::target::Wire;
 pub(super) use self::target::{Patience, Target};
 use self::time::ServerTime;
@@ -37,7 +39,7 @@ const ASTRAY: Duration = Duration::from_secs(1);
 pub(super) struct Link {
     target: Target,
     patience: Patience,
-    live: Mutex<Option<Live>>,
+    live: Mutex<Option<Arc<Live>>>,
     /// One task at a time connects; the others wait for what it finds.
     connecting: tokio::sync::Mutex<()>,
     /// Why the last attempt to connect failed, and when. Whoever waited for it shares its failure
@@ -47,15 +49,10 @@ pub(super) struct Link {
     known: AtomicBool,
 }
 
-#[derive(Clone)]
+/// A connection, and how it goes with it.
 struct Live {
     wire: Wire,
-    course: Arc<Course>,
     generation: u64,
-}
-
-/// How it goes with a connection.
-struct Course {
     since: Instant,
     /// Commands in a row without a reply.
     timeouts: AtomicU32,
@@ -78,39 +75,43 @@ impl Link {
 
     /// Sends a command and waits for its reply. Whether a command without a reply was executed is
     /// not known; the scripts make that harmless.
-    pub(super) async fn send(&self, order: Order<'_>) -> Result<Value, Failure> {
-        let mut live = self.connected().await.map_err(Failure::Connect)?;
-        let course = &live.course;
+    pub(super) async fn send(&self, order: &Order<'_>) -> Result<Value, Failure> {
+        let live = match self.current() {
+            Some(live) => live,
+            // Boxed: it is larger, and seldom needed.
+            None => Box::pin(self.connected()).await.map_err(Failure::Connect)?,
+        };
+        let live = &*live;
         let began = Instant::now();
         let mut unanswered = Unanswered {
             link: self,
-            course,
+            live,
             since: Some(began),
         };
-        let reply = order.send(&mut live.wire).await;
+        let reply = order.send(&live.wire).await;
         unanswered.since = None;
         if order.tells_time
             && let Ok(reply) = &reply
             && let Some(micros) = time_of(reply)
         {
-            course.time.is(micros, began.elapsed());
+            live.time.is(micros, began.elapsed());
         }
         match &reply {
-            Err(Failure::Reply(error)) if is_silence(error) => self.silent(course),
+            Err(Failure::Reply(error)) if is_silence(error) => self.silent(live),
             reply => {
-                if course.timeouts.load(Ordering::Relaxed) != 0 {
-                    course.timeouts.store(0, Ordering::Relaxed);
+                if live.timeouts.load(Ordering::Relaxed) != 0 {
+                    live.timeouts.store(0, Ordering::Relaxed);
                 }
                 if let Err(Failure::Reply(error)) = reply
-                    && self.is_of_no_use(course, error)
+                    && self.is_of_no_use(live, error)
                 {
-                    self.drop_connection(course);
+                    self.drop_connection(live);
                     // Somebody accepts connections and hangs up: a balancer without a server.
-                    if !course.works.load(Ordering::Relaxed) {
+                    if !live.works.load(Ordering::Relaxed) {
                         self.failed(connect_error(error.clone(), true));
                     }
-                } else if !course.works.load(Ordering::Relaxed) {
-                    course.works.store(true, Ordering::Relaxed);
+                } else if !live.works.load(Ordering::Relaxed) {
+                    live.works.store(true, Ordering::Relaxed);
                 }
             }
         }
@@ -122,15 +123,15 @@ impl Link {
         *failure = Some((error, Instant::now()));
     }
 
-    fn is_of_no_use(&self, course: &Course, error: &RedisError) -> bool {
+    fn is_of_no_use(&self, live: &Live, error: &RedisError) -> bool {
         breaks_connection(error)
-            || leads_astray(error) && (self.target.is_elected() || course.since.elapsed() >= ASTRAY)
+            || leads_astray(error) && (self.target.is_elected() || live.since.elapsed() >= ASTRAY)
     }
 
     /// Counts a command without a reply.
-    fn silent(&self, course: &Course) {
-        if course.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
-            self.drop_connection(course);
+    fn silent(&self, live: &Live) {
+        if live.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+            self.drop_connection(live);
         }
     }
 
@@ -139,20 +140,17 @@ impl Link {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref()?;
         let is_current = live.generation == self.target.generation();
-        is_current.then(|| live.course.time.now()).flatten()
+        is_current.then(|| live.time.now()).flatten()
     }
 
-    fn current(&self) -> Option<Live> {
+    fn current(&self) -> Option<Arc<Live>> {
+        self.target.tend(self.patience);
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref()?;
-        (live.generation == self.target.generation()).then(|| live.clone())
+        (live.generation == self.target.generation()).then(|| Arc::clone(live))
     }
 
-    async fn connected(&self) -> Result<Live, StoreError> {
-        self.target.tend(self.patience);
-        if let Some(live) = self.current() {
-            return Ok(live);
-        }
+    async fn connected(&self) -> Result<Arc<Live>, StoreError> {
         let _connecting = self.connecting.lock().await;
         if let Some(live) = self.current() {
             return Ok(live);
@@ -172,17 +170,15 @@ impl Link {
         match wire {
             Ok(wire) => {
                 self.known.store(true, Ordering::Relaxed);
-                let live = Live {
+                let live = Arc::new(Live {
                     wire,
-                    course: Arc::new(Course {
-                        since: Instant::now(),
-                        timeouts: AtomicU32::new(0),
-                        works: AtomicBool::new(false),
-                        time: ServerTime::default(),
-                    }),
                     generation,
-                };
-                *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(live.clone());
+                    since: Instant::now(),
+                    timeouts: AtomicU32::new(0),
+                    works: AtomicBool::new(false),
+                    time: ServerTime::default(),
+                });
+                *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&live));
                 Ok(live)
             }
             Err(error) => {
@@ -193,11 +189,11 @@ impl Link {
     }
 
     /// Forgets this connection, unless another has taken its place already.
-    fn drop_connection(&self, broken: &Course) {
+    fn drop_connection(&self, broken: &Live) {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live
             .as_ref()
-            .is_some_and(|live| std::ptr::eq(Arc::as_ptr(&live.course), broken))
+            .is_some_and(|live| std::ptr::eq(Arc::as_ptr(live), broken))
         {
             *live = None;
         }
@@ -216,14 +212,14 @@ impl fmt::Debug for Link {
 /// own deadline is shorter; that is silence as well.
 struct Unanswered<'a> {
     link: &'a Link,
-    course: &'a Course,
+    live: &'a Live,
     since: Option<Instant>,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if self.since.is_some_and(|since| since.elapsed() >= QUIET) {
-            self.link.silent(self.course);
+            self.link.silent(self.live);
         }
     }
 }
@@ -234,9 +230,9 @@ pub(super) enum Sent<'a> {
     One(&'a Cmd),
     /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
     /// to be asked for each of them.
-    Both(&'a Pipeline),
+    Both(&'a Cmd, &'a Cmd),
     /// As `Both`; but the reply is that of the first, and what becomes of the second does not matter.
-    Told(&'a Pipeline),
+    Told(&'a Cmd, &'a Cmd),
 }
 
 /// A command, and what goes with it.
@@ -255,23 +251,28 @@ pub(super) struct Order<'a> {
 
 impl<'a> Order<'a> {
     pub(super) fn new(command: &'a Cmd) -> Self {
-        Self::of(Sent::One(command))
+        Self::of(None, Sent::One(command))
+    }
+
+    /// A command about this key.
+    pub(super) fn about(key: &'a str, command: &'a Cmd) -> Self {
+        Self::of(Some(key), Sent::One(command))
     }
 
     /// Two commands, one right behind the other. The reply is that of the second, or the first error.
-    pub(super) fn both(commands: &'a Pipeline) -> Self {
-        Self::of(Sent::Both(commands))
+    pub(super) fn both(key: &'a str, first: &'a Cmd, second: &'a Cmd) -> Self {
+        Self::of(Some(key), Sent::Both(first, second))
     }
 
     /// A command, and right behind it one that tells of it. The reply is that of the first.
-    pub(super) fn told(commands: &'a Pipeline) -> Self {
-        Self::of(Sent::Told(commands))
+    pub(super) fn told(key: &'a str, first: &'a Cmd, teller: &'a Cmd) -> Self {
+        Self::of(Some(key), Sent::Told(first, teller))
     }
 
-    fn of(sent: Sent<'a>) -> Self {
+    fn of(key: Option<&'a str>, sent: Sent<'a>) -> Self {
         Self {
             sent,
-            key: None,
+            key,
             asking: false,
             tells_time: false,
             kept: None,
@@ -283,10 +284,10 @@ impl<'a> Order<'a> {
         matches!(self.sent, Sent::One(_))
     }
 
-    async fn send(self, wire: &mut Wire) -> Result<Value, Failure> {
+    async fn send(&self, wire: &Wire) -> Result<Value, Failure> {
         let reply = match self.sent {
-            Sent::Both(commands) => last(wire.send_both(commands).await?)?,
-            Sent::Told(commands) => first(wire.send_both(commands).await?)?,
+            Sent::Both(first, second) => last(wire.send_both(first, second).await?)?,
+            Sent::Told(first, teller) => replied(wire.send_both(first, teller).await?.first)?,
             // A user without the right to ask would be sent to and fro for ever: the first error counts.
             Sent::One(command) if self.asking => last(wire.send_asking(command).await?)?,
             Sent::One(command) => wire.send(self.key, command).await?,
@@ -294,7 +295,7 @@ impl<'a> Order<'a> {
         match self.kept {
             // `WAIT` is about what this very connection wrote.
             Some(kept) if wrote(&reply) => {
-                let replicas = wire.send(None, &kept.command).await?;
+                let replicas = Box::pin(wire.send(None, &kept.command)).await?;
                 kept.judge(&replicas).map(|()| reply)
             }
             _ => Ok(reply),
@@ -303,17 +304,9 @@ impl<'a> Order<'a> {
 }
 
 /// The last reply, or the first error.
-fn last(replies: Vec<Value>) -> Result<Value, Failure> {
-    let mut reply = None;
-    for value in replies {
-        reply = Some(replied(value)?);
-    }
-    reply.ok_or_else(cut_short)
-}
-
-fn first(replies: Vec<Value>) -> Result<Value, Failure> {
-    let reply = replies.into_iter().next();
-    reply.map_or_else(|| Err(cut_short()), replied)
+fn last(replies: Replies) -> Result<Value, Failure> {
+    let first = replied(replies.first)?;
+    replies.second.map_or(Ok(first), replied)
 }
 
 fn replied(value: Value) -> Result<Value, Failure> {
@@ -321,10 +314,6 @@ fn replied(value: Value) -> Result<Value, Failure> {
         Value::ServerError(error) => Err(Failure::Reply(error.into())),
         value => Ok(value),
     }
-}
-
-fn cut_short() -> Failure {
-    Failure::Reply(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
 }
 
 /// On how many replicas a write is to be.

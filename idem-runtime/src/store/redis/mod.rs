@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod failure;
 mod front;
+mod glance;
 mod link;
 mod node;
 mod operations;
@@ -225,6 +226,10 @@ impl Store for RedisStore {
         StoreFuture::pending(self.0.read(key))
     }
 
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        StoreFuture::pending(self.0.glance(key))
+    }
+
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         StoreFuture::pending(self.0.subscribers.watch(key))
     }
@@ -248,5 +253,27 @@ impl Store for RedisStore {
         let mut warnings = self.0.report.warnings();
         warnings.extend(self.0.subscribers.warning());
         warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of what this makes, which it does not.
+    fn size_of<A, B, C, T>(_: impl FnOnce(A, B, C) -> T) -> usize {
+        std::mem::size_of::<T>()
+    }
+
+    /// They are put into a box for each call, which an allocator hands out from its quick shelves up to a
+    /// kilobyte or so.
+    #[test]
+    fn the_futures_of_a_call_are_small() {
+        type Store = &'static Inner;
+        type Key = &'static RecordKey;
+        let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| s.claim(key, r));
+        let complete = size_of(|s: Store, key: Key, r: &'static Bytes| s.complete(key, None, r));
+        assert!(claim <= 1_024, "{claim}");
+        assert!(complete <= 1_280, "{complete}");
     }
 }

@@ -129,7 +129,7 @@ impl Node {
 
     /// Sends a command that is about no key.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
-        self.link.send(Order::new(command)).await
+        self.link.send(&Order::new(command)).await
     }
 
     /// The server's time in microseconds, where a claim may be granted by it: what waits for replicas
@@ -142,11 +142,18 @@ impl Node {
     }
 
     /// Sends a command.
-    pub(super) async fn send(&self, order: Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
-        let lanes = match &self.lanes {
-            Some(lanes) if keeping == Keeping::Writes => lanes,
-            _ => return self.link.send(order).await,
-        };
+    pub(super) async fn send(&self, order: &Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
+        match &self.lanes {
+            // Boxed: it is larger, and the wait for replicas costs more.
+            Some(lanes) if keeping == Keeping::Writes => {
+                Box::pin(self.send_and_wait(lanes, order)).await
+            }
+            _ => self.link.send(order).await,
+        }
+    }
+
+    /// Sends a command, and waits for the replicas.
+    async fn send_and_wait(&self, lanes: &Lanes, order: &Order<'_>) -> Result<Value, Failure> {
         if let Ok(permit) = lanes.free.try_acquire() {
             return lanes.send(order, Some(permit)).await;
         }
@@ -176,12 +183,12 @@ struct Lanes {
 impl Lanes {
     async fn send(
         &self,
-        order: Order<'_>,
+        order: &Order<'_>,
         _permit: Option<SemaphorePermit<'_>>,
     ) -> Result<Value, Failure> {
         let link = self.take();
         let kept = Some(&self.kept);
-        let reply = link.send(Order { kept, ..order }).await;
+        let reply = link.send(&Order { kept, ..*order }).await;
         // One whose sender gives up may go on waiting for replicas. It is not put back, so that the
         // next one does not queue behind that.
         self.idle().push(link);

@@ -23,40 +23,44 @@ use crate::record::Fence;
 impl Inner {
     /// Runs a script: by digest, and by source where the server does not know it (after a restart,
     /// a failover or `SCRIPT FLUSH`).
-    pub(super) async fn run(
-        route: &Route,
-        what: &str,
-        script: &Script,
-        key: &str,
-        arguments: &[&[u8]],
-    ) -> Result<Answer, StoreError> {
-        let order = |command| Order {
-            tells_time: script.tells_time,
-            ..Order::new(command)
-        };
+    // Not an `async fn`, which holds what it is given twice: this future is part of every call's.
+    pub(super) fn run<'a>(
+        route: &'a Route,
+        what: &'a str,
+        script: &'a Script,
+        key: &'a str,
+        arguments: &'a [&'a [u8]],
+    ) -> impl Future<Output = Result<Answer, StoreError>> + use<'a> {
         let command = script.command(&[key], arguments, false);
-        let mut reply = route.send(key, order(&command), script.keeping).await;
-        if let Err(Failure::Reply(error)) = &reply
-            && is_unknown_script(error)
-        {
-            let command = script.command(&[key], arguments, true);
-            reply = route.send(key, order(&command), script.keeping).await;
-        }
-        match reply {
-            Ok(value) => Answer::parse(value),
-            Err(Failure::Reply(error)) if is_wrong_type(&error) => Ok(Answer::wrong_type()),
-            Err(failure) => Err(failure.store_error(what)),
+        async move {
+            let order = |command| Order {
+                tells_time: script.tells_time,
+                ..Order::about(key, command)
+            };
+            let mut reply = route.send(&order(&command), script.keeping).await;
+            if let Err(Failure::Reply(error)) = &reply
+                && is_unknown_script(error)
+            {
+                let command = script.command(&[key], arguments, true);
+                // Boxed: seldom needed.
+                reply = Box::pin(route.send(&order(&command), script.keeping)).await;
+            }
+            match reply {
+                Ok(value) => Answer::parse(value),
+                Err(Failure::Reply(error)) if is_wrong_type(&error) => Ok(Answer::wrong_type()),
+                Err(failure) => Err(failure.store_error(what)),
+            }
         }
     }
 
-    async fn script(
-        &self,
-        what: &str,
-        script: &Script,
-        key: &str,
-        arguments: &[&[u8]],
-    ) -> Result<Answer, StoreError> {
-        Self::run(&self.link, what, script, key, arguments).await
+    fn script<'a>(
+        &'a self,
+        what: &'a str,
+        script: &'a Script,
+        key: &'a str,
+        arguments: &'a [&'a [u8]],
+    ) -> impl Future<Output = Result<Answer, StoreError>> + use<'a> {
+        Self::run(&self.link, what, script, key, arguments)
     }
 
     /// Refuses a record of more bytes than this store reads.
@@ -83,7 +87,10 @@ impl Inner {
         self.readable(bytes)?;
         let mut get = Cmd::new();
         get.arg("GET").arg(name);
-        match route.send(name, Order::new(&get), Keeping::Nothing).await {
+        match route
+            .send(&Order::about(name, &get), Keeping::Nothing)
+            .await
+        {
             Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
             Ok(Value::Nil) => Ok(None),
             Ok(_) => Err(unexpected()),
@@ -227,11 +234,13 @@ impl Inner {
                     lease_left: answer.millis()?,
                 },
                 b'M' => CompleteReply::Mismatch,
-                b'D' | b'G' => match self.finished(&name, answer, done.fingerprint).await? {
-                    Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
-                    Some((Err(error), _)) => CompleteReply::Unreadable(error),
-                    None => continue,
-                },
+                b'D' | b'G' => {
+                    match Box::pin(self.finished(&name, answer, done.fingerprint)).await? {
+                        Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
+                        Some((Err(error), _)) => CompleteReply::Unreadable(error),
+                        None => continue,
+                    }
+                }
                 _ => return Err(unexpected()),
             });
         }

@@ -49,9 +49,8 @@ impl Inner {
                 .arg("GET")
                 .arg("PX")
                 .arg(millis(request.retain));
-            self.link
-                .send(name, Order::new(&set), Keeping::Writes)
-                .await
+            let order = Order::about(name, &set);
+            self.link.send(&order, Keeping::Writes).await
         };
         match reply {
             Ok(Value::Nil) => Ok(Some(ClaimReply::Granted {

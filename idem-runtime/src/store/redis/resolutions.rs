@@ -88,9 +88,9 @@ impl Listening {
         let mut command = redis::cmd("PUBLISH");
         // An empty name is nobody's.
         command.arg(&self.channel).arg("");
-        let order = Order::new(&command);
+        let order = Order::about(&self.channel, &command);
         // On the connection of this thread: what is made here is driven here.
-        let sent = store.own.send(&self.channel, order, Keeping::Nothing);
+        let sent = store.own.send(&order, Keeping::Nothing);
         if let Err(failure) = sent.await
             && failure.store_error("publishing").kind() == StoreErrorKind::Refused
         {

@@ -50,20 +50,16 @@ impl Route {
         }
     }
 
-    /// Sends a command about `key` and waits for its reply.
-    pub(super) async fn send(
-        &self,
-        key: &str,
-        order: Order<'_>,
-        keeping: Keeping,
-    ) -> Result<Value, Failure> {
-        let order = Order {
-            key: Some(key),
-            ..order
-        };
+    /// Sends a command to where its key is, and waits for its reply.
+    pub(super) async fn send(&self, order: &Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
         match self {
             Self::Node(node) => node.send(order, keeping).await,
-            Self::Cluster(cluster) => cluster.send(key, order, keeping).await,
+            // One about no key may go anywhere.
+            Self::Cluster(cluster) => {
+                cluster
+                    .send(order.key.unwrap_or_default(), order, keeping)
+                    .await
+            }
         }
     }
 }

@@ -118,7 +118,11 @@ impl Scripts {
                 let source = [&*publish, include_str!("complete_staged.lua")].concat();
                 Script::new(report, Some("allow-oom"), Keeping::Writes, &source)
             },
-            release: ending(Keeping::Nothing, include_str!("release.lua")),
+            release: telling(
+                Keeping::Nothing,
+                Some("allow-oom"),
+                (include_str!("release_own.lua"), include_str!("release.lua")),
+            ),
             renew: script(Keeping::Writes, include_str!("renew.lua")),
             resolve: ending(Keeping::Writes, include_str!("resolve.lua")),
             read: Script::new(
@@ -140,7 +144,8 @@ impl Scripts {
     }
 }
 
-/// A script's answer: one letter, then what belongs to it.
+/// A script's answer: one letter, then what belongs to it. 1 is short for the most frequent of them, `C`
+/// and 0.
 pub(super) struct Answer {
     pub(super) code: u8,
     first: Option<Value>,
@@ -149,8 +154,16 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn parse(value: Value) -> Result<Self, StoreError> {
-        let Value::Array(parts) = value else {
-            return Err(unexpected());
+        let parts = match value {
+            Value::Array(parts) => parts,
+            Value::Int(1) => {
+                return Ok(Self {
+                    code: b'C',
+                    first: Some(Value::Int(0)),
+                    second: None,
+                });
+            }
+            _ => return Err(unexpected()),
         };
         let mut parts = parts.into_iter();
         match parts.next() {
@@ -218,10 +231,13 @@ impl Answer {
 /// Whether a script says that it wrote: a claim that is granted (`A`), what is stored, given back,
 /// renewed or resolved (`C`), a claim that was lost and is written again (`L`).
 pub(super) fn wrote(reply: &Value) -> bool {
-    let Value::Array(parts) = reply else {
-        return false;
-    };
-    matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'L']))
+    match reply {
+        Value::Int(written) => *written == 1,
+        Value::Array(parts) => {
+            matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'L']))
+        }
+        _ => false,
+    }
 }
 
 /// The server's time in microseconds, with which a reply ends that tells it.

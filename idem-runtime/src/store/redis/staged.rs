@@ -9,7 +9,7 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use redis::Pipeline;
+use redis::Cmd;
 
 use super::failure::is_unknown_script;
 use super::link::{Failure, Order};
@@ -40,16 +40,12 @@ impl Inner {
         let script = &self.scripts.complete_staged;
         let life = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [&record[..HEADER], life.as_bytes()];
+        let mut set = Cmd::with_capacity(5, stage.len() + record.len() + 16);
+        set.arg("SET").arg(&stage).arg(record).arg("PX").arg(STAY);
         for by_source in [false, true] {
-            let mut both = Pipeline::with_capacity(2);
-            let set = both.cmd("SET").arg(&stage).arg(record);
-            set.arg("PX").arg(STAY);
-            both.add_command(script.command(&[name, &stage], &arguments, by_source));
-            match self
-                .link
-                .send(name, Order::both(&both), Keeping::Writes)
-                .await
-            {
+            let moves = script.command(&[name, &stage], &arguments, by_source);
+            let order = Order::both(name, &set, &moves);
+            match self.link.send(&order, Keeping::Writes).await {
                 Ok(reply) => {
                     let code = Answer::parse(reply)?.code;
                     if code == b'N' {

@@ -3,13 +3,13 @@
 //! Nobody but its owner writes a claim, and nothing is in it that its owner does not know. So whoever ends
 //! a claim can say byte by byte what must stand there. Where anything else does, the script decides.
 
-use redis::{Pipeline, Value};
+use redis::{Cmd, Value};
 
 use super::link::{Failure, Order};
 use super::node::Keeping;
 use super::operations::millis;
 use super::{Inner, StoreError};
-use crate::record::Header;
+use crate::record::{HEADER, Header};
 
 impl Inner {
     /// Whether the record has taken the place of the claim; if not, nothing has changed.
@@ -20,14 +20,15 @@ impl Inner {
         done: &Header,
         record: &[u8],
     ) -> Result<bool, StoreError> {
-        let mut both = Pipeline::with_capacity(2);
-        let set = both.cmd("SET").arg(name).arg(record);
+        let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
+        set.arg("SET").arg(name).arg(record);
         set.arg("IFEQ").arg(&claim.encode()[..]);
         set.arg("PX").arg(millis(done.retain));
         // Told in vain where the claim is another's: who waits looks, and waits on.
-        both.cmd(self.report.publish()).arg(name).arg("");
-        let order = Order::told(&both);
-        match self.link.send(name, order, Keeping::Writes).await {
+        let mut tell = Cmd::with_capacity(3, name.len() + 16);
+        tell.arg(self.report.publish()).arg(name).arg("");
+        let order = Order::told(name, &set, &tell);
+        match self.link.send(&order, Keeping::Writes).await {
             Ok(reply) => Ok(reply == Value::Okay),
             // A full memory, a missing right, a slot that has moved: the script is told the same, or finds
             // a way.

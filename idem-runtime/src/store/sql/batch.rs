@@ -14,28 +14,16 @@ use super::backend::{Answer, Text};
 use super::failure::{store_error, trouble};
 use super::job::Job;
 use super::lane::{collided, pause};
-use super::many::Many;
-
-/// How many times a statement stands in a script at most.
-const WIDEST: usize = 64;
+use super::part::{Done, Ends, Mode, Part, Texts, WIDEST};
 
 /// How many rows wait between the driver's thread and this one.
 const ROWS: usize = 1_024;
-
-/// How the statements of a batch are sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// What does for one in one for many: each of them is expected to do what it is for.
-    AtOnce,
-    /// One behind the other.
-    InTurn,
-}
 
 /// The connection that batches are written on.
 pub(super) struct Writer {
     options: SqliteConnectOptions,
     conn: Option<SqliteConnection>,
-    scripts: Scripts,
+    texts: Texts,
 }
 
 impl Writer {
@@ -43,9 +31,9 @@ impl Writer {
         Self {
             options: options
                 .row_buffer_size(ROWS)
-                .statement_cache_capacity(4 * WIDEST),
+                .statement_cache_capacity(6 * WIDEST),
             conn: None,
-            scripts: Scripts::default(),
+            texts: Texts::default(),
         }
     }
 
@@ -89,89 +77,43 @@ impl Writer {
         mode: Mode,
     ) -> Result<Option<Vec<Answer>>, sqlx::Error> {
         let mut conn = self.connection().await?;
-        // For writing from the start: it waits for other processes here, and nowhere else.
-        if let Err(error) = command(&mut conn, "BEGIN IMMEDIATE").await {
-            if error.as_database_error().is_some() {
-                self.conn = Some(conn);
-            }
-            return Err(error);
-        }
-        // Whatever goes wrong from here, the connection is closed, and the transaction with it.
-        let now = now_us();
+        let (now, parts) = (now_us(), Part::all(jobs, mode));
         let mut answers: Vec<Answer> = jobs.iter().map(|_| Answer::default()).collect();
-        for members in alike(jobs) {
-            let all_did = match &jobs[members[0]].many {
-                Some(many) if mode == Mode::AtOnce && members.len() > 1 => {
-                    let sent = self.at_once(&mut conn, jobs, &members, many, now, &mut answers);
-                    sent.await?
-                }
-                _ => {
-                    let sent = self.in_turn(&mut conn, jobs, &members, &mut answers);
-                    sent.await?;
-                    true
-                }
+        let mut ends = Ends::default();
+        for (number, part) in parts.iter().enumerate() {
+            ends = Ends {
+                begins: number == 0,
+                commits: number + 1 == parts.len() && !part.is_strict,
             };
-            if !all_did {
+            let text = self.texts.of(jobs, part, ends);
+            let all = match &jobs[part.members[0]].many {
+                Some(many) if part.mode == Mode::AtOnce => {
+                    arguments(jobs, &part.members, &many.order, now)?
+                }
+                _ => arguments(jobs, &part.members, &jobs[part.members[0]].order, now)?,
+            };
+            let mut done = Vec::new();
+            let sent = send(&mut conn, text, all, part.statements(), ends, &mut done).await;
+            // Whatever goes wrong once it has begun, the connection is closed, and the transaction with it.
+            if let Err(error) = sent {
+                if ends.begins && done.is_empty() && error.as_database_error().is_some() {
+                    self.conn = Some(conn);
+                }
+                return Err(error);
+            }
+            let done = &done[usize::from(ends.begins)..];
+            if !part.is_enough(&done[..part.statements()]) {
                 command(&mut conn, "ROLLBACK").await?;
                 self.conn = Some(conn);
                 return Ok(None);
             }
+            part.tell(&done[..part.statements()], now, &mut answers);
         }
-        command(&mut conn, "COMMIT").await?;
+        if !ends.commits {
+            command(&mut conn, "COMMIT").await?;
+        }
         self.conn = Some(conn);
         Ok(Some(answers))
-    }
-
-    /// Whether all of them did what they are for.
-    async fn at_once(
-        &mut self,
-        conn: &mut SqliteConnection,
-        jobs: &[Job],
-        members: &[usize],
-        many: &Many,
-        now: i64,
-        answers: &mut [Answer],
-    ) -> Result<bool, sqlx::Error> {
-        for these in members.chunks(WIDEST) {
-            let (text, width) = (&jobs[these[0]].text, these.len());
-            let script = self
-                .scripts
-                .of(text, Mode::AtOnce, width, || many.text(width));
-            let all = arguments(jobs, these, &many.order, now)?;
-            let script = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(script), all);
-            let done = script.execute(&mut *conn).await?;
-            if done.rows_affected() != width as u64 {
-                return Ok(false);
-            }
-            for &member in these {
-                answers[member].affected = 1;
-                answers[member].granted = Some(now);
-            }
-        }
-        Ok(true)
-    }
-
-    async fn in_turn(
-        &mut self,
-        conn: &mut SqliteConnection,
-        jobs: &[Job],
-        members: &[usize],
-        answers: &mut [Answer],
-    ) -> Result<(), sqlx::Error> {
-        let mut rest = members;
-        while !rest.is_empty() {
-            let one = &jobs[rest[0]];
-            // Few widths, since each takes as many statements.
-            let width = WIDEST.min(1 << rest.len().ilog2());
-            let (these, others) = rest.split_at(width);
-            let script = self.scripts.of(&one.text, Mode::InTurn, width, || {
-                vec![&one.text[..]; width].join(";").into()
-            });
-            let all = arguments(jobs, these, &one.order, 0)?;
-            execute(conn, script, all, these, answers).await?;
-            rest = others;
-        }
-        Ok(())
     }
 
     /// One of them, as if there were no others.
@@ -182,14 +124,17 @@ impl Writer {
                 return Ok(Answer::default());
             }
             let mut conn = self.connection().await?;
-            let mut answers = [Answer::default()];
             let all = arguments(std::slice::from_ref(job), &[0], &job.order, 0)?;
-            let script = Arc::clone(&job.text);
-            match execute(&mut conn, script, all, &[0], &mut answers).await {
+            let (text, mut done) = (Arc::clone(&job.text), Vec::new());
+            match send(&mut conn, text, all, 1, Ends::default(), &mut done).await {
                 Ok(()) => {
                     self.conn = Some(conn);
-                    let [answer] = answers;
-                    return Ok(answer);
+                    let (affected, granted) = done[0];
+                    return Ok(Answer {
+                        affected,
+                        row: None,
+                        granted,
+                    });
                 }
                 Err(error) if collided::<Sqlite>(&error, collisions) => {
                     self.conn = Some(conn);
@@ -206,39 +151,6 @@ impl Writer {
             Some(conn) => Ok(conn),
             None => SqliteConnection::connect_with(&self.options).await,
         }
-    }
-}
-
-/// Which of the jobs want the same statement.
-fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
-    let mut all: Vec<(&Text, Vec<usize>)> = Vec::new();
-    for (index, job) in jobs.iter().enumerate() {
-        match all
-            .iter_mut()
-            .find(|(text, _)| Arc::ptr_eq(text, &job.text))
-        {
-            Some((_, members)) => members.push(index),
-            None => all.push((&job.text, vec![index])),
-        }
-    }
-    all.into_iter().map(|(_, members)| members).collect()
-}
-
-/// Of a statement, how it is sent, for how many, and the text.
-#[derive(Default)]
-struct Scripts(Vec<(Text, Mode, usize, Text)>);
-
-impl Scripts {
-    fn of(&mut self, text: &Text, mode: Mode, width: usize, make: impl FnOnce() -> Text) -> Text {
-        for (of, sent, times, script) in &self.0 {
-            if *times == width && *sent == mode && Arc::ptr_eq(of, text) {
-                return Arc::clone(script);
-            }
-        }
-        let script = make();
-        self.0
-            .push((Arc::clone(text), mode, width, Arc::clone(&script)));
-        script
     }
 }
 
@@ -269,37 +181,31 @@ async fn command(conn: &mut SqliteConnection, text: &'static str) -> Result<(), 
     Ok(())
 }
 
-/// Sends a script, and puts down what each of its statements gave back.
-async fn execute(
+/// Sends a text of so many statements, and puts down what each of them did, those of its ends too.
+async fn send(
     conn: &mut SqliteConnection,
-    script: Text,
+    text: Text,
     arguments: SqliteArguments,
-    members: &[usize],
-    answers: &mut [Answer],
+    statements: usize,
+    ends: Ends,
+    done: &mut Vec<Done>,
 ) -> Result<(), sqlx::Error> {
-    let script = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(script), arguments);
-    let mut results = conn.fetch_many(script);
-    let (mut members, mut granted) = (members.iter(), None);
+    let query = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(text), arguments);
+    let mut results = conn.fetch_many(query);
+    let mut granted = None;
     while let Some(result) = next(&mut results).await {
         match result? {
             Either::Right(row) => granted = Some(row.try_get(0)?),
-            Either::Left(done) => {
-                let Some(&member) = members.next() else {
-                    break;
-                };
-                answers[member] = Answer {
-                    affected: done.rows_affected(),
-                    row: None,
-                    granted: granted.take(),
-                };
-            }
+            Either::Left(result) => done.push((result.rows_affected(), granted.take())),
         }
     }
-    match members.next() {
-        None => Ok(()),
-        Some(_) => Err(sqlx::Error::Protocol(
+    let expected = statements + usize::from(ends.begins) + usize::from(ends.commits);
+    if done.len() == expected {
+        Ok(())
+    } else {
+        Err(sqlx::Error::Protocol(
             "a statement gave nothing back".into(),
-        )),
+        ))
     }
 }
 

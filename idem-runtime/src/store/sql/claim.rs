@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::Inner;
 use super::backend::{Argument, Sealed, Trouble};
-use super::row::{Columns, Row, life_us, shown};
+use super::row::{Columns, Row, shown};
 use super::site::{Site, TRIES, Write, overtaken};
 use crate::operation::RecordKey;
 use crate::record::{Fence, Header, Owner, State};
@@ -35,18 +35,8 @@ impl<B: Sealed> Inner<B> {
         let site = Site::new(&self.lane, "a claim", key, &[]);
         let fresh = fresh(request);
         let columns = Columns::new(&fresh);
-        let arguments = [
-            Argument::Bytes(&site.place),
-            Argument::Text(&shown(key)),
-            columns.layout(),
-            columns.state(),
-            columns.owner(),
-            columns.attempts(),
-            columns.detail(),
-            columns.retain_ms(),
-            columns.fingerprint(),
-            Argument::Int(life_us(request.retain)),
-        ];
+        let shown = shown(key);
+        let arguments = columns.claim(&site.place, &shown);
         let decide = |current: Option<Current<'_>>, now_us| {
             // Nobody has a record to write there, unless the database says when that is.
             if now_us == 0 && !request.starts {

@@ -25,7 +25,8 @@ pub(super) struct Job {
 enum Value {
     Bytes(Vec<u8>),
     Int(i64),
-    Text(String),
+    // Shared with the driver, without a copy.
+    Text(Arc<str>),
     Null,
 }
 
@@ -40,7 +41,7 @@ impl Job {
             Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => Value::Bytes(bytes.to_vec()),
             Argument::Body(None) => Value::Null,
             Argument::Int(number) => Value::Int(number),
-            Argument::Text(text) => Value::Text(text.to_owned()),
+            Argument::Text(text) => Value::Text(text.into()),
         };
         let job = Self {
             what,
@@ -74,7 +75,7 @@ impl Job {
             let added = match self.arguments.get(index) {
                 Some(Value::Bytes(bytes)) => all.add(&bytes[..]),
                 Some(Value::Int(number)) => all.add(*number),
-                Some(Value::Text(text)) => all.add(&text[..]),
+                Some(Value::Text(text)) => all.add(Arc::clone(text)),
                 Some(Value::Null) => all.add(None::<i64>),
                 None => all.add(now),
             };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::backend::{Sealed, Text};
+use super::backend::Sealed;
 use super::script::counted;
 use super::statement::filled;
 
@@ -13,6 +13,8 @@ pub(super) struct Template {
     pub(super) before: &'static str,
     pub(super) each: &'static str,
     pub(super) after: &'static str,
+    /// Whether all of them must do what they are for. If not, what one did can be read afterwards.
+    pub(super) is_strict: bool,
 }
 
 /// Such a statement for a table.
@@ -22,6 +24,7 @@ pub(crate) struct Many {
     each: String,
     after: String,
     pub(crate) order: Vec<usize>,
+    pub(crate) is_strict: bool,
 }
 
 impl Many {
@@ -32,13 +35,14 @@ impl Many {
             each,
             after: filled::<B>(template.after, table),
             order,
+            is_strict: template.is_strict,
         })
     }
 
     /// For so many.
-    pub(crate) fn text(&self, width: usize) -> Text {
+    pub(crate) fn text(&self, width: usize) -> String {
         let each = vec![&self.each[..]; width].join(",");
-        format!("{}{each}{}", self.before, self.after).into()
+        format!("{}{each}{}", self.before, self.after)
     }
 }
 
@@ -47,6 +51,7 @@ pub(super) const CLAIM: Template = Template {
              retain_ms, fingerprint, body, expires_us, version) VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)",
     after: " ON CONFLICT (record_key) DO NOTHING",
+    is_strict: true,
 };
 
 pub(super) const COMPLETE: Template = Template {
@@ -56,4 +61,6 @@ pub(super) const COMPLETE: Template = Template {
             expires_us = v.now + v.life, version = version + 1 FROM v \
             WHERE record_key = v.k AND owner = v.o AND fence = v.f AND attempts = v.a \
             AND fingerprint = v.p AND layout = 49 AND state IN ('P', 'Q') AND expires_us > v.now",
+    // Whoever finds its own answer there has stored it.
+    is_strict: false,
 };

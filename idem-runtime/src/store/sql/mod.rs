@@ -77,6 +77,8 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod notices;
 mod operations;
+#[cfg(feature = "sqlite")]
+mod part;
 #[cfg(any(test, feature = "testing"))]
 mod plant;
 #[cfg(feature = "postgres")]

@@ -57,6 +57,22 @@ impl Columns {
         }
     }
 
+    /// The arguments of a claim of what nobody has claimed yet, but for its fence, which is the time.
+    pub(crate) fn claim<'a>(&'a self, place: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
+        [
+            Argument::Bytes(place),
+            Argument::Text(shown),
+            self.layout(),
+            self.state(),
+            self.owner(),
+            self.attempts(),
+            self.detail(),
+            self.retain_ms(),
+            self.fingerprint(),
+            Argument::Int(life_us(self.retain)),
+        ]
+    }
+
     fn number(&self, from: usize, to: usize) -> i64 {
         let number = |number, byte: &u8| number << 8 | i64::from(*byte);
         self.bytes[from..to].iter().fold(0, number)

@@ -121,19 +121,9 @@ impl<B: Sealed> Inner<B> {
         let place = place(key);
         let first = half_way(fresh(request));
         let columns = Columns::new(&first);
-        let arguments = [
-            Argument::Bytes(&place),
-            Argument::Text(&shown(key)),
-            columns.layout(),
-            columns.state(),
-            columns.owner(),
-            columns.attempts(),
-            columns.detail(),
-            columns.retain_ms(),
-            columns.fingerprint(),
-            Argument::Int(life_us(request.retain)),
-            Argument::Int(B::lock_wait(wait)),
-        ];
+        let shown = shown(key);
+        let mut arguments = columns.claim(&place, &shown).to_vec();
+        arguments.push(Argument::Int(B::lock_wait(wait)));
         let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
         let template =

@@ -11,10 +11,13 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Pipeline, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Value};
 #[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
 use redis::{RedisError, RedisResult};
 
+#[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
+use super::lane::both;
+use super::lane::{Lane, Replies};
 use super::{Failure, replied};
 use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
@@ -79,11 +82,11 @@ impl Target {
         known: bool,
     ) -> Result<Wire, StoreError> {
         match self {
-            Self::Server(client) => one(client, patience, known).await.map(Wire::One),
+            Self::Server(client) => one(client, patience, known).await.map(Wire::one),
             Self::Primary(sentinels) => {
                 let client = sentinels.primary(patience).await?;
                 let connection = one(&client, patience, known).await?;
-                is_primary(connection).await.map(Wire::One)
+                is_primary(connection).await.map(Wire::one)
             }
             #[cfg(feature = "redis-manager")]
             Self::Manager(manager) => Ok(Wire::Manager(manager.clone(), patience.response)),
@@ -167,9 +170,8 @@ async fn is_primary(
 }
 
 /// A connection of any kind.
-#[derive(Clone)]
 pub(super) enum Wire {
-    One(MultiplexedConnection),
+    One(Lane),
     #[cfg(feature = "redis-manager")]
     Manager(ConnectionManager, Duration),
     #[cfg(feature = "redis-cluster")]
@@ -177,50 +179,57 @@ pub(super) enum Wire {
 }
 
 impl Wire {
+    fn one(connection: MultiplexedConnection) -> Self {
+        Self::One(Lane::new(connection))
+    }
+
     /// `key` is the one that the command is about.
     #[cfg_attr(
         not(feature = "redis-cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    pub(super) async fn send(
-        &mut self,
-        key: Option<&str>,
-        command: &Cmd,
-    ) -> Result<Value, Failure> {
+    pub(super) async fn send(&self, key: Option<&str>, command: &Cmd) -> Result<Value, Failure> {
         let reply = match self {
-            Self::One(connection) => connection.send_packed_command(command).await,
+            Self::One(lane) => lane.send(command, None).await.map(|reply| reply.first),
             // What the application set up may wait for ever.
             #[cfg(feature = "redis-manager")]
             Self::Manager(manager, patience) => {
-                within(*patience, manager.send_packed_command(command)).await
+                let mut manager = manager.clone();
+                let sent = within(*patience, manager.send_packed_command(command));
+                Box::pin(sent).await
             }
             #[cfg(feature = "redis-cluster")]
             Self::Library(connection, patience) => {
+                let mut connection = connection.clone();
                 let sent = connection.route_command(command.clone(), routing(key));
-                within(*patience, sent).await
+                Box::pin(within(*patience, sent)).await
             }
         };
         replied(reply.map_err(Failure::Reply)?)
     }
 
     /// Sends a command to a node that is only about to get its slot.
-    pub(super) async fn send_asking(&mut self, command: &Cmd) -> Result<Vec<Value>, Failure> {
-        let mut both = Pipeline::with_capacity(2);
-        both.cmd("ASKING").ignore().add_command(command.clone());
-        self.send_both(&both).await
+    pub(super) async fn send_asking(&self, command: &Cmd) -> Result<Replies, Failure> {
+        self.send_both(&redis::cmd("ASKING"), command).await
     }
 
     /// Sends two commands, one right behind the other.
-    pub(super) async fn send_both(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Failure> {
+    pub(super) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Result<Replies, Failure> {
         let replies = match self {
-            Self::One(connection) => connection.send_packed_commands(commands, 0, 2).await,
+            Self::One(lane) => lane.send(first, Some(second)).await,
             #[cfg(feature = "redis-manager")]
             Self::Manager(manager, patience) => {
-                within(*patience, manager.send_packed_commands(commands, 0, 2)).await
+                let mut manager = manager.clone();
+                let both = both(first, second);
+                let sent = within(*patience, manager.send_packed_commands(&both, 0, 2));
+                Box::pin(sent).await.and_then(Replies::of_both)
             }
             #[cfg(feature = "redis-cluster")]
             Self::Library(connection, patience) => {
-                within(*patience, connection.req_packed_commands(commands, 0, 2)).await
+                let mut connection = connection.clone();
+                let both = both(first, second);
+                let sent = within(*patience, connection.req_packed_commands(&both, 0, 2));
+                Box::pin(sent).await.and_then(Replies::of_both)
             }
         };
         replies.map_err(Failure::Reply)

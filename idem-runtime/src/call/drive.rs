@@ -1,0 +1,242 @@
+//! A call from its start to its output, whatever its types are.
+//!
+//! An annotated function has a body and an output of its own. All the rest of a call is here, and sees those two
+//! as [`Body`] and [`AnyOutput`] while it is polled, not in between: so this is compiled once, and whether the
+//! future of a call may be sent is decided by its body alone.
+
+use std::future::Future;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{self, Poll, ready};
+use std::time::Duration;
+
+use super::overtaken::{adopt, give_up, lose};
+use super::{Call, enter, replay};
+use crate::answer::How;
+use crate::begin::Start;
+use crate::busy::Unleased;
+use crate::claim::Claim;
+use crate::context::Context;
+use crate::engine::Engine;
+use crate::enter::{Asking, Entry};
+use crate::operation::Operation;
+use crate::outcome::AnyOutput;
+use crate::policy::OnLeaseLost;
+use crate::reconcile::{Riddle, Stop};
+use crate::settle::{Settled, Settling};
+use crate::unwind::Panic;
+
+/// The body of a call, and the place of its output.
+pub(super) trait Body {
+    /// Polls the body. Ready: the output is in its place.
+    fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()>;
+    /// Drops the body, with all that it holds.
+    fn end(&mut self);
+    fn output(&mut self) -> &mut dyn AnyOutput;
+}
+
+/// What is boxed where it waits, since that is much larger than the body of most calls, which the caller holds
+/// besides.
+type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A call that was let in.
+pub(super) struct Drive {
+    /// `None`: the call was refused.
+    engine: Option<Engine>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// It asks the store.
+    Asks(Asking),
+    /// Its body runs.
+    Runs(Turn),
+    /// What its body said, or that it may not go on, is settled.
+    Settles {
+        context: Context,
+        settling: Settling,
+        /// Whether the output is that of the body.
+        own: bool,
+    },
+    /// Its body has panicked, and its key is given back first.
+    Panics(Waiting, Panic),
+    /// Its output is in its place.
+    Ended,
+}
+
+/// What a body runs with.
+struct Turn {
+    /// Made where the call was made, whatever task the body runs in.
+    context: Context,
+    /// `None`: it runs without protection.
+    claim: Option<Claim>,
+    /// What ends a body whose lease is lost.
+    lost: Option<Waiting>,
+    /// Counts a body without a claim as one that runs.
+    _unprotected: Option<Box<Unleased>>,
+}
+
+/// How running a body ended.
+enum End {
+    Output,
+    Panic(Panic),
+    LeaseLost,
+    Stop(Box<Stop>),
+}
+
+impl Drive {
+    /// Lets the call in, or puts what is known of it already into the place of its output.
+    pub(super) fn open(call: Call, output: &mut dyn AnyOutput) -> Self {
+        let (engine, stage) = match enter(call.told_by(output)) {
+            Err(error) => {
+                output.refuse(error);
+                (None, Stage::Ended)
+            }
+            Ok((engine, Entry::Known(stored))) => {
+                replay(&engine, output, &stored);
+                (None, Stage::Ended)
+            }
+            Ok((engine, Entry::Asks(asking))) => (Some(engine), Stage::Asks(asking)),
+        };
+        Self { engine, stage }
+    }
+
+    /// The operation, once its body is to run.
+    pub(super) fn operation(&self) -> Option<&Operation> {
+        match &self.stage {
+            Stage::Runs(turn) => Some(turn.context.operation()),
+            _ => None,
+        }
+    }
+
+    /// Polls up to where the body is to run, or the output is in its place.
+    pub(super) fn poll_start(
+        &mut self,
+        cx: &mut task::Context<'_>,
+        output: &mut dyn AnyOutput,
+    ) -> Poll<()> {
+        if let (Stage::Asks(asking), Some(engine)) = (&mut self.stage, &self.engine) {
+            self.stage = match ready!(asking.as_mut().poll(cx)) {
+                Err(error) => {
+                    output.refuse(error);
+                    Stage::Ended
+                }
+                Ok(Start::Done(stored)) => {
+                    replay(engine, output, &stored);
+                    Stage::Ended
+                }
+                Ok(Start::Run(claim)) => Stage::Runs(Turn::new(claim, None)),
+                Ok(Start::Reconcile(claim, riddle)) => Stage::Runs(Turn::new(claim, Some(riddle))),
+                Ok(Start::Unprotected(call)) => Stage::Runs(Turn::unprotected(call)),
+            };
+        }
+        Poll::Ready(())
+    }
+
+    /// Polls until the output is in its place. The body is dropped by then, and before its key is given
+    /// back: what it holds, an open transaction say, is undone first.
+    pub(super) fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn Body) -> Poll<()> {
+        ready!(self.poll_start(cx, body.output()));
+        if let Stage::Runs(turn) = &mut self.stage {
+            let end = ready!(turn.poll(cx, body));
+            body.end();
+            if let Stage::Runs(turn) = mem::replace(&mut self.stage, Stage::Ended) {
+                self.stage = self.ended(turn, end, body.output());
+            }
+        }
+        let (context, settled, own) = match &mut self.stage {
+            Stage::Settles {
+                context,
+                settling,
+                own,
+            } => (context, ready!(settling.as_mut().poll(cx)), *own),
+            Stage::Panics(given_back, _) => {
+                ready!(given_back.as_mut().poll(cx));
+                return self.panic();
+            }
+            _ => return Poll::Ready(()),
+        };
+        if let Some(engine) = &self.engine
+            && !(own && matches!(settled, Settled::Own))
+        {
+            adopt(engine, body.output(), context, settled);
+        }
+        self.stage = Stage::Ended;
+        Poll::Ready(())
+    }
+
+    fn panic(&mut self) -> Poll<()> {
+        if let Stage::Panics(_, panic) = mem::replace(&mut self.stage, Stage::Ended) {
+            resume_unwind(panic)
+        }
+        Poll::Ready(())
+    }
+
+    /// What follows on a body that has ended, and is dropped.
+    fn ended(&self, turn: Turn, end: End, output: &mut dyn AnyOutput) -> Stage {
+        let Turn { context, claim, .. } = turn;
+        let (Some(claim), Some(engine)) = (claim, &self.engine) else {
+            if let End::Panic(panic) = end {
+                resume_unwind(panic);
+            }
+            // There is nothing to lose and nothing to find out: it has an output.
+            output.come_about(How::Executed, context.attempt(), Duration::ZERO);
+            return Stage::Ended;
+        };
+        let (settling, own) = match end {
+            End::Output => {
+                output.come_about(claim.how(), claim.attempt(), Duration::ZERO);
+                let encoded = output.write(&engine.core.format);
+                (claim.settle(encoded), true)
+            }
+            End::Panic(panic) => return Stage::Panics(Box::pin(claim.panicked()), panic),
+            End::LeaseLost => (lose(engine.clone(), claim), false),
+            End::Stop(stop) => (give_up(engine.clone(), claim, stop), false),
+        };
+        Stage::Settles {
+            context,
+            settling,
+            own,
+        }
+    }
+}
+
+impl Turn {
+    fn new(claim: Claim, riddle: Option<Riddle>) -> Self {
+        let context = claim.context_with(riddle);
+        let cancels = claim.policy().on_lease_lost == OnLeaseLost::Cancel;
+        Self {
+            lost: cancels.then(|| -> Waiting { Box::pin(context.lease_lost()) }),
+            context,
+            claim: Some(claim),
+            _unprotected: None,
+        }
+    }
+
+    fn unprotected(call: Box<Unleased>) -> Self {
+        Self {
+            context: call.context(),
+            claim: None,
+            lost: None,
+            _unprotected: Some(call),
+        }
+    }
+
+    /// Polls the body until it has ended, or may not go on.
+    fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn Body) -> Poll<End> {
+        let poll = AssertUnwindSafe(|| body.poll(cx));
+        match self.context.enter(|| catch_unwind(poll)) {
+            Ok(Poll::Ready(())) => return Poll::Ready(End::Output),
+            Err(panic) => return Poll::Ready(End::Panic(panic)),
+            Ok(Poll::Pending) => {}
+        }
+        if let Some(stop) = self.context.riddle().and_then(Riddle::stop) {
+            return Poll::Ready(End::Stop(Box::new(stop)));
+        }
+        match &mut self.lost {
+            Some(lost) => lost.as_mut().poll(cx).map(|()| End::LeaseLost),
+            None => Poll::Pending,
+        }
+    }
+}

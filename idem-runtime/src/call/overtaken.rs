@@ -1,0 +1,123 @@
+//! What a call returns whose own answer does not count.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::replay;
+use crate::backoff::Backoff;
+use crate::cause::Cause;
+use crate::claim::Claim;
+use crate::clock::deadline;
+use crate::context::Context;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::lease::Lease;
+use crate::outcome::AnyOutput;
+use crate::reconcile::Stop;
+use crate::record::{OutcomeKind, State};
+use crate::settle::{Settled, Settling};
+use crate::store::ReadReply;
+use crate::stored::Stored;
+
+/// The lease was lost, and the body was dropped for it.
+pub(super) fn lose(engine: Engine, claim: Claim) -> Settling {
+    Box::pin(async move {
+        let (lease, wait) = (Arc::clone(claim.lease()), claim.policy().wait());
+        claim.cancelled().await;
+        winner(&engine, &lease, wait).await
+    })
+}
+
+/// The body was dropped before it began.
+pub(super) fn give_up(engine: Engine, claim: Claim, stop: Box<Stop>) -> Settling {
+    Box::pin(async move {
+        match *stop {
+            Stop::Undecided => {
+                let operation = claim.operation().clone();
+                let attempts = claim.attempt();
+                match claim.undecided().await {
+                    Settled::Own => {
+                        let (core, now) = (&engine.core, Duration::ZERO);
+                        let cause = Some(Cause::Undecided);
+                        Settled::Refused(core.unknown(&operation, attempts, cause, now))
+                    }
+                    settled => settled,
+                }
+            }
+            Stop::Answered { record, left } => {
+                claim.give_back().await;
+                Settled::Adopted { record, left }
+            }
+            Stop::Refused(error) => {
+                claim.give_back().await;
+                Settled::Refused(error)
+            }
+        }
+    })
+}
+
+/// The output becomes what counts in the place of the call's own.
+pub(super) fn adopt(
+    engine: &Engine,
+    output: &mut dyn AnyOutput,
+    context: &Context,
+    settled: Settled,
+) {
+    let operation = context.operation();
+    let refused = match settled {
+        Settled::Adopted { record, left } => match record.header.state {
+            State::Done {
+                outcome: OutcomeKind::Value | OutcomeKind::Error,
+                ..
+            } => {
+                let (core, digest) = (&engine.core, context.key());
+                let stored = Stored::new(core, operation, digest, record, left, true);
+                return replay(engine, output, &stored);
+            }
+            _ => engine.core.unanswered(operation, &record, left),
+        },
+        Settled::Refused(error) => error,
+        Settled::Overtaken(retry_after) => {
+            Error::new(ErrorKind::Running { retry_after }, operation.clone())
+                .detail("another attempt took the key over, and its answer will count")
+        }
+        Settled::Own => Error::new(
+            ErrorKind::Running {
+                retry_after: Duration::ZERO,
+            },
+            operation.clone(),
+        )
+        .detail("the body lost its lease and was cancelled (`on_lease_lost = cancel`)"),
+    };
+    output.refuse(refused);
+}
+
+/// Waits for the answer of the attempt that took the key over. By reading: never by claiming, since
+/// there is no body any more.
+async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
+    let (core, clock) = (&engine.core, &*engine.core.clock);
+    let until = clock.now() + patience;
+    let mut backoff = Backoff::new(&crate::record::Owner::random());
+    loop {
+        let now = clock.now();
+        let moment = now + core.limits.claim_deadline;
+        let found = deadline(clock, moment, pin!(core.read(&lease.key))).await;
+        let mut running = None;
+        if let Ok(Ok(ReadReply::Found { record, left })) = found {
+            // The record was lost, and a call with other arguments has the key: no answer of ours.
+            if !record.header.fingerprint.matches(lease.claim().fingerprint) {
+                return Settled::Own;
+            }
+            if let State::Done { .. } = record.header.state {
+                return Settled::Adopted { record, left };
+            }
+            running = Some(record.header.lease_left(left)).filter(|left| !left.is_zero());
+        }
+        if now >= until {
+            return running.map_or(Settled::Own, Settled::Overtaken);
+        }
+        let pause = backoff.poll().min(until.saturating_sub(now));
+        clock.sleep_until(now + pause).await;
+    }
+}

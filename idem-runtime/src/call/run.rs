@@ -1,0 +1,141 @@
+//! Running a call: as much of it as depends on the types of its body and its output.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::resume_unwind;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use super::Call;
+use super::drive::{Body, Drive};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::operation::Operation;
+use crate::outcome::{AnyOutput, Output};
+
+/// A call under way.
+#[must_use = "a call does nothing until it is awaited"]
+pub struct Run<'b, O, P, F> {
+    // Dropped half-way, the body goes first: what it holds is undone before its key is given back.
+    held: Held<'b, O, P, F>,
+    drive: Drive,
+}
+
+/// What a call is about.
+struct Held<'b, O, P, F> {
+    /// `None` when it has ended.
+    body: Pin<&'b mut Option<F>>,
+    output: Output<O, P>,
+}
+
+/// Answers the call from its record, or runs `body` under a claim and stores its result.
+///
+/// It begins where this is called, so that the future holds little besides the body: an expansion calls it
+/// where it awaits. On a replay `body` is not polled, so nothing of it has run. It is `None` when this
+/// returns early, because it was dropped before its key was given back.
+pub fn run<O, P, F>(
+    call: Call,
+    mut output: Output<O, P>,
+    body: Pin<&mut Option<F>>,
+) -> Run<'_, O, P, F>
+where
+    F: Future<Output = O>,
+{
+    let drive = Drive::open(call, output.any());
+    let held = Held { body, output };
+    Run { held, drive }
+}
+
+/// None of it is pinned: the body is elsewhere.
+impl<O, P, F> Unpin for Run<'_, O, P, F> {}
+
+impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
+    type Output = O;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
+        let Self { held, drive } = &mut *self;
+        match drive.poll(cx, held) {
+            Poll::Ready(()) => Poll::Ready(held.output.take()),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<O, P, F: Future<Output = O>> Body for Held<'_, O, P, F> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Whoever polls a body drops it no sooner than it has ended.
+        if let Some(body) = self.body.as_mut().as_pin_mut()
+            && let Poll::Ready(output) = body.poll(cx)
+        {
+            self.output.value = Some(output);
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    fn end(&mut self) {
+        self.drop_body();
+    }
+
+    fn output(&mut self) -> &mut dyn AnyOutput {
+        self.output.any()
+    }
+}
+
+impl<O, P, F> Held<'_, O, P, F> {
+    fn drop_body(&mut self) {
+        self.body.set(None);
+    }
+}
+
+impl<O, P, F> Drop for Held<'_, O, P, F> {
+    fn drop(&mut self) {
+        self.drop_body();
+    }
+}
+
+impl<O, P, F> fmt::Debug for Run<'_, O, P, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").finish_non_exhaustive()
+    }
+}
+
+/// As [`run`], with a body that runs in a task of its own and so to its end, whatever becomes of the
+/// caller.
+pub async fn finish<O, P, F>(call: Call, mut output: Output<O, P>, body: F) -> O
+where
+    F: Future<Output = O> + Send + 'static,
+    O: Send + 'static,
+    P: Send + 'static,
+{
+    let mut drive = Drive::open(call, output.any());
+    poll_fn(|cx| drive.poll_start(cx, output.any())).await;
+    let Some(operation) = drive.operation().cloned() else {
+        return output.take();
+    };
+    let refuse = output.refusal();
+    let scoped = Engine::scoped();
+    let task = async move {
+        let body = pin!(Some(body));
+        let held = Held { body, output };
+        Run { held, drive }.await
+    };
+    // Nothing awaits between the grant and this, so no claim is lost on the way.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        return task.await;
+    };
+    let task = match scoped {
+        Some(scoped) => runtime.spawn(async move { scoped.scope(task).await }),
+        None => runtime.spawn(task),
+    };
+    match task.await.map_err(tokio::task::JoinError::try_into_panic) {
+        Ok(output) => output,
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => refuse(shut_down(operation)),
+    }
+}
+
+fn shut_down(operation: Operation) -> Error {
+    Error::new(ErrorKind::ShuttingDown, operation)
+        .detail("the runtime was shut down while the body ran")
+}

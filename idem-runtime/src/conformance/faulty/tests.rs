@@ -1,0 +1,129 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::store::memory::MemoryStore;
+use crate::{Engine, Error};
+
+/// A store to which it saves work to know the claim that ends, and what a waiting call looks at; which it
+/// counts.
+#[derive(Clone, Debug)]
+struct Quick {
+    store: MemoryStore,
+    by_claim: Arc<AtomicUsize>,
+    glances: Arc<AtomicUsize>,
+}
+
+impl Quick {
+    fn new() -> Self {
+        Self {
+            store: MemoryStore::new(),
+            by_claim: Arc::default(),
+            glances: Arc::default(),
+        }
+    }
+}
+
+impl Store for Quick {
+    fn claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+    ) -> StoreFuture<'a, ClaimReply> {
+        self.store.claim(key, request)
+    }
+
+    fn complete<'a>(&'a self, _: &'a RecordKey, _: &'a Bytes) -> StoreFuture<'a, CompleteReply> {
+        panic!("the engine knows the claim, and says so")
+    }
+
+    fn complete_claim<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        _: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, CompleteReply> {
+        self.by_claim.fetch_add(1, Ordering::SeqCst);
+        self.store.complete(key, record)
+    }
+
+    fn release<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        owner: &'a Owner,
+        count: bool,
+    ) -> StoreFuture<'a, ReleaseReply> {
+        self.store.release(key, owner, count)
+    }
+
+    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
+        self.store.renew(key, claim)
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        seen: &'a Header,
+        record: &'a Bytes,
+    ) -> StoreFuture<'a, ResolveReply> {
+        self.store.resolve(key, seen, record)
+    }
+
+    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.store.read(key)
+    }
+
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        self.glances.fetch_add(1, Ordering::SeqCst);
+        self.store.read(key)
+    }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().build();
+    runtime.expect("a runtime starts").block_on(test);
+}
+
+#[test]
+fn faults_of_a_completion_meet_the_way_that_the_store_completes() {
+    run(async {
+        for (fault, completions, arrived) in [
+            (Fault::None, 1, 1),
+            (Fault::Lost, 2, 1),
+            (Fault::ReplyLost, 2, 2),
+            (Fault::Twice, 1, 2),
+        ] {
+            let quick = Quick::new();
+            let store = Faulty::new(quick.clone());
+            let engine = Engine::new(store.clone());
+            store.fail(Operation::Complete, [fault]);
+            for _ in 0..2 {
+                let call = engine.operation("pay").key(&7);
+                let paid = call.run(|_| async { Ok::<_, Error>(1) }).await;
+                assert_eq!(paid, Ok(1), "{fault:?}");
+            }
+            assert_eq!(store.count(Operation::Complete), completions, "{fault:?}");
+            let owners = store.sent(Operation::Complete);
+            assert!(owners.iter().all(Option::is_some), "{fault:?}: {owners:?}");
+            assert_eq!(quick.by_claim.load(Ordering::SeqCst), arrived, "{fault:?}");
+        }
+    });
+}
+
+#[test]
+fn faults_of_a_read_meet_the_look_of_a_call_that_waits() {
+    run(async {
+        let quick = Quick::new();
+        let store = Faulty::new(quick.clone());
+        let key = RecordKey::new(
+            "idem".into(),
+            crate::Operation::new("pay"),
+            crate::KeyDigest::from_bytes([7; 32]),
+        );
+        store.fail(Operation::Read, [Fault::Lost]);
+        assert!(store.glance(&key).await.is_err());
+        assert_eq!(store.glance(&key).await.ok(), Some(ReadReply::Absent));
+        assert_eq!(store.count(Operation::Read), 2);
+        assert_eq!(quick.glances.load(Ordering::SeqCst), 1);
+    });
+}

@@ -1,0 +1,174 @@
+//! Who keeps answers is told when one is taken back, by a store that tells.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use super::patience::in_time;
+use super::probe::{B, Probe, RETAIN, ask, done, header, record, undecided};
+use super::resolving::{new, reset, resolved};
+use crate::key::KeyDigest;
+use crate::store::{ClaimReply, Hearing, Listener, OutcomeKind};
+
+cases! {
+    15 who_listens_is_told_of_a_reset,
+    15 who_listens_is_told_of_every_kind_of_resolution,
+    15 who_listens_is_told_of_what_another_client_resolves,
+    15 who_listens_is_told_of_many_resolutions,
+    15 everybody_who_listens_is_told,
+    15 who_listens_is_told_after_others_have_gone,
+}
+
+#[derive(Default)]
+struct Heard {
+    hearing: Option<Hearing>,
+    keys: Vec<KeyDigest>,
+    waker: Option<Waker>,
+}
+
+/// Somebody who keeps answers.
+#[derive(Default)]
+struct Ear(Mutex<Heard>);
+
+impl Ear {
+    fn hears(&self, change: impl FnOnce(&mut Heard)) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut heard);
+        if let Some(waker) = heard.waker.take() {
+            waker.wake();
+        }
+    }
+
+    async fn until(&self, is_so: impl Fn(&Heard) -> bool) {
+        poll_fn(|cx| {
+            let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            heard.waker = Some(cx.waker().clone());
+            if is_so(&heard) {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    /// Listens, from the moment on at which everything is heard. `None`: the store does not tell, or its
+    /// server does not let it, which is its right.
+    async fn at(p: &Probe) -> Option<Arc<Self>> {
+        let ear: Arc<Self> = Arc::default();
+        let listener: Arc<dyn Listener> = ear.clone();
+        if !p.listen(Arc::downgrade(&listener) as Weak<dyn Listener>) {
+            return None;
+        }
+        let opens = ear.until(|heard| matches!(heard.hearing, Some(Hearing::All | Hearing::Never)));
+        assert!(
+            in_time(p, opens).await,
+            "the store said that it tells, and then not that it does so"
+        );
+        let heard = ear.0.lock().unwrap_or_else(PoisonError::into_inner).hearing;
+        (heard == Some(Hearing::All)).then_some(ear)
+    }
+
+    /// Waits to be told of the key of this.
+    async fn is_told(&self, p: &Probe, of: &str) {
+        let key = *p.key.digest();
+        let told = in_time(p, self.until(|heard| heard.keys.contains(&key))).await;
+        let patience = p.fixture.patience();
+        assert!(told, "nobody told of {of} within {patience:?}");
+    }
+}
+
+impl Listener for Ear {
+    fn hearing(&self, hearing: Hearing) {
+        self.hears(|heard| heard.hearing = Some(hearing));
+    }
+
+    fn resolved(&self, key: &KeyDigest) {
+        self.hears(|heard| heard.keys.push(*key));
+    }
+
+    fn warn(&self, _: &str) {}
+}
+
+/// An answer that somebody keeps, and that is reset.
+async fn reset_an_answer(p: &Probe) {
+    let seen = header(done(OutcomeKind::Value));
+    p.plant(&seen, b"paid", RETAIN).await;
+    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    resolved(p, &seen, &reset()).await;
+}
+
+async fn who_listens_is_told_of_a_reset(p: Probe) {
+    let Some(ear) = Ear::at(&p).await else {
+        return;
+    };
+    reset_an_answer(&p).await;
+    ear.is_told(&p, "a reset").await;
+}
+
+async fn who_listens_is_told_of_every_kind_of_resolution(p: Probe) {
+    let Some(ear) = Ear::at(&p).await else {
+        return;
+    };
+    let seen = [
+        done(OutcomeKind::Value),
+        done(OutcomeKind::Error),
+        undecided(),
+    ];
+    for (n, seen) in seen.into_iter().enumerate() {
+        let p = p.at(n);
+        p.plant(&header(seen), b"", RETAIN).await;
+        let found = record(&new(done(OutcomeKind::Value)), b"it landed");
+        resolved(&p, &header(seen), &found).await;
+        ear.is_told(&p, "a resolution").await;
+    }
+}
+
+async fn who_listens_is_told_of_what_another_client_resolves(p: Probe) {
+    let Some(ear) = Ear::at(&p).await else {
+        return;
+    };
+    reset_an_answer(&p.at(1)).await;
+    ear.is_told(&p.at(1), "a reset by another client").await;
+}
+
+async fn who_listens_is_told_of_many_resolutions(p: Probe) {
+    let Some(ear) = Ear::at(&p).await else {
+        return;
+    };
+    for n in 0..100 {
+        reset_an_answer(&p.at(n)).await;
+    }
+    for n in 0..100 {
+        ear.is_told(&p.at(n), "one of a hundred resets").await;
+    }
+}
+
+async fn everybody_who_listens_is_told(p: Probe) {
+    let mut ears = Vec::new();
+    for _ in 0..5 {
+        let Some(ear) = Ear::at(&p).await else {
+            return;
+        };
+        ears.push(ear);
+    }
+    reset_an_answer(&p).await;
+    for ear in &ears {
+        ear.is_told(&p, "a reset").await;
+    }
+}
+
+async fn who_listens_is_told_after_others_have_gone(p: Probe) {
+    for n in 0..5 {
+        let Some(gone) = Ear::at(&p).await else {
+            return;
+        };
+        drop(gone);
+        let Some(ear) = Ear::at(&p).await else {
+            panic!("the store told, and then did not");
+        };
+        let p = p.at(n);
+        reset_an_answer(&p).await;
+        ear.is_told(&p, "a reset").await;
+    }
+}

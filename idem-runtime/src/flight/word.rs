@@ -1,0 +1,96 @@
+//! Telling those who wait, from a thread on which none of them runs.
+//!
+//! To wake a task of another thread is a system call, and a wait for a lock that the woken thread wants
+//! as well: 64 of them cost more than the message and the look that came before. Therefore one task is
+//! sent to where the first of them waits, and wakes them there. It may be that this runtime is blocked,
+//! or gone; then they are told from here after all, a moment later.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// So many are woken one by one: a task more would cost as much.
+const FEW: usize = 4;
+/// How long a runtime may take to begin with the task that wakes them.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Where followers hear what becomes of their flight.
+pub(super) struct Tell<T> {
+    sender: watch::Sender<T>,
+    /// The runtime of the first follower.
+    runtime: Option<Handle>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Tell<T> {
+    /// For somebody who waits here.
+    pub(super) fn new(signal: T) -> Self {
+        Self {
+            sender: watch::Sender::new(signal),
+            runtime: Handle::try_current().ok(),
+        }
+    }
+
+    pub(super) fn follow(&self) -> watch::Receiver<T> {
+        self.sender.subscribe()
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.sender.receiver_count() > 0
+    }
+
+    pub(super) fn tell(&self, signal: T) {
+        self.sender.send_replace(signal);
+    }
+
+    /// The last word, from the engine's own thread.
+    pub(super) fn tell_from_afar(self, signal: T) -> Option<Word<T>> {
+        if self.sender.receiver_count() <= FEW {
+            self.tell(signal);
+            return None;
+        }
+        let Self { sender, runtime } = self;
+        let word = Word(Arc::new(Inner {
+            sender,
+            signal,
+            told: AtomicBool::new(false),
+        }));
+        let inner = Arc::clone(&word.0);
+        runtime?.spawn(async move { inner.tell() });
+        Some(word)
+    }
+}
+
+/// A word that somebody carries to where it is waited for. Dropped, it is given from here.
+pub(crate) struct Word<T: Clone>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    sender: watch::Sender<T>,
+    signal: T,
+    told: AtomicBool,
+}
+
+impl<T: Clone> Inner<T> {
+    fn tell(&self) {
+        if !self.told.swap(true, Ordering::Relaxed) {
+            self.sender.send_replace(self.signal.clone());
+        }
+    }
+}
+
+impl<T: Clone> Word<T> {
+    /// Waits for it to be told.
+    pub(crate) async fn told(self) {
+        if !self.0.told.load(Ordering::Relaxed) {
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+}
+
+impl<T: Clone> Drop for Word<T> {
+    fn drop(&mut self) {
+        self.0.tell();
+    }
+}

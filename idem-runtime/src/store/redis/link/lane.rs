@@ -1,0 +1,285 @@
+//! One connection that many send on: what they send at the same time goes out together.
+//!
+//! A command of its own costs the client library a message, a timer and a channel; a pipeline costs these
+//! once. So a command that nobody else's accompanies is sent at once, and while there is a crowd, whatever
+//! was said since the last turn is sent as one pipeline. Nobody waits for a crowd to gather.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
+use tokio::sync::{Notify, oneshot};
+
+/// So many go out together at most: the first of them has its reply when the last one has.
+const TOGETHER: usize = 64;
+
+/// It ends when it is dropped, and the connection with it.
+pub(super) struct Lane {
+    connection: MultiplexedConnection,
+    queue: Arc<Queue>,
+}
+
+struct Queue {
+    waiting: Mutex<Waiting>,
+    called: Notify,
+    /// How much has been sent and has no reply yet: what was sent alone, and pipelines.
+    under_way: AtomicUsize,
+    /// How many went out together last.
+    crowd: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Waiting {
+    waiters: Vec<Waiter>,
+    /// Nobody sends them any more.
+    closed: bool,
+}
+
+/// What somebody wants sent, one right behind the other, and where the replies go.
+struct Waiter {
+    first: Cmd,
+    second: Option<Cmd>,
+    tell: oneshot::Sender<RedisResult<Replies>>,
+}
+
+/// The reply to one command, or to each of two.
+pub(super) struct Replies {
+    pub(super) first: Value,
+    pub(super) second: Option<Value>,
+}
+
+impl Lane {
+    /// Its driver runs on the runtime of whoever calls this, as does the connection's own.
+    pub(super) fn new(connection: MultiplexedConnection) -> Self {
+        let queue = Arc::new(Queue {
+            waiting: Mutex::default(),
+            called: Notify::new(),
+            under_way: AtomicUsize::new(0),
+            crowd: AtomicUsize::new(0),
+        });
+        let driver = Driver(Arc::clone(&queue));
+        tokio::spawn(driver.drive(connection.clone()));
+        Self { connection, queue }
+    }
+
+    /// Sends a command, or two with nobody's between them. Dropped, they may still be executed.
+    pub(super) async fn send(&self, first: &Cmd, second: Option<&Cmd>) -> RedisResult<Replies> {
+        let queue = &*self.queue;
+        if queue.crowd.load(Ordering::Relaxed) < 2
+            && let Some(_under_way) = UnderWay::alone(queue)
+        {
+            // Boxed: it is much larger than waiting for one's turn, which most do where it matters.
+            return Box::pin(alone(self.connection.clone(), first, second)).await;
+        }
+        match self.queue(first, second) {
+            Some(told) => told.await.unwrap_or_else(|_| Err(ended())),
+            None => Err(ended()),
+        }
+    }
+
+    /// Where the replies will come from; `None`: nobody sends anything any more.
+    fn queue(
+        &self,
+        first: &Cmd,
+        second: Option<&Cmd>,
+    ) -> Option<oneshot::Receiver<RedisResult<Replies>>> {
+        let (tell, told) = oneshot::channel();
+        let waiter = Waiter {
+            first: first.clone(),
+            second: second.cloned(),
+            tell,
+        };
+        let is_first = {
+            let mut waiting = self.queue.lock();
+            if waiting.closed {
+                return None;
+            }
+            waiting.waiters.push(waiter);
+            waiting.waiters.len() == 1
+        };
+        if is_first {
+            self.queue.called.notify_one();
+        }
+        Some(told)
+    }
+}
+
+async fn alone(
+    mut connection: MultiplexedConnection,
+    first: &Cmd,
+    second: Option<&Cmd>,
+) -> RedisResult<Replies> {
+    if let Some(second) = second {
+        let both = both(first, second);
+        let replies = connection.send_packed_commands(&both, 0, 2).await?;
+        return Replies::of_both(replies);
+    }
+    let first = connection.send_packed_command(first).await?;
+    Ok(Replies {
+        first,
+        second: None,
+    })
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.queue.lock().closed = true;
+        self.queue.called.notify_one();
+    }
+}
+
+/// Two commands for a connection that has no lane, or nobody else on it.
+pub(super) fn both(first: &Cmd, second: &Cmd) -> Pipeline {
+    let mut both = Pipeline::with_capacity(2);
+    both.add_command(first.clone()).add_command(second.clone());
+    both
+}
+
+impl Replies {
+    pub(super) fn of_both(replies: Vec<Value>) -> RedisResult<Self> {
+        Self::take(&mut replies.into_iter(), true)
+    }
+
+    fn take(replies: &mut impl Iterator<Item = Value>, both: bool) -> RedisResult<Self> {
+        let first = replies.next().ok_or_else(cut_short)?;
+        let second = if both {
+            Some(replies.next().ok_or_else(cut_short)?)
+        } else {
+            None
+        };
+        Ok(Self { first, second })
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing panics while it is held.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be sent now; `None` when nothing more will be.
+    fn take(&self) -> Option<Vec<Waiter>> {
+        let mut waiting = self.lock();
+        if waiting.closed && waiting.waiters.is_empty() {
+            return None;
+        }
+        let rest = if waiting.waiters.len() > TOGETHER {
+            self.called.notify_one();
+            waiting.waiters.split_off(TOGETHER)
+        } else {
+            Vec::with_capacity(waiting.waiters.len())
+        };
+        Some(std::mem::replace(&mut waiting.waiters, rest))
+    }
+}
+
+/// Something that has been sent.
+struct UnderWay<'a>(&'a Queue);
+
+impl<'a> UnderWay<'a> {
+    fn new(queue: &'a Queue) -> Self {
+        queue.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(queue)
+    }
+
+    /// Only if nothing else is.
+    fn alone(queue: &'a Queue) -> Option<Self> {
+        let begun = queue
+            .under_way
+            .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        // Not `then_some`: what is made is dropped, and counts.
+        begun.is_ok().then(|| Self(queue))
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Sends what waits. Dropped with its runtime, it leaves nobody waiting.
+struct Driver(Arc<Queue>);
+
+impl Driver {
+    async fn drive(self, connection: MultiplexedConnection) {
+        loop {
+            self.0.called.notified().await;
+            // Whoever is about to send something as well does so first.
+            tokio::task::yield_now().await;
+            let Some(waiters) = self.0.take() else {
+                return;
+            };
+            self.0.crowd.store(waiters.len(), Ordering::Relaxed);
+            if !waiters.is_empty() {
+                tokio::spawn(exchange(Arc::clone(&self.0), connection.clone(), waiters));
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let waiters = {
+            let mut waiting = self.0.lock();
+            waiting.closed = true;
+            std::mem::take(&mut waiting.waiters)
+        };
+        drop(waiters);
+    }
+}
+
+async fn exchange(queue: Arc<Queue>, mut connection: MultiplexedConnection, waiters: Vec<Waiter>) {
+    let _under_way = UnderWay::new(&queue);
+    let mut commands = Pipeline::with_capacity(waiters.len());
+    let mut told = Vec::with_capacity(waiters.len());
+    for Waiter {
+        first,
+        second,
+        tell,
+    } in waiters
+    {
+        // Who has gone has not sent anything yet.
+        if tell.is_closed() {
+            continue;
+        }
+        told.push((tell, second.is_some()));
+        commands.add_command(first);
+        if let Some(second) = second {
+            commands.add_command(second);
+        }
+    }
+    if told.is_empty() {
+        return;
+    }
+    let count = commands.len();
+    let replies = connection.send_packed_commands(&commands, 0, count).await;
+    // Whoever is told may be gone by now.
+    match replies {
+        Ok(replies) => {
+            let mut replies = replies.into_iter();
+            for (tell, both) in told {
+                let _ = tell.send(Replies::take(&mut replies, both));
+            }
+        }
+        Err(error) => {
+            for (tell, _) in told {
+                let _ = tell.send(Err(error.clone()));
+            }
+        }
+    }
+}
+
+/// As when the connection had ended.
+fn ended() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
+}
+
+/// Fewer replies than commands.
+fn cut_short() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The part of a batch that goes in one message: a text for some of its jobs.
+
+use std::sync::Arc;
+
+use super::backend::{Answer, Text};
+use super::job::Job;
+
+/// How many times a statement stands in a text at most.
+pub(super) const WIDEST: usize = 64;
+
+/// How the statements of a batch are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// What does for one in one for many: each of them is expected to do what it is for.
+    AtOnce,
+    /// One behind the other.
+    InTurn,
+}
+
+/// What a message does besides: each message takes two hand-overs between threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) begins: bool,
+    pub(super) commits: bool,
+}
+
+/// What became of a statement: how many rows it changed, and the fence that it gave back.
+pub(super) type Done = (u64, Option<i64>);
+
+/// Some jobs that want the same statement.
+pub(super) struct Part {
+    pub(super) members: Vec<usize>,
+    pub(super) mode: Mode,
+    /// All of them must do what they are for: it is not known afterwards which did.
+    pub(super) is_strict: bool,
+}
+
+impl Part {
+    /// All parts, in the order in which they are sent. The transaction can be committed in the message of
+    /// the last one, unless that is strict.
+    pub(super) fn all(jobs: &[Job], mode: Mode) -> Vec<Self> {
+        let mut parts = Vec::new();
+        for members in alike(jobs) {
+            let mut rest = &members[..];
+            let many = jobs[members[0]].many.as_ref();
+            let many = many.filter(|_| mode == Mode::AtOnce && members.len() > 1);
+            while !rest.is_empty() {
+                let width = match many {
+                    Some(_) => WIDEST.min(rest.len()),
+                    // Few widths, since each takes as many statements.
+                    None => WIDEST.min(1 << rest.len().ilog2()),
+                };
+                let (these, others) = rest.split_at(width);
+                parts.push(Self {
+                    members: these.to_vec(),
+                    mode: many.map_or(Mode::InTurn, |_| Mode::AtOnce),
+                    is_strict: many.is_some_and(|many| many.is_strict),
+                });
+                rest = others;
+            }
+        }
+        parts.sort_by_key(|part| !part.is_strict);
+        parts
+    }
+
+    /// How many statements it is.
+    pub(super) fn statements(&self) -> usize {
+        match self.mode {
+            Mode::AtOnce => 1,
+            Mode::InTurn => self.members.len(),
+        }
+    }
+
+    /// Whether what its statements did is enough to say what each of them did.
+    pub(super) fn is_enough(&self, done: &[Done]) -> bool {
+        let all = || done.iter().map(|(affected, _)| affected).sum::<u64>();
+        !self.is_strict || all() == self.members.len() as u64
+    }
+
+    /// Puts down what became of each of them.
+    pub(super) fn tell(&self, done: &[Done], now: i64, answers: &mut [Answer]) {
+        let all = done.iter().map(|(affected, _)| affected).sum::<u64>();
+        for (index, &member) in self.members.iter().enumerate() {
+            let (affected, granted) = match self.mode {
+                Mode::InTurn => done[index],
+                Mode::AtOnce if all == self.members.len() as u64 => (1, Some(now)),
+                // Not all of them did. Each looks for itself: what it did stands there.
+                Mode::AtOnce => (0, None),
+            };
+            answers[member] = Answer {
+                affected,
+                row: None,
+                granted,
+            };
+        }
+    }
+}
+
+/// Which of the jobs want the same statement.
+fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
+    let mut all: Vec<(&Text, Vec<usize>)> = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        match all
+            .iter_mut()
+            .find(|(text, _)| Arc::ptr_eq(text, &job.text))
+        {
+            Some((_, members)) => members.push(index),
+            None => all.push((&job.text, vec![index])),
+        }
+    }
+    all.into_iter().map(|(_, members)| members).collect()
+}
+
+/// Of a statement, how it is sent, for how many, what else the message does, and the text.
+#[derive(Default)]
+pub(super) struct Texts(Vec<(Text, Mode, usize, Ends, Text)>);
+
+impl Texts {
+    pub(super) fn of(&mut self, jobs: &[Job], part: &Part, ends: Ends) -> Text {
+        let (job, width) = (&jobs[part.members[0]], part.members.len());
+        for (of, sent, times, with, text) in &self.0 {
+            let is_it = *times == width && *sent == part.mode && *with == ends;
+            if is_it && Arc::ptr_eq(of, &job.text) {
+                return Arc::clone(text);
+            }
+        }
+        let text = match &job.many {
+            Some(many) if part.mode == Mode::AtOnce => many.text(width),
+            _ => vec![&job.text[..]; width].join(";"),
+        };
+        // For writing from the start: it waits for other processes there, and nowhere else.
+        let before = if ends.begins { "BEGIN IMMEDIATE;" } else { "" };
+        let after = if ends.commits { ";COMMIT" } else { "" };
+        let text: Text = format!("{before}{text}{after}").into();
+        let of = Arc::clone(&job.text);
+        (self.0).push((of, part.mode, width, ends, Arc::clone(&text)));
+        text
+    }
+}
