@@ -381,8 +381,7 @@ impl Begin {
                 seen: asked,
                 lease_left,
             };
-            let dated = self.policy.dated();
-            let asked = (self.fingerprint, dated);
+            let asked = (self.fingerprint, self.policy.dated());
             let follower = core.watch_over(&self.key, asked, running, ticket)?;
             return self.follow(follower, None).await;
         }
