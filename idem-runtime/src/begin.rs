@@ -373,8 +373,7 @@ impl Begin {
     ) -> Option<Result<Reached, Error>> {
         let core = self.core();
         let Some(lease_left) = lease_left else {
-            let error = core.expired(&self.key).await?;
-            return Some(Err(self.refused(ticket, error)));
+            return Some(Err(self.refused(ticket, core.expired(&self.key).await?)));
         };
         if let Some(ticket) = ticket {
             let running = Running {
