@@ -92,7 +92,7 @@ async fn a_key_that_was_never_used_is_absent(p: Probe) {
 async fn who_waits_sees_the_answer(p: Probe) {
     for (n, outcome) in OUTCOMES.into_iter().enumerate() {
         let p = p.at(n);
-        for body in [&b""[..], b"body", &[7; 20_000]] {
+        for body in [&b""[..], b"body", &[7; 9_000]] {
             let bytes = p.plant(&header(done(outcome)), body, TTL).await;
             let (record, left) = expect!(
                 p.glance().await,
