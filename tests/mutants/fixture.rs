@@ -103,6 +103,17 @@ impl Store for Flawed {
         StoreFuture::ready(reply)
     }
 
+    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
+        let _turn = self.turn();
+        let mut reply = self.0.read(key);
+        if let ReadReply::Found { record, left } = &mut reply
+            && self.0.is(Flaw::ShowsClaimsAfterTheirLease)
+        {
+            *left = record.header.retain;
+        }
+        StoreFuture::ready(Ok(reply))
+    }
+
     fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
         self.0.listen(prefix, listener);
         true

@@ -103,6 +103,7 @@ pub(crate) enum Flaw {
     ShowsAnswersToOtherRequests,
     ShowsWhatIsNotFinal,
     ShowsAnswersOfOtherKeys,
+    ShowsClaimsAfterTheirLease,
     TellsNoListener,
     TellsOneListener,
     TellsOfResetsOnly,
@@ -111,7 +112,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 102] = [
+pub(crate) const FLAWS: [(u8, Flaw); 103] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -209,6 +210,7 @@ pub(crate) const FLAWS: [(u8, Flaw); 102] = [
     (9, Flaw::ShowsAnswersToOtherRequests),
     (13, Flaw::ShowsWhatIsNotFinal),
     (11, Flaw::ShowsAnswersOfOtherKeys),
+    (5, Flaw::ShowsClaimsAfterTheirLease),
     (15, Flaw::TellsNoListener),
     (15, Flaw::TellsOneListener),
     (15, Flaw::TellsOfResetsOnly),

@@ -264,6 +264,10 @@ impl Probe {
         ok("read", self.store.read(&self.key).await)
     }
 
+    pub(super) async fn glance(&self) -> ReadReply {
+        ok("glance", self.store.glance(&self.key).await)
+    }
+
     /// Claims the key, which must be granted. Gives the header of the claim.
     pub(super) async fn take(&self, request: &ClaimRequest) -> Header {
         let (fence, attempts) = expect!(

@@ -1,5 +1,6 @@
 //! Reading, and more than one client of the same store.
 
+use super::Plant;
 use super::probe::{
     A, ASKED, B, C, LEASE, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, header, pending,
 };
@@ -13,6 +14,9 @@ cases! {
     3 reading_changes_nothing,
     1 another_client_of_the_store_sees_the_same,
     11 a_key_that_was_never_used_is_absent,
+    4 who_waits_sees_the_answer,
+    5 who_waits_does_not_see_a_claim_that_is_over,
+    10 who_waits_is_told_what_cannot_be_read,
 }
 
 async fn reading_sees_what_was_written_before(p: Probe) {
@@ -83,4 +87,57 @@ async fn a_key_that_was_never_used_is_absent(p: Probe) {
     }
     let claim: Header = header(pending());
     assert_eq!(p.at(6).renew(&claim).await, RenewReply::Reasserted);
+}
+
+async fn who_waits_sees_the_answer(p: Probe) {
+    for (n, outcome) in OUTCOMES.into_iter().enumerate() {
+        let p = p.at(n);
+        for body in [&b""[..], b"body", &[7; 9_000]] {
+            let bytes = p.plant(&header(done(outcome)), body, TTL).await;
+            let (record, left) = expect!(
+                p.glance().await,
+                ReadReply::Found { record, left } => (record, left)
+            );
+            assert_eq!(record.as_bytes(), &bytes[..]);
+            assert!(
+                left <= RETAIN,
+                "its whole life is {RETAIN:?}, and {left:?} are left"
+            );
+            // A copy nearby may be taken for gone a little sooner.
+            let least = TTL.saturating_sub(p.fixture.drift() + LEASE);
+            assert!(
+                left >= least,
+                "it is there for {least:?}, and {left:?} are left"
+            );
+        }
+        p.advance(TTL).await;
+        assert_eq!(p.glance().await, ReadReply::Absent);
+    }
+}
+
+async fn who_waits_does_not_see_a_claim_that_is_over(p: Probe) {
+    assert_eq!(p.glance().await, ReadReply::Absent);
+    let claim = p.take(&ask(A)).await;
+    let held = |reply: ReadReply| {
+        let (record, left) = expect!(reply, ReadReply::Found { record, left } => (record, left));
+        assert_eq!(record.header, claim);
+        record.header.lease_left(left)
+    };
+    p.assert_left(held(p.glance().await), LEASE);
+    p.advance(LEASE / 2).await;
+    assert!(!held(p.glance().await).is_zero());
+    p.advance(LEASE).await;
+    assert!(held(p.glance().await).is_zero(), "its lease is over");
+    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    let record = expect!(p.glance().await, ReadReply::Found { record, .. } => record);
+    assert_eq!(record.header.state, State::Released);
+}
+
+async fn who_waits_is_told_what_cannot_be_read(p: Probe) {
+    p.plant_bytes(b"another program's", RETAIN).await;
+    expect!(p.glance().await, ReadReply::Unreadable(_) => ());
+    let p = p.at(1);
+    if p.fixture.plant(&p.key, Plant::OtherType).await {
+        expect!(p.glance().await, ReadReply::Unreadable(_) => ());
+    }
 }
