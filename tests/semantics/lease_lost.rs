@@ -1,11 +1,11 @@
 //! A lease that is lost: who is told, when, and what becomes of the body and its answer.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use idem_runtime::{Context, EntryState, OnCancel, OnLeaseLost, OnRunning};
-use idem_tests::faulty::{Fault, Operation};
+use idem_tests::faulty::{Fault, Faulty, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Runs};
 use idem_tests::world::World;
@@ -35,6 +35,7 @@ on_every_store![
     a_cancelled_body_without_a_winner_is_refused,
     a_cancelled_body_that_is_unknown_says_so,
     a_cancelled_body_that_is_released_frees_its_key,
+    a_cancelled_body_is_gone_before_its_key_is_free,
     a_cancelled_body_does_not_end_the_winners_claim,
     a_body_that_ends_before_its_lease_is_not_cancelled,
 ];
@@ -307,6 +308,34 @@ async fn a_cancelled_body_that_is_released_frees_its_key(world: World) {
     assert_running(&refusal(until(&world, body.join()).await));
     assert_eq!(stands(&world).await, (EntryState::Released, 0));
     assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+}
+
+/// What a body holds: dropped, it remembers how often its key had been given back.
+struct Holds(Faulty, Arc<Mutex<Option<usize>>>);
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        let given_back = self.0.count(Operation::Release);
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(given_back);
+    }
+}
+
+async fn a_cancelled_body_is_gone_before_its_key_is_free(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let given_back = Arc::new(Mutex::new(None));
+    let holds = Holds(world.store.clone(), Arc::clone(&given_back));
+    let call = cancels(world.pay()).on_cancel(OnCancel::Release);
+    let call = tokio::spawn(call.run(|_| async move {
+        std::future::pending::<()>().await;
+        drop(holds);
+        receipt(7)
+    }));
+    world.events.wait_for("claimed", 1).await;
+    world.clock.advance(LEASE_OVER);
+    assert_running(&refusal(until(&world, call).await.unwrap()));
+    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    let given_back = given_back.lock().unwrap().take();
+    assert_eq!(given_back, Some(0), "before the body was gone");
 }
 
 async fn a_cancelled_body_does_not_end_the_winners_claim(world: World) {
