@@ -98,6 +98,8 @@ async fn who_waits_is_told() {
     let next = listening(&near, &far_store);
     is_told(&server, &near, &next, "beside another engine").await;
     drop((far, asks));
+    // Its thread ends a little later; until then, who waits is told by it.
+    until("nobody listens", || server.execute(LISTENERS) == "0").await;
     is_told(&server, &near, &next, "after the first engine").await;
     // The other store has never waited.
     until("one listens", || server.execute(LISTENERS) == "1").await;
