@@ -163,8 +163,10 @@ impl Keeper {
 
     /// How many claims are held, and how many jobs of vanished callers are not finished.
     pub(crate) fn busy(&self) -> (usize, usize) {
-        let queues = self.shared.queues.all();
-        let claims = queues.map(|queue| lock(queue).held).sum();
+        // At one moment: a claim may begin in one queue and outlive the one it began in, in another.
+        let queues = self.shared.queues.locked();
+        let claims = queues.iter().map(|queue| queue.held).sum();
+        drop(queues);
         (claims, self.shared.jobs.load(Ordering::Acquire))
     }
 

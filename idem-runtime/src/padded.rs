@@ -6,6 +6,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// On cache lines of its own. Two of them, since processors fetch them in pairs.
 #[derive(Debug, Default)]
@@ -61,6 +62,14 @@ impl<T> Lanes<T> {
     }
 }
 
+impl<T> Lanes<Mutex<T>> {
+    /// All of them as they are at one moment. Whoever holds one must not ask for this, nor for another.
+    pub(crate) fn locked(&self) -> Vec<MutexGuard<'_, T>> {
+        let lock = |part| Mutex::lock(part).unwrap_or_else(PoisonError::into_inner);
+        self.all().map(lock).collect()
+    }
+}
+
 /// A number that many threads count up and down and that is seldom read.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Lanes<AtomicUsize>);
@@ -85,7 +94,31 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
+
+    /// What goes from one lane to another between two looks would be in neither.
+    #[test]
+    fn all_lanes_are_looked_at_in_one_moment() {
+        let lanes = Lanes::<Mutex<usize>>::default();
+        let (first, last) = (Lane(0), Lane(LANES - 1));
+        std::thread::scope(|scope| {
+            let held = lanes.get(last).lock().unwrap();
+            let sum = scope.spawn(|| lanes.locked().iter().map(|part| **part).sum::<usize>());
+            let patience = Instant::now() + Duration::from_secs(20);
+            let is_held = loop {
+                match lanes.get(first).try_lock() {
+                    Err(_) => break true,
+                    Ok(_) if Instant::now() > patience => break false,
+                    Ok(_) => std::thread::yield_now(),
+                }
+            };
+            drop(held);
+            assert!(is_held, "the first lane is let go before the last is seen");
+            assert_eq!(sum.join().unwrap(), 0);
+        });
+    }
 
     #[test]
     fn what_one_thread_counts_up_another_may_count_down() {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use idem_runtime::{EntryState, OnCancel, OnPanic, OnRunning};
+use idem_runtime::{EntryState, OnCancel, OnLeaseLost, OnPanic, OnRunning};
 use idem_tests::events::Events;
 use idem_tests::faulty::{Fault, Faulty, Operation};
 use idem_tests::on_every_store;
@@ -13,7 +13,7 @@ use idem_tests::world::World;
 
 use crate::stage::{
     Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, caught, comes_to_rest,
-    paid, poll_once, poll_times, receipt, refusal, refused_far, stands,
+    paid, poll_once, poll_times, receipt, refusal, refused_far, stands, until,
 };
 
 on_every_store![
@@ -26,6 +26,7 @@ on_every_store![
     a_panic_at_every_await_and_unknown,
     a_released_body_is_gone_before_its_key_is_free,
     an_unknown_body_is_gone_before_its_key_is_unknown,
+    a_body_that_lost_its_lease_is_gone_before_its_key_is_free,
     a_panicked_body_is_gone_before_its_key_is_free,
     a_body_dropped_while_its_answer_travels_is_stored,
     a_body_dropped_while_its_answer_is_lost_is_stored,
@@ -269,6 +270,28 @@ async fn an_unknown_body_is_gone_before_its_key_is_unknown(world: World) {
     let call = world.pay().on_cancel(OnCancel::Unknown);
     assert_eq!(told_before(&world, call, false).await, 0);
     world.events.wait_for("completed unknown", 1).await;
+}
+
+async fn a_body_that_lost_its_lease_is_gone_before_its_key_is_free(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let told = Arc::new(Mutex::new(None));
+    let holds = Holds {
+        events: world.events.clone(),
+        store: world.store.clone(),
+        told: Arc::clone(&told),
+    };
+    let call = world.pay().on_cancel(OnCancel::Release);
+    let call = call.on_lease_lost(OnLeaseLost::Cancel);
+    let call = tokio::spawn(call.run(|_| async move {
+        let _holds = holds;
+        std::future::pending::<Answer>().await
+    }));
+    world.events.wait_for("claimed", 1).await;
+    world.clock.advance(LEASE_OVER);
+    assert_running(&refusal(until(&world, call).await.unwrap()));
+    let told = told.lock().unwrap_or_else(PoisonError::into_inner).take();
+    assert_eq!(told, Some(0), "of the end of what still held something");
+    assert_eq!(world.events.count("released"), 1);
 }
 
 async fn a_panicked_body_is_gone_before_its_key_is_free(world: World) {

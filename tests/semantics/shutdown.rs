@@ -30,6 +30,7 @@ on_every_store![
     what_is_stored_in_the_background_is_waited_for,
     what_is_given_back_in_the_background_is_waited_for,
     who_waits_is_waited_for_and_gets_his_answer,
+    who_waits_for_another_process_is_all_that_is_waited_for,
     who_waits_may_still_run_when_it_is_his_turn,
     what_a_running_body_calls_still_works,
     what_is_not_done_in_time_is_counted,
@@ -189,6 +190,23 @@ async fn who_waits_is_waited_for_and_gets_his_answer(world: World) {
     assert_eq!(body.end().await, receipt(7));
     assert_eq!(waits.await.unwrap(), receipt(7));
     assert_eq!(shutdown.await, Ok(()));
+}
+
+async fn who_waits_for_another_process_is_all_that_is_waited_for(world: World) {
+    let elsewhere = Body::start(world.pay_far(), receipt(7)).await;
+    let patient = OnRunning::Wait(HOUR);
+    let mut waits = Box::pin(answered(world.pay().on_running(patient)));
+    assert!(poll_once(waits.as_mut()).await.is_none());
+    let mut shutdown = pin!(world.engine.shutdown(HOUR));
+    assert_waits!(shutdown);
+    // Nobody else tells the shutdown anything.
+    drop(waits);
+    let over = tokio::time::timeout(Duration::from_secs(20), shutdown).await;
+    assert_eq!(
+        over.expect("a shutdown hears of a call that waits no more"),
+        Ok(())
+    );
+    assert_eq!(elsewhere.end().await, receipt(7));
 }
 
 async fn who_waits_may_still_run_when_it_is_his_turn(world: World) {

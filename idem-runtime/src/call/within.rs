@@ -150,8 +150,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
             replay(&engine, output.any(), &stored);
             InTx::Answered(output.take())
         }
-        Ok(Found::Claim(claim, part)) => {
-            let running = Unleased::new(&engine.core, key, policy.max_run);
+        Ok(Found::Claim(claim, part, running)) => {
             let context = running.context_with(claim);
             InTx::Run(TxTurn {
                 engine,
@@ -173,7 +172,8 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
 
 /// What was there.
 enum Found<'t, T: SqlTransaction + ?Sized> {
-    Claim(Option<Header>, Part<'t, T>),
+    /// Counted as one that runs before it is no longer counted as one that waits.
+    Claim(Option<Header>, Part<'t, T>, Unleased),
     Answer(Stored),
 }
 
@@ -183,7 +183,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     ask: Ask,
     tx: &'t mut T,
 ) -> Result<Found<'t, T>, Error> {
-    let core = &engine.core;
+    let (core, max_run) = (&engine.core, ask.policy.max_run);
     let _entered = Entered::new(core);
     let protected = core.lets_in(key)?;
     within(engine, key)?;
@@ -210,11 +210,12 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         begun.map_err(|error| unreachable_database(key, error))?;
         part.own = true;
     }
+    let running = || Unleased::new(core, key.clone(), max_run);
     if !protected {
-        return Ok(Found::Claim(None, part));
+        return Ok(Found::Claim(None, part, running()));
     }
     match claim(engine, key, ask, &mut part).await {
-        Ok(Claimed::Granted(claim)) => Ok(Found::Claim(Some(claim), part)),
+        Ok(Claimed::Granted(claim)) => Ok(Found::Claim(Some(claim), part, running())),
         Ok(Claimed::Done(stored)) => {
             part.roll_back(core).await;
             Ok(Found::Answer(stored))

@@ -83,8 +83,11 @@ impl Engine {
     fn unfinished(&self) -> Option<Unfinished> {
         // In this order: a call that stops waiting is among those that run before.
         let waiting = self.core.entering.sum();
+        // Before and after: a body with a claim may leave one behind that has none, and the other way round.
+        let unleased = || self.core.unleased.load(Ordering::SeqCst);
+        let before = unleased();
         let (claims, storing) = self.core.keeper.busy();
-        let running = claims + self.core.unleased.load(Ordering::SeqCst);
+        let running = claims + before.max(unleased());
         let unfinished = Unfinished {
             waiting,
             running,

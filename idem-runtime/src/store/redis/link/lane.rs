@@ -164,12 +164,16 @@ impl Queue {
         if waiting.closed && waiting.waiters.is_empty() {
             return None;
         }
-        let rest = if waiting.waiters.len() > TOGETHER {
-            self.called.notify_one();
+        let is_more = waiting.waiters.len() > TOGETHER;
+        let rest = if is_more {
             waiting.waiters.split_off(TOGETHER)
         } else {
             Vec::with_capacity(waiting.waiters.len())
         };
+        // Nobody calls again where all is closed: the call for that may have been this one.
+        if is_more || waiting.closed {
+            self.called.notify_one();
+        }
         Some(std::mem::replace(&mut waiting.waiters, rest))
     }
 }

@@ -161,6 +161,22 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
     assert_eq!(server.heard(), ["ECHO one", "ECHO two"]);
 }
 
+/// Its end may be told before it has looked at what waits, and is told once.
+#[tokio::test]
+async fn the_driver_ends_with_its_lane_though_something_waits() {
+    for waiting in [0, 1, TOGETHER + 1] {
+        let server = Server::start().await;
+        let queue = Arc::clone(&server.lane.queue);
+        for _ in 0..waiting {
+            drop(server.lane.queue(&said("gone"), None));
+        }
+        assert_eq!(queue.lock().waiters.len(), waiting);
+        drop(server);
+        Server::settle().await;
+        assert_eq!(Arc::strong_count(&queue), 1, "{waiting} waited");
+    }
+}
+
 /// One poll.
 async fn poll_once<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
     std::future::poll_fn(|context| match future.as_mut().poll(context) {
