@@ -94,3 +94,54 @@ impl<T: Clone> Drop for Word<T> {
         self.0.tell();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+
+    /// A runtime that does nothing unless it is told to, and followers that wait there.
+    fn followers(count: usize) -> (Runtime, Tell<u8>, Vec<watch::Receiver<u8>>) {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let tell = runtime.block_on(async { Tell::new(0) });
+        let told = (0..count).map(|_| tell.follow()).collect();
+        (runtime, tell, told)
+    }
+
+    fn all_heard(told: &[watch::Receiver<u8>], signal: u8) -> bool {
+        told.iter().all(|told| *told.borrow() == signal)
+    }
+
+    #[test]
+    fn a_few_are_told_where_it_is_known() {
+        let (_runtime, tell, told) = followers(FEW);
+        assert!(tell.tell_from_afar(1).is_none());
+        assert!(all_heard(&told, 1));
+    }
+
+    #[test]
+    fn many_are_told_where_they_wait() {
+        let (runtime, tell, told) = followers(FEW + 1);
+        let word = tell.tell_from_afar(1);
+        assert!(all_heard(&told, 0));
+        runtime.block_on(tokio::task::yield_now());
+        assert!(all_heard(&told, 1));
+        drop(word);
+    }
+
+    #[test]
+    fn where_nothing_goes_on_they_are_told_all_the_same() {
+        let (_blocked, tell, told) = followers(FEW + 1);
+        let word = tell.tell_from_afar(1);
+        assert!(all_heard(&told, 0));
+        drop(word);
+        assert!(all_heard(&told, 1));
+
+        let (gone, tell, told) = followers(FEW + 1);
+        drop(gone);
+        let here = Builder::new_current_thread().enable_time().build().unwrap();
+        here.block_on(tell.tell_from_afar(1).unwrap().told());
+        assert!(all_heard(&told, 1));
+    }
+}

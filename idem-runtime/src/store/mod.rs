@@ -69,9 +69,9 @@ pub use crate::transition::{
 ///     not on a verdict that came after another claim.
 /// 14. **Who watches is told** of every completion, release and resolution, whoever it comes from,
 ///     as well as the store can: a store that cannot says so, and a message may get lost.
-/// 15. **Who listens is told** of every resolution of its prefix, at the latest when whoever resolved
-///     has the reply if that is in the same process, and soon after it elsewhere; or that some may not
-///     be told. A store that cannot says so.
+/// 15. **Who listens is told** of every resolution of its prefix, soon after whoever resolved has the
+///     reply at the latest; or that some may not be told. A store that cannot says so. An engine takes
+///     what it resolves itself out of its own cache, and does not wait to be told.
 ///
 /// # Cancel safety
 ///
