@@ -231,8 +231,6 @@ pub(super) enum Sent<'a> {
     /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
     /// to be asked for each of them.
     Both(&'a Cmd, &'a Cmd),
-    /// As `Both`; but the reply is that of the first, and what becomes of the second does not matter.
-    Told(&'a Cmd, &'a Cmd),
 }
 
 /// A command, and what goes with it.
@@ -264,11 +262,6 @@ impl<'a> Order<'a> {
         Self::of(Some(key), Sent::Both(first, second))
     }
 
-    /// A command, and right behind it one that tells of it. The reply is that of the first.
-    pub(super) fn told(key: &'a str, first: &'a Cmd, teller: &'a Cmd) -> Self {
-        Self::of(Some(key), Sent::Told(first, teller))
-    }
-
     fn of(key: Option<&'a str>, sent: Sent<'a>) -> Self {
         Self {
             sent,
@@ -287,7 +280,6 @@ impl<'a> Order<'a> {
     async fn send(&self, wire: &Wire) -> Result<Value, Failure> {
         let reply = match self.sent {
             Sent::Both(first, second) => last(wire.send_both(first, second).await?)?,
-            Sent::Told(first, teller) => replied(wire.send_both(first, teller).await?.first)?,
             // A user without the right to ask would be sent to and fro for ever: the first error counts.
             Sent::One(command) if self.asking => last(wire.send_asking(command).await?)?,
             Sent::One(command) => wire.send(self.key, command).await?,

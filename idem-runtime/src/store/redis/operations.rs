@@ -335,8 +335,16 @@ impl Inner {
     }
 
     pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        self.read_by(&self.scripts.read, key).await
+    }
+
+    /// Reads a record on behalf of somebody who waits, and sees to it that he is told of the end of a claim.
+    pub(super) async fn wait(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        self.read_by(&self.scripts.wait, key).await
+    }
+
+    async fn read_by(&self, script: &Script, key: &RecordKey) -> Result<ReadReply, StoreError> {
         // Whoever waits is told on the engine's thread, and reads there.
-        let script = &self.scripts.read;
         let answer = Self::run(&self.own, "a read", script, &key.name(), &[]).await?;
         if let Some(error) = answer.unreadable() {
             return Ok(ReadReply::Unreadable(error));
