@@ -224,13 +224,17 @@ impl Drop for Unanswered<'_> {
     }
 }
 
+/// A command that is made where it is sent from, and moves on from there: kept in a call it would be
+/// copied for each of the ways that it may take.
+pub(super) type Making<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
+
 /// What is sent at once.
 #[derive(Clone, Copy)]
 pub(super) enum Sent<'a> {
-    One(&'a Cmd),
+    One(&'a Making<'a>),
     /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
     /// to be asked for each of them.
-    Both(&'a Cmd, &'a Cmd),
+    Both(&'a Making<'a>, &'a Making<'a>),
 }
 
 /// A command, and what goes with it.
@@ -248,17 +252,17 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    pub(super) fn new(command: &'a Cmd) -> Self {
+    pub(super) fn new(command: &'a Making<'a>) -> Self {
         Self::of(None, Sent::One(command))
     }
 
     /// A command about this key.
-    pub(super) fn about(key: &'a str, command: &'a Cmd) -> Self {
+    pub(super) fn about(key: &'a str, command: &'a Making<'a>) -> Self {
         Self::of(Some(key), Sent::One(command))
     }
 
     /// Two commands, one right behind the other. The reply is that of the second, or the first error.
-    pub(super) fn both(key: &'a str, first: &'a Cmd, second: &'a Cmd) -> Self {
+    pub(super) fn both(key: &'a str, first: &'a Making<'a>, second: &'a Making<'a>) -> Self {
         Self::of(Some(key), Sent::Both(first, second))
     }
 
@@ -287,7 +291,7 @@ impl<'a> Order<'a> {
         match self.kept {
             // `WAIT` is about what this very connection wrote.
             Some(kept) if wrote(&reply) => {
-                let replicas = Box::pin(wire.send(None, &kept.command)).await?;
+                let replicas = Box::pin(wire.send(None, &|| kept.command.clone())).await?;
                 kept.judge(&replicas).map(|()| reply)
             }
             _ => Ok(reply),

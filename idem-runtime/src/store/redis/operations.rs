@@ -31,19 +31,23 @@ impl Inner {
         key: &'a str,
         arguments: &'a [&'a [u8]],
     ) -> impl Future<Output = Result<Answer, StoreError>> + use<'a> {
-        let command = script.command(&[key], arguments, false);
         async move {
-            let order = |command| Order {
+            let [by_digest, by_source] =
+                [false, true].map(|by_source| move || script.command(&[key], arguments, by_source));
+            let order = Order {
                 tells_time: script.tells_time,
-                ..Order::about(key, command)
+                ..Order::about(key, &by_digest)
             };
-            let mut reply = route.send(&order(&command), script.keeping).await;
+            let mut reply = route.send(&order, script.keeping).await;
             if let Err(Failure::Reply(error)) = &reply
                 && is_unknown_script(error)
             {
-                let command = script.command(&[key], arguments, true);
+                let order = Order {
+                    tells_time: script.tells_time,
+                    ..Order::about(key, &by_source)
+                };
                 // Boxed: seldom needed.
-                reply = Box::pin(route.send(&order(&command), script.keeping)).await;
+                reply = Box::pin(route.send(&order, script.keeping)).await;
             }
             match reply {
                 Ok(value) => Answer::parse(value),
@@ -85,8 +89,11 @@ impl Inner {
         bytes: usize,
     ) -> Result<Option<Bytes>, StoreError> {
         self.readable(bytes)?;
-        let mut get = Cmd::new();
-        get.arg("GET").arg(name);
+        let get = || {
+            let mut get = Cmd::new();
+            get.arg("GET").arg(name);
+            get
+        };
         match route
             .send(&Order::about(name, &get), Keeping::Nothing)
             .await

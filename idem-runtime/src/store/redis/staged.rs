@@ -40,10 +40,13 @@ impl Inner {
         let script = &self.scripts.complete_staged;
         let life = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [&record[..HEADER], life.as_bytes()];
-        let mut set = Cmd::with_capacity(5, stage.len() + record.len() + 16);
-        set.arg("SET").arg(&stage).arg(record).arg("PX").arg(STAY);
+        let set = || {
+            let mut set = Cmd::with_capacity(5, stage.len() + record.len() + 16);
+            set.arg("SET").arg(&stage).arg(record).arg("PX").arg(STAY);
+            set
+        };
         for by_source in [false, true] {
-            let moves = script.command(&[name, &stage], &arguments, by_source);
+            let moves = || script.command(&[name, &stage], &arguments, by_source);
             let order = Order::both(name, &set, &moves);
             match self.link.send(&order, Keeping::Writes).await {
                 Ok(reply) => {

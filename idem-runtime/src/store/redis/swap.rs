@@ -21,10 +21,13 @@ impl Inner {
         done: &Header,
         record: &[u8],
     ) -> Result<bool, StoreError> {
-        let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
-        set.arg("SET").arg(name).arg(record);
-        set.arg("IFEQ").arg(&claim.encode()[..]);
-        set.arg("PX").arg(millis(done.retain));
+        let set = || {
+            let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
+            set.arg("SET").arg(name).arg(record);
+            set.arg("IFEQ").arg(&claim.encode()[..]);
+            set.arg("PX").arg(millis(done.retain));
+            set
+        };
         let order = Order::about(name, &set);
         match self.link.send(&order, Keeping::Writes).await {
             Ok(reply) => Ok(reply == Value::Okay),
