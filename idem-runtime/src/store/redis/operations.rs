@@ -209,22 +209,23 @@ impl Inner {
         claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
-        let done = match Header::decode(record) {
-            Ok(done) => done,
+        // Not kept: this future is part of every call's.
+        let retain = match Header::decode(record) {
+            Ok(done) => done.retain,
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
         if let Some(claim) = claim.filter(|_| self.swaps) {
-            if self.swap(&name, claim, &done, record).await? {
+            if self.swap(&name, claim, retain, record).await? {
                 return Ok(CompleteReply::Stored { late: false });
             }
         // Boxed: it is larger, and seldom needed.
         } else if record.len() >= LARGE
-            && Box::pin(self.complete_staged(key, &name, &done, record)).await?
+            && Box::pin(self.complete_staged(key, &name, record)).await?
         {
             return Ok(CompleteReply::Stored { late: false });
         }
-        let ttl = decimal(millis(done.retain));
+        let ttl = decimal(millis(retain));
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {
             let answer = self
@@ -242,7 +243,10 @@ impl Inner {
                 },
                 b'M' => CompleteReply::Mismatch,
                 b'D' | b'G' => {
-                    match Box::pin(self.finished(&name, answer, done.fingerprint)).await? {
+                    let asked = Header::decode(record)
+                        .map_err(|_| unexpected())?
+                        .fingerprint;
+                    match Box::pin(self.finished(&name, answer, asked)).await? {
                         Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
                         Some((Err(error), _)) => CompleteReply::Unreadable(error),
                         None => continue,

@@ -4,6 +4,8 @@
 //! somebody who waits. So whoever ends a claim for which nobody waits can say byte by byte what must stand
 //! there. Where anything else does, the script decides, and tells.
 
+use std::time::Duration;
+
 use redis::{Cmd, Value};
 
 use super::link::{Failure, Order};
@@ -18,14 +20,14 @@ impl Inner {
         &self,
         name: &str,
         claim: &Header,
-        done: &Header,
+        retain: Duration,
         record: &[u8],
     ) -> Result<bool, StoreError> {
         let set = || {
             let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
             set.arg("SET").arg(name).arg(record);
             set.arg("IFEQ").arg(&claim.encode()[..]);
-            set.arg("PX").arg(millis(done.retain));
+            set.arg("PX").arg(millis(retain));
             set
         };
         let order = Order::about(name, &set);
