@@ -23,7 +23,10 @@ use crate::record::Fence;
 impl Inner {
     /// Runs a script: by digest, and by source where the server does not know it (after a restart,
     /// a failover or `SCRIPT FLUSH`).
-    // Not an `async fn`, which holds what it is given twice: this future is part of every call's.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` holds what it is given twice, and this future is part of every call's"
+    )]
     pub(super) fn run<'a>(
         route: &'a Route,
         what: &'a str,
