@@ -176,12 +176,12 @@ impl Header {
     ///
     /// ```text
     ///  0     layout, '1'
-    ///  1     state: P pending, R released, Q reconciling;
+    ///  1     state: P pending, W the same and somebody waits, R released, Q reconciling;
     ///        done: D value, E error, U unknown, T tombstone
     ///  2–17  owner
     /// 18–24  fence, microseconds              all numbers big-endian
     /// 25–26  attempts
-    /// 27–30  P Q: lease, milliseconds         D E T: schema, U: cause
+    /// 27–30  P W Q: lease, milliseconds       D E T: schema, U: cause
     /// 31–35  retain, milliseconds; all ones for ever
     /// 36–51  fingerprint
     /// 52–    the answer (D, E)
@@ -233,7 +233,8 @@ impl Header {
             schema: word,
         };
         let state = match header[1] {
-            b'P' => State::Pending {
+            // Somebody waits for it, which concerns nobody but the store.
+            b'P' | b'W' => State::Pending {
                 lease: Duration::from_millis(word.into()),
             },
             b'Q' => State::Reconciling {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_harness::{RedisServer, Reply, RespConn};
+use idem_harness::{Edition, RedisServer, Reply, RespConn};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, State, Store,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, State, Store,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{connect, until};
@@ -93,12 +93,23 @@ fn done(claim: &Header, outcome: OutcomeKind) -> Bytes {
     Bytes::copy_from_slice(&Header { state, ..*claim }.encode())
 }
 
-/// Each way to end a claim tells once; what changes nothing that anybody waits for does not.
+/// Somebody waits: the end of the claim that he sees is told.
+async fn wait(store: &RedisStore) {
+    let seen = store.glance(&key()).await.unwrap();
+    assert!(matches!(seen, ReadReply::Found { .. }), "{seen:?}");
+}
+
+/// Each way to end a claim for which somebody waits tells once; what changes nothing that anybody waits for
+/// does not.
 async fn each_end_is_told(store: &RedisStore, listener: &mut Listener, often: usize) {
     let first = claim(store, 1).await;
     let renewed = store.renew(&key(), &first).await.unwrap();
     assert_eq!(renewed, RenewReply::Renewed);
-    assert_eq!(listener.told(), 0, "a claim and a renewal");
+    wait(store).await;
+    assert_eq!(listener.told(), 0, "a claim, a renewal, and a look");
+    let renewed = store.renew(&key(), &first).await.unwrap();
+    assert_eq!(renewed, RenewReply::Renewed);
+    assert_eq!(claim(store, 1).await.owner, first.owner, "sent again");
 
     for expected in [often, 0] {
         let released = store.release(&key(), &owner(1), true).await.unwrap();
@@ -107,6 +118,7 @@ async fn each_end_is_told(store: &RedisStore, listener: &mut Listener, often: us
     }
 
     let second = claim(store, 2).await;
+    wait(store).await;
     let refused = done(&first, OutcomeKind::Value);
     let refused = store.complete(&key(), &refused).await.unwrap();
     assert!(matches!(refused, CompleteReply::Superseded { .. }));
@@ -141,6 +153,47 @@ async fn a_lost_claim_is_told(server: &RedisServer, store: &RedisStore, listener
     let stored = store.complete(&key(), &answer).await.unwrap();
     assert_eq!(stored, CompleteReply::Stored { late: true });
     assert_eq!(listener.told(), 1);
+}
+
+/// A message that nobody wants costs the server as much as a write.
+#[tokio::test]
+async fn the_end_of_a_claim_for_which_nobody_waits_is_not_told() {
+    let compares_and_sets = RedisServer::builder().version(Edition::Valkey);
+    for server in [RedisServer::start(), compares_and_sets.start()] {
+        let store = connect(server.url()).await.unwrap();
+        let mut listener = Listener::new(&server, "SUBSCRIBE", "PUBLISH");
+        let first = claim(&store, 1).await;
+        store.renew(&key(), &first).await.unwrap();
+        store.read(&key()).await.unwrap();
+        store.release(&key(), &owner(1), true).await.unwrap();
+        // That somebody waited for the former claim does not matter to this one.
+        let second = claim(&store, 2).await;
+        wait(&store).await;
+        store.release(&key(), &second.owner, true).await.unwrap();
+        assert_eq!(listener.told(), 1);
+        let third = claim(&store, 3).await;
+        let small = done(&third, OutcomeKind::Tombstone);
+        store.complete_claim(&key(), &third, &small).await.unwrap();
+        assert_eq!(listener.told(), 0);
+    }
+}
+
+/// A claim is marked without a change of its life, whichever way it ends then.
+#[tokio::test]
+async fn a_claim_for_which_somebody_waits_ends_when_it_would_have() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await.unwrap();
+    claim(&store, 1).await;
+    server.cli(&["PEXPIRE", &key().name(), "3540500"]);
+    wait(&store).await;
+    wait(&store).await;
+    let life: u64 = server.cli(&["PTTL", &key().name()]).parse().unwrap();
+    assert!((3_530_000..=3_540_500).contains(&life), "{life}");
+    let ReadReply::Found { record, left } = store.read(&key()).await.unwrap() else {
+        panic!("it is there");
+    };
+    assert_eq!(record.header.state, State::Pending { lease: LEASE });
+    assert!(record.header.lease_left(left) <= Duration::from_millis(500));
 }
 
 #[tokio::test]

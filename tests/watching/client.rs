@@ -86,9 +86,11 @@ impl Client {
         assert_eq!(released, ReleaseReply::Released);
     }
 
-    /// Claims a key and finishes it: one message for whoever watches.
+    /// Claims a key, lets it be seen by somebody who waits, and gives it back: one message for whoever
+    /// watches.
     pub(crate) async fn pass(&self, key: &RecordKey) {
         let claim = self.take(key).await;
+        self.0.glance(key).await.unwrap();
         self.release(key, &claim).await;
     }
 

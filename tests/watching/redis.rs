@@ -25,6 +25,8 @@ async fn another_client_tells_of_completions_and_releases() {
         other.release(&key(1), &claim).await;
         told(&mut watch).await;
         let claim = other.take(&key(1)).await;
+        // Whoever is told looks at what there is now.
+        mine.0.glance(&key(1)).await.unwrap();
         other.complete(&key(1), &claim).await;
         told(&mut watch).await;
         assert!(untold(&mut watch) && untold(&mut elsewhere));

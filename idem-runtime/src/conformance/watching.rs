@@ -1,9 +1,10 @@
 //! Who watches a key is told, by a store that tells.
 
 use super::patience::in_time;
-use super::probe::{A, B, Probe, TTL, answer, ask, done, header, owner, pending, record};
+use super::probe::{A, B, LEASE, Probe, TTL, answer, ask, done, header, owner, pending, record};
 use crate::store::{
-    ClaimReply, CompleteReply, Header, OutcomeKind, Owner, ReleaseReply, ResolveReply, State, Watch,
+    ClaimReply, CompleteReply, Header, OutcomeKind, Owner, ReadReply, ReleaseReply, RenewReply,
+    ResolveReply, State, Watch,
 };
 
 cases! {
@@ -13,6 +14,8 @@ cases! {
     14 every_watch_of_a_key_is_told,
     14 a_key_is_watched_again_after_the_last_has_left,
     14 a_watch_is_told_of_what_happened_before_it_asked,
+    14 a_watch_is_told_of_each_claim_that_a_look_has_seen,
+    14 a_look_of_who_waits_changes_nothing_for_others,
     14 many_keys_are_watched_at_once,
 }
 
@@ -111,6 +114,72 @@ async fn a_watch_is_told_of_what_happened_before_it_asked(p: Probe) {
     // It was on its way before anybody waited for it here.
     told(&p, &mut second, "a release").await;
     assert_eq!(p.header().await.state, State::Released);
+}
+
+async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
+    p.take(&ask(A)).await;
+    let Some(mut watch) = p.watch().await else {
+        return;
+    };
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    told(&p, &mut watch, "a release").await;
+    let claim = p.take(&ask(B)).await;
+    expect!(p.glance().await, ReadReply::Found { .. } => ());
+    expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ()); // sent again
+    assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+    let stored = p.complete(&answer(&claim, b"done")).await;
+    assert_eq!(stored, CompleteReply::Stored { late: false });
+    told(&p, &mut watch, "a completion").await;
+}
+
+/// Whoever holds a claim for which somebody waits finds it as it was: it is sent again, renewed, and ends in
+/// each way; and one that lapsed is taken over or resolved.
+async fn a_look_of_who_waits_changes_nothing_for_others(p: Probe) {
+    let ends = 5;
+    for n in 0..ends {
+        let p = p.at(n);
+        let claim = p.take(&ask(A)).await;
+        let _watch = p.watch().await;
+        expect!(p.glance().await, ReadReply::Found { .. } => ());
+        let seen = expect!(p.read().await, ReadReply::Found { record, .. } => record.header);
+        assert_eq!(seen, claim);
+        let again = expect!(p.claim(&ask(A)).await, ClaimReply::Granted { fence, .. } => fence);
+        assert_eq!(again, claim.fence);
+        expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+        expect!(p.glance().await, ReadReply::Found { .. } => ());
+        match n {
+            0 => {
+                let stored = p.complete(&answer(&claim, b"done")).await;
+                assert_eq!(stored, CompleteReply::Stored { late: false });
+            }
+            1 => {
+                let stored = p.complete_claim(&claim, &answer(&claim, b"done")).await;
+                assert_eq!(stored, CompleteReply::Stored { late: false });
+            }
+            2 => {
+                assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+                assert_eq!(p.header().await.attempts, 1);
+            }
+            3 => {
+                p.advance(LEASE).await;
+                let next = p.take(&ask(B)).await;
+                assert_eq!(next.attempts, 2);
+                assert!(next.fence > claim.fence);
+                let late = p.complete(&answer(&claim, b"late")).await;
+                expect!(late, CompleteReply::Superseded { .. } => ());
+            }
+            _ => {
+                p.advance(LEASE).await;
+                let found = Header {
+                    state: done(OutcomeKind::Value),
+                    owner: Owner::from_bytes(*b"who found it out"),
+                    ..claim
+                };
+                let resolved = p.resolve(&claim, &record(&found, b"it landed")).await;
+                assert_eq!(resolved, ResolveReply::Resolved);
+            }
+        }
+    }
 }
 
 async fn many_keys_are_watched_at_once(p: Probe) {

@@ -152,6 +152,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// resolved by anybody from the moment on at which this has answered. `None`, the default: this
     /// store does not tell, and waiting calls ask again and again.
     ///
+    /// A claim that is granted after this has answered may end untold, unless a [`glance`](Self::glance)
+    /// has seen it: a store need not tell of what nobody waits for.
+    ///
     /// A message may get lost, since waiting calls ask now and then all the same; it costs them time.
     ///
     /// Called on the engine's own thread.

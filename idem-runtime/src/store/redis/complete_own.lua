@@ -6,10 +6,11 @@ if DECLARED then
   local sub = string.sub
   local there, done = redis.call('GETRANGE', KEYS[1], 0, 51), ARGV[1]
   -- Owner, fence and attempts; and the fingerprint.
-  if sub(there, 1, 2) == '1P' and sub(there, 3, 27) == sub(done, 3, 27)
+  local state = sub(there, 1, 2)
+  if (state == '1P' or state == '1W') and sub(there, 3, 27) == sub(done, 3, 27)
       and sub(there, 37) == sub(done, 37, 52) then
     redis.call('SET', KEYS[1], done, 'PX', ARGV[2])
-    redis.pcall(PUBLISH, KEYS[1], '')
+    if state == '1W' then redis.pcall(PUBLISH, KEYS[1], '') end
     return 1
   end
 end

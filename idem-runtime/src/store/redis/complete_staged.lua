@@ -10,7 +10,8 @@
 local sub = string.sub
 local there = redis.call('GETRANGE', KEYS[1], 0, 51)
 -- As in complete_own.lua.
-if sub(there, 1, 2) ~= '1P' or sub(there, 3, 27) ~= sub(ARGV[1], 3, 27)
+local state = sub(there, 1, 2)
+if (state ~= '1P' and state ~= '1W') or sub(there, 3, 27) ~= sub(ARGV[1], 3, 27)
     or sub(there, 37) ~= sub(ARGV[1], 37, 52) then
   return {'Y'}
 end
@@ -21,5 +22,5 @@ if moved.err then
   return {'N'}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.pcall(PUBLISH, KEYS[1], '')
+if state == '1W' then redis.pcall(PUBLISH, KEYS[1], '') end
 return 1

@@ -3,15 +3,25 @@
 //! It was told, most of the time, that the other call has finished, and a plain `GET` shows its answer: a
 //! script, which nobody has run for a while, takes the server longer by a tenth of all that this call has
 //! waited since. How long the answer will still be kept a `GET` does not say; see [`Store::glance`].
-//! Whatever else stands there, the script reads.
+//! Whatever else stands there, a script reads; and of a claim it sees to it that its end is told.
 //!
 //! [`Store::glance`]: crate::store::Store::glance
 
 use super::Inner;
 use crate::record::{Record, State};
-use crate::store::{ReadReply, RecordKey, StoreError};
+use crate::store::{ReadReply, RecordKey, StoreError, Watch};
 
 impl Inner {
+    /// Subscribes first and marks the claim then: of its end somebody is told, or the mark finds it over.
+    pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        let watch = self.subscribers.watch(key).await?;
+        if watch.is_some() {
+            // Whoever waits looks soon, and finds out what is wrong here.
+            let _ = self.wait(key).await;
+        }
+        Ok(watch)
+    }
+
     pub(super) async fn glance(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         match self.large(&self.own, &key.name(), 0).await {
             Ok(Some(bytes)) => {
@@ -28,6 +38,6 @@ impl Inner {
             // Something of another type, say: the script has words for it.
             Err(_) => {}
         }
-        self.read(key).await
+        self.wait(key).await
     }
 }

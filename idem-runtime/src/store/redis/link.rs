@@ -224,15 +224,17 @@ impl Drop for Unanswered<'_> {
     }
 }
 
+/// A command that is made where it is sent from, and moves on from there: kept in a call it would be
+/// copied for each of the ways that it may take.
+pub(super) type Making<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
+
 /// What is sent at once.
 #[derive(Clone, Copy)]
 pub(super) enum Sent<'a> {
-    One(&'a Cmd),
+    One(&'a Making<'a>),
     /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
     /// to be asked for each of them.
-    Both(&'a Cmd, &'a Cmd),
-    /// As `Both`; but the reply is that of the first, and what becomes of the second does not matter.
-    Told(&'a Cmd, &'a Cmd),
+    Both(&'a Making<'a>, &'a Making<'a>),
 }
 
 /// A command, and what goes with it.
@@ -250,23 +252,18 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    pub(super) fn new(command: &'a Cmd) -> Self {
+    pub(super) fn new(command: &'a Making<'a>) -> Self {
         Self::of(None, Sent::One(command))
     }
 
     /// A command about this key.
-    pub(super) fn about(key: &'a str, command: &'a Cmd) -> Self {
+    pub(super) fn about(key: &'a str, command: &'a Making<'a>) -> Self {
         Self::of(Some(key), Sent::One(command))
     }
 
     /// Two commands, one right behind the other. The reply is that of the second, or the first error.
-    pub(super) fn both(key: &'a str, first: &'a Cmd, second: &'a Cmd) -> Self {
+    pub(super) fn both(key: &'a str, first: &'a Making<'a>, second: &'a Making<'a>) -> Self {
         Self::of(Some(key), Sent::Both(first, second))
-    }
-
-    /// A command, and right behind it one that tells of it. The reply is that of the first.
-    pub(super) fn told(key: &'a str, first: &'a Cmd, teller: &'a Cmd) -> Self {
-        Self::of(Some(key), Sent::Told(first, teller))
     }
 
     fn of(key: Option<&'a str>, sent: Sent<'a>) -> Self {
@@ -287,7 +284,6 @@ impl<'a> Order<'a> {
     async fn send(&self, wire: &Wire) -> Result<Value, Failure> {
         let reply = match self.sent {
             Sent::Both(first, second) => last(wire.send_both(first, second).await?)?,
-            Sent::Told(first, teller) => replied(wire.send_both(first, teller).await?.first)?,
             // A user without the right to ask would be sent to and fro for ever: the first error counts.
             Sent::One(command) if self.asking => last(wire.send_asking(command).await?)?,
             Sent::One(command) => wire.send(self.key, command).await?,
@@ -295,7 +291,7 @@ impl<'a> Order<'a> {
         match self.kept {
             // `WAIT` is about what this very connection wrote.
             Some(kept) if wrote(&reply) => {
-                let replicas = Box::pin(wire.send(None, &kept.command)).await?;
+                let replicas = Box::pin(wire.send(None, &|| kept.command.clone())).await?;
                 kept.judge(&replicas).map(|()| reply)
             }
             _ => Ok(reply),

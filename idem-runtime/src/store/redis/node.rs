@@ -129,7 +129,7 @@ impl Node {
 
     /// Sends a command that is about no key.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
-        self.link.send(&Order::new(command)).await
+        self.link.send(&Order::new(&|| command.clone())).await
     }
 
     /// The server's time in microseconds, where a claim may be granted by it: what waits for replicas

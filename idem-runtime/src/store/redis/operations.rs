@@ -23,7 +23,10 @@ use crate::record::Fence;
 impl Inner {
     /// Runs a script: by digest, and by source where the server does not know it (after a restart,
     /// a failover or `SCRIPT FLUSH`).
-    // Not an `async fn`, which holds what it is given twice: this future is part of every call's.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` holds what it is given twice, and this future is part of every call's"
+    )]
     pub(super) fn run<'a>(
         route: &'a Route,
         what: &'a str,
@@ -31,19 +34,23 @@ impl Inner {
         key: &'a str,
         arguments: &'a [&'a [u8]],
     ) -> impl Future<Output = Result<Answer, StoreError>> + use<'a> {
-        let command = script.command(&[key], arguments, false);
         async move {
-            let order = |command| Order {
+            let [by_digest, by_source] =
+                [false, true].map(|by_source| move || script.command(&[key], arguments, by_source));
+            let order = Order {
                 tells_time: script.tells_time,
-                ..Order::about(key, command)
+                ..Order::about(key, &by_digest)
             };
-            let mut reply = route.send(&order(&command), script.keeping).await;
+            let mut reply = route.send(&order, script.keeping).await;
             if let Err(Failure::Reply(error)) = &reply
                 && is_unknown_script(error)
             {
-                let command = script.command(&[key], arguments, true);
+                let order = Order {
+                    tells_time: script.tells_time,
+                    ..Order::about(key, &by_source)
+                };
                 // Boxed: seldom needed.
-                reply = Box::pin(route.send(&order(&command), script.keeping)).await;
+                reply = Box::pin(route.send(&order, script.keeping)).await;
             }
             match reply {
                 Ok(value) => Answer::parse(value),
@@ -85,8 +92,11 @@ impl Inner {
         bytes: usize,
     ) -> Result<Option<Bytes>, StoreError> {
         self.readable(bytes)?;
-        let mut get = Cmd::new();
-        get.arg("GET").arg(name);
+        let get = || {
+            let mut get = Cmd::new();
+            get.arg("GET").arg(name);
+            get
+        };
         match route
             .send(&Order::about(name, &get), Keeping::Nothing)
             .await
@@ -202,22 +212,23 @@ impl Inner {
         claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
-        let done = match Header::decode(record) {
-            Ok(done) => done,
+        // Not kept: this future is part of every call's.
+        let retain = match Header::decode(record) {
+            Ok(done) => done.retain,
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
         if let Some(claim) = claim.filter(|_| self.swaps) {
-            if self.swap(&name, claim, &done, record).await? {
+            if self.swap(&name, claim, retain, record).await? {
                 return Ok(CompleteReply::Stored { late: false });
             }
         // Boxed: it is larger, and seldom needed.
         } else if record.len() >= LARGE
-            && Box::pin(self.complete_staged(key, &name, &done, record)).await?
+            && Box::pin(self.complete_staged(key, &name, record)).await?
         {
             return Ok(CompleteReply::Stored { late: false });
         }
-        let ttl = decimal(millis(done.retain));
+        let ttl = decimal(millis(retain));
         let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
         loop {
             let answer = self
@@ -235,7 +246,10 @@ impl Inner {
                 },
                 b'M' => CompleteReply::Mismatch,
                 b'D' | b'G' => {
-                    match Box::pin(self.finished(&name, answer, done.fingerprint)).await? {
+                    let asked = Header::decode(record)
+                        .map_err(|_| unexpected())?
+                        .fingerprint;
+                    match Box::pin(self.finished(&name, answer, asked)).await? {
                         Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
                         Some((Err(error), _)) => CompleteReply::Unreadable(error),
                         None => continue,
@@ -335,8 +349,16 @@ impl Inner {
     }
 
     pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        self.read_by(&self.scripts.read, key).await
+    }
+
+    /// Reads a record on behalf of somebody who waits, and sees to it that he is told of the end of a claim.
+    pub(super) async fn wait(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        self.read_by(&self.scripts.wait, key).await
+    }
+
+    async fn read_by(&self, script: &Script, key: &RecordKey) -> Result<ReadReply, StoreError> {
         // Whoever waits is told on the engine's thread, and reads there.
-        let script = &self.scripts.read;
         let answer = Self::run(&self.own, "a read", script, &key.name(), &[]).await?;
         if let Some(error) = answer.unreadable() {
             return Ok(ReadReply::Unreadable(error));

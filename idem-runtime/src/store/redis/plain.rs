@@ -43,12 +43,12 @@ impl Inner {
             fingerprint: request.fingerprint,
         };
         let reply = {
-            let mut set = Cmd::with_capacity(7, name.len() + HEADER + 32);
-            set.arg("SET").arg(name).arg(&claim.encode()[..]);
-            set.arg("NX")
-                .arg("GET")
-                .arg("PX")
-                .arg(millis(request.retain));
+            let set = || {
+                let mut set = Cmd::with_capacity(7, name.len() + HEADER + 32);
+                set.arg("SET").arg(name).arg(&claim.encode()[..]);
+                set.arg("NX").arg("GET").arg("PX").arg(millis(claim.retain));
+                set
+            };
             let order = Order::about(name, &set);
             self.link.send(&order, Keeping::Writes).await
         };

@@ -38,6 +38,9 @@ end
 local function look(most)
   local r = redis.call('GETRANGE', KEYS[1], 0, most - 1)
   if r == '' then return nil end
+  -- Pending, and somebody waits: the same for everybody but who tells of its end, see wait.lua.
+  local waited = sub(r, 1, 2) == '1W'
+  if waited then r = '1P' .. sub(r, 3) end
   local state = sub(r, 2, 2)
   if sub(r, 1, 1) ~= '1' or #r < HEADER or not string.find('PQRDEUT', state, 1, true) then
     return nil, {'V', sub(r, 1, HEADER)}
@@ -47,7 +50,7 @@ local function look(most)
   local claimed, left = state == 'P' or state == 'Q', 0
   if claimed then left = math.max(num(sub(r, 28, 31)) - math.max(num(sub(r, 32, 36)) - life, 0), 0) end
   return {
-    bytes = r, life = life, state = state, owner = sub(r, 3, 18), print = sub(r, 37, 52),
+    bytes = r, life = life, state = state, waited = waited, owner = sub(r, 3, 18), print = sub(r, 37, 52),
     claimed = claimed, left = left, done = not claimed and state ~= 'R',
   }
 end

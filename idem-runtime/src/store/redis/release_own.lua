@@ -5,14 +5,15 @@
 if DECLARED then
   local sub = string.sub
   local there = redis.call('GETRANGE', KEYS[1], 0, 51)
-  if #there == 52 and sub(there, 1, 2) == '1P' and sub(there, 3, 18) == ARGV[1] then
+  local state = sub(there, 1, 2)
+  if #there == 52 and (state == '1P' or state == '1W') and sub(there, 3, 18) == ARGV[1] then
     local life, high, low = redis.call('PTTL', KEYS[1]), string.byte(there, 26, 27)
     -- More attempts than that go the long way, as does a record without a life.
     if life > 0 and high == 0 and low > 0 then
       if ARGV[2] == '0' then low = low - 1 end
       local free = '1R' .. sub(there, 3, 26) .. string.char(low) .. '\0\0\0\0' .. sub(there, 32)
       redis.call('SET', KEYS[1], free, 'PX', life)
-      redis.pcall(PUBLISH, KEYS[1], '')
+      if state == '1W' then redis.pcall(PUBLISH, KEYS[1], '') end
       return 1
     end
   end

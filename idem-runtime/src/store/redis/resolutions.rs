@@ -85,10 +85,13 @@ impl Listening {
         let Some(store) = self.store.upgrade() else {
             return;
         };
-        let mut command = redis::cmd("PUBLISH");
-        // An empty name is nobody's.
-        command.arg(&self.channel).arg("");
-        let order = Order::about(&self.channel, &command);
+        let publish = || {
+            let mut publish = redis::cmd("PUBLISH");
+            // An empty name is nobody's.
+            publish.arg(&self.channel).arg("");
+            publish
+        };
+        let order = Order::about(&self.channel, &publish);
         // On the connection of this thread: what is made here is driven here.
         let sent = store.own.send(&order, Keeping::Nothing);
         if let Err(failure) = sent.await

@@ -77,6 +77,8 @@ pub(super) struct Scripts {
     pub(super) renew: Script,
     pub(super) resolve: Script,
     pub(super) read: Script,
+    /// The same, by somebody who waits.
+    pub(super) wait: Script,
     /// Those of copies in front of another store.
     pub(super) look: Script,
     pub(super) keep: Script,
@@ -130,6 +132,12 @@ impl Scripts {
                 Some("no-writes"),
                 Keeping::Nothing,
                 include_str!("read.lua"),
+            ),
+            wait: Script::new(
+                report,
+                None,
+                Keeping::Nothing,
+                &[include_str!("wait.lua"), include_str!("read.lua")].concat(),
             ),
             look: Script::new(
                 report,

@@ -30,20 +30,25 @@ impl Inner {
         &self,
         key: &RecordKey,
         name: &str,
-        done: &Header,
         record: &[u8],
     ) -> Result<bool, StoreError> {
         if !self.stages.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let stage = stage(key.prefix(), name, done);
+        let Ok(done) = Header::decode(record) else {
+            return Ok(false);
+        };
+        let stage = stage(key.prefix(), name, &done);
         let script = &self.scripts.complete_staged;
         let life = decimal(millis(done.retain));
         let arguments: [&[u8]; 2] = [&record[..HEADER], life.as_bytes()];
-        let mut set = Cmd::with_capacity(5, stage.len() + record.len() + 16);
-        set.arg("SET").arg(&stage).arg(record).arg("PX").arg(STAY);
+        let set = || {
+            let mut set = Cmd::with_capacity(5, stage.len() + record.len() + 16);
+            set.arg("SET").arg(&stage).arg(record).arg("PX").arg(STAY);
+            set
+        };
         for by_source in [false, true] {
-            let moves = script.command(&[name, &stage], &arguments, by_source);
+            let moves = || script.command(&[name, &stage], &arguments, by_source);
             let order = Order::both(name, &set, &moves);
             match self.link.send(&order, Keeping::Writes).await {
                 Ok(reply) => {

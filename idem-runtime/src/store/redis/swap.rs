@@ -1,7 +1,10 @@
 //! A completion without a script, on servers that compare and set: `SET … IFEQ`.
 //!
-//! Nobody but its owner writes a claim, and nothing is in it that its owner does not know. So whoever ends
-//! a claim can say byte by byte what must stand there. Where anything else does, the script decides.
+//! Nobody but its owner writes a claim, and nothing is in it that its owner does not know, but the mark of
+//! somebody who waits. So whoever ends a claim for which nobody waits can say byte by byte what must stand
+//! there. Where anything else does, the script decides, and tells.
+
+use std::time::Duration;
 
 use redis::{Cmd, Value};
 
@@ -17,17 +20,17 @@ impl Inner {
         &self,
         name: &str,
         claim: &Header,
-        done: &Header,
+        retain: Duration,
         record: &[u8],
     ) -> Result<bool, StoreError> {
-        let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
-        set.arg("SET").arg(name).arg(record);
-        set.arg("IFEQ").arg(&claim.encode()[..]);
-        set.arg("PX").arg(millis(done.retain));
-        // Told in vain where the claim is another's: who waits looks, and waits on.
-        let mut tell = Cmd::with_capacity(3, name.len() + 16);
-        tell.arg(self.report.publish()).arg(name).arg("");
-        let order = Order::told(name, &set, &tell);
+        let set = || {
+            let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
+            set.arg("SET").arg(name).arg(record);
+            set.arg("IFEQ").arg(&claim.encode()[..]);
+            set.arg("PX").arg(millis(retain));
+            set
+        };
+        let order = Order::about(name, &set);
         match self.link.send(&order, Keeping::Writes).await {
             Ok(reply) => Ok(reply == Value::Okay),
             // A full memory, a missing right, a slot that has moved: the script is told the same, or finds

@@ -11,6 +11,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{Notify, oneshot};
 
+use super::Making;
+
 /// So many go out together at most: the first of them has its reply when the last one has.
 const TOGETHER: usize = 64;
 
@@ -64,7 +66,11 @@ impl Lane {
     }
 
     /// Sends a command, or two with nobody's between them. Dropped, they may still be executed.
-    pub(super) async fn send(&self, first: &Cmd, second: Option<&Cmd>) -> RedisResult<Replies> {
+    pub(super) async fn send(
+        &self,
+        first: &Making<'_>,
+        second: Option<&Making<'_>>,
+    ) -> RedisResult<Replies> {
         let queue = &*self.queue;
         if queue.crowd.load(Ordering::Relaxed) < 2
             && let Some(_under_way) = UnderWay::alone(queue)
@@ -81,13 +87,13 @@ impl Lane {
     /// Where the replies will come from; `None`: nobody sends anything any more.
     fn queue(
         &self,
-        first: &Cmd,
-        second: Option<&Cmd>,
+        first: &Making<'_>,
+        second: Option<&Making<'_>>,
     ) -> Option<oneshot::Receiver<RedisResult<Replies>>> {
         let (tell, told) = oneshot::channel();
         let waiter = Waiter {
-            first: first.clone(),
-            second: second.cloned(),
+            first: first(),
+            second: second.map(|second| second()),
             tell,
         };
         let is_first = {
@@ -107,15 +113,15 @@ impl Lane {
 
 async fn alone(
     mut connection: MultiplexedConnection,
-    first: &Cmd,
-    second: Option<&Cmd>,
+    first: &Making<'_>,
+    second: Option<&Making<'_>>,
 ) -> RedisResult<Replies> {
     if let Some(second) = second {
         let both = both(first, second);
         let replies = connection.send_packed_commands(&both, 0, 2).await?;
         return Replies::of_both(replies);
     }
-    let first = connection.send_packed_command(first).await?;
+    let first = connection.send_packed_command(&first()).await?;
     Ok(Replies {
         first,
         second: None,
@@ -130,9 +136,9 @@ impl Drop for Lane {
 }
 
 /// Two commands for a connection that has no lane, or nobody else on it.
-pub(super) fn both(first: &Cmd, second: &Cmd) -> Pipeline {
+pub(super) fn both(first: &Making<'_>, second: &Making<'_>) -> Pipeline {
     let mut both = Pipeline::with_capacity(2);
-    both.add_command(first.clone()).add_command(second.clone());
+    both.add_command(first()).add_command(second());
     both
 }
 

@@ -11,14 +11,14 @@ use redis::aio::MultiplexedConnection;
 use redis::cluster::ClusterClient;
 #[cfg(feature = "redis-cluster")]
 use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, Value};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, Value};
 #[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
 use redis::{RedisError, RedisResult};
 
 #[cfg(any(feature = "redis-cluster", feature = "redis-manager"))]
 use super::lane::both;
 use super::lane::{Lane, Replies};
-use super::{Failure, replied};
+use super::{Failure, Making, replied};
 use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
@@ -188,20 +188,25 @@ impl Wire {
         not(feature = "redis-cluster"),
         expect(unused_variables, reason = "one server has all keys")
     )]
-    pub(super) async fn send(&self, key: Option<&str>, command: &Cmd) -> Result<Value, Failure> {
+    pub(super) async fn send(
+        &self,
+        key: Option<&str>,
+        command: &Making<'_>,
+    ) -> Result<Value, Failure> {
         let reply = match self {
             Self::One(lane) => lane.send(command, None).await.map(|reply| reply.first),
             // What the application set up may wait for ever.
             #[cfg(feature = "redis-manager")]
             Self::Manager(manager, patience) => {
                 let mut manager = manager.clone();
-                let sent = within(*patience, manager.send_packed_command(command));
+                let command = command();
+                let sent = within(*patience, manager.send_packed_command(&command));
                 Box::pin(sent).await
             }
             #[cfg(feature = "redis-cluster")]
             Self::Library(connection, patience) => {
                 let mut connection = connection.clone();
-                let sent = connection.route_command(command.clone(), routing(key));
+                let sent = connection.route_command(command(), routing(key));
                 Box::pin(within(*patience, sent)).await
             }
         };
@@ -209,12 +214,16 @@ impl Wire {
     }
 
     /// Sends a command to a node that is only about to get its slot.
-    pub(super) async fn send_asking(&self, command: &Cmd) -> Result<Replies, Failure> {
-        self.send_both(&redis::cmd("ASKING"), command).await
+    pub(super) async fn send_asking(&self, command: &Making<'_>) -> Result<Replies, Failure> {
+        self.send_both(&|| redis::cmd("ASKING"), command).await
     }
 
     /// Sends two commands, one right behind the other.
-    pub(super) async fn send_both(&self, first: &Cmd, second: &Cmd) -> Result<Replies, Failure> {
+    pub(super) async fn send_both(
+        &self,
+        first: &Making<'_>,
+        second: &Making<'_>,
+    ) -> Result<Replies, Failure> {
         let replies = match self {
             Self::One(lane) => lane.send(first, Some(second)).await,
             #[cfg(feature = "redis-manager")]

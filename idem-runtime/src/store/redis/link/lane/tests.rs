@@ -65,10 +65,13 @@ impl Server {
 
     /// Sends one word, or two at once, from a task of its own.
     fn send(&self, words: &[&str]) -> tokio::task::JoinHandle<RedisResult<Vec<Value>>> {
-        let commands: Vec<_> = words.iter().map(|word| said(word)).collect();
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
         let lane = Arc::clone(&self.lane);
         tokio::spawn(async move {
-            let replies = lane.send(&commands[0], commands.get(1)).await?;
+            let first = said(&words[0]);
+            let second = words.get(1).map(|word| said(word));
+            let second = second.as_ref().map(|second| second as &Making<'_>);
+            let replies = lane.send(&first, second).await?;
             Ok([replies.first].into_iter().chain(replies.second).collect())
         })
     }
@@ -81,10 +84,12 @@ impl Server {
     }
 }
 
-fn said(word: &str) -> Cmd {
-    let mut command = redis::cmd("ECHO");
-    command.arg(word);
-    command
+fn said(word: &str) -> impl Fn() -> Cmd + Send + Sync {
+    move || {
+        let mut command = redis::cmd("ECHO");
+        command.arg(word);
+        command
+    }
 }
 
 fn bulk(word: &str) -> Value {
