@@ -191,3 +191,6 @@ impl Vigil {
         }
     }
 }
+
+#[cfg(all(test, feature = "conformance"))]
+mod tests;
