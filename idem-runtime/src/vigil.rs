@@ -192,5 +192,6 @@ impl Vigil {
     }
 }
 
-#[cfg(all(test, feature = "conformance"))]
+#[cfg(test)]
+#[cfg(feature = "conformance")]
 mod tests;
