@@ -191,3 +191,7 @@ impl Vigil {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "conformance")]
+mod tests;

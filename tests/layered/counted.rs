@@ -1,14 +1,17 @@
 //! A durable store that counts what it is asked.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
+use idem_runtime::Fingerprint;
+use idem_runtime::conformance::Forward;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, Record, RecordKey, Store,
+    StoreFuture,
 };
 
 #[derive(Default)]
@@ -58,7 +61,11 @@ impl Counted {
     }
 }
 
-impl Store for Counted {
+impl Forward for Counted {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn claim<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -66,6 +73,11 @@ impl Store for Counted {
     ) -> StoreFuture<'a, ClaimReply> {
         count(&self.counts.claims, key);
         self.store.claim(key, request)
+    }
+
+    /// It has to be asked, so that there is something to count.
+    fn at_hand(&self, _: &RecordKey, _: Fingerprint) -> Option<(Record, Duration)> {
+        None
     }
 
     fn complete<'a>(
@@ -87,28 +99,6 @@ impl Store for Counted {
         self.store.complete_claim(key, claim, record)
     }
 
-    fn release<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        count: bool,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        self.store.release(key, owner, count)
-    }
-
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        self.store.renew(key, claim)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        seen: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, ResolveReply> {
-        self.store.resolve(key, seen, record)
-    }
-
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         count(&self.counts.reads, key);
         self.store.glance(key)
@@ -117,13 +107,5 @@ impl Store for Counted {
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         count(&self.counts.reads, key);
         self.store.read(key)
-    }
-
-    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        self.store.watch(key)
-    }
-
-    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        self.store.listen(prefix, listener)
     }
 }

@@ -3,14 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use bytes::Bytes;
 use idem_runtime::clock::ManualClock;
-use idem_runtime::conformance::{Faulty, Operation};
+use idem_runtime::conformance::{Faulty, Forward, Operation};
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
-};
+use idem_runtime::store::{Listener, Store};
 use idem_runtime::{
     CallBuilder, Engine, EngineBuilder, Entry, Event, EventKind, LocalCache, LocalCacheStats,
     Observer,
@@ -194,64 +190,9 @@ impl Far {
     }
 }
 
-impl Store for Far {
-    fn claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        self.store.claim(key, request)
-    }
-
-    fn complete<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        self.store.complete(key, record)
-    }
-
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        self.store.complete_claim(key, claim, record)
-    }
-
-    fn release<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        count: bool,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        self.store.release(key, owner, count)
-    }
-
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        self.store.renew(key, claim)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        seen: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, ResolveReply> {
-        self.store.resolve(key, seen, record)
-    }
-
-    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        self.store.watch(key)
-    }
-
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.store.glance(key)
-    }
-
-    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        self.store.read(key)
+impl Forward for Far {
+    fn inner(&self) -> &dyn Store {
+        &self.store
     }
 
     fn listen(&self, _: &Arc<str>, listener: Weak<dyn Listener>) -> bool {

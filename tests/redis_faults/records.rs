@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 
 use idem_harness::{RedisServer, Reply};
-use idem_runtime::ErrorKind;
 use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{ReadReply, RecordKey, Store, StoreErrorKind};
+use idem_runtime::{ErrorKind, KeyDigest, Operation};
 use idem_tests::shop::{Failure, Shop, connect, patient};
 
 fn server() -> &'static RedisServer {
@@ -214,6 +215,41 @@ async fn a_record_beyond_the_limit_is_refused_and_kept() {
     assert_eq!(dump(&name), before);
     let replay = wide.pay_with_memo("a", 1, String::new(), async |_| Ok(()));
     assert_eq!(replay.await, first);
+}
+
+#[tokio::test]
+async fn who_waits_is_not_shown_a_record_beyond_the_limit() {
+    let shop = Shop::open(&server().url()).await;
+    let memo = "m".repeat(20_000);
+    shop.pay_with_memo("a", 1, memo, async |_| Ok(()))
+        .await
+        .unwrap();
+    let Reply::Bulk(record) = server().reply(&["GET", &shop.record(server())]) else {
+        panic!("a record is a string");
+    };
+    let operation = Operation::new("shop.look");
+    let key = RecordKey::new(
+        shop.prefix().into(),
+        operation,
+        KeyDigest::from_bytes([7; 32]),
+    );
+    set(&key.name(), &record);
+    let limited = async |limit| {
+        let store = patient(RedisStore::builder(server().url())).max_record_bytes(limit);
+        store.connect().await.unwrap()
+    };
+    let just = limited(record.len()).await.glance(&key).await.unwrap();
+    let ReadReply::Found { record: found, .. } = just else {
+        panic!("there is a record: {just:?}");
+    };
+    assert_eq!(found.as_bytes(), record);
+    let narrow = limited(record.len() - 1).await;
+    let error = narrow.glance(&key).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::TooLarge);
+    assert!(
+        error.to_string().contains("`max_record_bytes` is"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -2,12 +2,13 @@
 //! written down, and the engine's end, where a test asks whether the engine's thread is through.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use idem_runtime::conformance::Forward;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, ResolveReply, State, Store, StoreFuture, Watch,
 };
 use tokio::sync::{Notify, Semaphore};
@@ -70,7 +71,11 @@ impl Tap {
     }
 }
 
-impl Store for Tap {
+impl Forward for Tap {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
     fn claim<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -170,10 +175,6 @@ impl Store for Tap {
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         self.pass(self.store.read(key), |_| ())
     }
-
-    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        self.store.listen(prefix, listener)
-    }
 }
 
 impl Tap {
@@ -210,56 +211,9 @@ impl<S> Drop for Echo<S> {
     }
 }
 
-impl<S: Store> Store for Echo<S> {
-    fn claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        self.store.claim(key, request)
-    }
-
-    fn complete<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        self.store.complete(key, record)
-    }
-
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        self.store.complete_claim(key, claim, record)
-    }
-
-    fn release<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        count: bool,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        self.store.release(key, owner, count)
-    }
-
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        self.store.renew(key, claim)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        seen: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, ResolveReply> {
-        self.store.resolve(key, seen, record)
-    }
-
-    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        self.store.watch(key)
+impl<S: Store> Forward for Echo<S> {
+    fn inner(&self) -> &dyn Store {
+        &self.store
     }
 
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
@@ -274,9 +228,5 @@ impl<S: Store> Store for Echo<S> {
             return StoreFuture::ready(Ok(ReadReply::Absent));
         }
         self.store.read(key)
-    }
-
-    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        self.store.listen(prefix, listener)
     }
 }

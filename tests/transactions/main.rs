@@ -16,6 +16,7 @@ mod isolation;
 mod nesting;
 mod outcomes;
 mod records;
+mod shutdown;
 mod stage;
 mod texts;
 mod tokens;
@@ -124,6 +125,9 @@ on_every_database! {
         a_refusal_leaves_nothing_open,
         calls_are_spawned,
         a_shutdown_waits_for_bodies,
+    }
+    shutdown {
+        a_call_is_waited_for_at_every_moment,
     }
     attribute {
         functions_in_the_callers_transaction,

@@ -2,13 +2,16 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::Forward;
+use crate::fingerprint::Fingerprint;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
     ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
 
@@ -277,7 +280,15 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
+impl Forward for Faulty {
+    fn inner(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    fn at_hand(&self, _: &RecordKey, _: Fingerprint) -> Option<(Record, Duration)> {
+        None
+    }
+
     fn claim<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -364,18 +375,6 @@ impl Store for Faulty {
             let key = key.clone();
             StoreFuture::pending(async move { store.glance(&key).await })
         })
-    }
-
-    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        self.0.store.listen(prefix, listener)
-    }
-
-    fn max_record_bytes(&self) -> Option<usize> {
-        self.0.store.max_record_bytes()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.0.store.warnings()
     }
 }
 

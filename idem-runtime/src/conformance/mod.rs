@@ -112,6 +112,7 @@ mod completions;
 mod faulty;
 mod fences;
 mod fingerprints;
+mod forward;
 mod keys;
 mod late;
 mod leases;
@@ -141,6 +142,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::faulty::{Fault, Faulty, Operation, Sent};
+pub use self::forward::Forward;
 use crate::store::{RecordKey, Store};
 
 /// A boxed future that can change threads.
