@@ -3,7 +3,7 @@
 use super::value::{Fingerprint, Time, Word};
 use proc_macro2::{Span, TokenStream};
 use syn::parse::ParseStream;
-use syn::{Error, Ident, Result, Token};
+use syn::{Error, Ident, Lifetime, Result, Token};
 
 pub(crate) struct Slot<T> {
     /// Where it was named; `value` is `None` then only beside an error.
@@ -51,6 +51,9 @@ impl<T> Slot<T> {
         input.parse::<Token![=]>().map_err(|_| valueless())?;
         if input.is_empty() || input.peek(Token![,]) {
             return Err(valueless());
+        }
+        if input.peek(Lifetime) {
+            return Err(input.error(format!("`{name}` takes a value, not a lifetime")));
         }
         let rest = input.fork();
         self.value = Some(value(input).map_err(|error| broken_off(name, &rest, error))?);
