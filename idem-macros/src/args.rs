@@ -73,6 +73,23 @@ pub(crate) struct Args {
     pub(crate) krate: Slot<Path>,
 }
 
+/// What other crates and specifications say, and what is said here.
+const IN_OTHER_WORDS: [(&str, &str); 10] = [
+    ("expire", "ttl = \"24h\""),
+    ("expires", "ttl = \"24h\""),
+    ("expiry", "ttl = \"24h\""),
+    ("finish", "on_cancel = finish"),
+    ("idempotency_key", "key = .."),
+    ("lock", "lease = \"30s\""),
+    ("name", "op = \"..\""),
+    (
+        "skip",
+        "#[idem(skip)]` before a parameter, as in `#[idem(skip)] bank: &Bank",
+    ),
+    ("tenant", "scope = .."),
+    ("wait", "on_running = wait(\"5s\")"),
+];
+
 impl Args {
     /// Whatever can be understood; the rest is in `errors`.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
@@ -146,6 +163,9 @@ fn unknown_argument(name: &str, valued: bool) -> String {
             )
         }
         Some(known) => format!("unknown argument `{name}`; did you mean `{known}`?"),
+        None if let Some((_, here)) = IN_OTHER_WORDS.iter().find(|(there, _)| *there == name) => {
+            format!("unknown argument `{name}`; write `{here}`")
+        }
         None if !valued => {
             format!("unknown argument `{name}`; if this is the key, write `key = {name}`")
         }
@@ -159,6 +179,9 @@ fn unknown_argument(name: &str, valued: bool) -> String {
 fn separated(input: ParseStream<'_>) -> Result<()> {
     if input.is_empty() || input.peek(Token![,]) {
         return Ok(());
+    }
+    if input.peek(syn::token::Paren) {
+        return Err(input.error("nothing is said in parentheses here; remove them"));
     }
     Err(input.error("expected `,` before the next argument"))
 }

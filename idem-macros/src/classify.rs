@@ -99,6 +99,12 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
             let mut arms = Vec::new();
             for variant in &data.variants {
                 let name = &variant.ident;
+                // On the enum it names the crate.
+                let mut attrs = variant.attrs.iter();
+                if let Some(attr) = attrs.find(|attr| attr.path().is_ident("classify")) {
+                    errors.at(span_of(attr), format!("a class is written as {CHOICE}"));
+                    continue;
+                }
                 let pattern = quote_spanned!(Span::mixed_site()=> Self::#name);
                 if let Some(class) = class(&variant.attrs, name, &variant.fields, misplaced, errors)
                 {

@@ -56,6 +56,7 @@ impl Plan {
     /// The plan, or `None` beside an error.
     pub(crate) fn new(mut args: Args, target: &mut Target, errors: &mut Errors) -> Option<Self> {
         target.take_second_attribute(errors);
+        target.take_misplaced_options(errors);
         let parameters = target.take_parameters(errors);
         let sig = &target.sig;
         let shape = output::shape(sig, errors);

@@ -109,6 +109,19 @@ impl Target {
         });
     }
 
+    /// Removes `#[idem(..)]` from the function: it is an option of a parameter.
+    pub(crate) fn take_misplaced_options(&mut self, errors: &mut Errors) {
+        self.attrs.retain(|attr| {
+            let misplaced = attr.path().is_ident("idem");
+            if misplaced {
+                let message = "`#[idem(skip)]` goes on a parameter; what is said of the whole function stands in \
+                    `#[idempotent(..)]`";
+                errors.at(first_span(attr.path()), message);
+            }
+            !misplaced
+        });
+    }
+
     /// The parameters; their `#[idem(..)]` is removed.
     pub(crate) fn take_parameters(&mut self, errors: &mut Errors) -> Vec<Parameter> {
         let mut parameters = Vec::new();

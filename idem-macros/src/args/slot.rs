@@ -1,9 +1,9 @@
 //! Room for one argument of the attribute.
 
 use super::value::{Fingerprint, Time, Word};
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use syn::parse::ParseStream;
-use syn::{Error, Ident, Result, Token};
+use syn::{Error, Ident, Lifetime, Result, Token};
 
 pub(crate) struct Slot<T> {
     /// Where it was named; `value` is `None` then only beside an error.
@@ -44,13 +44,33 @@ impl<T> Slot<T> {
                 format!("`{name}` needs a value: `{name} = ..`"),
             )
         };
+        if input.peek(Token![==]) {
+            let message = format!("`{name}` takes its value after one `=`: `{name} = ..`");
+            return Err(input.error(message));
+        }
         input.parse::<Token![=]>().map_err(|_| valueless())?;
         if input.is_empty() || input.peek(Token![,]) {
             return Err(valueless());
         }
-        self.value = Some(value(input)?);
+        if input.peek(Lifetime) {
+            return Err(input.error(format!("`{name}` takes a value, not a lifetime")));
+        }
+        let rest = input.fork();
+        self.value = Some(value(input).map_err(|error| broken_off(name, &rest, error))?);
         Ok(())
     }
+}
+
+/// An error at the end of all arguments has no place of its own: it would point at the whole attribute.
+fn broken_off(name: &Ident, value: ParseStream<'_>, error: Error) -> Error {
+    let text = error.to_string();
+    let Some(missing) = text.strip_prefix("unexpected end of input, ") else {
+        return error;
+    };
+    let tokens = value.parse::<TokenStream>().unwrap_or_default();
+    let last = tokens.into_iter().last();
+    let span = last.map_or_else(|| name.span(), |token| token.span());
+    Error::new(span, format!("the value of `{name}` ends here; {missing}"))
 }
 
 impl Slot<Fingerprint> {

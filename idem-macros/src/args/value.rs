@@ -135,6 +135,15 @@ impl OnError {
             Error::new(error.span(), message)
         })?;
         let word = path.get_ident().map(ToString::to_string);
+        // No function is called `Keep`.
+        if let Some(word) = &word
+            && let Some(meant) = ["classify", "release", "keep", "unknown"]
+                .iter()
+                .find(|known| word != *known && word.eq_ignore_ascii_case(known))
+        {
+            let message = format!("`on_error` has no value `{word}`; did you mean `{meant}`?");
+            return Err(Error::new_spanned(path, message));
+        }
         Ok(match word.as_deref() {
             Some("classify") => Self::Classify,
             Some("release") => Self::Release,
