@@ -361,3 +361,6 @@ impl Drop for Ticket {
         self.give_up();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -310,6 +310,16 @@ mod tests {
     }
 
     #[test]
+    fn a_time_is_cut_to_what_a_record_holds() {
+        let overrides = Overrides {
+            ttl: Some(Duration::new(7, 1_999_999)),
+            ..Overrides::default()
+        };
+        let policy = overrides.over(&Policy::default()).unwrap();
+        assert_eq!(policy.ttl, Duration::from_millis(7_001));
+    }
+
+    #[test]
     fn a_cool_down_does_not_wait_unless_told_to() {
         let mut policy = Policy {
             on_duplicate: OnDuplicate::Reject,

@@ -64,6 +64,20 @@ fn number_of(type_name: &str) -> u32 {
 mod tests {
     use super::*;
 
+    /// More names than are remembered, each of them asked for again.
+    #[test]
+    fn a_name_that_is_known_keeps_its_number() {
+        const NAMES: &str = "Receipt Refund Order Invoice Payment Basket Article Customer Address Parcel \
+            Voucher Account Booking Ticket Seat Flight Room Guest Night Price Tax Total";
+        for _ in 0..3 {
+            for name in NAMES.split_whitespace() {
+                assert_eq!(schema_of(name), number_of(name), "{name}");
+                // It begins where another name does.
+                assert_eq!(schema_of(&name[..3]), number_of(&name[..3]), "{name}");
+            }
+        }
+    }
+
     #[test]
     fn the_schema_tag_ignores_modules_and_sees_types() {
         assert_eq!(

@@ -383,3 +383,6 @@ impl Store for MemoryStore {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;
