@@ -14,18 +14,18 @@ fn pair(flights: &Flights) -> (Ticket, Follower) {
     (ticket, follower)
 }
 
-fn refused() -> Option<Landing> {
-    Some(Landing::Refused {
+fn refused() -> Landing {
+    Landing::Refused {
         error: Error::new(ErrorKind::Mismatch, Operation::new("pay")),
         max_attempts: None,
-    })
+    }
 }
 
 #[tokio::test]
 async fn who_was_told_is_not_asked_to_ask() {
     let flights = Flights::new();
     let (ticket, mut follower) = pair(&flights);
-    ticket.land(refused);
+    ticket.land(|| Some(refused()));
     ticket.give_up();
     ticket.land(|| unreachable!("they were told"));
     drop(ticket);
@@ -43,7 +43,7 @@ async fn who_was_asked_to_ask_is_told_nothing_by_a_ticket_that_was_given_up() {
     let (next, mut waits) = pair(&flights);
     ticket.land(|| unreachable!("it was given up"));
     drop(ticket);
-    next.land(refused);
+    next.land(|| Some(refused()));
     let landing = waits.landing().await;
     assert!(matches!(landing, Some(Landing::Refused { .. })));
 }
