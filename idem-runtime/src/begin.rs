@@ -38,6 +38,7 @@ pub(crate) struct Ask {
 
 /// What asking led to.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one, read at once")]
 #[non_exhaustive]
 pub enum Begun {
     /// The body is yours to run.
@@ -363,23 +364,20 @@ impl Begin {
     }
 
     /// Waits, with everybody else in this process, until the body that runs elsewhere has ended. With
-    /// nothing left of its lease, and an expired token, it finds out what to say of that. At `asked` the
+    /// nothing left of its lease, and an expired token, it finds out what to say of that. At `seen` the
     /// store had not been asked yet.
     async fn wait(
         &mut self,
         ticket: Option<Ticket>,
         lease_left: Option<Duration>,
-        asked: Duration,
+        seen: Duration,
     ) -> Option<Result<Reached, Error>> {
         let core = self.core();
         let Some(lease_left) = lease_left else {
             return Some(Err(self.refused(ticket, core.expired(&self.key).await?)));
         };
         if let Some(ticket) = ticket {
-            let running = Running {
-                seen: asked,
-                lease_left,
-            };
+            let running = Running { seen, lease_left };
             let asked = (self.fingerprint, self.policy.dated());
             let follower = core.watch_over(&self.key, asked, running, ticket)?;
             return self.follow(follower, None).await;

@@ -23,7 +23,7 @@ use crate::key::KeyDigest;
 use crate::observer::{Event, EventKind, Observer};
 use crate::on_error::Classified;
 use crate::operation::{Operation, Prefix, RecordKey};
-use crate::padded::{Lanes, Padded, Tally};
+use crate::padded::{Lanes, Tally};
 use crate::policy::Policy;
 use crate::store::Store;
 use crate::token::Tokens;
@@ -68,7 +68,7 @@ pub(crate) struct Core {
     pub(crate) limits: Limits,
     pub(crate) format: Format,
     /// The same for answers that are handed out, one for each lane.
-    pub(crate) formats: Lanes<Arc<Padded<Format>>>,
+    pub(crate) formats: Lanes<Format>,
     pub(crate) tokens: Tokens,
     pub(crate) flights: Arc<Flights>,
     /// Off unless asked for.

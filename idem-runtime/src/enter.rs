@@ -19,6 +19,10 @@ use crate::policy::{OnOutage, Policy};
 use crate::stored::Stored;
 
 /// How a call goes on that was let in.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
 pub(crate) enum Entry {
     /// It has its answer.
     Known(Stored),

@@ -168,8 +168,8 @@ pub struct FingerprintBuilder {
     /// The name of the last argument, and how many are still to come.
     last: &'static str,
     missing: usize,
-    /// What could not be encoded.
-    invalid: Option<InvalidInput>,
+    /// What could not be encoded. Boxed: builders are moved, and this is seldom there.
+    invalid: Option<Box<InvalidInput>>,
 }
 
 impl FingerprintBuilder {
@@ -254,11 +254,11 @@ impl FingerprintBuilder {
         result: Result<(), CanonicalError>,
     ) {
         if let Err(source) = self.encoder.note(result) {
-            self.invalid = Some(InvalidInput {
+            self.invalid = Some(Box::new(InvalidInput {
                 argument,
                 type_name: type_name(),
                 source,
-            });
+            }));
         }
     }
 
@@ -271,7 +271,7 @@ impl FingerprintBuilder {
         debug_assert_eq!(self.missing, 0, "fewer arguments than were announced");
         let digest = self.encoder.finish();
         match self.invalid {
-            Some(invalid) => Err(invalid),
+            Some(invalid) => Err(*invalid),
             None => Ok(Digest(digest)),
         }
     }

@@ -10,6 +10,7 @@ mod word;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -265,7 +266,8 @@ pub(crate) struct Ticket {
     shard: Arc<Shard>,
     key: KeyDigest,
     id: u64,
-    landed: bool,
+    /// They were told, once and for all.
+    told: AtomicBool,
 }
 
 impl Ticket {
@@ -274,7 +276,7 @@ impl Ticket {
             shard: Arc::clone(shard),
             key: *key,
             id,
-            landed: false,
+            told: AtomicBool::new(false),
         }
     }
 
@@ -305,9 +307,12 @@ impl Ticket {
         self.change(|flight| flight.is_watched()).unwrap_or(false)
     }
 
-    /// Everybody who waits gets this. Mostly nobody does, and then it is not made.
-    pub(crate) fn land(mut self, landing: impl FnOnce() -> Option<Landing>) {
-        self.landed = true;
+    /// Everybody who waits gets this, unless they were told already. Mostly nobody does, and then it is
+    /// not made.
+    pub(crate) fn land(&self, landing: impl FnOnce() -> Option<Landing>) {
+        if self.told.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let Some(flight) = self.end() else { return };
         if flight.is_watched() {
             flight.tell(landing().map_or(Signal::Ask, Signal::Landed));
@@ -317,24 +322,14 @@ impl Ticket {
     /// The same, from the engine's own thread. `Some`: they are being told, and whoever called this sees
     /// to it.
     pub(crate) fn land_from_afar(mut self, landing: Landing) -> Option<Word<Signal>> {
-        self.landed = true;
+        *self.told.get_mut() = true;
         let tell = self.end()?.tell?;
         tell.tell_from_afar(Signal::Landed(landing))
     }
 
-    /// From here on, who comes leads.
-    fn end(&self) -> Option<Flight> {
-        let mut keys = lock(&self.shard);
-        match keys.flights.entry(self.key) {
-            Entry::Occupied(entry) if entry.get().id == self.id => Some(entry.remove()),
-            _ => None,
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        if self.landed {
+    /// One of those who wait asks again, unless they were told already.
+    pub(crate) fn give_up(&self) {
+        if self.told.load(Ordering::Acquire) || self.told.swap(true, Ordering::AcqRel) {
             return;
         }
         let mut keys = lock(&self.shard);
@@ -349,6 +344,21 @@ impl Drop for Ticket {
                 entry.remove();
             }
         }
+    }
+
+    /// From here on, who comes leads.
+    fn end(&self) -> Option<Flight> {
+        let mut keys = lock(&self.shard);
+        match keys.flights.entry(self.key) {
+            Entry::Occupied(entry) if entry.get().id == self.id => Some(entry.remove()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.give_up();
     }
 }
 

@@ -230,7 +230,8 @@ impl Drop for Renewal {
 impl Renewal {
     /// The body has ended; its lease is renewed until the outcome is settled.
     pub(crate) fn settle(&self) {
-        self.lease.place.settling.store(true, Ordering::SeqCst);
+        // Before the completion is sent, and so before anybody can hear of what it does.
+        self.lease.place.settling.store(true, Ordering::Release);
     }
 }
 
@@ -284,7 +285,7 @@ impl Shared {
     fn is_running(&self, lease: &Lease) -> bool {
         let _queue = self.queue(lease);
         lease.place.due.load(Ordering::Relaxed) != GONE
-            && !lease.place.settling.load(Ordering::SeqCst)
+            && !lease.place.settling.load(Ordering::Acquire)
     }
 
     async fn keep(self: Arc<Self>) {

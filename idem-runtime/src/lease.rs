@@ -36,7 +36,7 @@ pub(crate) struct Lease {
     grants: AtomicU32,
     told: Notify,
     /// The calls of this process that wait for the answer.
-    ticket: Mutex<Option<Ticket>>,
+    ticket: Option<Ticket>,
 }
 
 impl Lease {
@@ -61,14 +61,13 @@ impl Lease {
             lost: AtomicBool::new(false),
             grants: AtomicU32::new(0),
             told: Notify::new(),
-            ticket: Mutex::new(ticket),
+            ticket,
         }
     }
 
     /// The calls of this process that wait are told where the body runs.
     pub(crate) fn announce(self: &Arc<Self>) {
-        let ticket = self.ticket.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ticket) = &*ticket {
+        if let Some(ticket) = &self.ticket {
             ticket.here(Arc::downgrade(self));
         }
     }
@@ -122,19 +121,16 @@ impl Lease {
 
     /// Nobody needs to wait for this claim any more: it has this answer.
     pub(crate) fn landed(&self, landing: impl FnOnce() -> Option<Landing>) {
-        if let Some(ticket) = self.ticket() {
+        if let Some(ticket) = &self.ticket {
             ticket.land(landing);
         }
     }
 
     /// Nobody needs to wait for this claim any more: whoever does asks the store.
     pub(crate) fn ended(&self) {
-        drop(self.ticket());
-    }
-
-    fn ticket(&self) -> Option<Ticket> {
-        let mut ticket = self.ticket.lock().unwrap_or_else(PoisonError::into_inner);
-        ticket.take()
+        if let Some(ticket) = &self.ticket {
+            ticket.give_up();
+        }
     }
 
     /// What is left of the lease for sure; zero when it is lost.

@@ -181,7 +181,7 @@ impl Policy {
     ///
     /// A sentence on what to do.
     pub(crate) fn kept_by(&self, store: &dyn Store) -> Result<(), String> {
-        if self.retain() < FOREVER || store.keeps_forever() {
+        if self.ttl.max(self.error_ttl()) < FOREVER || store.keeps_forever() {
             return Ok(());
         }
         Err(
@@ -214,8 +214,8 @@ fn within(
             "`{name}` is {value:?}; it must be {least:?} to {most:?}"
         ));
     }
-    let whole = u64::try_from(value.as_millis()).expect("bounded above");
-    Ok(Duration::from_millis(whole))
+    let nanos = value.subsec_nanos();
+    Ok(Duration::new(value.as_secs(), nanos - nanos % 1_000_000))
 }
 
 /// How many attempts may be abandoned; `None` for any number.
@@ -307,6 +307,16 @@ mod tests {
             })
             .starts_with("`error_ttl`")
         );
+    }
+
+    #[test]
+    fn a_time_is_cut_to_what_a_record_holds() {
+        let overrides = Overrides {
+            ttl: Some(Duration::new(7, 1_999_999)),
+            ..Overrides::default()
+        };
+        let policy = overrides.over(&Policy::default()).unwrap();
+        assert_eq!(policy.ttl, Duration::from_millis(7_001));
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! An answer as it is handed out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::{Body, Format, How, Replay, Undecodable};
@@ -8,7 +7,6 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::key::KeyDigest;
 use crate::operation::Operation;
-use crate::padded::Padded;
 use crate::record::{OutcomeKind, Record, State};
 
 /// A stored answer.
@@ -16,7 +14,8 @@ use crate::record::{OutcomeKind, Record, State};
 pub struct Stored {
     pub(crate) operation: Operation,
     digest: KeyDigest,
-    format: Arc<Padded<Format>>,
+    /// Of its own, and not counted: threads that count one number wait for each other.
+    format: Format,
     pub(crate) record: Record,
     left: Duration,
     /// Whether the caller waited for it.
@@ -35,7 +34,7 @@ impl Stored {
         Self {
             operation: operation.clone(),
             digest: *digest,
-            format: Arc::clone(core.formats.mine()),
+            format: core.formats.mine().clone(),
             record,
             left,
             waited,

@@ -273,8 +273,8 @@ async fn what_is_known_is_asked_for_once() {
             asked += usize::from(command.name == "CLUSTER" && command.args[0] == "slots");
         }
     }
-    // Two each, and each of two scripts by its source on two of the nodes.
-    assert!((400..=404).contains(&scripts), "{scripts}");
+    // Three each, and each of three scripts by its source on two of the nodes.
+    assert!((600..=606).contains(&scripts), "{scripts}");
     assert_eq!(asked, 0, "nothing has moved");
 }
 

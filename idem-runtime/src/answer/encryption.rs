@@ -144,6 +144,15 @@ pub(crate) struct Encryption {
 }
 
 impl Encryption {
+    /// The same, with keys of its own.
+    pub(super) fn apart(&self) -> Self {
+        let keys = self.keys.as_deref();
+        Self {
+            keys: keys.cloned().map(Arc::new),
+            required: self.required,
+        }
+    }
+
     /// What is wrong with these settings.
     pub(super) fn check(&self) -> Result<(), String> {
         match &self.keys {

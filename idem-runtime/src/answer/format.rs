@@ -113,6 +113,14 @@ pub(super) struct Bound<'a> {
 }
 
 impl Format {
+    /// The same, with keys of its own: how often they are held is then counted apart.
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            encryption: self.encryption.apart(),
+            ..self.clone()
+        }
+    }
+
     /// What is wrong with these settings.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.max_value_bytes > 512 << 20 {

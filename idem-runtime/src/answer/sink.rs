@@ -55,6 +55,12 @@ impl Sink {
         }
     }
 
+    #[cold]
+    fn refuse(&mut self) -> io::Result<()> {
+        self.full = true;
+        Err(io::ErrorKind::WriteZero.into())
+    }
+
     pub(super) fn into_record(self) -> Vec<u8> {
         self.record
     }
@@ -73,10 +79,12 @@ impl io::Write for Sink {
         self.write_all(bytes).map(|()| bytes.len())
     }
 
+    // JSON comes in very small pieces. Without optimization nothing is gained by it, and it is compiled with
+    // each type.
+    #[cfg_attr(not(debug_assertions), inline)]
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.record.len() + bytes.len() > HEADER + self.max {
-            self.full = true;
-            return Err(io::ErrorKind::WriteZero.into());
+            return self.refuse();
         }
         self.record.extend_from_slice(bytes);
         Ok(())

@@ -13,6 +13,10 @@ use super::{Undecodable, Unencodable};
 pub(crate) struct Encryption {}
 
 impl Encryption {
+    pub(super) fn apart(&self) -> Self {
+        Self {}
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         Ok(())
     }

@@ -347,12 +347,19 @@ impl Encoder {
         let Some(start) = entries.first().map(|entry| entry.start) else {
             return Ok(());
         };
-        entries.sort_unstable_by(|left, right| compare(bytes, left, right));
+        // Nearly always the first bytes of the keys tell, and to compare those alone is quick.
+        entries.sort_unstable_by_key(|entry| entry.prefix);
         if entries
             .windows(2)
-            .any(|pair| compare(bytes, &pair[0], &pair[1]).is_eq())
+            .any(|pair| pair[0].prefix == pair[1].prefix)
         {
-            return Err(self.fail(Kind::DuplicateKey));
+            entries.sort_unstable_by(|left, right| compare(bytes, left, right));
+            if entries
+                .windows(2)
+                .any(|pair| compare(bytes, &pair[0], &pair[1]).is_eq())
+            {
+                return Err(self.fail(Kind::DuplicateKey));
+            }
         }
         // In order behind the originals, then over them.
         let end = self.bytes.len();

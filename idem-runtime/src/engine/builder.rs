@@ -15,7 +15,7 @@ use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::operation::Prefix;
-use crate::padded::{Lanes, Padded, Tally};
+use crate::padded::{Lanes, Tally};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Policy,
 };
@@ -317,7 +317,7 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
-            formats: Lanes::of(|| Arc::new(Padded(format.clone()))),
+            formats: Lanes::of(|| format.apart()),
             format,
             tokens: self.tokens,
             flights,

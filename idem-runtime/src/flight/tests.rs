@@ -164,3 +164,30 @@ fn calls_that_are_dropped_leave_no_flight_behind() {
         assert_eq!(flights.count(), 0);
     });
 }
+
+#[tokio::test]
+async fn who_was_told_is_not_asked_to_ask() {
+    let flights = Flights::new();
+    let (ticket, mut follower) = (flights.lead(), flights.follow());
+    ticket.land(|| Some(refused()));
+    ticket.give_up();
+    ticket.land(|| unreachable!("they were told"));
+    drop(ticket);
+    let landing = follower.landing().await;
+    assert!(matches!(landing, Some(Landing::Refused { .. })));
+}
+
+#[tokio::test]
+async fn who_was_asked_to_ask_is_told_nothing_by_a_ticket_that_was_given_up() {
+    let flights = Flights::new();
+    let (ticket, mut follower) = (flights.lead(), flights.follow());
+    ticket.give_up();
+    assert!(follower.landing().await.is_none());
+    // Whoever asks leads, and another ticket is about that.
+    let (next, mut waits) = (flights.lead(), flights.follow());
+    ticket.land(|| unreachable!("it was given up"));
+    drop(ticket);
+    next.land(|| Some(refused()));
+    let landing = waits.landing().await;
+    assert!(matches!(landing, Some(Landing::Refused { .. })));
+}

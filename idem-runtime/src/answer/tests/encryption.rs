@@ -180,3 +180,12 @@ fn settings_that_contradict_each_other_are_refused() {
         assert!(with(twice).check().unwrap_err().contains("two keys"));
     }
 }
+
+#[test]
+fn a_format_apart_reads_the_same_with_keys_that_are_not_shared() {
+    let (one, other) = (with(keys()), with(keys()).apart());
+    let body = write(&one, &Receipt::golden()).unwrap();
+    assert_eq!(read(&other, &body), Ok(Receipt::golden()));
+    let held = |format: &Format| format.encryption.keys.clone().unwrap();
+    assert!(!std::sync::Arc::ptr_eq(&held(&one), &held(&one.apart())));
+}

@@ -8,6 +8,12 @@ use crate::clock::{Clock, SystemClock};
 use crate::padded::Padded;
 use crate::store::{Listeners, Watchers};
 
+/// When this clock began, in microseconds since 1970.
+fn began_us(clock: &dyn Clock) -> u64 {
+    let since = u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX);
+    clock.calendar_us().saturating_sub(since)
+}
+
 /// Sets the bounds of a [`MemoryStore`].
 #[derive(Debug)]
 #[must_use]
@@ -50,6 +56,7 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Inner {
             parts: (0..SHARDS).map(|_| Padded::default()).collect(),
+            began_us: began_us(&*self.clock),
             clock: self.clock,
             room: Room::new(self.max_entries, self.max_bytes),
             watchers: Watchers::default(),

@@ -50,6 +50,7 @@ impl Front for MemoryStore {
         // A cache that is full makes no more copies until others have expired.
         let kept = self.0.operate(
             key,
+            self.0.clock.now(),
             |current| match current {
                 Some(there) if !supersedes(&header, &there.record.header) => ((), None),
                 _ => ((), Some((copy.clone(), Some(left)))),

@@ -55,6 +55,8 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     parts: Vec<Padded<Part>>,
     clock: Arc<dyn Clock>,
+    /// Microseconds since 1970 when the clock began, as it was known when the store was made.
+    began_us: u64,
     room: Room,
     watchers: Watchers,
     listeners: Listeners,
@@ -135,6 +137,13 @@ impl Inner {
         self.room.told()
     }
 
+    /// What fences are numbered by. One look at the clock is enough for a claim, and steps of the calendar
+    /// make no fence lower than those before it.
+    fn calendar_us(&self, now: Duration) -> u64 {
+        let since = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+        self.began_us.saturating_add(since)
+    }
+
     /// An operation that ends the wait of whoever waits for the key, if it writes.
     fn settle<T>(
         &self,
@@ -148,7 +157,7 @@ impl Inner {
             written = write.is_some();
             (reply, write)
         };
-        let reply = self.operate(key, decide, unreadable, false);
+        let reply = self.operate(key, self.clock.now(), decide, unreadable, false);
         if written {
             self.watchers.wake(key);
         }
@@ -159,11 +168,11 @@ impl Inner {
     fn operate<T>(
         &self,
         key: &RecordKey,
+        now: Duration,
         decide: impl FnOnce(Option<Current<'_>>) -> (T, Option<(Bytes, Option<Duration>)>),
         unreadable: impl FnOnce(Unreadable) -> T,
         claims: bool,
     ) -> Result<T, StoreError> {
-        let now = self.clock.now();
         let mut shard = self.shard(key);
         // A few at a time, so that no operation pays for many.
         let gone = shard.sweep(now, 4);
@@ -261,10 +270,12 @@ impl Store for MemoryStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
+        let now = self.0.clock.now();
         StoreFuture::ready(self.0.operate(
             key,
+            now,
             |current| {
-                let now_us = self.0.clock.calendar_us();
+                let now_us = self.0.calendar_us(now);
                 let (reply, write) = transition::claim(current, request, now_us);
                 (reply, write.map(|h| (encoded(&h), Some(h.retain))))
             },
@@ -313,6 +324,7 @@ impl Store for MemoryStore {
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
         StoreFuture::ready(self.0.operate(
             key,
+            self.0.clock.now(),
             |current| {
                 let (reply, write) = transition::renew(current, claim);
                 (reply, write.map(|h| (encoded(&h), Some(h.retain))))
@@ -358,6 +370,7 @@ impl Store for MemoryStore {
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         StoreFuture::ready(self.0.operate(
             key,
+            self.0.clock.now(),
             |current| match current {
                 None => (ReadReply::Absent, None),
                 Some(Current { record, left }) => {
@@ -370,3 +383,6 @@ impl Store for MemoryStore {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use super::*;
+use crate::clock::Sleep;
+use crate::key::KeyDigest;
+use crate::operation::Operation;
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// A clock whose calendar somebody sets.
+#[derive(Debug, Default)]
+struct Set {
+    now_us: AtomicU64,
+    calendar_us: AtomicU64,
+}
+
+impl Clock for Arc<Set> {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.now_us.load(Ordering::Relaxed))
+    }
+
+    fn calendar(&self) -> SystemTime {
+        let us = self.calendar_us.load(Ordering::Relaxed);
+        SystemTime::UNIX_EPOCH + Duration::from_micros(us)
+    }
+
+    fn sleep_until(&self, _: Duration) -> Sleep {
+        Box::pin(std::future::pending())
+    }
+}
+
+fn fence(store: &MemoryStore, number: u8) -> u64 {
+    let digest = KeyDigest::from_bytes([number; 32]);
+    let key = RecordKey::new("shop".into(), Operation::new("pay"), digest);
+    let request = ClaimRequest {
+        owner: store.new_owner(&key),
+        fingerprint: Fingerprint::NONE,
+        lease: Duration::from_secs(30),
+        retain: HOUR,
+        max_attempts: None,
+        reconciles: false,
+        starts: false,
+        dated: true,
+    };
+    let mut claim = std::pin::pin!(store.claim(&key, &request));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match claim.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(Ok(ClaimReply::Granted { fence, .. })) => fence.get(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn fences_begin_with_the_calendar_and_grow_though_it_is_set_back() {
+    let clock = Arc::new(Set::default());
+    clock.now_us.store(5_000_000, Ordering::Relaxed);
+    clock
+        .calendar_us
+        .store(1_800_000_000_000_000, Ordering::Relaxed);
+    let store = MemoryStore::builder().clock(Arc::clone(&clock)).build();
+    assert_eq!(fence(&store, 1), 1_800_000_000_000_000);
+    clock.now_us.fetch_add(250, Ordering::Relaxed);
+    clock
+        .calendar_us
+        .store(1_700_000_000_000_000, Ordering::Relaxed);
+    assert_eq!(fence(&store, 2), 1_800_000_000_000_250);
+}
