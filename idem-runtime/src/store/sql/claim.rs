@@ -87,9 +87,9 @@ impl<B: Sealed> Inner<B> {
         arguments: &[Argument<'_>],
         owner: &Owner,
     ) -> Result<Put, StoreError> {
-        let read = async || site.run(&self.statements.read, &arguments[..1]).await;
+        let read = async || self.look(site).await;
         let reads = self.met.at_least(B::READS_FIRST);
-        if reads && let Some(row) = read().await?.row {
+        if reads && let Some(row) = read().await? {
             return Ok(Put::Met(Some(row)));
         }
         let mut told = pin!(self.lane.tell(site.what, &self.statements.claim, arguments));
@@ -99,7 +99,7 @@ impl<B: Sealed> Inner<B> {
             match timeout(HELD_UP, told.as_mut()).await {
                 Ok(done) => outcome = Some(done),
                 // Its own is there: it was written meanwhile.
-                Err(_) => match read().await?.row {
+                Err(_) => match read().await? {
                     Some(row) if !row.is_of(owner) => return Ok(Put::Met(Some(row))),
                     _ => {}
                 },
@@ -119,7 +119,7 @@ impl<B: Sealed> Inner<B> {
             },
             // What is done can be replayed all the same.
             Err((Some(trouble), error)) if !reads || trouble == Trouble::ReadOnly => {
-                Ok(Put::Met(Some(read().await?.row.ok_or(error)?)))
+                Ok(Put::Met(Some(read().await?.ok_or(error)?)))
             }
             Err((_, error)) => Err(error),
         }

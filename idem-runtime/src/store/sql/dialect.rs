@@ -12,12 +12,20 @@ macro_rules! prepared {
         } else {
             &mut $statement.order.iter().copied()
         };
+        if let [Argument::Places(places)] = $arguments {
+            // Those that are too many name the last again.
+            for index in 0..$statement.order.len() {
+                query = query.bind(&places[index.min(places.len() - 1)][..]);
+            }
+            return several!($conn, query);
+        }
         for index in order {
             query = match $arguments[index] {
                 Argument::Bytes(bytes) => query.bind(bytes),
                 Argument::Body(bytes) => query.bind(bytes),
                 Argument::Int(number) => query.bind(number),
                 Argument::Text(text) => query.bind(text),
+                Argument::Places(_) => query,
             };
         }
         match $statement.kind {
@@ -51,6 +59,25 @@ macro_rules! prepared {
                 })
             }
         }
+    }};
+}
+
+/// The rows of a query for several places.
+macro_rules! several {
+    ($conn:ident, $query:expr) => {{
+        use sqlx::Row as _;
+        let found = $query.fetch_all(&mut *$conn).await?;
+        let mut rows = Vec::with_capacity(found.len());
+        for found in &found {
+            let place: &[u8] = found.try_get(12)?;
+            // A place that is none is nobody's.
+            let place = place.try_into().unwrap_or_default();
+            rows.push((place, crate::store::sql::dialect::row!(found, &[u8])));
+        }
+        Ok(Answer {
+            rows,
+            ..Answer::default()
+        })
     }};
 }
 
@@ -109,3 +136,4 @@ macro_rules! row {
 pub(crate) use prepared;
 pub(crate) use row;
 pub(crate) use scripts;
+pub(crate) use several;

@@ -42,6 +42,8 @@ impl Job {
             Argument::Body(None) => Value::Null,
             Argument::Int(number) => Value::Int(number),
             Argument::Text(text) => Value::Text(text.into()),
+            // They are read, and what reads does not wait here.
+            Argument::Places(_) => Value::Null,
         };
         let job = Self {
             what,

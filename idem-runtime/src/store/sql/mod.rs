@@ -63,6 +63,7 @@ mod backend;
 mod batch;
 mod builder;
 mod claim;
+mod crowd;
 mod dialect;
 mod failure;
 #[cfg(feature = "sqlite")]
@@ -84,6 +85,7 @@ mod plant;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod purge;
+mod read;
 mod row;
 mod script;
 mod site;
