@@ -46,6 +46,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const READS_FIRST: u32;
 
+    /// Whether a column has a type, and not each of its values.
+    #[doc(hidden)]
+    const TYPED: bool = true;
+
     /// Whether [`CLAIM`](Self::CLAIM) waits for whoever writes, whatever that is.
     #[doc(hidden)]
     const WAITS: bool = false;

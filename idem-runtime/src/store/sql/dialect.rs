@@ -17,7 +17,7 @@ macro_rules! prepared {
             for index in 0..$statement.order.len() {
                 query = query.bind(&places[index.min(places.len() - 1)][..]);
             }
-            return several!($conn, query);
+            return several!($conn, $statement, query);
         }
         for index in order {
             query = match $arguments[index] {
@@ -50,7 +50,7 @@ macro_rules! prepared {
             _ => {
                 let row = query.fetch_optional(&mut *$conn).await?;
                 let row = match &row {
-                    Some(row) => Some(crate::store::sql::dialect::row!(row, &[u8])),
+                    Some(row) => Some(crate::store::sql::dialect::seen!($statement, row)),
                     None => None,
                 };
                 Ok(Answer {
@@ -64,7 +64,7 @@ macro_rules! prepared {
 
 /// The rows of a query for several places.
 macro_rules! several {
-    ($conn:ident, $query:expr) => {{
+    ($conn:ident, $statement:ident, $query:expr) => {{
         use sqlx::Row as _;
         let found = $query.fetch_all(&mut *$conn).await?;
         let mut rows = Vec::with_capacity(found.len());
@@ -72,7 +72,8 @@ macro_rules! several {
             let place: &[u8] = found.try_get(12)?;
             // A place that is none is nobody's.
             let place = place.try_into().unwrap_or_default();
-            rows.push((place, crate::store::sql::dialect::row!(found, &[u8])));
+            let row = crate::store::sql::dialect::seen!($statement, found);
+            rows.push((place, row));
         }
         Ok(Answer {
             rows,
@@ -92,7 +93,7 @@ macro_rules! scripts {
             let rows = conn.fetch_all(script).await?;
             // Other statements of it may give rows as well; those of the table have more columns.
             let row = match rows.iter().find(|row| row.len() > 3) {
-                Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes)),
+                Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes, try_get)),
                 None => None,
             };
             Ok(Answer {
@@ -108,27 +109,45 @@ macro_rules! scripts {
     };
 }
 
+/// The columns of a row of a prepared statement. Their types are looked at once: it is half of what a row
+/// costs.
+macro_rules! seen {
+    ($statement:ident, $row:expr) => {
+        if Self::TYPED
+            && $statement
+                .is_known
+                .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            crate::store::sql::dialect::row!($row, &[u8], try_get_unchecked)
+        } else {
+            let row = crate::store::sql::dialect::row!($row, &[u8], try_get);
+            ($statement.is_known).store(true, std::sync::atomic::Ordering::Relaxed);
+            row
+        }
+    };
+}
+
 /// The columns of a row of sqlx.
 macro_rules! row {
-    ($row:expr, $bytes:ty) => {{
+    ($row:expr, $bytes:ty, $get:ident) => {{
         use sqlx::Row as _;
         let row = $row;
-        let owner: $bytes = row.try_get(2)?;
-        let fingerprint: $bytes = row.try_get(7)?;
-        let body: Option<$bytes> = row.try_get(8)?;
+        let owner: $bytes = row.$get(2)?;
+        let fingerprint: $bytes = row.$get(7)?;
+        let body: Option<$bytes> = row.$get(8)?;
         Row::new(&Parts {
-            layout: row.try_get(0)?,
-            state: row.try_get(1)?,
+            layout: row.$get(0)?,
+            state: row.$get(1)?,
             owner: &owner[..],
-            fence: row.try_get(3)?,
-            attempts: row.try_get(4)?,
-            detail: row.try_get(5)?,
-            retain_ms: row.try_get(6)?,
+            fence: row.$get(3)?,
+            attempts: row.$get(4)?,
+            detail: row.$get(5)?,
+            retain_ms: row.$get(6)?,
             fingerprint: &fingerprint[..],
             body: body.as_deref(),
-            left_us: row.try_get(9)?,
-            now_us: row.try_get(10)?,
-            version: row.try_get(11)?,
+            left_us: row.$get(9)?,
+            now_us: row.$get(10)?,
+            version: row.$get(11)?,
         })
     }};
 }
@@ -136,4 +155,5 @@ macro_rules! row {
 pub(crate) use prepared;
 pub(crate) use row;
 pub(crate) use scripts;
+pub(crate) use seen;
 pub(crate) use several;

@@ -26,8 +26,9 @@ impl Sealed for Postgres {
 
     const NAME: &'static str = "PostgreSQL";
 
-    // The time at which it is read, not the one at which the transaction began.
-    const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    // The time at which it is read, not the one at which the transaction began. By numbers with a point, which
+    // hold it exactly enough for longer than two centuries: `extract` takes three times as long.
+    const NOW: &'static str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
     // A round trip more for a first call, and half the work for a replay.
     const READS_FIRST: u32 = Met::ALL / 16 * 15;
@@ -114,7 +115,7 @@ impl Sealed for Postgres {
             let places: Vec<&[u8]> = places.iter().map(|place| &place[..]).collect();
             let text = sqlx::AssertSqlSafe(Arc::clone(&statement.text));
             let query = sqlx::query::<sqlx::Postgres>(text).bind(places);
-            return several!(conn, query);
+            return several!(conn, statement, query);
         }
         prepared!(sqlx::Postgres, conn, statement, arguments)
     }

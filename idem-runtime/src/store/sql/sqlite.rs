@@ -46,6 +46,8 @@ impl Sealed for Sqlite {
 
     const WAITS: bool = true;
 
+    const TYPED: bool = false;
+
     const SHOWS_EARLY: bool = false;
 
     const CLAIM: Template = Template {

@@ -9,6 +9,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::backend::{Sealed, Text};
@@ -49,6 +50,8 @@ pub struct Statement {
     /// Which argument each parameter is, where the dialect only counts them.
     pub(crate) order: Arc<[usize]>,
     pub(crate) kind: Kind,
+    /// Its columns have the types that they should have.
+    pub(crate) is_known: AtomicBool,
     /// The one that does the same for several.
     #[cfg(feature = "sqlite")]
     pub(crate) many: Option<Arc<Many>>,
@@ -66,6 +69,7 @@ impl Statement {
             text: text.into(),
             order: order.into(),
             kind,
+            is_known: AtomicBool::new(false),
             #[cfg(feature = "sqlite")]
             many: None,
         }
@@ -204,6 +208,7 @@ fn several<B: Sealed>(table: &str) -> Vec<Statement> {
             text: filled::<B>(&text, table).into(),
             order: vec![0; width].into(),
             kind: Kind::Several,
+            is_known: AtomicBool::new(false),
             #[cfg(feature = "sqlite")]
             many: None,
         }
