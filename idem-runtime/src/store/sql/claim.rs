@@ -105,7 +105,7 @@ impl<B: Sealed> Inner<B> {
             match timeout(HELD_UP, told.as_mut()).await {
                 Ok(done) => outcome = Some(done),
                 // Its own is there: it was written meanwhile.
-                Err(_) => match self.look(site).await? {
+                Err(_) => match Box::pin(self.look(site)).await? {
                     Some(row) if !row.is_of(&request.owner) => return Ok(Put::Met(Some(row))),
                     _ => {}
                 },
@@ -125,7 +125,8 @@ impl<B: Sealed> Inner<B> {
             },
             // What is done can be replayed all the same.
             Err((Some(trouble), error)) if !reads || trouble == Trouble::ReadOnly => {
-                Ok(Put::Met(Some(self.look(site).await?.ok_or(error)?)))
+                let row = Box::pin(self.look(site)).await?;
+                Ok(Put::Met(Some(row.ok_or(error)?)))
             }
             Err((_, error)) => Err(error),
         }

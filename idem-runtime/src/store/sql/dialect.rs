@@ -4,6 +4,7 @@
 /// row.
 macro_rules! prepared {
     ($db:ty, $conn:ident, $statement:ident, $arguments:ident) => {{
+        // By the connection's own methods: those of a query keep a copy of it in the future.
         let mut query =
             sqlx::query::<$db>(sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text)));
         let all = 0..$arguments.len();
@@ -30,7 +31,7 @@ macro_rules! prepared {
         }
         match $statement.kind {
             Kind::Execute => {
-                let done = query.execute(&mut *$conn).await?;
+                let done = (&mut *$conn).execute(query).await?;
                 Ok(Answer {
                     affected: done.rows_affected(),
                     ..Answer::default()
@@ -40,7 +41,7 @@ macro_rules! prepared {
             Kind::Grant => {
                 use sqlx::Row as _;
                 // To its end, and not just to its row: that is there before the commit.
-                let rows = query.fetch_all(&mut *$conn).await?;
+                let rows = (&mut *$conn).fetch_all(query).await?;
                 let granted = rows.first().map(|row| row.try_get(0)).transpose()?;
                 Ok(Answer {
                     granted,
@@ -48,7 +49,7 @@ macro_rules! prepared {
                 })
             }
             _ => {
-                let row = query.fetch_optional(&mut *$conn).await?;
+                let row = (&mut *$conn).fetch_optional(query).await?;
                 let row = match &row {
                     Some(row) => Some(crate::store::sql::dialect::seen!($statement, row)),
                     None => None,
@@ -66,7 +67,7 @@ macro_rules! prepared {
 macro_rules! several {
     ($conn:ident, $statement:ident, $query:expr) => {{
         use sqlx::Row as _;
-        let found = $query.fetch_all(&mut *$conn).await?;
+        let found = (&mut *$conn).fetch_all($query).await?;
         let mut rows = Vec::with_capacity(found.len());
         for found in &found {
             let place: &[u8] = found.try_get(12)?;

@@ -206,10 +206,11 @@ impl<B: Sealed> Lane<B> {
         loop {
             let idle = self.idle().pop();
             let Some((mut conn, since)) = idle else {
-                return Ok((self.connect().await?, false));
+                // Seldom, and it would make every future of the store five times as large.
+                return Ok((Box::pin(self.connect()).await?, false));
             };
             let trusted = since.elapsed() < IDLE;
-            if trusted || matches!(timeout(PING, conn.ping()).await, Ok(Ok(()))) {
+            if trusted || matches!(Box::pin(timeout(PING, conn.ping())).await, Ok(Ok(()))) {
                 return Ok((conn, true));
             }
         }

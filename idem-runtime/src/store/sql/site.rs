@@ -122,9 +122,10 @@ impl<B: Sealed> Inner<B> {
             let Some(write) = write else {
                 return Ok(reply);
             };
+            // Seldom: most of what is decided writes nothing.
             let done = match &row {
-                Some(row) => self.replace(site, row, &write).await?,
-                None => self.insert(site, &write).await?,
+                Some(row) => Box::pin(self.replace(site, row, &write)).await?,
+                None => Box::pin(self.insert(site, &write)).await?,
             };
             if done {
                 return Ok(reply);
