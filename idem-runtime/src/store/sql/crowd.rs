@@ -168,3 +168,86 @@ impl fmt::Debug for Crowd {
         f.debug_struct("Crowd").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::oneshot::Receiver;
+    use tokio::sync::oneshot::error::TryRecvError;
+
+    use super::{Crowd, Told, Turn, Way};
+
+    fn now(crowd: &Arc<Crowd>, place: u8) -> Turn {
+        match crowd.enter(&[place; 32]) {
+            Way::Now(turn) => turn,
+            Way::Later(_) => panic!("there was a turn left"),
+        }
+    }
+
+    fn later(crowd: &Arc<Crowd>, place: u8) -> Receiver<Told> {
+        match crowd.enter(&[place; 32]) {
+            Way::Now(_) => panic!("there was no turn left"),
+            Way::Later(told) => told,
+        }
+    }
+
+    fn turn(told: &mut Receiver<Told>) -> Turn {
+        match told.try_recv() {
+            Ok(Told::Turn(turn)) => turn,
+            Ok(Told::Row(_)) => panic!("it was told of a row"),
+            Err(error) => panic!("it has no turn: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_turn_goes_to_the_first_with_all_others() {
+        let crowd = Crowd::new(2);
+        let (one, two) = (now(&crowd, 1), now(&crowd, 2));
+        assert!(one.is_for_one() && two.is_for_one());
+        let mut waiting = [5, 3, 4, 3].map(|place| later(&crowd, place));
+        drop(one);
+        let mut turn = turn(&mut waiting[0]);
+        assert_eq!(turn.places(&[5; 32]), [[3; 32], [4; 32], [5; 32]]);
+        assert_eq!(waiting[1].try_recv().err(), Some(TryRecvError::Empty));
+        turn.tell(|_| None);
+        for told in &mut waiting[1..] {
+            assert!(matches!(told.try_recv(), Ok(Told::Row(None))));
+        }
+        drop((turn, two));
+        let (_one, _two) = (now(&crowd, 1), now(&crowd, 2));
+        later(&crowd, 3);
+    }
+
+    #[test]
+    fn whoever_leaves_with_a_turn_gives_it_to_those_who_came_since() {
+        let crowd = Crowd::new(1);
+        let first = now(&crowd, 1);
+        let (leaves, mut left) = (later(&crowd, 2), later(&crowd, 3));
+        drop(first);
+        let mut since = later(&crowd, 4);
+        drop(leaves);
+        // It goes alone.
+        assert_eq!(left.try_recv().err(), Some(TryRecvError::Closed));
+        assert!(turn(&mut since).is_for_one());
+        assert!(now(&crowd, 5).is_for_one());
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_turn_that_is_not_used() {
+        let crowd = Crowd::new(1);
+        let stuck = now(&crowd, 1);
+        let (impatient, mut other) = (later(&crowd, 2), later(&crowd, 3));
+        drop(impatient);
+        let mut turn = crowd.overtake();
+        assert_eq!(turn.places(&[2; 32]), [[2; 32], [3; 32]]);
+        turn.tell(|_| None);
+        assert!(matches!(other.try_recv(), Ok(Told::Row(None))));
+        // What was stuck has no turn to give any more.
+        let mut next = later(&crowd, 4);
+        drop(stuck);
+        assert_eq!(next.try_recv().err(), Some(TryRecvError::Empty));
+        drop(turn);
+        assert!(super::tests::turn(&mut next).is_for_one());
+    }
+}

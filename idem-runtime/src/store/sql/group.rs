@@ -51,8 +51,10 @@ struct State {
     /// The statement that went alone, if it is still on its way.
     alone: Option<u64>,
     turns: u64,
-    /// The thread has something in hand.
+    /// The thread has something in hand, or waits for those whom it has told to come back.
     writing: bool,
+    /// How many must be in line before the thread is woken, while it waits for them.
+    wanted: usize,
     thread: bool,
     closed: bool,
 }
@@ -101,8 +103,11 @@ impl Group {
         }
         let (job, told) = Job::new(what, statement, arguments);
         state.queue.push(job);
+        let enough = state.queue.len() >= state.wanted;
         drop(state);
-        self.0.wake.notify_one();
+        if enough {
+            self.0.wake.notify_one();
+        }
         Way::Together(told)
     }
 }
@@ -146,6 +151,8 @@ enum Next {
     Sleep,
     /// Until this turn is over.
     Wait(u64),
+    /// For those who have just been told.
+    Gather,
     End,
 }
 
@@ -173,9 +180,17 @@ impl Shared {
         let mut writer = Writer::new(self.options.clone());
         // The turn that is waited for, and until when.
         let mut waits = (0, Instant::now());
+        let mut lull = Lull::default();
         loop {
-            match self.next(waits) {
-                Next::Write(jobs) => writer.write(jobs).await,
+            match self.next(waits, &mut lull) {
+                Next::Write(jobs) => {
+                    let (told, began) = (jobs.len(), Instant::now());
+                    writer.write(jobs).await;
+                    lull = lull.after(told, began);
+                }
+                Next::Gather => {
+                    let _ = timeout_at(lull.until, self.wake.notified()).await;
+                }
                 Next::Sleep => self.wake.notified().await,
                 Next::Wait(turn) => {
                     if waits.0 != turn {
@@ -188,8 +203,13 @@ impl Shared {
         }
     }
 
-    fn next(&self, (turn, until): (u64, Instant)) -> Next {
+    fn next(&self, (turn, until): (u64, Instant), lull: &mut Lull) -> Next {
         let mut state = self.lock();
+        if lull.goes_on(state.queue.len()) && !state.closed {
+            state.wanted = lull.wanted;
+            return Next::Gather;
+        }
+        state.wanted = 0;
         state.writing = false;
         if state.queue.is_empty() {
             return if state.closed { Next::End } else { Next::Sleep };
@@ -207,6 +227,86 @@ impl Shared {
     }
 }
 
+/// A pause after a commit: whoever was told of it often writes again at once, a claim being followed by its
+/// answer, and one commit more for all of them costs less than two for a half each.
+struct Lull {
+    until: Instant,
+    /// How many in line end it.
+    wanted: usize,
+    /// How many were in line as it began, if it has begun and has not been judged yet.
+    before: Option<usize>,
+    began: Instant,
+    /// How long the last commit took.
+    commit: Duration,
+    /// How many commits there are to be without one, since the last did not pay.
+    idle: u32,
+}
+
+impl Default for Lull {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            until: now,
+            wanted: 0,
+            before: None,
+            began: now,
+            commit: Duration::ZERO,
+            idle: 0,
+        }
+    }
+}
+
+impl Lull {
+    /// So few are not waited for.
+    const FEW: usize = 4;
+    /// How many commits go without a pause after one that did not pay.
+    const IDLE: u32 = 16;
+    /// However slow the disk is.
+    const LONGEST: Duration = Duration::from_millis(2);
+
+    /// The one after a commit of so many.
+    fn after(self, told: usize, began: Instant) -> Self {
+        let now = Instant::now();
+        let commit = now - began;
+        let waits = told >= Self::FEW && self.idle == 0;
+        Self {
+            until: if waits {
+                now + (commit / 2).min(Self::LONGEST)
+            } else {
+                now
+            },
+            wanted: if waits { told } else { 0 },
+            before: None,
+            began: now,
+            commit,
+            idle: self.idle.saturating_sub(1),
+        }
+    }
+
+    /// Whether it goes on with so many in line. At its end it is judged: it pays where those who came make
+    /// more of the line than it makes of the time.
+    fn goes_on(&mut self, in_line: usize) -> bool {
+        if self.wanted == 0 {
+            return false;
+        }
+        let before = *self.before.get_or_insert_with(|| {
+            self.wanted = (self.wanted + in_line).min(MOST);
+            in_line
+        });
+        let now = Instant::now();
+        if in_line < self.wanted && now < self.until {
+            return true;
+        }
+        let came = u128::try_from(in_line - before).unwrap_or_default();
+        let took = (now - self.began).as_nanos();
+        if came * self.commit.as_nanos() < before as u128 * took {
+            self.idle = Self::IDLE;
+        }
+        self.wanted = 0;
+        false
+    }
+}
+
 /// Says that the thread has ended. Whoever waits in line is told by the end of the line.
 struct Gone(Arc<Shared>);
 
@@ -214,6 +314,7 @@ impl Drop for Gone {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         (state.thread, state.writing) = (false, false);
+        state.wanted = 0;
         state.queue.clear();
     }
 }
