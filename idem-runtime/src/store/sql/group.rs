@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::backend::{Answer, Argument, Trouble};
 use super::batch::Writer;
 use super::job::Job;
+use super::lull::Lull;
 use super::statement::Statement;
 use crate::store::StoreError;
 
@@ -34,7 +35,7 @@ pub(crate) type Outcome = Result<Answer, (Option<Trouble>, StoreError)>;
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// How many statements go into a transaction at most: others in the file wait for it.
-const MOST: usize = 512;
+pub(super) const MOST: usize = 512;
 
 /// The line of one store.
 pub struct Group(Arc<Shared>);
@@ -186,7 +187,7 @@ impl Shared {
                 Next::Write(jobs) => {
                     let (told, began) = (jobs.len(), Instant::now());
                     writer.write(jobs).await;
-                    lull = lull.after(told, began);
+                    lull = lull.after(told, began, Instant::now());
                 }
                 Next::Gather => {
                     let _ = timeout_at(lull.until, self.wake.notified()).await;
@@ -205,7 +206,7 @@ impl Shared {
 
     fn next(&self, (turn, until): (u64, Instant), lull: &mut Lull) -> Next {
         let mut state = self.lock();
-        if lull.goes_on(state.queue.len()) && !state.closed {
+        if lull.goes_on(state.queue.len(), Instant::now()) && !state.closed {
             state.wanted = lull.wanted;
             return Next::Gather;
         }
@@ -224,86 +225,6 @@ impl Shared {
                 Next::Write(std::mem::replace(&mut state.queue, rest))
             }
         }
-    }
-}
-
-/// A pause after a commit: whoever was told of it often writes again at once, a claim being followed by its
-/// answer, and one commit more for all of them costs less than two for a half each.
-struct Lull {
-    until: Instant,
-    /// How many in line end it.
-    wanted: usize,
-    /// How many were in line as it began, if it has begun and has not been judged yet.
-    before: Option<usize>,
-    began: Instant,
-    /// How long the last commit took.
-    commit: Duration,
-    /// How many commits there are to be without one, since the last did not pay.
-    idle: u32,
-}
-
-impl Default for Lull {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self {
-            until: now,
-            wanted: 0,
-            before: None,
-            began: now,
-            commit: Duration::ZERO,
-            idle: 0,
-        }
-    }
-}
-
-impl Lull {
-    /// So few are not waited for.
-    const FEW: usize = 4;
-    /// How many commits go without a pause after one that did not pay.
-    const IDLE: u32 = 16;
-    /// However slow the disk is.
-    const LONGEST: Duration = Duration::from_millis(2);
-
-    /// The one after a commit of so many.
-    fn after(self, told: usize, began: Instant) -> Self {
-        let now = Instant::now();
-        let commit = now - began;
-        let waits = told >= Self::FEW && self.idle == 0;
-        Self {
-            until: if waits {
-                now + (commit / 2).min(Self::LONGEST)
-            } else {
-                now
-            },
-            wanted: if waits { told } else { 0 },
-            before: None,
-            began: now,
-            commit,
-            idle: self.idle.saturating_sub(1),
-        }
-    }
-
-    /// Whether it goes on with so many in line. At its end it is judged: it pays where those who came make
-    /// more of the line than it makes of the time.
-    fn goes_on(&mut self, in_line: usize) -> bool {
-        if self.wanted == 0 {
-            return false;
-        }
-        let before = *self.before.get_or_insert_with(|| {
-            self.wanted = (self.wanted + in_line).min(MOST);
-            in_line
-        });
-        let now = Instant::now();
-        if in_line < self.wanted && now < self.until {
-            return true;
-        }
-        let came = u128::try_from(in_line - before).unwrap_or_default();
-        let took = (now - self.began).as_nanos();
-        if came * self.commit.as_nanos() < before as u128 * took {
-            self.idle = Self::IDLE;
-        }
-        self.wanted = 0;
-        false
     }
 }
 
