@@ -6,6 +6,7 @@
 mod busy;
 mod connections;
 mod counts;
+mod crowd;
 mod files;
 mod forever;
 mod groups;

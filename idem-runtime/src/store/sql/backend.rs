@@ -17,7 +17,7 @@ use sqlx::{Connection, Database};
 use super::group::Group;
 #[cfg(feature = "postgres")]
 use super::notices::Notices;
-use super::row::Row;
+use super::row::{Place, Row};
 use super::statement::{Statement, Template};
 use super::transaction::SqlConnection;
 
@@ -46,6 +46,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const READS_FIRST: u32;
 
+    /// Whether a column has a type, and not each of its values.
+    #[doc(hidden)]
+    const TYPED: bool = true;
+
     /// Whether [`CLAIM`](Self::CLAIM) waits for whoever writes, whatever that is.
     #[doc(hidden)]
     const WAITS: bool = false;
@@ -58,6 +62,15 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     /// What a claim sends first.
     #[doc(hidden)]
     const CLAIM: Template;
+
+    /// Reads the records at some places, with the place behind the columns; `{places}` are those.
+    #[doc(hidden)]
+    const SEVERAL: &'static str =
+        "SELECT {columns}, record_key FROM {t} WHERE record_key IN ({places})";
+
+    /// Whether these are one parameter, or each of them is.
+    #[doc(hidden)]
+    const ARRAYS: bool = false;
 
     /// Puts a record where none is; nothing happens where one is.
     #[doc(hidden)]
@@ -203,6 +216,8 @@ pub enum Argument<'a> {
     Body(Option<&'a [u8]>),
     Int(i64),
     Text(&'a str),
+    /// At least one, and the only argument.
+    Places(&'a [Place]),
 }
 
 /// What came back.
@@ -213,6 +228,8 @@ pub struct Answer {
     pub(crate) row: Option<Row>,
     /// The fence of the record that was put there.
     pub(crate) granted: Option<i64>,
+    /// Of several that were asked for, those that are there.
+    pub(crate) rows: Vec<(Place, Row)>,
 }
 
 /// What an error of the server means.

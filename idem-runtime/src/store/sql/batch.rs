@@ -132,8 +132,8 @@ impl Writer {
                     let (affected, granted) = done[0];
                     return Ok(Answer {
                         affected,
-                        row: None,
                         granted,
+                        ..Answer::default()
                     });
                 }
                 Err(error) if collided::<Sqlite>(&error, collisions) => {

@@ -7,16 +7,19 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Inner;
-use super::backend::{Argument, Sealed, Trouble};
+use super::backend::{Sealed, Trouble};
 use super::row::{Columns, Row, shown};
 use super::site::{Site, TRIES, Write, overtaken};
 use crate::operation::RecordKey;
-use crate::record::{Fence, Header, Owner, State};
+use crate::record::{Fence, Header, State};
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
 use crate::transition;
 
 /// How long a claim waits for whoever holds a file before it looks whether it need not write at all.
 const HELD_UP: Duration = Duration::from_millis(20);
+
+/// The number of a first attempt.
+const FIRST: u16 = 1;
 
 /// What came of putting a record where none is.
 enum Put {
@@ -33,10 +36,6 @@ impl<B: Sealed> Inner<B> {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let site = Site::new(&self.lane, "a claim", key, &[]);
-        let fresh = fresh(request);
-        let columns = Columns::new(&fresh);
-        let shown = shown(key);
-        let arguments = columns.claim(&site.place, &shown);
         let decide = |current: Option<Current<'_>>, now_us| {
             // Nobody has a record to write there, unless the database says when that is.
             if now_us == 0 && !request.starts {
@@ -55,16 +54,22 @@ impl<B: Sealed> Inner<B> {
             let mut found = None;
             // Whoever starts after a verdict has a claim there, and is not to make a new one.
             if !request.starts {
-                match self.put(&site, &arguments, &request.owner).await? {
-                    Put::Granted(fence) => return Ok(granted(fence, &fresh)),
-                    Put::Met(row) => found = row,
+                let reads = self.met.at_least(B::READS_FIRST);
+                if reads {
+                    found = self.look(&site).await?;
+                }
+                if found.is_none() {
+                    match self.put(&site, request, reads).await? {
+                        Put::Granted(fence) => return Ok(granted(fence)),
+                        Put::Met(row) => found = row,
+                    }
                 }
             }
             if let Some(row) = &found
                 && row.is_fresh(&request.owner)
             {
                 self.met.learn(false);
-                return Ok(granted(row.written_by().1, &fresh));
+                return Ok(granted(row.written_by().1));
             }
             self.met.learn(!request.starts);
             // Not found: somebody whom the statement could not see was quicker.
@@ -80,27 +85,28 @@ impl<B: Sealed> Inner<B> {
         Err(overtaken(site.what))
     }
 
-    /// Puts the record of a first claim there, if none is; reads before where one is to be expected.
+    /// Puts the record of a first claim there, if none is. `reads`: none was, a moment ago.
     async fn put(
         &self,
         site: &Site<'_, B>,
-        arguments: &[Argument<'_>],
-        owner: &Owner,
+        request: &ClaimRequest,
+        reads: bool,
     ) -> Result<Put, StoreError> {
-        let read = async || site.run(&self.statements.read, &arguments[..1]).await;
-        let reads = self.met.at_least(B::READS_FIRST);
-        if reads && let Some(row) = read().await?.row {
-            return Ok(Put::Met(Some(row)));
-        }
-        let mut told = pin!(self.lane.tell(site.what, &self.statements.claim, arguments));
+        let columns = Columns::new(&fresh(request));
+        let shown = shown(site.key);
+        let arguments = columns.claim(&site.place, &shown);
+        let mut told = pin!(
+            self.lane
+                .tell(site.what, &self.statements.claim, &arguments)
+        );
         let mut outcome = None;
         // There, a statement that changes nothing waits for others as well.
         if B::WAITS && !reads {
             match timeout(HELD_UP, told.as_mut()).await {
                 Ok(done) => outcome = Some(done),
                 // Its own is there: it was written meanwhile.
-                Err(_) => match read().await?.row {
-                    Some(row) if !row.is_of(owner) => return Ok(Put::Met(Some(row))),
+                Err(_) => match Box::pin(self.look(site)).await? {
+                    Some(row) if !row.is_of(&request.owner) => return Ok(Put::Met(Some(row))),
                     _ => {}
                 },
             }
@@ -119,7 +125,8 @@ impl<B: Sealed> Inner<B> {
             },
             // What is done can be replayed all the same.
             Err((Some(trouble), error)) if !reads || trouble == Trouble::ReadOnly => {
-                Ok(Put::Met(Some(read().await?.row.ok_or(error)?)))
+                let row = Box::pin(self.look(site)).await?;
+                Ok(Put::Met(Some(row.ok_or(error)?)))
             }
             Err((_, error)) => Err(error),
         }
@@ -127,10 +134,10 @@ impl<B: Sealed> Inner<B> {
 }
 
 /// The reply to a first claim.
-fn granted(fence: i64, fresh: &Header) -> ClaimReply {
+fn granted(fence: i64) -> ClaimReply {
     ClaimReply::Granted {
         fence: Fence::new(fence.unsigned_abs()),
-        attempt: fresh.attempts,
+        attempt: FIRST,
     }
 }
 
@@ -142,7 +149,7 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
         },
         owner: request.owner,
         fence: Fence::default(),
-        attempts: 1,
+        attempts: FIRST,
         retain: request.retain,
         fingerprint: request.fingerprint,
     }

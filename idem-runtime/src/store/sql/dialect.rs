@@ -4,6 +4,7 @@
 /// row.
 macro_rules! prepared {
     ($db:ty, $conn:ident, $statement:ident, $arguments:ident) => {{
+        // By the connection's own methods: those of a query keep a copy of it in the future.
         let mut query =
             sqlx::query::<$db>(sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text)));
         let all = 0..$arguments.len();
@@ -12,17 +13,25 @@ macro_rules! prepared {
         } else {
             &mut $statement.order.iter().copied()
         };
+        if let [Argument::Places(places)] = $arguments {
+            // Those that are too many name the last again.
+            for index in 0..$statement.order.len() {
+                query = query.bind(&places[index.min(places.len() - 1)][..]);
+            }
+            return several!($conn, $statement, query);
+        }
         for index in order {
             query = match $arguments[index] {
                 Argument::Bytes(bytes) => query.bind(bytes),
                 Argument::Body(bytes) => query.bind(bytes),
                 Argument::Int(number) => query.bind(number),
                 Argument::Text(text) => query.bind(text),
+                Argument::Places(_) => query,
             };
         }
         match $statement.kind {
             Kind::Execute => {
-                let done = query.execute(&mut *$conn).await?;
+                let done = (&mut *$conn).execute(query).await?;
                 Ok(Answer {
                     affected: done.rows_affected(),
                     ..Answer::default()
@@ -32,7 +41,7 @@ macro_rules! prepared {
             Kind::Grant => {
                 use sqlx::Row as _;
                 // To its end, and not just to its row: that is there before the commit.
-                let rows = query.fetch_all(&mut *$conn).await?;
+                let rows = (&mut *$conn).fetch_all(query).await?;
                 let granted = rows.first().map(|row| row.try_get(0)).transpose()?;
                 Ok(Answer {
                     granted,
@@ -40,9 +49,9 @@ macro_rules! prepared {
                 })
             }
             _ => {
-                let row = query.fetch_optional(&mut *$conn).await?;
+                let row = (&mut *$conn).fetch_optional(query).await?;
                 let row = match &row {
-                    Some(row) => Some(crate::store::sql::dialect::row!(row, &[u8])),
+                    Some(row) => Some(crate::store::sql::dialect::seen!($statement, row)),
                     None => None,
                 };
                 Ok(Answer {
@@ -51,6 +60,26 @@ macro_rules! prepared {
                 })
             }
         }
+    }};
+}
+
+/// The rows of a query for several places.
+macro_rules! several {
+    ($conn:ident, $statement:ident, $query:expr) => {{
+        use sqlx::Row as _;
+        let found = (&mut *$conn).fetch_all($query).await?;
+        let mut rows = Vec::with_capacity(found.len());
+        for found in &found {
+            let place: &[u8] = found.try_get(12)?;
+            // A place that is none is nobody's.
+            let place = place.try_into().unwrap_or_default();
+            let row = crate::store::sql::dialect::seen!($statement, found);
+            rows.push((place, row));
+        }
+        Ok(Answer {
+            rows,
+            ..Answer::default()
+        })
     }};
 }
 
@@ -65,7 +94,7 @@ macro_rules! scripts {
             let rows = conn.fetch_all(script).await?;
             // Other statements of it may give rows as well; those of the table have more columns.
             let row = match rows.iter().find(|row| row.len() > 3) {
-                Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes)),
+                Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes, try_get)),
                 None => None,
             };
             Ok(Answer {
@@ -81,27 +110,45 @@ macro_rules! scripts {
     };
 }
 
+/// The columns of a row of a prepared statement. Their types are looked at once: it is half of what a row
+/// costs.
+macro_rules! seen {
+    ($statement:ident, $row:expr) => {
+        if Self::TYPED
+            && $statement
+                .is_known
+                .load(std::sync::atomic::Ordering::Relaxed)
+        {
+            crate::store::sql::dialect::row!($row, &[u8], try_get_unchecked)
+        } else {
+            let row = crate::store::sql::dialect::row!($row, &[u8], try_get);
+            ($statement.is_known).store(true, std::sync::atomic::Ordering::Relaxed);
+            row
+        }
+    };
+}
+
 /// The columns of a row of sqlx.
 macro_rules! row {
-    ($row:expr, $bytes:ty) => {{
+    ($row:expr, $bytes:ty, $get:ident) => {{
         use sqlx::Row as _;
         let row = $row;
-        let owner: $bytes = row.try_get(2)?;
-        let fingerprint: $bytes = row.try_get(7)?;
-        let body: Option<$bytes> = row.try_get(8)?;
+        let owner: $bytes = row.$get(2)?;
+        let fingerprint: $bytes = row.$get(7)?;
+        let body: Option<$bytes> = row.$get(8)?;
         Row::new(&Parts {
-            layout: row.try_get(0)?,
-            state: row.try_get(1)?,
+            layout: row.$get(0)?,
+            state: row.$get(1)?,
             owner: &owner[..],
-            fence: row.try_get(3)?,
-            attempts: row.try_get(4)?,
-            detail: row.try_get(5)?,
-            retain_ms: row.try_get(6)?,
+            fence: row.$get(3)?,
+            attempts: row.$get(4)?,
+            detail: row.$get(5)?,
+            retain_ms: row.$get(6)?,
             fingerprint: &fingerprint[..],
             body: body.as_deref(),
-            left_us: row.try_get(9)?,
-            now_us: row.try_get(10)?,
-            version: row.try_get(11)?,
+            left_us: row.$get(9)?,
+            now_us: row.$get(10)?,
+            version: row.$get(11)?,
         })
     }};
 }
@@ -109,3 +156,5 @@ macro_rules! row {
 pub(crate) use prepared;
 pub(crate) use row;
 pub(crate) use scripts;
+pub(crate) use seen;
+pub(crate) use several;

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use super::backend::{Answer, Argument, Trouble};
 use super::batch::Writer;
 use super::job::Job;
+use super::lull::Lull;
 use super::statement::Statement;
 use crate::store::StoreError;
 
@@ -34,7 +35,7 @@ pub(crate) type Outcome = Result<Answer, (Option<Trouble>, StoreError)>;
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// How many statements go into a transaction at most: others in the file wait for it.
-const MOST: usize = 512;
+pub(super) const MOST: usize = 512;
 
 /// The line of one store.
 pub struct Group(Arc<Shared>);
@@ -51,8 +52,10 @@ struct State {
     /// The statement that went alone, if it is still on its way.
     alone: Option<u64>,
     turns: u64,
-    /// The thread has something in hand.
+    /// The thread has something in hand, or waits for those whom it has told to come back.
     writing: bool,
+    /// How many must be in line before the thread is woken, while it waits for them.
+    wanted: usize,
     thread: bool,
     closed: bool,
 }
@@ -101,8 +104,11 @@ impl Group {
         }
         let (job, told) = Job::new(what, statement, arguments);
         state.queue.push(job);
+        let enough = state.queue.len() >= state.wanted;
         drop(state);
-        self.0.wake.notify_one();
+        if enough {
+            self.0.wake.notify_one();
+        }
         Way::Together(told)
     }
 }
@@ -146,6 +152,8 @@ enum Next {
     Sleep,
     /// Until this turn is over.
     Wait(u64),
+    /// For those who have just been told.
+    Gather,
     End,
 }
 
@@ -173,9 +181,17 @@ impl Shared {
         let mut writer = Writer::new(self.options.clone());
         // The turn that is waited for, and until when.
         let mut waits = (0, Instant::now());
+        let mut lull = Lull::default();
         loop {
-            match self.next(waits) {
-                Next::Write(jobs) => writer.write(jobs).await,
+            match self.next(waits, &mut lull) {
+                Next::Write(jobs) => {
+                    let (told, began) = (jobs.len(), Instant::now());
+                    writer.write(jobs).await;
+                    lull = lull.after(told, began, Instant::now());
+                }
+                Next::Gather => {
+                    let _ = timeout_at(lull.until, self.wake.notified()).await;
+                }
                 Next::Sleep => self.wake.notified().await,
                 Next::Wait(turn) => {
                     if waits.0 != turn {
@@ -188,8 +204,13 @@ impl Shared {
         }
     }
 
-    fn next(&self, (turn, until): (u64, Instant)) -> Next {
+    fn next(&self, (turn, until): (u64, Instant), lull: &mut Lull) -> Next {
         let mut state = self.lock();
+        if lull.goes_on(state.queue.len(), Instant::now()) && !state.closed {
+            state.wanted = lull.wanted;
+            return Next::Gather;
+        }
+        state.wanted = 0;
         state.writing = false;
         if state.queue.is_empty() {
             return if state.closed { Next::End } else { Next::Sleep };
@@ -214,6 +235,7 @@ impl Drop for Gone {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         (state.thread, state.writing) = (false, false);
+        state.wanted = 0;
         state.queue.clear();
     }
 }

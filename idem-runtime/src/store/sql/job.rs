@@ -39,7 +39,8 @@ impl Job {
         let (told, hears) = oneshot::channel();
         let value = |argument: &Argument<'_>| match *argument {
             Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => Value::Bytes(bytes.to_vec()),
-            Argument::Body(None) => Value::Null,
+            // Places are only read, and what reads does not wait here.
+            Argument::Body(None) | Argument::Places(_) => Value::Null,
             Argument::Int(number) => Value::Int(number),
             Argument::Text(text) => Value::Text(text.into()),
         };

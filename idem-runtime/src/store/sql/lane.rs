@@ -6,9 +6,7 @@
 
 use std::fmt;
 use std::pin::pin;
-#[cfg(feature = "sqlite")]
-use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, Database};
@@ -18,6 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
+use super::crowd::Crowd;
 use super::failure::{broken, store_error, trouble};
 #[cfg(feature = "sqlite")]
 use super::group::{Group, Outcome, Way};
@@ -38,6 +37,9 @@ const PING: Duration = Duration::from_millis(500);
 /// How often a statement is sent again that collided with another transaction.
 const COLLISIONS: u32 = 20;
 
+/// How many statements that read are on their way at most, before others wait to go together.
+const TURNS: usize = 4;
+
 /// Some connections, made when they are needed.
 pub(crate) struct Lane<B: Sealed> {
     options: Options<B>,
@@ -45,6 +47,8 @@ pub(crate) struct Lane<B: Sealed> {
     seats: Semaphore,
     most: usize,
     response_timeout: Duration,
+    /// Those who read.
+    pub(super) crowd: Arc<Crowd>,
     #[cfg(feature = "sqlite")]
     group: Option<Arc<Group>>,
 }
@@ -66,6 +70,7 @@ impl<B: Sealed> Lane<B> {
             seats: Semaphore::new(most),
             most,
             response_timeout,
+            crowd: Crowd::new(most.min(TURNS)),
             #[cfg(feature = "sqlite")]
             group: None,
         }
@@ -201,10 +206,11 @@ impl<B: Sealed> Lane<B> {
         loop {
             let idle = self.idle().pop();
             let Some((mut conn, since)) = idle else {
-                return Ok((self.connect().await?, false));
+                // Seldom, and it would make every future of the store five times as large.
+                return Ok((Box::pin(self.connect()).await?, false));
             };
             let trusted = since.elapsed() < IDLE;
-            if trusted || matches!(timeout(PING, conn.ping()).await, Ok(Ok(()))) {
+            if trusted || matches!(Box::pin(timeout(PING, conn.ping())).await, Ok(Ok(()))) {
                 return Ok((conn, true));
             }
         }

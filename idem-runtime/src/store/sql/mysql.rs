@@ -8,7 +8,7 @@ use sqlx::{Executor as _, MySqlConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
-use super::dialect::{prepared, scripts};
+use super::dialect::{prepared, scripts, several};
 use super::row::{Parts, Row};
 use super::script::{counted, written};
 use super::statement::{Kind, Statement, Template};

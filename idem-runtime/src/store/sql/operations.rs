@@ -54,7 +54,7 @@ impl<B: Sealed> Inner<B> {
             (reply, write)
         };
         let unreadable = CompleteReply::Unreadable;
-        self.operate(&site, None, decide, unreadable).await
+        Box::pin(self.operate(&site, None, decide, unreadable)).await
     }
 
     pub(super) async fn release(
@@ -84,7 +84,7 @@ impl<B: Sealed> Inner<B> {
             (reply, write)
         };
         let unreadable = ReleaseReply::Unreadable;
-        self.operate(&site, None, decide, unreadable).await
+        Box::pin(self.operate(&site, None, decide, unreadable)).await
     }
 
     pub(super) async fn renew_on(
@@ -117,7 +117,7 @@ impl<B: Sealed> Inner<B> {
             (reply, write)
         };
         let unreadable = RenewReply::Unreadable;
-        self.operate(&site, None, decide, unreadable).await
+        Box::pin(self.operate(&site, None, decide, unreadable)).await
     }
 
     pub(super) async fn resolve(

@@ -89,8 +89,8 @@ impl Part {
             };
             answers[member] = Answer {
                 affected,
-                row: None,
                 granted,
+                ..Answer::default()
             };
         }
     }

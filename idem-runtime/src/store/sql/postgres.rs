@@ -1,6 +1,7 @@
 //! PostgreSQL.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::error::{BoxDynError, DatabaseError};
@@ -9,7 +10,7 @@ use sqlx::{Decode, Executor as _, PgConnection, Type};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
-use super::dialect::{prepared, scripts};
+use super::dialect::{prepared, scripts, several};
 use super::notices::Notices;
 use super::row::{Parts, Row};
 use super::statement::{Kind, Statement, Template};
@@ -25,8 +26,9 @@ impl Sealed for Postgres {
 
     const NAME: &'static str = "PostgreSQL";
 
-    // The time at which it is read, not the one at which the transaction began.
-    const NOW: &'static str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    // The time at which it is read, not the one at which the transaction began. By numbers with a point, which
+    // hold it exactly enough for longer than two centuries: `extract` takes three times as long.
+    const NOW: &'static str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
     // A round trip more for a first call, and half the work for a replay.
     const READS_FIRST: u32 = Met::ALL / 16 * 15;
@@ -46,6 +48,14 @@ impl Sealed for Postgres {
                SELECT * FROM found UNION ALL SELECT * FROM fresh",
         kind: Kind::Fetch,
     };
+
+    // Each of them as if it were alone: a plan that was made while the table was small looks through all of it
+    // for as long as it is kept.
+    const SEVERAL: &'static str = "SELECT found.* FROM unnest($1::bytea[]) AS wanted (place) \
+        CROSS JOIN LATERAL (SELECT {columns}, record_key FROM {t} \
+        WHERE record_key = wanted.place LIMIT 1) AS found";
+
+    const ARRAYS: bool = true;
 
     const INSERT: &'static str = "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
         attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
@@ -101,6 +111,12 @@ impl Sealed for Postgres {
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
     ) -> Result<Answer, sqlx::Error> {
+        if let [Argument::Places(places)] = arguments {
+            let places: Vec<&[u8]> = places.iter().map(|place| &place[..]).collect();
+            let text = sqlx::AssertSqlSafe(Arc::clone(&statement.text));
+            let query = sqlx::query::<sqlx::Postgres>(text).bind(places);
+            return several!(conn, statement, query);
+        }
         prepared!(sqlx::Postgres, conn, statement, arguments)
     }
 

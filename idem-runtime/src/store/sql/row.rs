@@ -20,8 +20,11 @@ pub(crate) fn life_us(retain: Duration) -> i64 {
     i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
 }
 
+/// Where a record stands.
+pub(crate) type Place = [u8; 32];
+
 /// Where a record stands: 32 bytes, whatever prefix and operation are.
-pub(crate) fn place(key: &RecordKey) -> [u8; 32] {
+pub(crate) fn place(key: &RecordKey) -> Place {
     let mut hash = Sha256::new();
     for part in [key.prefix().as_bytes(), key.operation().as_str().as_bytes()] {
         hash.update((part.len() as u64).to_be_bytes());
@@ -113,7 +116,7 @@ impl Columns {
 }
 
 /// A row as it was read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     record: Bytes,
     owner: [u8; 16],

@@ -53,6 +53,8 @@ pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> 
                 let _ = write!(text, "{number}");
             }
             Argument::Text(value) => literal(&mut text, B::TEXT, value.as_bytes()),
+            // No script asks for several.
+            Argument::Places(_) => {}
         },
     });
     text

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Inner;
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::lane::Lane;
-use super::row::{Columns, Row, life_us, place, shown};
+use super::row::{Columns, Place, Row, life_us, place, shown};
 use super::statement::Statement;
 use crate::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};
@@ -33,7 +33,7 @@ pub(super) struct Site<'a, B: Sealed> {
     /// What it is, for errors.
     pub(super) what: &'static str,
     pub(super) key: &'a RecordKey,
-    pub(super) place: [u8; 32],
+    pub(super) place: Place,
     /// The answer that goes with what it writes.
     pub(super) body: &'a [u8],
 }
@@ -89,6 +89,13 @@ impl<B: Sealed> Inner<B> {
         Ok(())
     }
 
+    /// Reads what is there.
+    pub(super) async fn look(&self, site: &Site<'_, B>) -> Result<Option<Row>, StoreError> {
+        (site.lane)
+            .read(site.what, &self.statements, &site.place)
+            .await
+    }
+
     /// Reads, lets `decide` say what to write in front of `body`, and writes.
     pub(super) async fn operate<T>(
         &self,
@@ -97,11 +104,10 @@ impl<B: Sealed> Inner<B> {
         decide: impl Fn(Option<Current<'_>>, u64) -> Decision<T>,
         unreadable: impl Fn(Unreadable) -> T,
     ) -> Result<T, StoreError> {
-        let here = [Argument::Bytes(&site.place)];
         for _ in 0..TRIES {
             let row = match found.take() {
                 Some(row) => Some(row),
-                None => site.run(&self.statements.read, &here).await?.row,
+                None => self.look(site).await?,
             };
             let record = match row.as_ref().map(Row::record).transpose() {
                 Ok(record) => record.flatten(),
@@ -116,9 +122,10 @@ impl<B: Sealed> Inner<B> {
             let Some(write) = write else {
                 return Ok(reply);
             };
+            // Seldom: most of what is decided writes nothing.
             let done = match &row {
-                Some(row) => self.replace(site, row, &write).await?,
-                None => self.insert(site, &write).await?,
+                Some(row) => Box::pin(self.replace(site, row, &write)).await?,
+                None => Box::pin(self.insert(site, &write)).await?,
             };
             if done {
                 return Ok(reply);

@@ -8,7 +8,7 @@ use sqlx::{Executor as _, SqliteConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
-use super::dialect::{prepared, scripts};
+use super::dialect::{prepared, scripts, several};
 use super::group::Group;
 use super::row::{Parts, Row};
 use super::script::counted;
@@ -45,6 +45,8 @@ impl Sealed for Sqlite {
     const READS_FIRST: u32 = Met::ALL / 256;
 
     const WAITS: bool = true;
+
+    const TYPED: bool = false;
 
     const SHOWS_EARLY: bool = false;
 

@@ -9,9 +9,11 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::backend::{Sealed, Text};
+use super::crowd::WIDEST;
 #[cfg(feature = "sqlite")]
 use super::many::{self, Many};
 
@@ -28,6 +30,8 @@ pub struct Template {
 pub(crate) enum Kind {
     /// Prepared once a connection; gives back at most a row.
     Fetch,
+    /// Prepared once a connection; gives back a row for each of the places that it names.
+    Several,
     /// Prepared once a connection; gives back how many rows it changed.
     Execute,
     /// As that, and gives back the fence of the record that it put there, if it did.
@@ -46,6 +50,8 @@ pub struct Statement {
     /// Which argument each parameter is, where the dialect only counts them.
     pub(crate) order: Arc<[usize]>,
     pub(crate) kind: Kind,
+    /// Its columns have the types that they should have.
+    pub(crate) is_known: AtomicBool,
     /// The one that does the same for several.
     #[cfg(feature = "sqlite")]
     pub(crate) many: Option<Arc<Many>>,
@@ -63,6 +69,7 @@ impl Statement {
             text: text.into(),
             order: order.into(),
             kind,
+            is_known: AtomicBool::new(false),
             #[cfg(feature = "sqlite")]
             many: None,
         }
@@ -71,7 +78,7 @@ impl Statement {
     /// Whether it changes nothing.
     #[cfg(feature = "sqlite")]
     pub(crate) fn only_reads(&self) -> bool {
-        self.kind == Kind::Fetch
+        matches!(self.kind, Kind::Fetch | Kind::Several)
     }
 }
 
@@ -127,6 +134,8 @@ pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, operation, layout,
 pub(crate) struct Statements {
     pub(crate) claim: Statement,
     pub(crate) read: Statement,
+    /// The same for several: twice as many each, unless they are one parameter.
+    several: Vec<Statement>,
     pub(crate) insert: Statement,
     pub(crate) replace: Statement,
     pub(crate) complete: Statement,
@@ -166,6 +175,7 @@ impl Statements {
         Self {
             claim: of(B::CLAIM.kind, B::CLAIM.text),
             read: fetch(READ),
+            several: several::<B>(table),
             insert: execute(B::INSERT),
             replace: execute(REPLACE),
             complete: telling(COMPLETE),
@@ -178,6 +188,33 @@ impl Statements {
             replace_told: telling(REPLACE),
         }
     }
+}
+
+impl Statements {
+    /// What reads so many at once.
+    pub(crate) fn several(&self, places: usize) -> &Statement {
+        let index = places.max(1).next_power_of_two().ilog2() as usize;
+        &self.several[index.min(self.several.len() - 1)]
+    }
+}
+
+/// Where places are a parameter each, there is one for each power of two; what is too much names a place
+/// again.
+fn several<B: Sealed>(table: &str) -> Vec<Statement> {
+    let of = |width: usize| {
+        let places = vec!["?"; width].join(", ");
+        let text = B::SEVERAL.replace("{places}", &places);
+        Statement {
+            text: filled::<B>(&text, table).into(),
+            order: vec![0; width].into(),
+            kind: Kind::Several,
+            is_known: AtomicBool::new(false),
+            #[cfg(feature = "sqlite")]
+            many: None,
+        }
+    };
+    let most = if B::ARRAYS { 0 } else { WIDEST.ilog2() };
+    (0..=most).map(|power| of(1 << power)).collect()
 }
 
 /// Succeeds where all columns are.

@@ -1,0 +1,253 @@
+//! Reads that wait for their turn go together: so many statements are on their way at most, and whoever
+//! ends one hands its turn to one of those who wait, with all the others.
+//!
+//! There is no task and no thread for it: each statement is sent by a caller, which may be dropped, and
+//! then another has the turn.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::row::{Place, Row};
+
+/// For how many records a statement asks at most.
+pub(super) const WIDEST: usize = 64;
+
+/// Those who read on one lane.
+pub(crate) struct Crowd {
+    /// How many turns there are.
+    turns: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Nobody, unless all turns are taken.
+    waiting: Vec<Waiting>,
+    taken: usize,
+    /// Turns of before are over, whatever becomes of them.
+    age: u64,
+}
+
+/// Somebody who waits for a row.
+struct Waiting {
+    place: Place,
+    told: oneshot::Sender<Told>,
+}
+
+/// What comes of waiting. The end of the line without a word: go alone.
+pub(super) enum Told {
+    /// What stands there.
+    Row(Option<Row>),
+    /// It is for this one to ask, for others as well.
+    Turn(Turn),
+}
+
+/// How a read begins.
+pub(super) enum Way {
+    Now(Turn),
+    Later(oneshot::Receiver<Told>),
+}
+
+/// Held while a statement is on its way.
+pub(super) struct Turn {
+    crowd: Arc<Crowd>,
+    age: u64,
+    others: Vec<Waiting>,
+}
+
+impl Crowd {
+    pub(super) fn new(turns: usize) -> Arc<Self> {
+        Arc::new(Self {
+            turns,
+            state: Mutex::default(),
+        })
+    }
+
+    pub(super) fn enter(self: &Arc<Self>, place: &Place) -> Way {
+        let mut state = self.lock();
+        if state.taken < self.turns {
+            state.taken += 1;
+            return Way::Now(self.turn(state.age, Vec::new()));
+        }
+        let (told, hears) = oneshot::channel();
+        let place = *place;
+        state.waiting.push(Waiting { place, told });
+        Way::Later(hears)
+    }
+
+    /// A turn for somebody who has waited too long: whoever has the others may never go on, since a
+    /// future need not be polled.
+    pub(super) fn overtake(self: &Arc<Self>) -> Turn {
+        let mut state = self.lock();
+        state.age += 1;
+        state.taken = 1;
+        let others = some(&mut state.waiting, WIDEST - 1);
+        self.turn(state.age, others)
+    }
+
+    /// Gives a turn to those who wait.
+    fn hand_over(self: &Arc<Self>, age: u64) {
+        let mut state = self.lock();
+        if state.age != age {
+            return;
+        }
+        while !state.waiting.is_empty() {
+            let mut others = some(&mut state.waiting, WIDEST);
+            if others.is_empty() {
+                continue;
+            }
+            let first = others.swap_remove(0);
+            drop(state);
+            // Left in this moment, it comes back, and is handed on as it is dropped.
+            let _ = first.told.send(Told::Turn(self.turn(age, others)));
+            return;
+        }
+        state.taken = state.taken.saturating_sub(1);
+    }
+
+    fn turn(self: &Arc<Self>, age: u64, others: Vec<Waiting>) -> Turn {
+        Turn {
+            crowd: Arc::clone(self),
+            age,
+            others,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// So many at most, without those who have given up.
+fn some(waiting: &mut Vec<Waiting>, most: usize) -> Vec<Waiting> {
+    let rest = waiting.split_off(waiting.len().min(most));
+    let mut some = std::mem::replace(waiting, rest);
+    some.retain(|waiting| !waiting.told.is_closed());
+    some
+}
+
+impl Turn {
+    pub(super) fn is_for_one(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// All places that are asked for, in their order.
+    pub(super) fn places(&self, own: &Place) -> Vec<Place> {
+        let others = self.others.iter().map(|other| other.place);
+        let mut places: Vec<_> = others.chain([*own]).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// Tells each of the others what stands at its place.
+    pub(super) fn tell(&mut self, find: impl Fn(&Place) -> Option<Row>) {
+        for other in self.others.drain(..) {
+            // It may have given up.
+            let _ = other.told.send(Told::Row(find(&other.place)));
+        }
+    }
+
+    /// Leaves the others to themselves.
+    pub(super) fn leave(&mut self) {
+        self.others.clear();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.leave();
+        self.crowd.hand_over(self.age);
+    }
+}
+
+impl fmt::Debug for Crowd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crowd").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::oneshot::Receiver;
+    use tokio::sync::oneshot::error::TryRecvError;
+
+    use super::{Crowd, Told, Turn, Way};
+
+    fn now(crowd: &Arc<Crowd>, place: u8) -> Turn {
+        match crowd.enter(&[place; 32]) {
+            Way::Now(turn) => turn,
+            Way::Later(_) => panic!("there was a turn left"),
+        }
+    }
+
+    fn later(crowd: &Arc<Crowd>, place: u8) -> Receiver<Told> {
+        match crowd.enter(&[place; 32]) {
+            Way::Now(_) => panic!("there was no turn left"),
+            Way::Later(told) => told,
+        }
+    }
+
+    fn turn(told: &mut Receiver<Told>) -> Turn {
+        match told.try_recv() {
+            Ok(Told::Turn(turn)) => turn,
+            Ok(Told::Row(_)) => panic!("it was told of a row"),
+            Err(error) => panic!("it has no turn: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_turn_goes_to_the_first_with_all_others() {
+        let crowd = Crowd::new(2);
+        let (one, two) = (now(&crowd, 1), now(&crowd, 2));
+        assert!(one.is_for_one() && two.is_for_one());
+        let mut waiting = [5, 3, 4, 3].map(|place| later(&crowd, place));
+        drop(one);
+        let mut turn = turn(&mut waiting[0]);
+        assert_eq!(turn.places(&[5; 32]), [[3; 32], [4; 32], [5; 32]]);
+        assert_eq!(waiting[1].try_recv().err(), Some(TryRecvError::Empty));
+        turn.tell(|_| None);
+        for told in &mut waiting[1..] {
+            assert!(matches!(told.try_recv(), Ok(Told::Row(None))));
+        }
+        drop((turn, two));
+        let (_one, _two) = (now(&crowd, 1), now(&crowd, 2));
+        later(&crowd, 3);
+    }
+
+    #[test]
+    fn whoever_leaves_with_a_turn_gives_it_to_those_who_came_since() {
+        let crowd = Crowd::new(1);
+        let first = now(&crowd, 1);
+        let (leaves, mut left) = (later(&crowd, 2), later(&crowd, 3));
+        drop(first);
+        let mut since = later(&crowd, 4);
+        drop(leaves);
+        // It goes alone.
+        assert_eq!(left.try_recv().err(), Some(TryRecvError::Closed));
+        assert!(turn(&mut since).is_for_one());
+        assert!(now(&crowd, 5).is_for_one());
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_for_a_turn_that_is_not_used() {
+        let crowd = Crowd::new(1);
+        let stuck = now(&crowd, 1);
+        let (impatient, mut other) = (later(&crowd, 2), later(&crowd, 3));
+        drop(impatient);
+        let mut turn = crowd.overtake();
+        assert_eq!(turn.places(&[2; 32]), [[2; 32], [3; 32]]);
+        turn.tell(|_| None);
+        assert!(matches!(other.try_recv(), Ok(Told::Row(None))));
+        // What was stuck has no turn to give any more.
+        let mut next = later(&crowd, 4);
+        drop(stuck);
+        assert_eq!(next.try_recv().err(), Some(TryRecvError::Empty));
+        drop(turn);
+        assert!(super::tests::turn(&mut next).is_for_one());
+    }
+}

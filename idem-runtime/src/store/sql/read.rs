@@ -1,0 +1,77 @@
+//! Reading a record: alone, or with others who wait.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::backend::{Argument, Sealed};
+use super::crowd::{Told, Turn, Way};
+use super::lane::Lane;
+use super::row::{Place, Row};
+use super::statement::Statements;
+use crate::store::StoreError;
+
+/// How long somebody waits for the turn of another. Longer than a statement takes, where nothing is wrong.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+impl<B: Sealed> Lane<B> {
+    /// What stands at a place. Whoever asks while this waits may get the answer of one statement with it,
+    /// which began after all of them had asked.
+    pub(crate) async fn read(
+        &self,
+        what: &'static str,
+        statements: &Statements,
+        place: &Place,
+    ) -> Result<Option<Row>, StoreError> {
+        let turn = match self.crowd.enter(place) {
+            Way::Now(turn) => Some(turn),
+            Way::Later(told) => match timeout(PATIENCE, told).await {
+                Ok(Ok(Told::Row(row))) => return Ok(row),
+                Ok(Ok(Told::Turn(turn))) => Some(turn),
+                // Whoever had the turn has given up, or has failed, which each is to see for itself.
+                Ok(Err(_)) => None,
+                Err(_) => Some(self.crowd.overtake()),
+            },
+        };
+        let _turn = match turn {
+            Some(turn) if !turn.is_for_one() => {
+                // Few do this, and what it takes would lie in the future of each.
+                match Box::pin(self.read_for(what, statements, place, turn)).await? {
+                    Ok(row) => return Ok(row),
+                    Err(turn) => Some(turn),
+                }
+            }
+            turn => turn,
+        };
+        let here = [Argument::Bytes(place)];
+        Ok(self.run(what, &statements.read, &here).await?.row)
+    }
+
+    /// Reads for others as well. Gives the turn back where the server refuses that statement.
+    async fn read_for(
+        &self,
+        what: &'static str,
+        statements: &Statements,
+        place: &Place,
+        mut turn: Turn,
+    ) -> Result<Result<Option<Row>, Turn>, StoreError> {
+        let places = turn.places(place);
+        let statement = statements.several(places.len());
+        let arguments = [Argument::Places(&places)];
+        let mut rows = match self.tell(what, statement, &arguments).await {
+            Ok(answer) => answer.rows,
+            Err((Some(_), _)) => {
+                turn.leave();
+                return Ok(Err(turn));
+            }
+            Err((None, error)) => return Err(error),
+        };
+        rows.sort_unstable_by_key(|(place, _)| *place);
+        let find = |place: &Place| {
+            let found = rows.binary_search_by_key(place, |(place, _)| *place);
+            found.ok().map(|found| rows[found].1.clone())
+        };
+        turn.tell(find);
+        Ok(Ok(find(place)))
+    }
+}
