@@ -109,7 +109,7 @@ fn slow_to_load() -> RedisServer {
         .arg("--key-load-delay", "1000")
         .arg("--loading-process-events-interval-bytes", "1024")
         .start();
-    let fill = "for n = 1, 10000 do redis.call('SET', 'filler:' .. n, string.rep('f', 64)) end";
+    let fill = "for n = 1, 5000 do redis.call('SET', 'filler:' .. n, string.rep('f', 64)) end";
     server.cli(&["EVAL", fill, "0"]);
     server
 }
