@@ -61,6 +61,23 @@ fn assert_its_own(number: u64, reply: Result<ReadReply, StoreError>) {
     }
 }
 
+/// If nobody were told, each round would last until somebody's patience ends, and all of them longer than one
+/// waits here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_has_to_lose_patience() {
+    let home = Sqlite::home();
+    let store = open::<Sqlite>(&home.url).await;
+    claimed(&store).await;
+    let rounds = async {
+        for _ in 0..100 {
+            for (number, reply) in told(&store).await {
+                assert_its_own(number, reply);
+            }
+        }
+    };
+    patiently("a hundred rounds", rounds).await;
+}
+
 /// Any column of SQLite holds any type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_record_is_the_trouble_of_who_asks_for_it() {
