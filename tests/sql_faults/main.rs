@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
 mod busy;
+mod company;
 mod connections;
 mod counts;
 mod crowd;

@@ -25,6 +25,11 @@ macro_rules! operations {
         /// A [`Store`] in front of [another one](Self::inner): every operation is passed on, but for
         /// those that it does itself. For stores of tests that count, delay or write down.
         ///
+        /// Each is passed on as what it is: an engine completes by `complete_claim` and, while it waits, reads
+        /// by `glance`, and whoever does `complete` or `read` itself is not asked then; it does both. An answer
+        /// that is `at_hand` comes without a claim, and calls in a transaction of the caller's go to the
+        /// database past all of these.
+        ///
         /// ```
         /// use idem_runtime::conformance::Forward;
         /// use idem_runtime::store::memory::MemoryStore;

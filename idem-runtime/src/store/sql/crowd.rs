@@ -25,6 +25,8 @@ pub(crate) struct Crowd {
 struct State {
     /// Nobody, unless all turns are taken.
     waiting: Vec<Waiting>,
+    /// How many have waited.
+    numbers: u64,
     taken: usize,
     /// Turns of before are over, whatever becomes of them.
     age: u64,
@@ -32,6 +34,8 @@ struct State {
 
 /// Somebody who waits for a row.
 struct Waiting {
+    /// Greater than those of all before.
+    number: u64,
     place: Place,
     told: oneshot::Sender<Told>,
 }
@@ -47,7 +51,8 @@ pub(super) enum Told {
 /// How a read begins.
 pub(super) enum Way {
     Now(Turn),
-    Later(oneshot::Receiver<Told>),
+    /// With a number in the line.
+    Later(oneshot::Receiver<Told>, u64),
 }
 
 /// Held while a statement is on its way.
@@ -72,9 +77,20 @@ impl Crowd {
             return Way::Now(self.turn(state.age, Vec::new()));
         }
         let (told, hears) = oneshot::channel();
-        let place = *place;
-        state.waiting.push(Waiting { place, told });
-        Way::Later(hears)
+        let (place, number) = (*place, state.numbers);
+        state.numbers += 1;
+        state.waiting.push(Waiting {
+            number,
+            place,
+            told,
+        });
+        Way::Later(hears, number)
+    }
+
+    /// Whether somebody has taken this one along.
+    pub(super) fn has_taken(&self, number: u64) -> bool {
+        let state = self.lock();
+        (state.waiting.first()).is_none_or(|first| first.number > number)
     }
 
     /// A turn for somebody who has waited too long: whoever has the others may never go on, since a
@@ -181,14 +197,14 @@ mod tests {
     fn now(crowd: &Arc<Crowd>, place: u8) -> Turn {
         match crowd.enter(&[place; 32]) {
             Way::Now(turn) => turn,
-            Way::Later(_) => panic!("there was a turn left"),
+            Way::Later(..) => panic!("there was a turn left"),
         }
     }
 
     fn later(crowd: &Arc<Crowd>, place: u8) -> Receiver<Told> {
         match crowd.enter(&[place; 32]) {
             Way::Now(_) => panic!("there was no turn left"),
-            Way::Later(told) => told,
+            Way::Later(told, _) => told,
         }
     }
 
@@ -217,6 +233,28 @@ mod tests {
         drop((turn, two));
         let (_one, _two) = (now(&crowd, 1), now(&crowd, 2));
         later(&crowd, 3);
+    }
+
+    #[test]
+    fn who_is_taken_along_is_in_line_no_more() {
+        let crowd = Crowd::new(1);
+        let first = now(&crowd, 1);
+        let mut numbers = Vec::new();
+        let waiting = [2, 3].map(|place| match crowd.enter(&[place; 32]) {
+            Way::Now(_) => panic!("there was no turn left"),
+            Way::Later(told, number) => {
+                numbers.push(number);
+                told
+            }
+        });
+        assert!(numbers.iter().all(|number| !crowd.has_taken(*number)));
+        drop(first);
+        let Way::Later(_since, since) = crowd.enter(&[4; 32]) else {
+            panic!("there was no turn left");
+        };
+        assert!(numbers.iter().all(|number| crowd.has_taken(*number)));
+        assert!(!crowd.has_taken(since));
+        drop(waiting);
     }
 
     #[test]

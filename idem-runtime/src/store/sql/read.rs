@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::oneshot::{Receiver, error::RecvError};
 use tokio::time::timeout;
 
 use super::backend::{Argument, Sealed};
@@ -9,9 +10,9 @@ use super::crowd::{Told, Turn, Way};
 use super::lane::Lane;
 use super::row::{Place, Row};
 use super::statement::Statements;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreErrorKind};
 
-/// How long somebody waits for the turn of another. Longer than a statement takes, where nothing is wrong.
+/// How long somebody waits until another takes him along, and then as long for what he is told. Longer than a statement takes, where nothing is wrong.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl<B: Sealed> Lane<B> {
@@ -25,12 +26,12 @@ impl<B: Sealed> Lane<B> {
     ) -> Result<Option<Row>, StoreError> {
         let turn = match self.crowd.enter(place) {
             Way::Now(turn) => Some(turn),
-            Way::Later(told) => match timeout(PATIENCE, told).await {
-                Ok(Ok(Told::Row(row))) => return Ok(row),
-                Ok(Ok(Told::Turn(turn))) => Some(turn),
+            Way::Later(told, number) => match self.hear_of(told, number).await {
+                Some(Ok(Told::Row(row))) => return Ok(row),
+                Some(Ok(Told::Turn(turn))) => Some(turn),
                 // Whoever had the turn has given up, or has failed, which each is to see for itself.
-                Ok(Err(_)) => None,
-                Err(_) => Some(self.crowd.overtake()),
+                Some(Err(_)) => None,
+                None => Some(self.crowd.overtake()),
             },
         };
         let _turn = match turn {
@@ -47,7 +48,24 @@ impl<B: Sealed> Lane<B> {
         Ok(self.run(what, &statements.read, &here).await?.row)
     }
 
-    /// Reads for others as well. Gives the turn back where the server refuses that statement.
+    /// Waits for what another says. `None`: it has taken too long.
+    async fn hear_of(
+        &self,
+        mut told: Receiver<Told>,
+        number: u64,
+    ) -> Option<Result<Told, RecvError>> {
+        let mut taken = false;
+        loop {
+            match timeout(PATIENCE, &mut told).await {
+                Ok(heard) => return Some(heard),
+                // That statement has just begun, and another would not be sooner back.
+                Err(_) if !taken && self.crowd.has_taken(number) => taken = true,
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Reads for others as well. Gives the turn back where that statement is refused, or its reply cannot be read.
     async fn read_for(
         &self,
         what: &'static str,
@@ -60,11 +78,14 @@ impl<B: Sealed> Lane<B> {
         let arguments = [Argument::Places(&places)];
         let mut rows = match self.tell(what, statement, &arguments).await {
             Ok(answer) => answer.rows,
-            Err((Some(_), _)) => {
+            // It may be about what stands at the place of another.
+            Err((trouble, error))
+                if trouble.is_some() || error.kind() == StoreErrorKind::Protocol =>
+            {
                 turn.leave();
                 return Ok(Err(turn));
             }
-            Err((None, error)) => return Err(error),
+            Err((_, error)) => return Err(error),
         };
         rows.sort_unstable_by_key(|(place, _)| *place);
         let find = |place: &Place| {
