@@ -222,10 +222,9 @@ impl Inner {
             if self.swap(&name, claim, retain, record).await? {
                 return Ok(CompleteReply::Stored { late: false });
             }
+        }
         // Boxed: it is larger, and seldom needed.
-        } else if record.len() >= LARGE
-            && Box::pin(self.complete_staged(key, &name, record)).await?
-        {
+        if record.len() >= LARGE && Box::pin(self.complete_staged(key, &name, record)).await? {
             return Ok(CompleteReply::Stored { late: false });
         }
         let ttl = decimal(millis(retain));
