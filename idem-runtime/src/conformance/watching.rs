@@ -31,7 +31,7 @@ async fn told(p: &Probe, watch: &mut Watch, of: &str) {
 
 async fn a_watch_is_told_of_a_completion(p: Probe) {
     // A large answer may take another way.
-    for (n, body) in [&b"done"[..], &[7; 100 << 10]].into_iter().enumerate() {
+    for (n, body) in [vec![7], vec![7; 100 << 10]].iter().enumerate() {
         let p = p.at(n);
         let claim = p.take(&ask(A)).await;
         let Some(mut watch) = p.watch().await else {
