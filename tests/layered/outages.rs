@@ -1,9 +1,12 @@
 //! The fast store is away, in each of the ways in which a store can be.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, TcpProxy};
+use idem_runtime::Fingerprint;
 use idem_runtime::store::layered::{LayeredStoreBuilder, later};
+use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Store};
 use idem_tests::shop::{connect, happened, patiently};
 
 use crate::counted::Counted;
@@ -132,4 +135,44 @@ async fn a_flushed_answer_is_copied_again() {
     desk.settle().await;
     assert_eq!(desk.pay("a").await.unwrap(), first);
     assert_eq!(durable.asked(), (2, 1));
+}
+
+/// Whoever waits then waits for the durable store, which may tell only of the claims that it knows are waited
+/// for.
+#[tokio::test]
+async fn while_the_fast_store_is_down_each_claim_that_a_look_has_seen_is_told_of() {
+    let (server, durable) = (RedisServer::start(), RedisServer::start());
+    let url = server.url();
+    server.kill();
+    let durable = Counted::over(Arc::new(connect(durable.url()).await.unwrap()));
+    let fast = later(move || connect(url.clone()));
+    let desk = Desk::with(fast, &durable, |store| {
+        hasty(store).pause(Duration::from_secs(30))
+    });
+    let fails = async {
+        // Not asked before the epoch is known.
+        while !desk.stats().degraded {
+            desk.pay("b").await.unwrap();
+        }
+    };
+    patiently("the fast store is given up", fails).await;
+    let (key, store) = (Desk::key("a"), &desk.store);
+    let mut watch = store.watch(&key).await.unwrap().expect("it is told of");
+    for owner in [1, 2] {
+        let request = ClaimRequest {
+            owner: Owner::from_bytes([owner; 16]),
+            fingerprint: Fingerprint::NONE,
+            lease: Duration::from_mins(1),
+            retain: Duration::from_hours(1),
+            max_attempts: None,
+            reconciles: false,
+            starts: false,
+            dated: false,
+        };
+        let claim = store.claim(&key, &request).await.unwrap();
+        assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
+        store.glance(&key).await.unwrap();
+        store.release(&key, &request.owner, false).await.unwrap();
+        patiently("a release is told of", watch.changed()).await;
+    }
 }

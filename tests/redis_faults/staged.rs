@@ -172,3 +172,22 @@ async fn servers_that_compare_and_set_need_no_script_for_it() {
     assert_eq!(shop.events.count("unsaved"), 0);
     assert_eq!(shop.pay("full").await.map(|receipt| receipt.attempt), Ok(1));
 }
+
+/// The script that tells who waits need not carry what is large there either.
+#[tokio::test]
+async fn a_large_answer_that_somebody_waits_for_goes_past_the_script_that_tells() {
+    let server = RedisServer::builder().version(Edition::Valkey).start();
+    let shop = Shop::open(&server.url()).await;
+    let mut monitor = server.monitor();
+    let waited_for = shop.pay_with_memo("a", 1, memo(), async |_| {
+        server.cli(&["SETRANGE", &shop.record(&server), "1", "W"]);
+        Ok(())
+    });
+    let answer = waited_for.await.unwrap();
+    let memo = memo();
+    let mut sent = monitor.commands();
+    sent.retain(|sent| !sent.is_from_script() && sent.args.iter().any(|arg| arg.contains(&memo)));
+    assert!(!sent.is_empty() && sent.iter().all(|command| command.name == "SET"));
+    let replay = shop.pay_with_memo("a", 1, String::new(), async |_| Ok(()));
+    assert_eq!(replay.await, Ok(answer));
+}

@@ -3,6 +3,7 @@
 use super::value::{Fingerprint, Time, Word};
 use proc_macro2::{Span, TokenStream};
 use syn::parse::ParseStream;
+use syn::token::Paren;
 use syn::{Error, Ident, Lifetime, Result, Token};
 
 pub(crate) struct Slot<T> {
@@ -44,7 +45,7 @@ impl<T> Slot<T> {
                 format!("`{name}` needs a value: `{name} = ..`"),
             )
         };
-        if input.peek(Token![==]) {
+        if input.peek(Token![==]) || input.peek(Token![:]) || input.peek(Paren) {
             let message = format!("`{name}` takes its value after one `=`: `{name} = ..`");
             return Err(input.error(message));
         }

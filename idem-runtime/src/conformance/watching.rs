@@ -1,10 +1,13 @@
 //! Who watches a key is told, by a store that tells.
 
 use super::patience::in_time;
-use super::probe::{A, B, LEASE, Probe, TTL, answer, ask, done, header, owner, pending, record};
+use super::probe::{
+    A, B, LEASE, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, done, header, owner, pending,
+    record,
+};
 use crate::store::{
-    ClaimReply, CompleteReply, Header, OutcomeKind, Owner, ReadReply, ReleaseReply, RenewReply,
-    ResolveReply, State, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, ReleaseReply,
+    RenewReply, ResolveReply, State, Watch,
 };
 
 cases! {
@@ -15,6 +18,7 @@ cases! {
     14 a_key_is_watched_again_after_the_last_has_left,
     14 a_watch_is_told_of_what_happened_before_it_asked,
     14 a_watch_is_told_of_each_claim_that_a_look_has_seen,
+    14 a_watch_is_told_of_a_body_that_starts_after_finding_out,
     14 a_look_of_who_waits_changes_nothing_for_others,
     14 many_keys_are_watched_at_once,
 }
@@ -26,15 +30,19 @@ async fn told(p: &Probe, watch: &mut Watch, of: &str) {
 }
 
 async fn a_watch_is_told_of_a_completion(p: Probe) {
-    let claim = p.take(&ask(A)).await;
-    let Some(mut watch) = p.watch().await else {
-        return;
-    };
-    expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
-    let stored = p.complete(&answer(&claim, b"done")).await;
-    assert_eq!(stored, CompleteReply::Stored { late: false });
-    told(&p, &mut watch, "a completion").await;
-    expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    // A large answer may take another way.
+    for (n, body) in [vec![7], vec![7; 100 << 10]].iter().enumerate() {
+        let p = p.at(n);
+        let claim = p.take(&ask(A)).await;
+        let Some(mut watch) = p.watch().await else {
+            return;
+        };
+        expect!(p.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
+        let stored = p.complete(&answer(&claim, body)).await;
+        assert_eq!(stored, CompleteReply::Stored { late: false });
+        told(&p, &mut watch, "a completion").await;
+        expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
+    }
 }
 
 async fn a_watch_is_told_of_a_release(p: Probe) {
@@ -130,6 +138,24 @@ async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
     let stored = p.complete(&answer(&claim, b"done")).await;
     assert_eq!(stored, CompleteReply::Stored { late: false });
     told(&p, &mut watch, "a completion").await;
+}
+
+/// Whoever waits for the end of a claim that finds out has seen no other by the time the body runs.
+async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
+    for (n, starts) in [true, false].into_iter().enumerate() {
+        let p = p.at(n);
+        p.plant(&header(pending()), b"", RETAIN - LEASE).await;
+        p.look_into(&ask_to_find_out(B)).await;
+        let Some(mut watch) = p.watch().await else {
+            return;
+        };
+        expect!(p.glance().await, ReadReply::Found { .. } => ());
+        let start = ClaimRequest { starts, ..ask(B) };
+        let claim = p.take(&start).await;
+        let stored = p.complete(&answer(&claim, b"done")).await;
+        assert_eq!(stored, CompleteReply::Stored { late: false });
+        told(&p, &mut watch, "a completion").await;
+    }
 }
 
 /// Whoever holds a claim for which somebody waits finds it as it was: it is sent again, renewed, and ends in

@@ -247,6 +247,11 @@ impl Layers {
             if is_final(&record.header) {
                 self.copy(&place, record.bytes(), *left, since);
             } else if let Some((hint, left)) = super::hint(&record.header, *left) {
+                if place.copy.is_none() || self.breaker.is_open() {
+                    // Watched there as well, see `LayeredStore::watch`: it tells of the claims that it
+                    // has been asked to tell of.
+                    let _ = self.durable.watch(key).await;
+                }
                 let write = Write::Keep {
                     record: Bytes::copy_from_slice(&hint.encode()),
                     left,

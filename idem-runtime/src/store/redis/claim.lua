@@ -49,7 +49,9 @@ if not again then
   fence = math.max(fence + 1, now)
   if state == 'P' then attempts = math.min(attempts + 1, 65535) end
 end
-local mark = state == 'P' and seen and seen.waited and 'W' or state
+-- Whoever waits for one that finds out waits for its body as well, and could not mark that.
+local waited = state == 'P' and seen and (seen.waited or seen.state == 'Q')
+local mark = waited and 'W' or state
 local w = '1' .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print
 if seen then
   redis.call('SET', KEYS[1], w, 'PX', ARGV[2])

@@ -16,8 +16,10 @@ impl Inner {
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
         let watch = self.subscribers.watch(key).await?;
         if watch.is_some() {
-            // Whoever waits looks soon, and finds out what is wrong here.
-            let _ = self.wait(key).await;
+            // Whoever waits looks soon, and finds out what is wrong here. Nothing is read yet: an answer
+            // that is there already may be large.
+            let (name, script) = (key.name(), &self.scripts.mark);
+            let _ = Self::run(&self.own, "a mark", script, &name, &[]).await;
         }
         Ok(watch)
     }

@@ -218,14 +218,13 @@ impl Inner {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
-        if let Some(claim) = claim.filter(|_| self.swaps) {
-            if self.swap(&name, claim, retain, record).await? {
-                return Ok(CompleteReply::Stored { late: false });
-            }
-        // Boxed: it is larger, and seldom needed.
-        } else if record.len() >= LARGE
-            && Box::pin(self.complete_staged(key, &name, record)).await?
+        if let Some(claim) = claim.filter(|_| self.swaps)
+            && self.swap(&name, claim, retain, record).await?
         {
+            return Ok(CompleteReply::Stored { late: false });
+        }
+        // Boxed: it is larger, and seldom needed.
+        if record.len() >= LARGE && Box::pin(self.complete_staged(key, &name, record)).await? {
             return Ok(CompleteReply::Stored { late: false });
         }
         let ttl = decimal(millis(retain));

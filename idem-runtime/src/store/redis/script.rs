@@ -79,6 +79,8 @@ pub(super) struct Scripts {
     pub(super) read: Script,
     /// The same, by somebody who waits.
     pub(super) wait: Script,
+    /// That somebody waits, and no more.
+    pub(super) mark: Script,
     /// Those of copies in front of another store.
     pub(super) look: Script,
     pub(super) keep: Script,
@@ -138,6 +140,12 @@ impl Scripts {
                 None,
                 Keeping::Nothing,
                 &[include_str!("wait.lua"), include_str!("read.lua")].concat(),
+            ),
+            mark: Script::new(
+                report,
+                None,
+                Keeping::Nothing,
+                &[include_str!("wait.lua"), "return 1\n"].concat(),
             ),
             look: Script::new(
                 report,
