@@ -69,7 +69,7 @@ use super::{
 /// | claim of a key that is running, was given back or is unknown | that and a script | the same | script |
 /// | answer below 2 KB | script | `SET … IFEQ … PX` | script |
 /// | larger answer | `SET` aside and a script that moves it | `SET … IFEQ … PX` | script |
-/// | answer to a call that others wait for | script, which tells them | that and a script, which tells them | script |
+/// | answer to a call that others wait for | the same, and the script tells them | that, and then as on Redis 7 | script |
 /// | giving back, renewing, resolving | script | script | script |
 ///
 /// Whatever a plain command finds that it cannot judge, a script decides. What is compared in plain is

@@ -13,6 +13,10 @@ use super::row::{Place, Row};
 
 /// For how many records a statement asks at most.
 pub(super) const WIDEST: usize = 64;
+/// And at first, while nobody knows how large they are.
+const FIRST: usize = 8;
+/// Of so many bytes a reply may be, as far as the last ones tell: one that takes too long is nobody's.
+const BYTES: usize = 1 << 20;
 
 /// Those who read on one lane.
 pub(crate) struct Crowd {
@@ -21,8 +25,9 @@ pub(crate) struct Crowd {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
+    /// For how many records the next statement asks at most: twice as many as the last one, or half as many.
+    width: usize,
     /// Nobody, unless all turns are taken.
     waiting: Vec<Waiting>,
     /// How many have waited.
@@ -30,6 +35,18 @@ struct State {
     taken: usize,
     /// Turns of before are over, whatever becomes of them.
     age: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            width: FIRST,
+            waiting: Vec::new(),
+            numbers: 0,
+            taken: 0,
+            age: 0,
+        }
+    }
 }
 
 /// Somebody who waits for a row.
@@ -99,7 +116,8 @@ impl Crowd {
         let mut state = self.lock();
         state.age += 1;
         state.taken = 1;
-        let others = some(&mut state.waiting, WIDEST - 1);
+        let width = state.width;
+        let others = some(&mut state.waiting, width - 1);
         self.turn(state.age, others)
     }
 
@@ -110,7 +128,8 @@ impl Crowd {
             return;
         }
         while !state.waiting.is_empty() {
-            let mut others = some(&mut state.waiting, WIDEST);
+            let width = state.width;
+            let mut others = some(&mut state.waiting, width);
             if others.is_empty() {
                 continue;
             }
@@ -158,6 +177,17 @@ impl Turn {
         places
     }
 
+    /// So many bytes came.
+    pub(super) fn weigh(&self, bytes: usize) {
+        let mut state = self.crowd.lock();
+        state.width = if bytes > BYTES {
+            // Not alone, so that it is found out when they are small again.
+            (state.width / 2).max(2)
+        } else {
+            (state.width * 2).min(WIDEST)
+        };
+    }
+
     /// Tells each of the others what stands at its place.
     pub(super) fn tell(&mut self, find: impl Fn(&Place) -> Option<Row>) {
         for other in self.others.drain(..) {
@@ -192,7 +222,7 @@ mod tests {
     use tokio::sync::oneshot::Receiver;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{Crowd, Told, Turn, Way};
+    use super::{BYTES, Crowd, Told, Turn, Way};
 
     fn now(crowd: &Arc<Crowd>, place: u8) -> Turn {
         match crowd.enter(&[place; 32]) {
@@ -255,6 +285,46 @@ mod tests {
         assert!(numbers.iter().all(|number| crowd.has_taken(*number)));
         assert!(!crowd.has_taken(since));
         drop(waiting);
+    }
+
+    #[test]
+    fn large_records_go_in_small_crowds() {
+        let crowd = Crowd::new(1);
+        let mut has_turn = now(&crowd, 1);
+        let mut widths = Vec::new();
+        for bytes in [
+            200,
+            200,
+            200,
+            200,
+            BYTES + 1,
+            BYTES + 1,
+            BYTES + 1,
+            BYTES + 1,
+            BYTES + 1,
+            200,
+        ] {
+            let mut waiting: Vec<_> = (0..100).map(|place| later(&crowd, place)).collect();
+            drop(has_turn);
+            has_turn = turn(&mut waiting[0]);
+            widths.push(has_turn.places(&[0; 32]).len());
+            has_turn.weigh(bytes);
+            crowd.lock().waiting.clear();
+        }
+        assert_eq!(widths, [8, 16, 32, 64, 64, 32, 16, 8, 4, 2]);
+        drop(has_turn);
+        let mut narrow = now(&crowd, 1);
+        narrow.weigh(BYTES + 1);
+        narrow.weigh(BYTES + 1);
+        narrow.weigh(BYTES + 1);
+        let mut waiting = [2, 3, 4].map(|place| later(&crowd, place));
+        drop(narrow);
+        narrow = turn(&mut waiting[0]);
+        assert_eq!(
+            narrow.places(&[2; 32]),
+            [[2; 32], [3; 32]],
+            "never quite alone"
+        );
     }
 
     #[test]

@@ -12,7 +12,8 @@ use super::row::{Place, Row};
 use super::statement::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long somebody waits until another takes him along, and then as long for what he is told. Longer than a statement takes, where nothing is wrong.
+/// How long somebody waits until another takes him along, and then as long for what he is told. Longer than
+/// a statement takes, where nothing is wrong.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl<B: Sealed> Lane<B> {
@@ -65,7 +66,8 @@ impl<B: Sealed> Lane<B> {
         }
     }
 
-    /// Reads for others as well. Gives the turn back where that statement is refused, or its reply cannot be read.
+    /// Reads for others as well. Gives the turn back where that statement is refused, or its reply cannot be
+    /// read.
     async fn read_for(
         &self,
         what: &'static str,
@@ -87,6 +89,7 @@ impl<B: Sealed> Lane<B> {
             }
             Err((_, error)) => return Err(error),
         };
+        turn.weigh(rows.iter().map(|(_, row)| row.weight()).sum());
         rows.sort_unstable_by_key(|(place, _)| *place);
         let find = |place: &Place| {
             let found = rows.binary_search_by_key(place, |(place, _)| *place);

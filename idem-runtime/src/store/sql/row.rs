@@ -144,6 +144,11 @@ pub(crate) struct Parts<'r> {
 }
 
 impl Row {
+    /// How many bytes the record has.
+    pub(super) fn weight(&self) -> usize {
+        self.record.len()
+    }
+
     /// Puts the bytes of the record together, with one copy of the answer.
     pub(crate) fn new(parts: &Parts<'_>) -> Self {
         // What is not of this layout is refused as it stands.
