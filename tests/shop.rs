@@ -35,6 +35,21 @@ const ANSWER: &str = "answer-marker";
 /// Text of users and operators that no message and no key of a record may contain.
 pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
 
+/// A claim like any other, for a minute.
+#[must_use]
+pub fn asks(owner: Owner) -> ClaimRequest {
+    ClaimRequest {
+        owner,
+        fingerprint: Fingerprint::NONE,
+        lease: Duration::from_mins(1),
+        retain: Duration::from_mins(2),
+        max_attempts: None,
+        reconciles: false,
+        starts: false,
+        dated: true,
+    }
+}
+
 /// The deadlines of a hasty shop: long enough for a call that nothing is in the way of, on a machine
 /// that has stood still for a second or two.
 pub const HASTE: Duration = Duration::from_secs(3);
@@ -196,16 +211,7 @@ impl Shop {
             .expect("a good key");
         let prefix = self.prefix.clone().into();
         let key = RecordKey::new(prefix, Operation::new("shop.ask"), digest);
-        let request = ClaimRequest {
-            owner: Owner::random(),
-            fingerprint: Fingerprint::NONE,
-            lease: Duration::from_mins(1),
-            retain: Duration::from_mins(2),
-            max_attempts: None,
-            reconciles: false,
-            starts: false,
-            dated: true,
-        };
+        let request = asks(Owner::random());
         let error = self.store.claim(&key, &request).await;
         let error = error.expect_err("the claim is refused");
         assert_discreet(&error);

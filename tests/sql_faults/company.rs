@@ -6,10 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_harness::TcpProxy;
-use idem_runtime::Fingerprint;
 use idem_runtime::store::sql::{Postgres, SqlStore, Sqlite};
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, ReadReply, Store, StoreError};
-use idem_tests::shop::patiently;
+use idem_runtime::store::{ClaimReply, Owner, ReadReply, Store, StoreError};
+use idem_tests::shop::{asks, patiently};
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, block_in_place};
 
@@ -23,16 +22,7 @@ const KEYS: u64 = 80;
 
 async fn claimed<B: Kind>(store: &SqlStore<B>) {
     for number in 0..KEYS {
-        let request = ClaimRequest {
-            owner: Owner::from_bytes(owner(number)),
-            fingerprint: Fingerprint::NONE,
-            lease: Duration::from_mins(1),
-            retain: Duration::from_mins(2),
-            max_attempts: None,
-            reconciles: false,
-            starts: false,
-            dated: true,
-        };
+        let request = asks(Owner::from_bytes(owner(number)));
         let claim = store.claim(&key(number), &request).await.unwrap();
         assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
     }

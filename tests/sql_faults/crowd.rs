@@ -3,12 +3,10 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
-use idem_runtime::Fingerprint;
 use idem_runtime::store::sql::{MySql, Postgres, SqlStore};
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, ReadReply, RecordKey, Store};
-use idem_tests::shop::patiently;
+use idem_runtime::store::{ClaimReply, Owner, ReadReply, RecordKey, Store};
+use idem_tests::shop::{asks, patiently};
 
 use crate::home::{Kind, Server, on_each_database, open};
 use crate::till::elsewhere;
@@ -25,16 +23,7 @@ async fn claimed<B: Kind>(store: &SqlStore<B>) -> Vec<(RecordKey, Option<Owner>)
         let key = elsewhere(number);
         let owner = (number % 2 == 0).then(Owner::random);
         if let Some(owner) = owner {
-            let request = ClaimRequest {
-                owner,
-                fingerprint: Fingerprint::NONE,
-                lease: Duration::from_mins(1),
-                retain: Duration::from_mins(2),
-                max_attempts: None,
-                reconciles: false,
-                starts: false,
-                dated: true,
-            };
+            let request = asks(owner);
             let claim = store.claim(&key, &request).await.unwrap();
             assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
         }

@@ -10,8 +10,8 @@ use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
     StoreError,
 };
-use idem_runtime::{Fingerprint, KeyBuilder, Operation};
-use idem_tests::shop::patiently;
+use idem_runtime::{KeyBuilder, Operation};
+use idem_tests::shop::{asks, patiently};
 use tokio::task::JoinSet;
 
 use crate::home::{Home, Kind, open};
@@ -24,16 +24,7 @@ fn spoilt(number: u64) -> RecordKey {
 }
 
 fn request() -> ClaimRequest {
-    ClaimRequest {
-        owner: Owner::random(),
-        fingerprint: Fingerprint::NONE,
-        lease: Duration::from_mins(1),
-        retain: Duration::from_mins(2),
-        max_attempts: None,
-        reconciles: false,
-        starts: false,
-        dated: true,
-    }
+    asks(Owner::random())
 }
 
 type Claimed = (RecordKey, ClaimRequest, Result<ClaimReply, StoreError>);

@@ -5,14 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idem_runtime::store::sql::{Backend, SqlStore};
-use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Owner, RecordKey, Store, StoreError, StoreErrorKind,
-};
-use idem_runtime::{
-    Context, Engine, EngineBuilder, ErrorKind, Fingerprint, KeyBuilder, OnRunning, Operation,
-};
+use idem_runtime::store::{ClaimReply, Owner, RecordKey, Store, StoreError, StoreErrorKind};
+use idem_runtime::{Context, Engine, EngineBuilder, ErrorKind, KeyBuilder, OnRunning, Operation};
 use idem_tests::events::Events;
-use idem_tests::shop::{Failure, MARKERS, PATIENCE, assert_discreet, persistent};
+use idem_tests::shop::{Failure, MARKERS, PATIENCE, asks, assert_discreet, persistent};
 
 /// The deadlines of a hasty till: long enough for a call that nothing is in the way of.
 pub(crate) const HASTE: Duration = Duration::from_secs(3);
@@ -135,16 +131,7 @@ pub(crate) async fn claim_of<B: Backend>(
     store: &SqlStore<B>,
     number: u64,
 ) -> Result<ClaimReply, StoreError> {
-    let request = ClaimRequest {
-        owner: Owner::random(),
-        fingerprint: Fingerprint::NONE,
-        lease: Duration::from_mins(1),
-        retain: Duration::from_mins(2),
-        max_attempts: None,
-        reconciles: false,
-        starts: false,
-        dated: true,
-    };
+    let request = asks(Owner::random());
     store.claim(&elsewhere(number), &request).await
 }
 
