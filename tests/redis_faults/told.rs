@@ -196,6 +196,20 @@ async fn a_claim_for_which_somebody_waits_ends_when_it_would_have() {
     assert!(record.header.lease_left(left) <= Duration::from_millis(500));
 }
 
+/// While a server hands over to its replica it answers reads only, and calls go on waiting.
+#[tokio::test]
+async fn who_waits_looks_on_while_nobody_may_write() {
+    let server = RedisServer::start();
+    let store = connect(server.url()).await.unwrap();
+    claim(&store, 1).await;
+    // The mark, and a script that the server does not know yet: it does not know that this one reads only.
+    wait(&store).await;
+    wait(&store).await;
+    server.cli(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+    wait(&store).await;
+    server.cli(&["CLIENT", "UNPAUSE"]);
+}
+
 #[tokio::test]
 async fn each_end_of_a_claim_is_told_once() {
     let server = RedisServer::start();
