@@ -7,30 +7,19 @@
 //!
 //! [`Store::glance`]: crate::store::Store::glance
 
-use std::future::poll_fn;
-use std::pin::pin;
-
 use super::Inner;
 use crate::record::{Record, State};
 use crate::store::{ReadReply, RecordKey, StoreError, Watch};
 
 impl Inner {
-    /// Subscribes, and marks the claim that is there. Both have been done when this answers, in whichever
-    /// order: what ended between them is seen by whoever looks then.
+    /// Subscribes first and marks the claim then: of its end somebody is told, or the mark finds it over.
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
-        let (name, script) = (key.name(), &self.scripts.mark);
-        // Nothing is read: an answer that is there already may be large. Whoever waits looks soon, and finds
-        // out what is wrong here.
-        let mut mark = pin!(Self::run(&self.own, "a mark", script, &name, &[]));
-        let mut is_marked = false;
-        let mut subscribing = pin!(self.subscribers.watch(key));
-        let watch = poll_fn(|context| {
-            is_marked = is_marked || mark.as_mut().poll(context).is_ready();
-            subscribing.as_mut().poll(context)
-        })
-        .await?;
-        if watch.is_some() && !is_marked {
-            let _ = mark.await;
+        let watch = self.subscribers.watch(key).await?;
+        if watch.is_some() {
+            // Whoever waits looks soon, and finds out what is wrong here. Nothing is read yet: an answer
+            // that is there already may be large.
+            let (name, script) = (key.name(), &self.scripts.mark);
+            let _ = Self::run(&self.own, "a mark", script, &name, &[]).await;
         }
         Ok(watch)
     }
