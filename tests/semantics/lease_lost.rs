@@ -38,6 +38,8 @@ on_every_store![
     a_cancelled_body_is_gone_before_its_key_is_free,
     a_cancelled_body_does_not_end_the_winners_claim,
     a_body_that_ends_before_its_lease_is_not_cancelled,
+    a_lease_is_not_reported_lost_after_its_body_has_ended,
+    who_waits_here_gets_the_winners_answer_at_once,
 ];
 
 const THIRD: Duration = Duration::from_secs(10);
@@ -363,4 +365,54 @@ async fn a_body_that_ends_before_its_lease_is_not_cancelled(world: World) {
     let declined = Err(PayError::Declined { run: 1 });
     assert_eq!(body.end().await, declined);
     assert_eq!(answered(world.pay_far()).await, declined);
+}
+
+async fn a_lease_is_not_reported_lost_after_its_body_has_ended(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Held]);
+    world.store.fail(Operation::Complete, [Fault::ReplyHeld]);
+    let Watching { told, body, .. } = Watching::start(&world).await;
+    third(&world).await;
+    sent(&world, Operation::Renew).await;
+    let other = world.engine.operation("other").key(&1);
+    let other = Body::start(other, receipt(8)).await;
+    let answer = tokio::spawn(body.end());
+    sent(&world, Operation::Complete).await;
+    // The renewal was sent first and arrives now, behind the completion.
+    world.store.deliver();
+    told.await.unwrap();
+    world.store.deliver();
+    assert_eq!(answer.await.unwrap(), receipt(7));
+    // What the engine's thread said of the first lease it said before it renewed the second one.
+    third(&world).await;
+    world.events.wait_for("renewed", 1).await;
+    assert_eq!(world.events.count("lease lost"), 0);
+    assert_eq!(other.end().await, receipt(8));
+}
+
+/// Waits until an operation of this kind is on its way.
+async fn sent(world: &World, operation: Operation) {
+    let sent = async {
+        while world.store.count(operation) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, sent).await;
+    waited.unwrap_or_else(|_| panic!("{operation:?} was not sent within {patience:?}"));
+}
+
+async fn who_waits_here_gets_the_winners_answer_at_once(world: World) {
+    let first = Body::start(world.pay(), receipt(7)).await;
+    let patient = OnRunning::Wait(Duration::from_mins(5));
+    let waiting = tokio::spawn(answered(world.pay().on_running(patient)));
+    others().await;
+    taken_over(&world).await;
+    assert!(!waiting.is_finished(), "the body is still thought to count");
+    third(&world).await;
+    world.events.wait_for("lease lost", 1).await;
+    // Twenty seconds of the lease were left; time stands still.
+    let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    let answer = waited.expect("who waits is told that the lease is lost");
+    assert_eq!(answer.unwrap(), receipt(1));
+    assert_eq!(first.end().await, receipt(1));
 }
