@@ -1,5 +1,7 @@
 //! Connections that break or fall silent while somebody watches.
 
+use std::time::Duration;
+
 use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::store::StoreErrorKind;
 use idem_runtime::store::Watch;
@@ -162,4 +164,27 @@ async fn a_server_that_stands_still_for_a_moment_loses_nobody() {
     told(&mut watch).await;
     Client::of(&server.url()).await.pass(&key(1)).await;
     told(&mut watch).await;
+}
+
+#[tokio::test]
+async fn a_claim_is_marked_while_the_subscription_is_not_confirmed_yet() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.addr());
+    let (mine, other) = (
+        Client::of(&proxy.url()).await,
+        Client::of(&server.url()).await,
+    );
+    let _connected = mine.watch(&key(2)).await;
+    let _claim = other.take(&key(1)).await;
+    // No reply arrives any more while this test lasts.
+    proxy.delay(Duration::from_hours(1));
+    let waiting = tokio::spawn(async move { mine.try_watch(&key(1)).await });
+    let mut admin = server.connect();
+    idem_tests::shop::until("the claim is marked", || {
+        let state = admin.command(&["GETRANGE", &key(1).name(), "0", "1"]);
+        state.unwrap().to_string() == "1W"
+    })
+    .await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
 }

@@ -90,8 +90,19 @@ impl Client {
     /// watches.
     pub(crate) async fn pass(&self, key: &RecordKey) {
         let claim = self.take(key).await;
-        self.0.glance(key).await.unwrap();
+        self.look_in_the_end(key).await;
         self.release(key, &claim).await;
+    }
+
+    /// Looks as soon as the store can: it may have failed to connect a moment ago.
+    async fn look_in_the_end(&self, key: &RecordKey) {
+        let trying = async {
+            while let Err(error) = self.0.glance(key).await {
+                assert!(error.is_transient(), "{error}");
+                tokio::task::yield_now().await;
+            }
+        };
+        patiently("a look", trying).await;
     }
 
     pub(crate) async fn try_watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {

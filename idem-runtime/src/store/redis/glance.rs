@@ -7,19 +7,34 @@
 //!
 //! [`Store::glance`]: crate::store::Store::glance
 
+use std::future::poll_fn;
+use std::pin::pin;
+
 use super::Inner;
 use crate::record::{Record, State};
 use crate::store::{ReadReply, RecordKey, StoreError, Watch};
 
 impl Inner {
-    /// Subscribes first and marks the claim then: of its end somebody is told, or the mark finds it over.
+    /// Subscribes, and marks the claim that is there. Both have been done when this answers, in whichever
+    /// order: what ended between them is seen by whoever looks then.
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
-        let watch = self.subscribers.watch(key).await?;
-        if watch.is_some() {
-            // Whoever waits looks soon, and finds out what is wrong here. Nothing is read yet: an answer
-            // that is there already may be large.
-            let (name, script) = (key.name(), &self.scripts.mark);
-            let _ = Self::run(&self.own, "a mark", script, &name, &[]).await;
+        let (name, script) = (key.name(), &self.scripts.mark);
+        // Whoever waits looks soon, and finds out what is wrong here. Nothing is read yet: an answer that is
+        // there already may be large.
+        let mut mark = pin!(Self::run(&self.own, "a mark", script, &name, &[]));
+        let mut is_marked = false;
+        let mut subscribing = pin!(self.subscribers.watch(key));
+        let watch = poll_fn(|context| {
+            let subscribed = subscribing.as_mut().poll(context);
+            // Not where it is known that nobody can be told.
+            if subscribed.is_pending() && !is_marked {
+                is_marked = mark.as_mut().poll(context).is_ready();
+            }
+            subscribed
+        })
+        .await?;
+        if watch.is_some() && !is_marked {
+            let _ = mark.await;
         }
         Ok(watch)
     }
