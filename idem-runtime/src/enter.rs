@@ -123,7 +123,7 @@ impl Core {
         if policy.on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable {
             let reason = &error.to_string();
             self.tell(key, EventKind::Unprotected { reason });
-            let call = Unleased::new(self, key.clone(), policy.max_run);
+            let call = Unleased::new(self, key.clone(), policy.max_run());
             return Ok(Start::Unprotected(Box::new(call)));
         }
         self.tell(key, EventKind::Refused { error: &error });
@@ -162,7 +162,7 @@ impl Core {
     /// `None`: the store has to be asked.
     fn admit(self: &Arc<Self>, key: &RecordKey, policy: &Policy) -> Result<Option<Start>, Error> {
         if !self.lets_in(key)? {
-            let call = Unleased::new(self, key.clone(), policy.max_run);
+            let call = Unleased::new(self, key.clone(), policy.max_run());
             return Ok(Some(Start::Unprotected(Box::new(call))));
         }
         if let Err(error) = self.keeper.start() {

@@ -145,12 +145,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Renews the lease every third of it, beginning a third after `granted`.
+    /// Renews the lease every third of it, beginning a third after `granted`, until it is given up.
     pub(crate) fn register(lease: Arc<Lease>, granted: Duration) -> Renewal {
         let shared = &lease.core.keeper.shared;
         let mut queue = shared.queue(&lease);
         queue.held += 1;
-        shared.insert(queue, &lease, granted + lease.lasts() / 3);
+        let due = (granted + lease.lasts() / 3).min(lease.give_up);
+        shared.insert(queue, &lease, due);
         Renewal { lease }
     }
 
@@ -372,7 +373,8 @@ impl Shared {
                 self.clock.now()
             }
         };
-        self.enqueue(&lease, next);
+        // Whoever gives up is told when that is, and not when it would have been renewed.
+        self.enqueue(&lease, next.min(lease.give_up));
     }
 }
 

@@ -52,7 +52,7 @@ impl Lease {
         Self {
             core,
             key,
-            give_up: sent + policy.max_run,
+            give_up: sent + policy.max_run(),
             place: Place::default(),
             first: claim,
             again: Mutex::default(),

@@ -83,7 +83,8 @@ pub(crate) struct Policy {
     pub(crate) on_outage: OnOutage,
     pub(crate) max_attempts: Option<NonZeroU16>,
     pub(crate) count_errors: bool,
-    pub(crate) max_run: Duration,
+    /// How long a lease is renewed; see [`Policy::max_run`].
+    pub(crate) max_run: Option<Duration>,
     /// The body begins with finding out, where there is something to find out.
     pub(crate) reconciles: bool,
     /// Whoever gets the answer may ask how old it is.
@@ -104,7 +105,7 @@ impl Default for Policy {
             on_outage: OnOutage::Fail,
             max_attempts: NonZeroU16::new(5),
             count_errors: false,
-            max_run: Duration::from_mins(15),
+            max_run: None,
             reconciles: false,
             tells_age: true,
         }
@@ -135,8 +136,14 @@ impl Policy {
             None => None,
         };
         self.lease = within("lease", self.lease, LEASE)?;
-        self.max_run = self.max_run.min(LONG);
+        self.max_run = self.max_run.map(|time| time.min(LONG));
         Ok(self)
+    }
+
+    /// How long a lease is renewed: 15 minutes, or as long as it lasts by itself, unless something was said.
+    pub(crate) fn max_run(&self) -> Duration {
+        let default = Duration::from_mins(15);
+        self.max_run.unwrap_or(default.max(self.lease))
     }
 
     /// Keeps every record of the call for at least so long.
@@ -269,7 +276,12 @@ impl Overrides {
                 None => defaults.max_attempts,
             },
             count_errors: self.count_errors.unwrap_or(defaults.count_errors),
-            max_run: self.max_run.map_or(defaults.max_run, |time| time.min(LONG)),
+            max_run: match (self.max_run, self.lease) {
+                (Some(time), _) => Some(time.min(LONG)),
+                // An operation's own `lease` is not cut short by what the engine says of others.
+                (None, Some(lease)) => defaults.max_run.map(|time| time.max(lease)),
+                (None, None) => defaults.max_run,
+            },
             reconciles: self.reconciles,
             tells_age: !self.ageless,
         })

@@ -21,6 +21,7 @@ on_every_store![
     a_body_is_told_when_its_renewal_is_refused,
     a_body_is_told_when_its_lease_runs_out_unrenewed,
     a_body_is_told_when_it_runs_for_too_long,
+    a_long_lease_is_not_cut_short,
     a_body_is_not_told_while_its_lease_is_renewed,
     a_body_that_asks_late_is_told_at_once,
     everybody_who_asks_is_told,
@@ -33,6 +34,7 @@ on_every_store![
     a_cancelled_body_is_dropped_with_what_it_holds,
     a_cancelled_body_waits_for_the_winner,
     a_cancelled_body_without_a_winner_is_refused,
+    a_cancelled_body_that_nobody_took_over_from_says_so_at_once,
     a_cancelled_body_that_is_unknown_says_so,
     a_cancelled_body_that_is_released_frees_its_key,
     a_cancelled_body_is_gone_before_its_key_is_free,
@@ -123,12 +125,37 @@ async fn a_body_is_told_when_it_runs_for_too_long(world: World) {
     let watching = Watching::start(&world).await;
     third(&world).await;
     world.events.wait_for("renewed", 1).await;
+    // At that moment, and not when it would have been renewed: with long leases that is much later.
+    world.clock.advance(Duration::from_millis(4_999));
     watching.knows_nothing().await;
-    third(&world).await;
+    world.clock.advance(Duration::from_millis(1));
     watching.told.await.unwrap();
     let why = "lease lost: the body ran for longer";
     world.events.wait_for(why, 1).await;
     assert_eq!(watching.body.end().await, receipt(7));
+}
+
+async fn a_long_lease_is_not_cut_short(world: World) {
+    let hour = Duration::from_hours(1);
+    let of_the_engine = world.with(|engine| engine.lease(hour));
+    let contexts = Arc::new(Mutex::new(Vec::new()));
+    let call = |call: Pay| {
+        let contexts = Arc::clone(&contexts);
+        call.run(move |cx| async move {
+            contexts.lock().unwrap().push(cx);
+            receipt(7)
+        })
+    };
+    call(of_the_engine.pay()).await.unwrap();
+    let world = of_the_engine.with(|engine| engine.max_run(Duration::from_mins(20)));
+    let of_the_call = world.engine.operation("other").key(&7).lease(hour);
+    call(of_the_call).await.unwrap();
+    let of_both = world.engine.operation("third").key(&7);
+    call(of_both.lease(hour).max_run(hour * 2)).await.unwrap();
+    let contexts = contexts.lock().unwrap();
+    let runs = contexts.iter().map(|cx| cx.deadline() - Instant::now());
+    let minutes: Vec<_> = runs.map(|run| run.as_secs().div_ceil(60)).collect();
+    assert_eq!(minutes, [60, 60, 120]);
 }
 
 async fn a_body_is_not_told_while_its_lease_is_renewed(world: World) {
@@ -290,6 +317,22 @@ async fn a_cancelled_body_without_a_winner_is_refused(world: World) {
     let left = assert_running(&error);
     assert!(left > Duration::from_secs(20), "of the winner: {left:?}");
     assert_eq!(second.end().await, receipt(8));
+}
+
+async fn a_cancelled_body_that_nobody_took_over_from_says_so_at_once(world: World) {
+    let world = world.with(|engine| engine.max_run(Duration::from_secs(15)));
+    let body = Body::start(cancels(world.pay()), receipt(7)).await;
+    third(&world).await;
+    world.events.wait_for("renewed", 1).await;
+    world.pass_in_store(Duration::from_secs(5));
+    world.clock.advance(Duration::from_secs(5));
+    // Time stands still: it does not wait for somebody who cannot come.
+    let error = refusal(body.join().await);
+    let left = assert_running(&error);
+    assert!(left > Duration::from_secs(20), "of its own lease: {left:?}");
+    let text = error.to_string();
+    assert!(text.contains("its body was cancelled"), "{text}");
+    assert!(!text.contains("took"), "{text}");
 }
 
 async fn a_cancelled_body_that_is_unknown_says_so(world: World) {

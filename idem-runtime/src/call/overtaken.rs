@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
+use crate::operation::Operation;
 use crate::outcome::AnyOutput;
 use crate::reconcile::Stop;
 use crate::record::{OutcomeKind, State};
@@ -82,15 +83,17 @@ pub(super) fn adopt(
             Error::new(ErrorKind::Running { retry_after }, operation.clone())
                 .detail("another attempt took the key over, and its answer will count")
         }
-        Settled::Own => Error::new(
-            ErrorKind::Running {
-                retry_after: Duration::ZERO,
-            },
-            operation.clone(),
-        )
-        .detail("the body lost its lease and was cancelled (`on_lease_lost = cancel`)"),
+        Settled::Own => cancelled(operation, Duration::ZERO),
     };
     output.refuse(refused);
+}
+
+/// The body of this call was dropped, and nobody else has begun one.
+fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
+    Error::new(ErrorKind::Running { retry_after }, operation.clone()).detail(
+        "it was this one: its lease was lost, and its body was cancelled for that, as \
+             `on_lease_lost = cancel` says",
+    )
 }
 
 /// Waits for the answer of the attempt that took the key over. By reading: never by claiming, since
@@ -103,7 +106,7 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
         let now = clock.now();
         let moment = now + core.limits.claim_deadline;
         let found = deadline(clock, moment, pin!(core.read(&lease.key))).await;
-        let mut running = None;
+        let mut refused = Settled::Own;
         if let Ok(Ok(ReadReply::Found { record, left })) = found {
             // The record was lost, and a call with other arguments has the key: no answer of ours.
             if !record.header.fingerprint.matches(lease.claim().fingerprint) {
@@ -112,10 +115,19 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
             if let State::Done { .. } = record.header.state {
                 return Settled::Adopted { record, left };
             }
-            running = Some(record.header.lease_left(left)).filter(|left| !left.is_zero());
+            let running = record.header.lease_left(left);
+            if record.header.owner == lease.claim().owner {
+                refused = Settled::Refused(cancelled(lease.key.operation(), running));
+                // Nobody can take it before that is over.
+                if now + running >= until {
+                    return refused;
+                }
+            } else if !running.is_zero() {
+                refused = Settled::Overtaken(running);
+            }
         }
         if now >= until {
-            return running.map_or(Settled::Own, Settled::Overtaken);
+            return refused;
         }
         let pause = backoff.poll().min(until.saturating_sub(now));
         clock.sleep_until(now + pause).await;

@@ -183,7 +183,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     ask: Ask,
     tx: &'t mut T,
 ) -> Result<Found<'t, T>, Error> {
-    let (core, max_run) = (&engine.core, ask.policy.max_run);
+    let (core, max_run) = (&engine.core, ask.policy.max_run());
     let _entered = Entered::new(core);
     let protected = core.lets_in(key)?;
     within(engine, key)?;

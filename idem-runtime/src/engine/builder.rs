@@ -141,10 +141,10 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a body's lease is renewed; default 15 min, at most 10 years. A body that runs for
+    /// How long a body's lease is renewed; default 15 min, or the lease where that is longer, at most 10 years. A body that runs for
     /// longer loses its lease, and then a duplicate runs beside it: set it above the longest body.
     pub fn max_run(mut self, max_run: Duration) -> Self {
-        self.defaults.max_run = max_run;
+        self.defaults.max_run = Some(max_run);
         self
     }
 
