@@ -2,4 +2,5 @@
 
 pub mod checkout;
 pub mod custom_store;
+mod kept;
 pub mod payments;

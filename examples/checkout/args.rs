@@ -13,8 +13,7 @@ Usage: cargo run --example checkout -- [OPTIONS]
 
 The books (orders, charges) and the records of idem survive the process, unless said otherwise.
 
-  --file PATH      the SQLite file of both; default: idem-checkout.db in the directory for temporary
-                   files
+  --file PATH      the SQLite file of both; default: idem-checkout.db beside the program
   --redis URL      the records in Redis (redis://127.0.0.1:6379), the books in the SQLite file
   --postgres URL   both in PostgreSQL (postgres://user:password@127.0.0.1/database)
   --store NAME     sqlite (the default) or memory, where both end with the process

@@ -15,6 +15,7 @@ use super::books::{Books, Cart, Owner, now};
 use super::live::Live;
 use super::provider::Provider;
 use super::session::Session;
+use crate::kept::beside_the_program;
 
 /// What one packet costs, in cents.
 pub const PRICE: i64 = 1250;
@@ -52,7 +53,7 @@ impl Shop {
     pub async fn open(args: &Args) -> Result<(Self, String), String> {
         let file = match &args.file {
             Some(file) => file.clone(),
-            None => std::env::temp_dir().join("idem-checkout.db"),
+            None => beside_the_program("idem-checkout.db"),
         };
         match &args.store {
             Store::Memory => {

@@ -12,14 +12,13 @@ Usage: cargo run --example payments -- [OPTIONS]
 Records and books survive the process, unless said otherwise: run it again, and everything is
 replayed; kill it half-way (kill -9), and the next run continues.
 
-  --file PATH        the SQLite file of both; default: idem-payments.db in the directory for
-                     temporary files
+  --file PATH        the SQLite file of both; default: idem-payments.db beside the program
   --postgres URL     both in PostgreSQL (postgres://user:password@127.0.0.1/database)
   --mysql URL        both in MySQL or MariaDB (mysql://user:password@127.0.0.1/database)
   --store NAME       sqlite (the default) or memory, where both end with the process
   --fresh            forget the earlier run: new books
   --notes FILE       what the provider's double keeps for itself; default: beside the SQLite file, or
-                     in the directory for temporary files
+                     beside the program
   --redis URL        keep the records in Redis (redis://127.0.0.1:6379); the books are in memory
   --prefix NAME      name of the records in Redis; default: a new one each time. The same name again
                      replays the earlier run: nothing is executed, and no money moves

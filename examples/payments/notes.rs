@@ -43,7 +43,10 @@ impl Notes {
     ///
     /// A sentence for the person who started this.
     pub fn open(path: &Path) -> Result<(Self, Vec<Note>), String> {
-        let failed = |error: io::Error| format!("cannot use {}: {error}", path.display());
+        let failed = |error: io::Error| {
+            let path = path.display();
+            format!("cannot use {path}: {error}; `--file` and `--notes` name other files")
+        };
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)

@@ -16,6 +16,7 @@ use super::args::{Args, Store};
 use super::counts::Counts;
 use super::database::{AnyPool, Database};
 use super::notes::{Note, Notes};
+use crate::kept::beside_the_program;
 
 /// Books are continued for less than the 24 hours that their records are kept.
 const LAPSE: Duration = Duration::from_hours(20);
@@ -90,7 +91,7 @@ impl Place {
     ) -> Result<(Self, String), String> {
         let file = match file {
             Some(file) => file.to_owned(),
-            None => std::env::temp_dir().join("idem-payments.db"),
+            None => beside_the_program("idem-payments.db"),
         };
         let mut beside = file.clone().into_os_string();
         beside.push(".provider.jsonl");
@@ -106,10 +107,7 @@ impl Place {
     }
 
     async fn postgres(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
-        let noted = noted(
-            args,
-            std::env::temp_dir().join("idem-payments-postgres.jsonl"),
-        )?;
+        let noted = noted(args, beside_the_program("idem-payments-postgres.jsonl"))?;
         let store = PostgresStore::connect(url).await;
         let store = store.map_err(cannot("use PostgreSQL"))?;
         store.migrate().await.map_err(cannot("use PostgreSQL"))?;
@@ -119,7 +117,7 @@ impl Place {
     }
 
     async fn mysql(args: &Args, url: &str, counts: &Counts) -> Result<(Self, String), String> {
-        let noted = noted(args, std::env::temp_dir().join("idem-payments-mysql.jsonl"))?;
+        let noted = noted(args, beside_the_program("idem-payments-mysql.jsonl"))?;
         let store = MySqlStore::connect(url).await;
         let store = store.map_err(cannot("use MySQL"))?;
         store.migrate().await.map_err(cannot("use MySQL"))?;

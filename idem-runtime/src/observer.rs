@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
@@ -125,9 +126,42 @@ pub enum EventKind<'a> {
 
 /// Watches an engine. Called on the path of every call: be quick and do not block. A panic
 /// goes no further: a message that is not told must not cost an answer or a lease.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use idem_runtime::{Engine, Error, Event, EventKind, Observer, store::memory::MemoryStore};
+///
+/// #[derive(Debug, Default)]
+/// struct Replays(AtomicU64);
+///
+/// impl Observer for Replays {
+///     fn observe(&self, event: &Event<'_>) {
+///         if let EventKind::Replayed { .. } = event.kind {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let replays = Arc::new(Replays::default());
+/// let engine = Engine::builder(MemoryStore::new()).observer(Arc::clone(&replays)).build()?;
+/// for _ in 0..3 {
+///     engine.operation("pay").key(&7).run(|_| async { Ok::<_, Error>(1) }).await?;
+/// }
+/// assert_eq!(replays.0.load(Ordering::Relaxed), 2);
+/// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
 pub trait Observer: Send + Sync + fmt::Debug + 'static {
     /// Something happened.
     fn observe(&self, event: &Event<'_>);
+}
+
+/// Several may hold one: a test that counts, say, beside its engine.
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn observe(&self, event: &Event<'_>) {
+        (**self).observe(event);
+    }
 }
 
 /// An observer whose panics stay with it.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::fingerprint::Fingerprint;
 use crate::observer::Observer;
+use crate::store::shared::each_operation;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 use crate::store::sql::Sql;
 use crate::store::{
@@ -16,7 +17,7 @@ use crate::store::{
 };
 
 /// Makes of each operation of a store one that is passed on, and may be another.
-macro_rules! operations {
+macro_rules! forward {
     ($(
         $(#[$attribute:meta])*
         fn $operation:ident $(<$life:lifetime>)? (&$($lives:lifetime)? self $(, $given:ident: $of:ty)*)
@@ -77,35 +78,4 @@ macro_rules! operations {
     };
 }
 
-operations! {
-    fn claim<'a>(&'a self, key: &'a RecordKey, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimReply>;
-    fn new_owner(&self, key: &RecordKey) -> Owner;
-    fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)>;
-    fn complete<'a>(&'a self, key: &'a RecordKey, record: &'a Bytes) -> StoreFuture<'a, CompleteReply>;
-    fn complete_claim<'a>(
-        &'a self, key: &'a RecordKey, claim: &'a Header, record: &'a Bytes
-    ) -> StoreFuture<'a, CompleteReply>;
-    fn release<'a>(
-        &'a self, key: &'a RecordKey, owner: &'a Owner, count: bool
-    ) -> StoreFuture<'a, ReleaseReply>;
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
-    fn resolve<'a>(
-        &'a self, key: &'a RecordKey, seen: &'a Header, record: &'a Bytes
-    ) -> StoreFuture<'a, ResolveReply>;
-    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>>;
-    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool;
-    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
-    fn observed_by(&self, observer: &Arc<dyn Observer>);
-    fn max_record_bytes(&self) -> Option<usize>;
-    fn keeps_forever(&self) -> bool;
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-    #[doc(hidden)]
-    fn recall<'a>(
-        &'a self, key: &'a RecordKey, asked: Fingerprint
-    ) -> StoreFuture<'a, Option<(Record, Duration)>>;
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-    #[doc(hidden)]
-    fn sql(&self) -> Option<Sql<'_>>;
-    fn warnings(&self) -> Vec<String>;
-}
+each_operation!(forward);

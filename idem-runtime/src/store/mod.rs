@@ -6,6 +6,7 @@ mod listen;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub(crate) mod shared;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub mod sql;
 mod watch;

@@ -1,0 +1,95 @@
+//! A store that several hold: whatever is asked of an `Arc` is asked of what is in it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+use super::sql::Sql;
+use super::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+};
+use crate::fingerprint::Fingerprint;
+use crate::observer::Observer;
+
+/// Hands all operations of a store to another macro: what passes them on leaves none out.
+macro_rules! each_operation {
+    ($macro:ident) => {
+        $macro! {
+            fn claim<'a>(&'a self, key: &'a RecordKey, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimReply>;
+            fn new_owner(&self, key: &RecordKey) -> Owner;
+            fn at_hand(&self, key: &RecordKey, asked: Fingerprint) -> Option<(Record, Duration)>;
+            fn complete<'a>(&'a self, key: &'a RecordKey, record: &'a Bytes) -> StoreFuture<'a, CompleteReply>;
+            fn complete_claim<'a>(
+                &'a self, key: &'a RecordKey, claim: &'a Header, record: &'a Bytes
+            ) -> StoreFuture<'a, CompleteReply>;
+            fn release<'a>(
+                &'a self, key: &'a RecordKey, owner: &'a Owner, count: bool
+            ) -> StoreFuture<'a, ReleaseReply>;
+            fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
+            fn resolve<'a>(
+                &'a self, key: &'a RecordKey, seen: &'a Header, record: &'a Bytes
+            ) -> StoreFuture<'a, ResolveReply>;
+            fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>>;
+            fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool;
+            fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
+            fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
+            fn observed_by(&self, observer: &Arc<dyn Observer>);
+            fn max_record_bytes(&self) -> Option<usize>;
+            fn keeps_forever(&self) -> bool;
+            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+            #[doc(hidden)]
+            fn recall<'a>(
+                &'a self, key: &'a RecordKey, asked: Fingerprint
+            ) -> StoreFuture<'a, Option<(Record, Duration)>>;
+            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+            #[doc(hidden)]
+            fn sql(&self) -> Option<Sql<'_>>;
+            fn warnings(&self) -> Vec<String>;
+        }
+    };
+}
+
+macro_rules! pass_on {
+    ($(
+        $(#[$attribute:meta])*
+        fn $operation:ident $(<$life:lifetime>)? (&$($lives:lifetime)? self $(, $given:ident: $of:ty)*)
+            $(-> $reply:ty)?;
+    )+) => {
+        /// For an application that chooses its store when it starts: an `Arc<dyn Store>` is one.
+        ///
+        /// ```
+        /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        /// use std::sync::Arc;
+        /// use idem_runtime::{Engine, Error, store::{Store, memory::MemoryStore}};
+        ///
+        /// let store: Arc<dyn Store> = match std::env::var("STORE").as_deref() {
+        ///     Ok("memory") | Err(_) => Arc::new(MemoryStore::new()),
+        ///     Ok(other) => panic!("no store of this name: {other}"),
+        /// };
+        /// let engine = Engine::new(store);
+        /// for _ in 0..2 {
+        ///     let paid = engine.operation("pay").key(&7).run(|_| async { Ok::<_, Error>(1) });
+        ///     assert_eq!(paid.await, Ok(1));
+        /// }
+        /// # });
+        /// ```
+        // A new operation of stores is one of these, or clippy says so.
+        #[deny(clippy::missing_trait_methods)]
+        impl<S: Store + ?Sized> Store for Arc<S> {
+            $(
+                $(#[$attribute])*
+                fn $operation $(<$life>)? (&$($lives)? self $(, $given: $of)*) $(-> $reply)? {
+                    (**self).$operation($($given),*)
+                }
+            )+
+        }
+    };
+}
+
+each_operation!(pass_on);
+
+#[cfg(feature = "conformance")]
+pub(crate) use each_operation;
