@@ -25,8 +25,9 @@ use self::load::suite::Suite;
 use self::load::waiting::waiting;
 
 fn main() {
-    let options = Options::parse();
+    let mut options = Options::parse();
     let mut server = Server::of(&options);
+    server.limit(&mut options);
     let mut printer = Printer::new(options.json);
     eprintln!("{}: {options}", server.meter.name());
     let runtime = options.runtime();
@@ -47,6 +48,7 @@ fn main() {
     if options.compare {
         compare(&options, &server.meter.url);
     }
+    printer.end();
 }
 
 fn suite<'a>(
