@@ -12,6 +12,10 @@ lint:
 test:
     scripts/test test
 
+# the benchmarks, in very short rounds, and what they print
+bench:
+    scripts/test bench
+
 # the harness only, quick
 harness:
     cargo test -p idem-harness

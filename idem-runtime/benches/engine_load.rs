@@ -43,6 +43,7 @@ fn main() {
         for &value_bytes in &options.sizes {
             let cases = in_memory(value_bytes);
             let calls = CALLS * 200 / value_bytes.max(200) + 3_000;
+            let calls = options.calls.unwrap_or(calls);
             let rows = threads::measure(&cases, &options, "memory", value_bytes, calls);
             printer.rows(&rows);
         }
@@ -55,6 +56,7 @@ fn main() {
             in_front_of(&options, store, durable, &mut printer);
         }
     }
+    printer.end();
 }
 
 fn in_memory(value_bytes: usize) -> Vec<Threaded> {

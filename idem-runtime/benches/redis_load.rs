@@ -9,9 +9,10 @@
 mod load;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::{Engine, LocalCache};
+use idem_runtime::{Engine, Error, LocalCache};
 use tokio::runtime::Runtime;
 
 use self::load::compare::compare;
@@ -24,9 +25,13 @@ use self::load::shop::{self, Customer, Shop};
 use self::load::suite::Suite;
 use self::load::waiting::waiting;
 
+/// How long a local cache may take to open.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn main() {
-    let options = Options::parse();
+    let mut options = Options::parse();
     let mut server = Server::of(&options);
+    server.limit(&mut options);
     let mut printer = Printer::new(options.json);
     eprintln!("{}: {options}", server.meter.name());
     let runtime = options.runtime();
@@ -47,6 +52,7 @@ fn main() {
     if options.compare {
         compare(&options, &server.meter.url);
     }
+    printer.end();
 }
 
 fn suite<'a>(
@@ -113,7 +119,24 @@ fn engine(runtime: &Runtime, server: &Server) -> Engine {
 /// One that answers from its own memory what it has seen answered.
 fn caching_engine(runtime: &Runtime, server: &Server) -> Engine {
     let engine = Engine::builder(store(runtime, server));
-    engine.local_cache(LocalCache::new()).build().unwrap()
+    let engine = engine.local_cache(LocalCache::new()).build().unwrap();
+    // The first call has the cache opened, on the engine's own thread, and what is answered before it is open is
+    // not kept.
+    runtime.block_on(async {
+        let opening = engine.operation("bench.open").key(&merchant());
+        opening.run(async |_| Ok::<_, Error>(0)).await.unwrap();
+        let is_open = || {
+            engine
+                .local_cache_stats()
+                .is_some_and(|stats| stats.is_open)
+        };
+        let began = Instant::now();
+        while !is_open() {
+            assert!(began.elapsed() < PATIENCE, "the cache does not open");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    engine
 }
 
 fn store(runtime: &Runtime, server: &Server) -> RedisStore {

@@ -35,6 +35,7 @@ fn main() {
             measure(&options, store, &mut printer);
         }
     }
+    printer.end();
 }
 
 fn measure(options: &Options, store: &str, printer: &mut Printer) {

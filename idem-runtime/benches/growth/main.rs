@@ -30,11 +30,12 @@ use self::options::{Growth, Mode};
 use self::server::Measured;
 
 fn main() {
-    let growth = match options::parse() {
+    let mut growth = match options::parse() {
         Mode::Child(task) => return child::run(&task),
         Mode::Parent(growth) => growth,
     };
     let mut server = Measured::start(&growth);
+    server.limit(&mut growth);
     eprintln!("{}: {}", server.name(), growth.load);
     let parts: [(&str, Part); 5] = [
         ("keys", keys::run),

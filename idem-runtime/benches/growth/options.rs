@@ -4,7 +4,10 @@ use std::process::exit;
 use std::time::Duration;
 
 use super::child::Task;
-use super::load::options::Options;
+use super::load::options::{Options, check_sizes};
+
+/// More than the largest answer that is usual here.
+pub(crate) const MAX_VALUE_BYTES: usize = 2 << 20;
 
 const HELP: &str = "\
 options:
@@ -12,6 +15,7 @@ options:
   --part A,B      these of keys, memory, sizes, waiters, processes; default all
   --quick         small numbers and 3 rounds, for a first look
   --keys N,M      records of the part `keys`, rising; default 10000,1000000,10000000 (10 M take 6 GB)
+  --size N,M      bytes of an answer of the part `sizes`; default 100,1024,10240,102400,1048576
   --rounds N      rounds whose medians are printed; default 7
   --edition valkey|redis8|redis62   another server than the system's redis-server
 Client and server share the machine. `taskset -c 0,1` says which cores of it.";
@@ -71,6 +75,7 @@ pub(crate) fn parse() -> Mode {
             "--quick" => growth.quick = true,
             "--part" => growth.parts = value().split(',').map(part).collect(),
             "--keys" => growth.keys = value().split(',').map(number).collect(),
+            "--size" => growth.load.sizes = value().split(',').map(size).collect(),
             "--rounds" => rounds = Some(number(&value())),
             "--edition" => growth.load.edition = Some(value()),
             "--help" => {
@@ -86,6 +91,13 @@ pub(crate) fn parse() -> Mode {
     if growth.keys.is_empty() {
         growth.keys = growth.pick(vec![10_000, 1_000_000, 10_000_000], vec![1_000, 20_000]);
     }
+    if growth.load.sizes.is_empty() {
+        growth.load.sizes = growth.pick(
+            vec![100, 1_024, 10_240, 102_400, 1_048_576],
+            vec![100, 10_240, 1_048_576],
+        );
+    }
+    check_sizes(&growth.load.sizes);
     if !growth.keys.is_sorted() {
         refuse("`--keys` are to rise: each measurement adds to what is there");
     }
@@ -105,6 +117,7 @@ fn defaults() -> Options {
         multi: false,
         rounds: 0,
         slice: Duration::ZERO,
+        calls: None,
         compare: false,
     }
 }
@@ -121,6 +134,14 @@ fn number(text: &str) -> u64 {
         Ok(0) | Err(_) => refuse(&format!("`{text}` is no number above 0")),
         Ok(number) => number,
     }
+}
+
+fn size(text: &str) -> usize {
+    let bytes = usize::try_from(number(text)).unwrap_or(usize::MAX);
+    if bytes > MAX_VALUE_BYTES {
+        refuse(&format!("`{text}` is more than {MAX_VALUE_BYTES} bytes"));
+    }
+    bytes
 }
 
 /// Ends the program: this is for a person at a terminal.

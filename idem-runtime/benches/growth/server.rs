@@ -21,6 +21,11 @@ impl Measured {
         Self { server, control }
     }
 
+    /// Leaves out what this server cannot be measured with.
+    pub(crate) fn limit(&mut self, growth: &mut Growth) {
+        self.server.limit(&mut growth.load);
+    }
+
     pub(crate) fn name(&mut self) -> String {
         self.server.meter.name()
     }

@@ -6,23 +6,16 @@ use super::load::order::merchant;
 use super::load::redis_raw::{self as raw, Raw};
 use super::load::shop::{self, Customer, Shop};
 use super::load::suite::Suite;
-use super::options::Growth;
+use super::options::{Growth, MAX_VALUE_BYTES};
 use super::server::Measured;
 
-/// More than the largest answer here.
-const MAX_VALUE_BYTES: usize = 2 << 20;
-
 pub(crate) fn run(growth: &Growth, server: &mut Measured) {
-    let sizes: &[usize] = growth.pick(
-        &[100, 1_024, 10_240, 102_400, 1_048_576],
-        &[100, 10_240, 1_048_576],
-    );
     let runtime = driver::current_thread();
     let connection = runtime.block_on(raw::connect(server.client()));
     let builder = server.builder(&runtime).max_value_bytes(MAX_VALUE_BYTES);
     let engine = builder.build().unwrap();
     let mut space = merchant() & 0xff_ffff;
-    for &size in sizes {
+    for &size in &growth.load.sizes {
         let mut raw = || {
             space += 1;
             runtime.block_on(Raw::new(connection.clone(), size, space))

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use super::driver::current_thread;
+use super::order::Receipt;
 
 /// The options of all load benchmarks.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     /// How long one run of one case is to take.
     pub(crate) slice: Duration,
+    /// Calls of one thread in one run on the store in memory.
+    pub(crate) calls: Option<usize>,
     pub(crate) compare: bool,
 }
 
@@ -40,6 +43,8 @@ options:
   --runtime current|multi   default current: one thread, as for the figures that are quoted
   --rounds N            rounds whose medians are printed; default 7
   --slice MS            how long one run of one case takes; default 100
+  --calls N             calls of one thread in one run on the store in memory, which no slice limits;
+                        default 33000, fewer of larger answers (engine_load)
   --quick               3 rounds of 30 ms, for a first look
   --url URL             a server that runs already, instead of one of the benchmark's own. It is not
                         flushed: what is left behind expires within two minutes
@@ -62,6 +67,7 @@ impl Options {
             multi: false,
             rounds: 7,
             slice: Duration::from_millis(100),
+            calls: None,
             compare: false,
         };
         // `--case=first` is `--case first`.
@@ -102,6 +108,7 @@ impl Options {
                 "--store" => options.stores = list(&value()),
                 "--concurrency" => options.concurrency = numbers(&value()),
                 "--size" => options.sizes = numbers(&value()),
+                "--calls" => options.calls = Some(numbers(&value())[0]),
                 "--rounds" => options.rounds = numbers(&value())[0],
                 "--slice" => {
                     options.slice = Duration::from_millis(numbers(&value())[0] as u64);
@@ -116,6 +123,7 @@ impl Options {
                 other => refuse(&format!("`{other}` is no option")),
             }
         }
+        check_sizes(&options.sizes);
         options
     }
 
@@ -199,6 +207,14 @@ fn numbers(text: &str) -> Vec<usize> {
         Ok(number) => number,
     };
     text.split(',').map(number).collect()
+}
+
+/// Ends the program if an answer is to be smaller than one without text.
+pub(crate) fn check_sizes(sizes: &[usize]) {
+    let least = Receipt::bare_bytes();
+    if let Some(size) = sizes.iter().find(|size| **size < least) {
+        refuse(&format!("no answer has `{size}` bytes: {least} at least"));
+    }
 }
 
 /// Ends the program: this is for a person at a terminal.

@@ -40,6 +40,14 @@ impl RedisMeter {
         }
     }
 
+    /// Whether it claims with one command, as Redis does since 7.0.
+    pub(crate) fn can_claim(&mut self) -> bool {
+        let mut claim = redis::cmd("SET");
+        claim.arg("raw:probe").arg("").arg("NX").arg("GET");
+        let reply = claim.arg("PX").arg(1).query::<Value>(&mut self.control);
+        reply.is_ok()
+    }
+
     fn info(&mut self, section: &str) -> String {
         let mut info = redis::cmd("INFO");
         info.arg(section).query(&mut self.control).unwrap()
@@ -77,10 +85,14 @@ impl Meter for RedisMeter {
                 return Some(commands);
             }
             // `1700000000.000001 [0 127.0.0.1:5000] "GET" "key"`
-            let client = line
+            let parts = line
                 .split_once('[')
                 .and_then(|(_, rest)| rest.split_once(']'));
-            if !client.is_some_and(|(client, _)| client.ends_with(" lua")) {
+            // Connections that wait for news ask now and then whether the server is there: no call's.
+            let is_aside = parts.is_some_and(|(client, command)| {
+                client.ends_with(" lua") || command == " \"PING\""
+            });
+            if !is_aside {
                 commands += 1;
             }
         }

@@ -152,8 +152,7 @@ impl Raw {
     /// Whether the server stores a value where another one stands, without a script.
     pub(crate) async fn has_ifeq(mut self) -> bool {
         self.set(0);
-        self.claim_new().await;
-        self.set_value_if_ours().await == Value::Okay
+        self.claim().await == Value::Nil && self.set_value_if_ours().await == Value::Okay
     }
 }
 

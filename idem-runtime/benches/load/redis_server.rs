@@ -26,6 +26,14 @@ impl Server {
             _own: Some(own),
         }
     }
+
+    /// Leaves out what this server cannot be measured with.
+    pub(crate) fn limit(&mut self, options: &mut Options) {
+        if !self.meter.can_claim() {
+            eprintln!("no `SET NX GET` on this server: nothing to compare with, idem alone");
+            options.impls = vec!["idem".to_owned()];
+        }
+    }
 }
 
 fn start(options: &Options) -> RedisServer {

@@ -4,6 +4,8 @@ use std::io::{Write as _, stdout};
 
 use serde::Serialize;
 
+use super::options::refuse;
+
 /// A row. Figures that make no sense for a case are `null`.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
@@ -28,12 +30,25 @@ pub(crate) struct Printer {
     json: bool,
     /// What the last heading was about.
     group: Option<(String, usize, usize)>,
+    printed: usize,
 }
 
 impl Printer {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, group: None }
+        Self {
+            json,
+            group: None,
+            printed: 0,
+        }
     }
+
+    /// Ends the program if there was nothing to print: a name was wrong.
+    pub(crate) fn end(&self) {
+        if self.printed == 0 {
+            refuse("nothing was measured: no case, implementation or store has such a name");
+        }
+    }
+
     pub(crate) fn rows(&mut self, rows: &[Row]) {
         for row in rows {
             self.row(row);
@@ -41,6 +56,7 @@ impl Printer {
     }
 
     pub(crate) fn row(&mut self, row: &Row) {
+        self.printed += 1;
         let mut out = stdout().lock();
         if self.json {
             serde_json::to_writer(&mut out, &rounded(row)).unwrap();
