@@ -10,6 +10,9 @@ use serde::de::DeserializeOwned;
 use super::{AnswerFormat, Format, Undecodable, Unencodable};
 use crate::record::HEADER;
 
+/// Room for an answer that nothing is known of yet.
+const ROOM: usize = 256;
+
 /// The bytes of a record while they are written: stops at its limit.
 pub struct Sink {
     record: Vec<u8>,
@@ -20,7 +23,7 @@ pub struct Sink {
 
 impl Sink {
     pub(super) fn new(format: &Format) -> Self {
-        let mut record = Vec::with_capacity(HEADER + 256);
+        let mut record = Vec::with_capacity(HEADER + ROOM);
         record.resize(HEADER, 0);
         record.extend(format.write.tag());
         Self {
@@ -45,14 +48,13 @@ impl Sink {
 
     /// What has come of writing a value.
     fn put_in(&self, written: bool) -> Result<(), Unencodable> {
-        // The message of a `Serialize` impl may quote the value, so it goes no further.
-        match written {
-            true => Ok(()),
-            false if self.full => Err(Unencodable::TooLarge {
-                max_bytes: self.max,
-            }),
-            false => Err(Unencodable::NotSerializable),
+        // First: a `Serialize` impl may have gone on without what did not fit.
+        if self.full {
+            let max_bytes = self.max;
+            return Err(Unencodable::TooLarge { max_bytes });
         }
+        // The message of a `Serialize` impl may quote the value, so it goes no further.
+        written.then_some(()).ok_or(Unencodable::NotSerializable)
     }
 
     #[cold]
@@ -61,7 +63,18 @@ impl Sink {
         Err(io::ErrorKind::WriteZero.into())
     }
 
-    pub(super) fn into_record(self) -> Vec<u8> {
+    /// With room for what comes after a long string: else the quote behind it would have it copied once more.
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        self.record.reserve(bytes + ROOM);
+    }
+
+    pub(super) fn into_record(mut self) -> Vec<u8> {
+        // A store may keep it as it is, and long. For less than this it does not pay.
+        let spare = self.record.capacity() - self.record.len();
+        if spare > ROOM.max(self.record.len() / 4) {
+            self.record.shrink_to_fit();
+        }
         self.record
     }
 }
@@ -85,6 +98,9 @@ impl io::Write for Sink {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.record.len() + bytes.len() > HEADER + self.max {
             return self.refuse();
+        }
+        if self.record.capacity() - self.record.len() < bytes.len() {
+            self.grow(bytes.len());
         }
         self.record.extend_from_slice(bytes);
         Ok(())
@@ -162,7 +178,51 @@ impl fmt::Debug for Body<'_> {
 
 #[cfg(test)]
 mod tests {
+    use serde::ser::SerializeTuple;
+
     use super::*;
+
+    #[test]
+    fn a_record_takes_little_more_than_its_bytes() {
+        for length in [0, 10, 100, 1_000, 10_000, 100_000] {
+            let text = "x".repeat(length);
+            let pieces: Vec<_> = text.bytes().collect();
+            let mut long = Sink::new(&Format::default());
+            long.put(&(1, &text, 1)).unwrap();
+            let spare = long.record.capacity() - long.record.len();
+            assert!(spare <= 2 * ROOM, "{spare} after a string of {length}");
+            let mut many = Sink::new(&Format::default());
+            many.put(&pieces).ok();
+            for record in [long.into_record(), many.into_record()] {
+                let spare = record.capacity() - record.len();
+                let most = ROOM.max(record.len() / 4);
+                assert!(spare <= most, "{spare} beside {}", record.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_goes_on_beyond_the_limit_is_too_large_all_the_same() {
+        struct Careless;
+
+        impl Serialize for Careless {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut list = serializer.serialize_tuple(2)?;
+                list.serialize_element("much too long").ok();
+                list.serialize_element(&1)?;
+                list.end()
+            }
+        }
+
+        let mut sink = Sink::new(&Format {
+            max_value_bytes: 10,
+            ..Format::default()
+        });
+        assert_eq!(
+            sink.put(&Careless),
+            Err(Unencodable::TooLarge { max_bytes: 10 })
+        );
+    }
 
     #[test]
     fn an_error_of_a_serialize_impl_is_not_repeated() {
