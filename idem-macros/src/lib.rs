@@ -24,7 +24,8 @@ pub fn idempotent(args: TokenStream, item: TokenStream) -> TokenStream {
     expand::attribute(args.into(), item.into()).into()
 }
 
-/// Implements `Classify` from the `#[class(..)]` of each variant.
+/// Its attributes: `#[class(business | system | unknown | delegate)]` on each variant, or on a struct; and
+/// `#[classify(crate = ::facade::idem)]` on the type, the path of `idem_runtime` where that is re-exported.
 #[proc_macro_derive(Classify, attributes(class, classify))]
 pub fn classify(item: TokenStream) -> TokenStream {
     classify::derive(item.into()).into()

@@ -1,4 +1,5 @@
-//! Time, as a part that tests can replace.
+//! Time, as a part that tests can replace: by `ManualClock`, with the feature `testing`. See
+//! [testing](crate#testing-your-service).
 
 use std::fmt;
 use std::future::Future;
@@ -29,6 +30,8 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
 }
 
 /// The machine's own clock, with timers of the tokio runtime that it is polled on.
+///
+/// `tokio::time::pause` does not move it: what waits by it, waits in real time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -85,7 +88,9 @@ mod manual {
 
     /// A clock that stands still until a test moves it.
     ///
-    /// Clones share one time. Works from any thread and with any runtime.
+    /// Clones share one time. Works from any thread and with any runtime. Give it to the
+    /// [engine](crate::EngineBuilder::clock) and to the
+    /// [memory store](crate::store::memory::MemoryStoreBuilder::clock).
     ///
     /// ```
     /// use idem_runtime::clock::{Clock, ManualClock};

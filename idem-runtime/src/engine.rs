@@ -187,7 +187,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a call of this operation: what `#[idempotent]` expands to, for everybody.
+    /// Begins a call of this operation: what `#[idempotent]` expands to, for everybody. Calls of one name share
+    /// keys and answers, wherever they are made: give each thing that is done a name of its own.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,4 +1,18 @@
-#![doc = include_str!("../README.md")]
+// Its examples are compiled where all features are there that they use: none of them hides a line for that.
+#![cfg_attr(
+    any(
+        not(doctest),
+        all(
+            feature = "axum",
+            feature = "macros",
+            feature = "postgres",
+            feature = "redis",
+            feature = "testing",
+            feature = "tokens"
+        )
+    ),
+    doc = include_str!("../README.md")
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answer;

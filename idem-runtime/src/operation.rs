@@ -12,7 +12,8 @@ use crate::padded::Padded;
 /// The name of an operation, part of every key.
 ///
 /// A name that is written (`op = "payments.pay"`) survives refactoring; the default of the
-/// attribute, the path of the function, does not, and a renamed operation has new keys.
+/// attribute, the path of the function, does not, and a renamed operation has new keys. Two functions of one
+/// name share keys and answers: give each its own.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Operation(Cow<'static, str>);
 

@@ -53,7 +53,8 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// - By another engine or process: the others are told, which takes the time of a message. On Redis
 ///   that is one more connection a process and engine with a cache, which subscribes to the channel
 ///   `{prefix}:resolved` and is asked once a second whether it is there. While it is not, the cache is
-///   empty and every call asks the store. The memory store tells all engines on it.
+///   empty and every call asks the store: during an outage of Redis it does not answer either. The memory
+///   store tells all engines on it.
 /// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is
 ///   the promise, and all that there is where the store does not tell: in SQL and layers on it, on a
 ///   `redis::aio::ConnectionManager` or a `redis::cluster::ClusterClient`, for a Redis user without the

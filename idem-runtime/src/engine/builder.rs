@@ -262,7 +262,9 @@ impl EngineBuilder {
         self
     }
 
-    /// The sense of time; default the machine's.
+    /// The sense of time; default the machine's. A test that gives a [`ManualClock`](crate::clock) gives the same
+    /// one to its [memory store](crate::store::memory::MemoryStoreBuilder::clock), by which records end: see
+    /// [testing](crate#testing-your-service).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self

@@ -158,7 +158,8 @@ impl IdempotencyLayer {
     /// Where it finds nobody (`None`, or nothing but blanks) the request is refused with 403. It is called once
     /// for each request with a key, and does not block. Extensions of layers outside are in its `Parts`.
     ///
-    /// `name` is the operation of every call, and a part of every key: keep it over releases.
+    /// `name` is the operation of every call, and a part of every key: keep it over releases. Layers and functions
+    /// of one name share keys and answers.
     pub fn scoped<F>(engine: impl HasEngine, name: impl Into<Cow<'static, str>>, scope: F) -> Self
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
