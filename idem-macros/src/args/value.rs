@@ -138,9 +138,14 @@ impl OnError {
         if let Some(word) = &word
             && let Some(meant) = almost(word, &["classify", "release", "keep", "unknown"])
         {
-            let message = format!(
-                "`on_error` has no value `{word}`; did you mean `{meant}`? (a function of that name: `self::{word}`)"
-            );
+            // No function is called `Keep`.
+            let function = if word.eq_ignore_ascii_case(meant) {
+                String::new()
+            } else {
+                format!(" (a function of that name: `self::{word}`)")
+            };
+            let message =
+                format!("`on_error` has no value `{word}`; did you mean `{meant}`?{function}");
             return Err(Error::new_spanned(path, message));
         }
         Ok(match word.as_deref() {
@@ -160,7 +165,7 @@ fn almost(word: &str, words: &[&'static str]) -> Option<&'static str> {
     }
     let lower = word.to_lowercase();
     let meant = nearest(&lower, words)?;
-    // No function is called `Keep`, but one may well be called `reclassify`.
+    // A function may well be called `reclassify`.
     (lower == meant || !lower.contains(meant)).then_some(meant)
 }
 

@@ -52,7 +52,7 @@ fn mistake(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Spa
             "`key` names nothing of `self`, and `{function}` has no other argument; {shared}"
         ),
         (names, _) => format!(
-            "`key` names no argument of `{function}`, such as `{}`; {shared}",
+            "`key` names no argument of `{function}` (`{}`); {shared}",
             names.join("`, `")
         ),
     };
