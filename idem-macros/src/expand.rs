@@ -125,10 +125,19 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
         let scope = reference(scope);
         quote_spanned!(here=> #[allow(clippy::useless_format)] call.scope(#scope);)
     });
-    let key = plan.key.as_ref().map(|key| {
-        let key = reference(key);
-        quote_spanned!(here=> #[allow(clippy::useless_format)] call.key(#key);)
-    });
+    let key = plan
+        .key
+        .as_ref()
+        .map(|key| match (key, plan.scope_of_token) {
+            (Value::Expr(expr), Some(scope)) => {
+                let key = quote_spanned!(at(scope)=> &(#expr));
+                quote_spanned!(here=> call.key_in_scope(#key);)
+            }
+            (key, _) => {
+                let key = reference(key);
+                quote_spanned!(here=> #[allow(clippy::useless_format)] call.key(#key);)
+            }
+        });
     let fingerprint = plan
         .fingerprint
         .as_deref()

@@ -1,6 +1,6 @@
 //! Expressions that name a call: `key` and `scope`.
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -46,6 +46,22 @@ impl Value {
             Expr::Group(group) => Self::new(*group.expr)?,
             other => Self::Expr(other),
         })
+    }
+}
+
+/// Whether this looks like `idem_runtime::token(..)`: only its type can tell.
+pub(crate) fn may_be_token(expr: &Expr) -> bool {
+    match expr {
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => {
+                let last = path.path.segments.last();
+                last.is_some_and(|segment| segment.ident == "token")
+            }
+            _ => false,
+        },
+        Expr::Paren(paren) => may_be_token(&paren.expr),
+        Expr::Group(group) => may_be_token(&group.expr),
+        _ => false,
     }
 }
 
@@ -136,13 +152,48 @@ fn any(tokens: TokenStream, names: &[String]) -> bool {
     false
 }
 
+/// What may be meant to be arguments: names that are neither fields nor called nor parts of paths, and the names
+/// in format strings; and where they stand.
+pub(crate) fn variables(expr: &Expr) -> Vec<(String, Span)> {
+    let mut found = Vec::new();
+    collect(expr.to_token_stream(), &mut found);
+    found
+}
+
+fn collect(tokens: TokenStream, found: &mut Vec<(String, Span)>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let punct = |at: Option<usize>, chars: &str| {
+        let token = at.and_then(|at| tokens.get(at));
+        matches!(token, Some(TokenTree::Punct(punct)) if chars.contains(punct.as_char()))
+    };
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Ident(ident) => {
+                let called = matches!(tokens.get(at + 1), Some(TokenTree::Group(group))
+                    if group.delimiter() == Delimiter::Parenthesis);
+                if !called && !punct(at.checked_sub(1), ".:") && !punct(Some(at + 1), ":!") {
+                    found.push((bare(ident), ident.span()));
+                }
+            }
+            TokenTree::Group(group) => collect(group.stream(), found),
+            TokenTree::Literal(literal) => {
+                if let Lit::Str(text) = Lit::new(literal.clone()) {
+                    let names = placeholders(&text.value()).unwrap_or_default();
+                    found.extend(names.into_iter().map(|name| (name, text.span())));
+                }
+            }
+            TokenTree::Punct(_) => {}
+        }
+    }
+}
+
 fn bare(ident: &Ident) -> String {
     ident.unraw().to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_constant, mentions, placeholders};
+    use super::{is_constant, mentions, placeholders, variables};
     use syn::{Expr, parse_str};
 
     fn expr(text: &str) -> Expr {
@@ -179,6 +230,14 @@ mod tests {
         for text in ["a", "\"{a}\"", "(1, a)", "(1, \"{a}\")", "f(1)"] {
             assert!(!is_constant(&expr(text)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_variable_is_no_field_and_no_function() {
+        let text = "(a.b, c(d), e!(f), g::h, &i, \"{j}\", format!(\"{k:?}\"), l[0].m)";
+        let names = variables(&expr(text)).into_iter().map(|(name, _)| name);
+        let names: Vec<String> = names.collect();
+        assert_eq!(names, ["a", "d", "f", "i", "j", "k", "l"]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod nearest;
 mod output;
 mod plan;
 mod target;
+mod unordered;
 
 use proc_macro::TokenStream;
 

@@ -6,7 +6,9 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     known
         .iter()
         .map(|candidate| (distance(word, candidate), *candidate))
-        .filter(|(distance, candidate)| *distance <= slips(candidate))
+        .filter(|(distance, candidate)| {
+            *distance <= slips(candidate) && *distance < candidate.len()
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -42,5 +44,6 @@ mod tests {
         assert_eq!(nearest("onerror", &known), Some("on_error"));
         assert_eq!(nearest("fingreprints", &known), Some("fingerprint"));
         assert_eq!(nearest("timeout", &known), None);
+        assert_eq!(nearest("a", &["b"]), None);
     }
 }

@@ -2,6 +2,7 @@
 
 mod contradictions;
 mod fingerprint;
+mod key;
 mod length;
 mod reconcile;
 mod settings;
@@ -16,7 +17,8 @@ pub(crate) use self::transaction::Transaction;
 use crate::args::{Args, OnError, Slot};
 use crate::borrows;
 use crate::errors::Errors;
-use crate::key::{self, Value};
+use crate::key::{Value, may_be_token, placeholders};
+use crate::nearest::nearest;
 use crate::output::{self, Shape};
 use crate::target::{Parameter, Target};
 use proc_macro2::Span;
@@ -30,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) engine: Option<Expr>,
     pub(crate) scope: Option<Value>,
     pub(crate) key: Option<Value>,
+    /// The `scope`, where the key may be a one-time token, which takes none.
+    pub(crate) scope_of_token: Option<Span>,
     /// In the order in which they are declared or listed; `None`: nothing is compared.
     pub(crate) fingerprint: Option<Vec<Compared>>,
     pub(crate) settings: Settings,
@@ -62,6 +66,10 @@ impl Plan {
         let shape = output::shape(sig, errors);
         let has_key = args.key.named.is_some();
         let names = names(&parameters);
+        let scope_of_token = args.scope.named.filter(|_| {
+            let key = args.key.value.as_ref();
+            key.is_some_and(may_be_token)
+        });
         let finish = (args.on_cancel.value)
             .filter(|word| word.text == "finish")
             .map(|word| word.span);
@@ -90,11 +98,12 @@ impl Plan {
                 .unwrap_or_else(|| syn::parse_quote!(::idem_runtime)),
             op: op(args.op, &names, sig, errors),
             engine: args.engine.value,
-            scope: args.scope.value.and_then(|scope| call_scope(scope, errors)),
+            scope: args.scope.value.and_then(|scope| key::scope(scope, errors)),
             key: args
                 .key
                 .value
-                .and_then(|key| call_key(key, &names, &sig.ident, errors)),
+                .and_then(|key| key::key(key, &parameters, sig, errors)),
+            scope_of_token,
             fingerprint: compared,
             settings,
             on_error: args.on_error.value.unwrap_or(OnError::Classify),
@@ -127,6 +136,12 @@ fn bare(name: &Ident) -> String {
     name.unraw().to_string()
 }
 
+/// The argument whose name was misspelt.
+fn guess<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    nearest(name, &names)
+}
+
 fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Errors) -> Op {
     let name = bare(&sig.ident);
     let generic = if given.named.is_some() {
@@ -142,7 +157,7 @@ fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Error
     }
     match given.value {
         Some(given) => {
-            let captured = key::placeholders(&given.value()).unwrap_or_default();
+            let captured = placeholders(&given.value()).unwrap_or_default();
             if let Some(captured) = captured.iter().find(|name| names.contains(name)) {
                 let message = format!(
                     "`op` is one name for every call, not a format string; put `{captured}` into `key` or `scope`"
@@ -169,42 +184,6 @@ fn generic(sig: &Signature) -> Option<Span> {
             _ => None,
         })
     })
-}
-
-fn call_key(key: Expr, names: &[String], function: &Ident, errors: &mut Errors) -> Option<Value> {
-    let span = key::span(&key);
-    let constant = key::is_constant(&key);
-    let varies = key::mentions(&key, names) || key::mentions(&key, &["self".to_owned()]);
-    let value = errors.ok(Value::new(key))?;
-    if constant {
-        errors.at(
-            span,
-            "this key is the same for every call; name what tells two calls apart, such as `key = order_id` or \
-             `key = \"{order_id}\"`",
-        );
-    } else if !varies {
-        let hint = hidden(names).unwrap_or("every call would share one record and get its answer");
-        errors.at(
-            span,
-            format!("`key` names no argument of `{function}`; {hint}"),
-        );
-    }
-    Some(value)
-}
-
-/// A constant that is not literal may well be the region of a deployment.
-fn call_scope(scope: Expr, errors: &mut Errors) -> Option<Value> {
-    let span = key::span(&scope);
-    let constant = key::is_constant(&scope);
-    let value = errors.ok(Value::new(scope))?;
-    if constant {
-        errors.at(
-            span,
-            "this scope is the same for every caller; name what tells them apart, such as `scope = tenant` or \
-             `scope = \"{tenant}\"`",
-        );
-    }
-    Some(value)
 }
 
 /// `#[async_trait]` expands first: of a pattern it leaves `__arg1`, and takes it apart in the body.

@@ -1,6 +1,7 @@
 //! The function under the attribute; its body is never parsed.
 
 use crate::errors::Errors;
+use crate::unordered::{binds_all, unordered};
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream};
@@ -30,6 +31,8 @@ pub(crate) struct Parameter {
     pub(crate) ty: Option<Type>,
     /// Whether the only name is written to be a reference.
     pub(crate) reference: bool,
+    /// A set without an order among what the names stand for.
+    pub(crate) unordered: Option<Span>,
     /// The `skip` of `#[idem(skip)]`.
     pub(crate) skip: Option<Span>,
     pub(crate) span: Span,
@@ -175,6 +178,7 @@ impl Parameter {
             names,
             ty,
             reference: plain && is_reference(&typed.ty),
+            unordered: unordered(&typed.ty).filter(|_| binds_all(&typed.pat)),
             skip,
             span,
         }

@@ -33,7 +33,7 @@ use crate::engine::{Core, Engine, Protection};
 use crate::enter::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
-use crate::inputs::{CallKey, Inputs, Named};
+use crate::inputs::{CallKey, Inputs, KeyInScope, Named};
 use crate::key::ToKey;
 use crate::observer::EventKind;
 use crate::operation::Operation;
@@ -72,6 +72,11 @@ impl Call {
 
     /// Which call it is.
     pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Which call it is, of one that has a scope.
+    pub fn key_in_scope<K: KeyInScope + ?Sized>(&mut self, key: &K) {
         self.inputs.key(key);
     }
 
@@ -256,14 +261,20 @@ fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> 
     } else {
         value
     };
-    let which = if schema == expected {
-        "the type has changed, or the record is damaged"
+    let detail = if schema == expected {
+        // The same name: what else differs, nobody has written down.
+        format!(
+            "{error}: its serialized form does not bring this value back (in JSON not NaN, nor a field that is \
+             skipped when written and required when read), the type has changed under its name, or the record is \
+             damaged; if no version reads it, reset its entry to run the call again"
+        )
     } else {
-        "it was written for a type of another name"
+        format!(
+            "it was written for a type of another name; stored {outcome:?} of schema {schema:08x}, expected \
+             {expected:08x}, {error}"
+        )
     };
-    Error::new(ErrorKind::Undecodable, stored.operation.clone()).detail(format!(
-        "{which}; stored {outcome:?} of schema {schema:08x}, expected {expected:08x}, {error}"
-    ))
+    Error::new(ErrorKind::Undecodable, stored.operation.clone()).detail(detail)
 }
 
 impl Operation {
@@ -283,3 +294,6 @@ impl Core {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

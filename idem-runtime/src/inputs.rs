@@ -69,6 +69,17 @@ impl<T: ToKey + ?Sized> CallKey for T {
     }
 }
 
+/// A key of which `scope` can say whose it is: any but a one-time token.
+#[diagnostic::on_unimplemented(
+    message = "a one-time token takes no `scope`",
+    label = "remove it: the subject of the token says whose it is",
+    note = "of several parts, such as tenant and user, make a tuple: `key = token(form_token, (tenant, user))`"
+)]
+pub trait KeyInScope: CallKey {}
+
+#[diagnostic::do_not_recommend]
+impl<T: ToKey + ?Sized> KeyInScope for T {}
+
 const LATE: Key = Key::Refused("give the scope before the key");
 const TWICE: Key = Key::Refused("give one key; of several parts make a tuple");
 #[cfg(feature = "tokens")]

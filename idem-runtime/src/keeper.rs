@@ -150,8 +150,7 @@ impl Keeper {
         let shared = &lease.core.keeper.shared;
         let mut queue = shared.queue(&lease);
         queue.held += 1;
-        let due = (granted + lease.lasts() / 3).min(lease.give_up);
-        shared.insert(queue, &lease, due);
+        shared.insert(queue, &lease, granted + lease.lasts() / 3);
         Renewal { lease }
     }
 
@@ -253,7 +252,8 @@ impl Shared {
     }
 
     fn insert(&self, mut queue: MutexGuard<'_, Queue>, lease: &Arc<Lease>, due: Duration) {
-        let (due, place) = (nanos(due), &lease.place);
+        // Whoever gives up is told when that is, and not when it would have been renewed.
+        let (due, place) = (nanos(due.min(lease.give_up)), &lease.place);
         if place.due.load(Ordering::Relaxed) == GONE {
             return;
         }
@@ -373,8 +373,7 @@ impl Shared {
                 self.clock.now()
             }
         };
-        // Whoever gives up is told when that is, and not when it would have been renewed.
-        self.enqueue(&lease, next.min(lease.give_up));
+        self.enqueue(&lease, next);
     }
 }
 

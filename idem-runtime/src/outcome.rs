@@ -14,7 +14,8 @@ use crate::stored::Stored;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no room for idem's own refusals",
     label = "a duplicate may be refused, and `{Self}` must be able to say so",
-    note = "implement `From<idem_runtime::Error>` for `{Self}`, for example with a variant `Idempotency(idem_runtime::Error)`"
+    note = "implement `From<idem_runtime::Error>` for `{Self}`, for example with a variant `Idempotency(idem_runtime::Error)`",
+    note = "a type of another crate or of `std` (`String`, `std::io::Error`) cannot have it: use an error type of your own, which may hold that one"
 )]
 #[cfg_attr(
     feature = "axum",

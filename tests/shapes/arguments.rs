@@ -3,7 +3,9 @@
 use super::{Answer, Runs, twice};
 use idem_runtime::idempotent;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::fmt::Display;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 
 #[derive(Clone, Serialize)]
 struct Request {
@@ -177,4 +179,38 @@ async fn unused(_order: u64, #[idem(skip)] runs: &Runs) -> Answer {
 async fn an_argument_may_be_unused() {
     let runs = Runs::default();
     assert_eq!(twice(&runs, async || unused(1, &runs).await).await, Ok(1));
+}
+
+fn sorted(tags: &HashSet<u32>) -> Vec<u32> {
+    let mut sorted: Vec<u32> = tags.iter().copied().collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+#[idempotent(key = sorted(tags), fingerprint(order))]
+async fn tagged(order: u64, tags: &HashSet<u32>, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = (order, tags);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_set_without_an_order_may_be_a_key_that_has_one() {
+    let runs = Runs::default();
+    let call = async || tagged(1, &(0..100).collect(), &runs).await;
+    assert_eq!(twice(&runs, call).await, Ok(1));
+}
+
+type Fixed = BuildHasherDefault<DefaultHasher>;
+
+#[idempotent]
+async fn ordered(tags: Vec<HashSet<u32, Fixed>>, #[idem(skip)] runs: &Runs) -> Answer {
+    drop(tags);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_set_with_a_hasher_of_its_own_is_compared() {
+    let runs = Runs::default();
+    let call = async || ordered(vec![(0..100).collect()], &runs).await;
+    assert_eq!(twice(&runs, call).await, Ok(1));
 }

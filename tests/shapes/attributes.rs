@@ -184,3 +184,40 @@ async fn the_engine_may_be_a_field() {
     assert_eq!(service.pay(1).await, Ok(1));
     assert_eq!((service.runs.count(), service.sold), (1, 1));
 }
+
+fn token(order: u64) -> String {
+    format!("order {order}")
+}
+
+// Of the same name as the one-time token, which would take no scope.
+#[idempotent(scope = tenant, key = token(order))]
+async fn own_token(order: u64, tenant: &str, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = (order, tenant);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_key_may_come_from_a_function_of_any_name() {
+    let runs = Runs::default();
+    let call = async || own_token(1, "eu", &runs).await;
+    assert_eq!(twice(&runs, call).await, Ok(1));
+}
+
+// Almost the word, and a function all the same.
+const fn reclassify(failure: &Failure) -> Class {
+    judge(failure)
+}
+
+#[idempotent(on_error = reclassify)]
+async fn reclassified(order: u64, #[idem(skip)] runs: &Runs) -> Answer {
+    let _ = order;
+    runs.hit();
+    Err(Failure::Declined)
+}
+
+#[tokio::test]
+async fn a_function_decides_whatever_it_is_called() {
+    let runs = Runs::default();
+    let call = async || reclassified(1, &runs).await;
+    assert_eq!(twice(&runs, call).await, Err(Failure::Declined));
+}

@@ -129,3 +129,20 @@ fn a_word_is_guessed_or_all_are_listed() {
         "`on_outage` takes `fail` or `run`"
     );
 }
+
+#[test]
+fn a_function_is_no_slip_of_a_word() {
+    let message = |text| parse(&format!("on_error = {text}")).1.concat();
+    for (text, meant) in [
+        ("realease", "release"),
+        ("Keep", "keep"),
+        ("unkown", "unknown"),
+        ("clasify", "classify"),
+    ] {
+        let begin = format!("`on_error` has no value `{text}`; did you mean `{meant}`?");
+        assert!(message(text).starts_with(&begin), "{}", message(text));
+    }
+    for text in ["judge", "reclassify", "self::realease", "release", "kept"] {
+        assert_eq!(message(text), "", "{text}");
+    }
+}

@@ -135,13 +135,17 @@ impl OnError {
             Error::new(error.span(), message)
         })?;
         let word = path.get_ident().map(ToString::to_string);
-        // No function is called `Keep`.
         if let Some(word) = &word
-            && let Some(meant) = ["classify", "release", "keep", "unknown"]
-                .iter()
-                .find(|known| word != *known && word.eq_ignore_ascii_case(known))
+            && let Some(meant) = almost(word, &["classify", "release", "keep", "unknown"])
         {
-            let message = format!("`on_error` has no value `{word}`; did you mean `{meant}`?");
+            // No function is called `Keep`.
+            let function = if word.eq_ignore_ascii_case(meant) {
+                String::new()
+            } else {
+                format!(" (a function of that name: `self::{word}`)")
+            };
+            let message =
+                format!("`on_error` has no value `{word}`; did you mean `{meant}`?{function}");
             return Err(Error::new_spanned(path, message));
         }
         Ok(match word.as_deref() {
@@ -152,6 +156,17 @@ impl OnError {
             _ => Self::By(path),
         })
     }
+}
+
+/// What a word was meant to be that may also be the name of a function.
+fn almost(word: &str, words: &[&'static str]) -> Option<&'static str> {
+    if words.contains(&word) {
+        return None;
+    }
+    let lower = word.to_lowercase();
+    let meant = nearest(&lower, words)?;
+    // A function may well be called `reclassify`.
+    (lower == meant || !lower.contains(meant)).then_some(meant)
 }
 
 impl Word {

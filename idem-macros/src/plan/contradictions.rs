@@ -10,6 +10,7 @@ use syn::{FnArg, Receiver, ReceiverKind, Signature};
 pub(super) fn check(args: &Args, errors: &mut Errors) {
     unprotected_once(args, errors);
     counted_in_vain(args, errors);
+    errors_that_are_not_kept(args, errors);
     short_run(args, errors);
     in_tx(args, errors);
 }
@@ -50,6 +51,22 @@ fn counted_in_vain(args: &Args, errors: &mut Errors) {
         _ => return,
     };
     errors.at(count.span, format!("{because}; remove one"));
+}
+
+/// The life of something that never is.
+fn errors_that_are_not_kept(args: &Args, errors: &mut Errors) {
+    let (Some(named), Some(on_error)) = (args.error_ttl.named, &args.on_error.value) else {
+        return;
+    };
+    let because = match on_error {
+        OnError::Release => "`on_error = release` keeps none",
+        OnError::Unknown => {
+            "with `on_error = unknown` what is kept is no error, and stays for `ttl`"
+        }
+        _ => return,
+    };
+    let message = format!("`error_ttl` is the life of a kept error, and {because}; remove one");
+    errors.at(named, message);
 }
 
 /// Whoever writes this takes `max_run` for a timeout of the body.

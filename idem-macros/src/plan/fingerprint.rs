@@ -1,7 +1,7 @@
 //! What "the same request" means: the compared arguments.
 
 use super::transaction::{Transaction, is_no_input};
-use super::{bare, hidden, names};
+use super::{bare, guess, hidden, names};
 use crate::args::{Fingerprint, Slot};
 use crate::errors::Errors;
 use crate::key;
@@ -82,6 +82,7 @@ fn every(parameters: &[Parameter], tx: Option<&Transaction>, errors: &mut Errors
                 "this argument has no name to take part in the fingerprint; name it, or mark it `#[idem(skip)]`",
             );
         }
+        ordered(parameter, errors);
         for name in &parameter.names {
             compared.push(Compared {
                 cfgs: parameter.cfgs.clone(),
@@ -94,6 +95,17 @@ fn every(parameters: &[Parameter], tx: Option<&Transaction>, errors: &mut Errors
         }
     }
     compared
+}
+
+/// Refuses what is another request each time.
+fn ordered(parameter: &Parameter, errors: &mut Errors) {
+    if let Some(set) = parameter.unordered {
+        errors.at(
+            set,
+            "a `HashSet` is in another order each time, and a repeat would not be known as one; take a `BTreeSet` or \
+             a sorted `Vec`, or mark the argument `#[idem(skip)]`",
+        );
+    }
 }
 
 /// One of `fingerprint(a, b.c)`.
@@ -123,7 +135,12 @@ fn listed(
             );
             return None;
         }
-        let hint = hidden(&names(parameters)).map_or_else(String::new, |hint| format!("; {hint}"));
+        let names = names(parameters);
+        let hint = match (guess(&bare(&first), &names), hidden(&names)) {
+            (Some(meant), _) => format!("; did you mean `{meant}`?"),
+            (None, Some(hint)) => format!("; {hint}"),
+            (None, None) => String::new(),
+        };
         let message = format!("`{first}` is not an argument of `{}`{hint}", sig.ident);
         errors.at(first.span(), message);
         return None;
@@ -139,6 +156,9 @@ fn listed(
         );
     }
     let whole = matches!(expr, Expr::Path(_));
+    if whole && parameter.names.len() == 1 {
+        ordered(parameter, errors);
+    }
     let ty = parameter.ty.clone().filter(|_| whole);
     Some(Compared {
         cfgs: parameter.cfgs.clone(),

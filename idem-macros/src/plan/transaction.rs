@@ -1,10 +1,9 @@
 //! The parameter that is the caller's transaction.
 
-use super::{bare, hidden, names};
+use super::{bare, guess, hidden, names};
 use crate::args::Args;
 use crate::errors::Errors;
 use crate::key;
-use crate::nearest::nearest;
 use crate::output;
 use crate::target::Parameter;
 use proc_macro2::Span;
@@ -91,8 +90,7 @@ fn unknown(name: &Ident, parameters: &[Parameter], sig: &Signature) -> String {
         );
     }
     let names = names(parameters);
-    let known: Vec<&str> = names.iter().map(String::as_str).collect();
-    let hint = match (nearest(&bare(name), &known), hidden(&names)) {
+    let hint = match (guess(&bare(name), &names), hidden(&names)) {
         (Some(known), _) => format!("did you mean `{known}`?"),
         (None, Some(hint)) => hint.to_owned(),
         (None, None) => {

@@ -13,7 +13,7 @@ pub async fn postgres(order: u64, tx: &mut Transaction<'_, Postgres>) -> Result<
     Ok(order)
 }
 
-#[idempotent(key = order, on_error = release, tx = conn, error_ttl = forever)]
+#[idempotent(key = order, on_error = release, tx = conn)]
 pub async fn connection(order: u64, conn: &mut PgConnection) -> Result<u64, Error> {
     Ok(order)
 }

@@ -1,0 +1,97 @@
+//! Which call it is, and whose.
+
+use super::{guess, hidden, names};
+use crate::errors::Errors;
+use crate::key::{self, Value};
+use crate::target::Parameter;
+use proc_macro2::Span;
+use syn::{Expr, Signature};
+
+pub(super) fn key(
+    key: Expr,
+    parameters: &[Parameter],
+    sig: &Signature,
+    errors: &mut Errors,
+) -> Option<Value> {
+    let mistake = mistake(&key, parameters, sig);
+    let value = errors.ok(Value::new(key))?;
+    if let Some((span, message)) = mistake {
+        errors.at(span, message);
+    }
+    Some(value)
+}
+
+fn mistake(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Span, String)> {
+    let span = key::span(key);
+    if key::is_constant(key) {
+        let message = "this key is the same for every call; name what tells two calls apart, such as \
+                       `key = order_id` or `key = \"{order_id}\"`";
+        return Some((span, message.to_owned()));
+    }
+    let names = names(parameters);
+    if key::mentions(key, &names) || key::mentions(key, &["self".to_owned()]) {
+        return unordered(key, parameters);
+    }
+    let function = &sig.ident;
+    let slips = key::variables(key).into_iter();
+    let mut slips = slips.filter_map(|(name, span)| Some((guess(&name, &names)?, name, span)));
+    if let Some((meant, name, span)) = slips.next() {
+        let message = format!("`{name}` is no argument of `{function}`; did you mean `{meant}`?");
+        return Some((span, message));
+    }
+    let shared = "every call would share one record and get its answer";
+    let message = match (&*names, sig.receiver()) {
+        _ if let Some(hint) = hidden(&names) => {
+            format!("`key` names no argument of `{function}`; {hint}")
+        }
+        ([], None) => format!(
+            "`{function}` has no argument, so that {shared}; pass what tells two calls apart, as in \
+             `async fn {function}(day: Date)`, and write `key = day`"
+        ),
+        ([], Some(_)) => format!(
+            "`key` names nothing of `self`, and `{function}` has no other argument; {shared}"
+        ),
+        (names, _) => format!(
+            "`key` names no argument of `{function}` (`{}`); {shared}",
+            names.join("`, `")
+        ),
+    };
+    Some((span, message))
+}
+
+/// A set whose order is another one each time, as it is.
+fn unordered(key: &Expr, parameters: &[Parameter]) -> Option<(Span, String)> {
+    match key {
+        Expr::Path(path) => {
+            let name = path.path.get_ident()?;
+            let mut sets = parameters.iter().filter(|set| set.unordered.is_some());
+            sets.find(|set| matches!(&*set.names, [only] if only == name))?;
+            let message = format!(
+                "the `HashSet` in `{name}` is in another order each time, and a repeat would not be known as one; make \
+                 a `BTreeSet` or a sorted `Vec` of it"
+            );
+            Some((name.span(), message))
+        }
+        Expr::Tuple(tuple) => (tuple.elems.iter()).find_map(|part| unordered(part, parameters)),
+        Expr::Reference(reference) => unordered(&reference.expr, parameters),
+        Expr::Paren(paren) => unordered(&paren.expr, parameters),
+        Expr::Group(group) => unordered(&group.expr, parameters),
+        Expr::MethodCall(call) if call.method == "clone" => unordered(&call.receiver, parameters),
+        _ => None,
+    }
+}
+
+/// A constant that is not literal may well be the region of a deployment.
+pub(super) fn scope(scope: Expr, errors: &mut Errors) -> Option<Value> {
+    let span = key::span(&scope);
+    let constant = key::is_constant(&scope);
+    let value = errors.ok(Value::new(scope))?;
+    if constant {
+        errors.at(
+            span,
+            "this scope is the same for every caller; name what tells them apart, such as `scope = tenant` or \
+             `scope = \"{tenant}\"`",
+        );
+    }
+    Some(value)
+}
