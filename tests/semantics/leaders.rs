@@ -222,7 +222,8 @@ async fn who_asks_for_himself_waits_as_long_as_he_says(world: World) {
     assert_running(&refusal(until(&world, answered(call(1))).await));
     assert_eq!(world.clock.now() - begun, Duration::from_secs(1));
     let waits = tokio::spawn(answered(call(9)));
-    others().await;
+    // Until it asks again.
+    world.clock.sleeper_within(Duration::from_secs(1)).await;
     assert_eq!(first.end().await, receipt(1));
     assert_eq!(until(&world, waits).await.unwrap(), receipt(1));
     assert_eq!(world.events.count("replayed value after a wait"), 1);
