@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use idem_runtime::{ErrorKind, OnCancel, OnDuplicate, OnRunning};
+use idem_runtime::clock::Clock;
+use idem_runtime::{Begun, ErrorKind, OnCancel, OnDuplicate, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Runs};
 use idem_tests::world::World;
 
+use crate::reconciling::{Counts, LANDED, reconciled};
 use crate::stage::{
     Answer, Body, LEASE_OVER, answered, assert_running, caught, claims, comes_to_rest, duplicates,
     others, paid, poll_once, receipt, refusal, until,
@@ -22,6 +24,10 @@ on_every_store![
     a_waiter_that_is_dropped_takes_nobody_along,
     a_leader_that_nobody_polls_holds_nobody_up_for_ever,
     who_tells_a_time_asks_where_its_leader_does_not_know_it,
+    who_waits_behind_a_leader_that_nobody_polls_leads_in_time,
+    who_waits_for_a_claim_that_is_given_back_runs_though_its_context_lives,
+    who_can_find_out_does_not_take_the_word_of_one_who_cannot,
+    who_asks_for_himself_waits_as_long_as_he_says,
     after_a_system_error_exactly_one_of_them_runs,
     after_a_panic_exactly_one_of_them_runs,
 ];
@@ -156,6 +162,74 @@ async fn a_leader_that_nobody_polls_holds_nobody_up_for_ever(world: World) {
     }
     drop(leader);
     assert_eq!(until(&world, paid(world.pay(), &runs)).await, receipt(1));
+}
+
+async fn who_waits_behind_a_leader_that_nobody_polls_leads_in_time(world: World) {
+    world.store.fail(Operation::Claim, [Fault::Hangs]);
+    let mut leader = Box::pin(answered(world.pay()));
+    assert!(poll_once(leader.as_mut()).await.is_none());
+    let runs = Runs::default();
+    let patient = || {
+        let patience = OnRunning::Wait(Duration::from_mins(5));
+        world.pay().on_running(patience)
+    };
+    let tasks = duplicates(3, patient, &runs);
+    others().await;
+    // Twice as long as a claim may take.
+    world.clock.advance(Duration::from_secs(4));
+    let all = tokio::time::timeout(Duration::from_secs(20), tasks.join_all());
+    let all = all.await.expect("one of them asks");
+    assert!(all.iter().all(|answer| *answer == receipt(1)), "{all:?}");
+    assert_eq!(runs.count(), 1);
+    drop(leader);
+}
+
+async fn who_waits_for_a_claim_that_is_given_back_runs_though_its_context_lives(world: World) {
+    let Begun::Claimed(claim) = world.pay().begin().await.unwrap() else {
+        panic!("nothing is stored")
+    };
+    let context = claim.context();
+    let runs = Runs::default();
+    let waits = duplicates(1, || world.pay(), &runs);
+    others().await;
+    claim.release().await;
+    let waited = tokio::time::timeout(Duration::from_secs(20), waits.join_all()).await;
+    assert_eq!(waited.expect("it is told to ask"), [receipt(1)]);
+    drop(context);
+}
+
+async fn who_can_find_out_does_not_take_the_word_of_one_who_cannot(world: World) {
+    let first = Body::start(world.pay(), Err(PayError::TimedOut)).await;
+    let counts = Counts::default();
+    let finds_out = reconciled(world.pay(), LANDED, &counts);
+    let ends = async {
+        others().await;
+        first.end().await
+    };
+    let (found, ended) = tokio::join!(finds_out, ends);
+    assert_eq!(ended, Err(PayError::TimedOut));
+    assert_eq!((found, counts.both()), (receipt(7), (1, 0)));
+}
+
+/// Its request is another one than that of the body that runs, though they are not compared.
+async fn who_asks_for_himself_waits_as_long_as_he_says(world: World) {
+    let first = Body::start(world.pay(), receipt(1)).await;
+    let call = |seconds| {
+        let patience = OnRunning::Wait(Duration::from_secs(seconds));
+        world.pay().fingerprint(&1).on_running(patience)
+    };
+    let begun = world.clock.now();
+    assert_running(&refusal(until(&world, answered(call(1))).await));
+    assert_eq!(
+        world.clock.now().saturating_sub(begun),
+        Duration::from_secs(1)
+    );
+    let waits = tokio::spawn(answered(call(9)));
+    // Until it asks again.
+    world.clock.sleeper_within(Duration::from_secs(1)).await;
+    assert_eq!(first.end().await, receipt(1));
+    assert_eq!(until(&world, waits).await.unwrap(), receipt(1));
+    assert_eq!(world.events.count("replayed value after a wait"), 1);
 }
 
 async fn after_a_system_error_exactly_one_of_them_runs(world: World) {

@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::stage::{
-    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, others, paid,
-    poll_once, receipt, refusal, refused_far, stands, until,
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, comes_to_stand,
+    others, paid, poll_once, receipt, refusal, refused_far, sent, stands, until,
 };
 
 on_every_store![
@@ -351,6 +351,7 @@ async fn a_cancelled_body_that_is_released_frees_its_key(world: World) {
     let body = Body::start(call, receipt(7)).await;
     world.clock.advance(LEASE_OVER);
     assert_running(&refusal(until(&world, body.join()).await));
+    assert_eq!(world.events.count("dropped"), 0, "idem dropped it");
     assert_eq!(stands(&world).await, (EntryState::Released, 0));
     assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
 }
@@ -415,11 +416,11 @@ async fn a_lease_is_not_reported_lost_after_its_body_has_ended(world: World) {
     world.store.fail(Operation::Complete, [Fault::ReplyHeld]);
     let Watching { told, body, .. } = Watching::start(&world).await;
     third(&world).await;
-    sent(&world, Operation::Renew).await;
+    sent(&world, Operation::Renew, 1).await;
     let other = world.engine.operation("other").key(&1);
     let other = Body::start(other, receipt(8)).await;
     let answer = tokio::spawn(body.end());
-    sent(&world, Operation::Complete).await;
+    comes_to_stand(&world, |state| matches!(state, EntryState::Answered(_))).await;
     // The renewal was sent first and arrives now, behind the completion.
     world.store.deliver();
     told.await.unwrap();
@@ -430,18 +431,6 @@ async fn a_lease_is_not_reported_lost_after_its_body_has_ended(world: World) {
     world.events.wait_for("renewed", 1).await;
     assert_eq!(world.events.count("lease lost"), 0);
     assert_eq!(other.end().await, receipt(8));
-}
-
-/// Waits until an operation of this kind is on its way.
-async fn sent(world: &World, operation: Operation) {
-    let sent = async {
-        while world.store.count(operation) == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    let patience = Duration::from_secs(20);
-    let waited = tokio::time::timeout(patience, sent).await;
-    waited.unwrap_or_else(|_| panic!("{operation:?} was not sent within {patience:?}"));
 }
 
 async fn who_waits_here_gets_the_winners_answer_at_once(world: World) {

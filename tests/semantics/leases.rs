@@ -190,6 +190,7 @@ async fn an_overtaken_call_does_not_wait_for_ever(world: World) {
         waited += step;
         world.clock.advance(step);
     }
+    assert_eq!(waited, Duration::from_secs(5), "to the moment");
     let error = first.task.await.unwrap().unwrap_err();
     assert!(
         matches!(error.kind(), ErrorKind::Running { .. }),

@@ -70,6 +70,11 @@ async fn a_classification_that_panics_leaves_the_outcome_unknown(world: World) {
         matches!(error.kind(), ErrorKind::Unknown { .. }),
         "{error:?}"
     );
+    let PayError::Idem(error) = error else {
+        unreachable!("the same error")
+    };
+    let cause = "ended with an error whose classification panicked";
+    assert!(error.to_string().contains(cause), "{error}");
 }
 
 async fn paid(world: &World, runs: &Runs) -> Result<Receipt, PayError> {

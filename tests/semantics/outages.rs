@@ -9,9 +9,13 @@ use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt};
 use idem_tests::world::World;
 
+use crate::stage::{answered, others, receipt, refusal, sent};
+
 on_every_store![
     a_silent_store_fails_the_call_at_its_deadline,
     a_failing_store_is_asked_again_until_the_deadline,
+    a_store_that_fails_before_it_falls_silent_says_why,
+    a_grant_that_comes_after_its_lease_is_asked_for_again,
     a_store_that_refuses_is_not_asked_again,
     a_claim_whose_reply_is_lost_does_not_block_itself,
     a_claim_that_was_given_up_is_given_back,
@@ -52,6 +56,7 @@ async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
         waited += step;
         world.clock.advance(step);
     }
+    assert_eq!(waited, Duration::from_secs(2), "to the moment");
     let error = call.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     let PayError::Idem(error) = error else {
@@ -67,6 +72,68 @@ async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
         tries.iter().all(|owner| *owner == tries[0]),
         "always the same owner"
     );
+}
+
+async fn a_store_that_fails_before_it_falls_silent_says_why(world: World) {
+    world
+        .store
+        .fail(Operation::Claim, [Fault::Lost, Fault::Hangs]);
+    let call = tokio::spawn(answered(world.pay()));
+    sent(&world, Operation::Claim, 1).await;
+    let pause = Duration::from_millis(100);
+    world.clock.sleeper_within(pause).await;
+    world.clock.advance(pause);
+    sent(&world, Operation::Claim, 2).await;
+    world.clock.advance(Duration::from_secs(2));
+    let error = refusal(call.await.unwrap());
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    let message = error.to_string();
+    assert!(message.contains("an injected fault"), "{message}");
+}
+
+/// A world of short leases, where the reply to each of so many claims is held.
+fn slow(world: World, claims: usize) -> World {
+    let world = world.with(|engine| engine.lease(Duration::from_secs(1)));
+    let held = std::iter::repeat_n(Fault::ReplyHeld, claims);
+    world.store.fail(Operation::Claim, held);
+    world
+}
+
+async fn a_grant_that_comes_after_its_lease_is_asked_for_again(world: World) {
+    let world = slow(world, 1);
+    let call = tokio::spawn(world.pay().run(|cx| async move {
+        assert_eq!(cx.attempt(), 1, "the same claim, sent again");
+        assert_eq!(cx.lease_remaining(), Duration::from_secs(1));
+        receipt(1)
+    }));
+    sent(&world, Operation::Claim, 1).await;
+    world.clock.advance(Duration::from_millis(1_500));
+    world.store.deliver();
+    assert_eq!(call.await.unwrap(), receipt(1));
+    let claims = world.store.sent(Operation::Claim);
+    assert!(matches!(claims[..], [one, two] if one == two), "{claims:?}");
+}
+
+/// Of a store that replies at once, so that it is known which comes first, reply or deadline.
+#[tokio::test]
+async fn a_store_that_grants_after_the_lease_is_given_up() {
+    let world = slow(World::memory(), 1_000);
+    let call = tokio::spawn(answered(world.pay()));
+    let second = Duration::from_secs(1);
+    for claims in 1..=3 {
+        sent(&world, Operation::Claim, claims).await;
+        world.store.deliver();
+        world.clock.advance(second);
+        others().await;
+    }
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, call).await;
+    let error = refusal(waited.expect("nobody asks for ever").unwrap());
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    let message = error.to_string();
+    assert!(message.contains("longer to grant the claim"), "{message}");
+    // What was granted is given back.
+    world.events.wait_for("released", 1).await;
 }
 
 async fn a_store_that_refuses_is_not_asked_again(world: World) {

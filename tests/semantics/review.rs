@@ -101,6 +101,7 @@ async fn a_verdict_from_before_another_body_starts_nothing(world: World) {
         matches!(refused.kind(), ErrorKind::Running { .. }),
         "a second effect: {refused:?}"
     );
+    assert_eq!(world.events.count("dropped"), 1, "the abandoned one");
 }
 
 /// The record was lost, and a call with other arguments has the key by now.

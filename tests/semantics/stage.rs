@@ -106,8 +106,13 @@ impl Body {
     }
 
     pub(crate) async fn end(self) -> Answer {
-        self.gate.add_permits(1);
+        self.let_end();
         self.join().await
+    }
+
+    /// It ends; what its caller gets may take its time.
+    pub(crate) fn let_end(&self) {
+        self.gate.add_permits(1);
     }
 
     /// What its caller gets, although nobody has told the body to end.
@@ -230,4 +235,28 @@ pub(crate) fn duplicates(number: usize, call: impl Fn() -> Pay, runs: &Runs) -> 
 /// How many claims were sent so far.
 pub(crate) fn claims(world: &World) -> usize {
     world.store.count(Operation::Claim)
+}
+
+/// Waits until the key of [`World::pay`] stands like this in the store.
+pub(crate) async fn comes_to_stand(world: &World, like_this: impl Fn(EntryState) -> bool) {
+    let stands = async {
+        while !like_this(stands(world).await.0) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, stands).await;
+    waited.unwrap_or_else(|_| panic!("it does not come to stand so within {patience:?}"));
+}
+
+/// Waits until so many operations of this kind are on their way.
+pub(crate) async fn sent(world: &World, operation: Operation, times: usize) {
+    let sent = async {
+        while world.store.count(operation) < times {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(20);
+    let waited = tokio::time::timeout(patience, sent).await;
+    waited.unwrap_or_else(|_| panic!("{operation:?} was not sent within {patience:?}"));
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use idem_runtime::clock::Clock;
 use idem_runtime::{Error, ErrorKind, OnRunning, Reconciled};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
@@ -23,6 +24,9 @@ on_every_store![
     who_waits_for_another_process_takes_over_when_its_lease_is_over,
     who_waits_for_another_process_is_told_what_is_left_of_its_lease,
     who_waits_and_cannot_ask_is_told_so,
+    who_waits_is_told_at_once_that_the_store_refuses,
+    who_waits_is_told_in_time_that_the_store_is_silent,
+    who_waits_for_a_record_that_is_lost_runs_at_once,
     the_last_one_who_waits_leaves_nothing_behind,
     ten_thousand_duplicates_claim_twice_at_most,
     a_waiter_with_a_hook_asks_although_another_one_was_refused,
@@ -142,6 +146,59 @@ async fn who_waits_and_cannot_ask_is_told_so(world: World) {
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     assert!(!error.is_retryable(), "{error}");
     assert_eq!((first.end().await, runs.count()), (receipt(7), 0));
+}
+
+/// What who waits is refused with, where the store says this to whatever it is asked; and when.
+async fn refused_after(world: &World, fault: Fault) -> (Error, Duration) {
+    let first = Body::start(world.pay_far(), receipt(7)).await;
+    world.store.fail(Operation::Read, [fault; 1_000]);
+    world.store.fail(Operation::Claim, [Fault::None]);
+    world.store.fail(Operation::Claim, [fault; 1_000]);
+    let begun = world.clock.now();
+    let runs = Runs::default();
+    let mut second = waiting(world, patient(world.pay()), &runs).await;
+    // The longest pause between two looks.
+    let pause = Duration::from_millis(1_250);
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut second => break answer.unwrap(),
+            () = world.clock.sleeper_within(pause) => {
+                world.clock.advance(world.clock.next_wake().unwrap_or_default());
+                others().await;
+            }
+        }
+    };
+    let error = refusal(answer);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!((first.end().await, runs.count()), (receipt(7), 0));
+    (error, world.clock.now().saturating_sub(begun))
+}
+
+async fn who_waits_is_told_at_once_that_the_store_refuses(world: World) {
+    let (error, after) = refused_after(&world, Fault::Refused).await;
+    assert!(!error.is_retryable(), "{error}");
+    assert!(after < Duration::from_secs(1), "{after:?}");
+}
+
+async fn who_waits_is_told_in_time_that_the_store_is_silent(world: World) {
+    let (error, after) = refused_after(&world, Fault::Lost).await;
+    assert!(error.is_retryable(), "{error}");
+    // So long it may be silent to those who look, and again to who claims.
+    let expected = Duration::from_secs(4)..Duration::from_secs(6);
+    assert!(expected.contains(&after), "{after:?}");
+}
+
+async fn who_waits_for_a_record_that_is_lost_runs_at_once(world: World) {
+    let first = Body::start(world.pay_far(), receipt(7)).await;
+    let runs = Runs::default();
+    let second = waiting(&world, patient(world.pay()), &runs).await;
+    let begun = world.clock.now();
+    world.pass_in_store(Duration::from_hours(25));
+    assert_eq!(until(&world, second).await.unwrap(), receipt(1));
+    let after = world.clock.now().saturating_sub(begun);
+    assert!(after < Duration::from_millis(1_500), "{after:?}");
+    assert_eq!(first.end().await, receipt(1));
 }
 
 async fn the_last_one_who_waits_leaves_nothing_behind(world: World) {

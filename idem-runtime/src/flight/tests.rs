@@ -106,6 +106,25 @@ fn who_waited_for_an_earlier_flight_takes_no_later_one_away() {
     assert_eq!(flights.count(), 0);
 }
 
+#[test]
+fn a_leader_that_took_too_long_takes_no_later_flight_away() {
+    let flights = Flights::new();
+    let slow = flights.lead();
+    let join = |now| flights.join(&KEY, ASKED, now, WITHIN);
+    let Join::Lead(next) = join(WITHIN) else {
+        panic!("the first one should have its reply")
+    };
+    assert_eq!(flights.count(), 1);
+    slow.land(|| unreachable!("nobody waits for it any more"));
+    drop(slow);
+    let Join::Follow(mut waits, Some(left)) = join(WITHIN) else {
+        panic!("the second one asks")
+    };
+    assert_eq!(left, WITHIN);
+    next.land(|| Some(refused()));
+    assert!(matches!(at_once(waits.landing()), Some(Some(_))));
+}
+
 fn run(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().build().unwrap().block_on(test);
