@@ -15,6 +15,7 @@ mod entries;
 mod extremes;
 mod finish;
 mod leaders;
+mod lease_cancelled;
 mod lease_lost;
 mod leases;
 mod mishaps;

@@ -1,0 +1,176 @@
+//! A body that is dropped because its lease is lost: what its caller gets, and what becomes of its key.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use idem_runtime::{EntryState, OnCancel, OnLeaseLost, OnRunning};
+use idem_tests::faulty::{Fault, Faulty, Operation};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Runs};
+use idem_tests::world::World;
+
+use crate::lease_lost::{taken_over, third};
+use crate::stage::{
+    Answer, Body, LEASE_OVER, Pay, answered, assert_running, assert_unknown, paid, receipt,
+    refusal, refused_far, stands, until,
+};
+
+on_every_store![
+    a_cancelled_body_gets_the_winners_answer,
+    a_cancelled_body_is_dropped_with_what_it_holds,
+    a_cancelled_body_waits_for_the_winner,
+    a_cancelled_body_without_a_winner_is_refused,
+    a_cancelled_body_that_nobody_took_over_from_says_so_at_once,
+    a_cancelled_body_that_is_unknown_says_so,
+    a_cancelled_body_that_is_released_frees_its_key,
+    a_cancelled_body_is_gone_before_its_key_is_free,
+    a_cancelled_body_does_not_end_the_winners_claim,
+    a_body_that_ends_before_its_lease_is_not_cancelled,
+];
+
+fn cancels(call: Pay) -> Pay {
+    call.on_lease_lost(OnLeaseLost::Cancel)
+}
+
+/// Another process takes the key over from a body that is then cancelled.
+async fn cancelled(world: &World, call: Pay, winner: Answer) -> (Body, Body) {
+    let first = Body::start(cancels(call), receipt(7)).await;
+    world.pass_in_store(LEASE_OVER);
+    let second = Body::start(world.pay_far(), winner).await;
+    (first, second)
+}
+
+async fn a_cancelled_body_gets_the_winners_answer(world: World) {
+    let (first, second) = cancelled(&world, world.pay(), receipt(8)).await;
+    assert_eq!(second.end().await, receipt(8));
+    third(&world).await;
+    assert_eq!(until(&world, first.join()).await, receipt(8));
+}
+
+async fn a_cancelled_body_is_dropped_with_what_it_holds(world: World) {
+    let held = Arc::new(());
+    let holds = Arc::clone(&held);
+    let call = tokio::spawn(cancels(world.pay()).run(|_| async move {
+        std::future::pending::<()>().await;
+        drop(holds);
+        receipt(7)
+    }));
+    world.events.wait_for("claimed", 1).await;
+    assert_eq!(Arc::strong_count(&held), 2);
+    taken_over(&world).await;
+    third(&world).await;
+    assert_eq!(until(&world, call).await.unwrap(), receipt(1));
+    assert_eq!(Arc::strong_count(&held), 1);
+}
+
+async fn a_cancelled_body_waits_for_the_winner(world: World) {
+    let patient = world
+        .pay()
+        .on_running(OnRunning::Wait(Duration::from_mins(5)));
+    let (first, second) = cancelled(&world, patient, receipt(8)).await;
+    third(&world).await;
+    world.events.wait_for("lease lost", 1).await;
+    let both = async { tokio::join!(first.join(), second.end()) };
+    assert_eq!(until(&world, both).await, (receipt(8), receipt(8)));
+}
+
+async fn a_cancelled_body_without_a_winner_is_refused(world: World) {
+    let (first, second) = cancelled(&world, world.pay(), receipt(8)).await;
+    third(&world).await;
+    let error = refusal(until(&world, first.join()).await);
+    let left = assert_running(&error);
+    assert!(left > Duration::from_secs(20), "of the winner: {left:?}");
+    assert_eq!(second.end().await, receipt(8));
+}
+
+async fn a_cancelled_body_that_nobody_took_over_from_says_so_at_once(world: World) {
+    let world = world.with(|engine| engine.max_run(Duration::from_secs(15)));
+    let body = Body::start(cancels(world.pay()), receipt(7)).await;
+    third(&world).await;
+    world.events.wait_for("renewed", 1).await;
+    world.pass_in_store(Duration::from_secs(5));
+    world.clock.advance(Duration::from_secs(5));
+    // Time stands still: it does not wait for somebody who cannot come.
+    let error = refusal(body.join().await);
+    let left = assert_running(&error);
+    assert!(left > Duration::from_secs(20), "of its own lease: {left:?}");
+    let text = error.to_string();
+    assert!(text.contains("its body was cancelled"), "{text}");
+    assert!(!text.contains("took"), "{text}");
+}
+
+async fn a_cancelled_body_that_is_unknown_says_so(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let call = cancels(world.pay()).on_cancel(OnCancel::Unknown);
+    let body = Body::start(call, receipt(7)).await;
+    world.clock.advance(LEASE_OVER);
+    assert_unknown(&refusal(until(&world, body.join()).await));
+    assert_unknown(&refused_far(&world).await);
+    assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+}
+
+async fn a_cancelled_body_that_is_released_frees_its_key(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let call = cancels(world.pay()).on_cancel(OnCancel::Release);
+    let body = Body::start(call, receipt(7)).await;
+    world.clock.advance(LEASE_OVER);
+    assert_running(&refusal(until(&world, body.join()).await));
+    assert_eq!(world.events.count("dropped"), 0, "idem dropped it");
+    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    assert_eq!(paid(world.pay_far(), &Runs::default()).await, receipt(1));
+}
+
+/// What a body holds: dropped, it remembers how often its key had been given back.
+struct Holds(Faulty, Arc<Mutex<Option<usize>>>);
+
+impl Drop for Holds {
+    fn drop(&mut self) {
+        let given_back = self.0.count(Operation::Release);
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(given_back);
+    }
+}
+
+async fn a_cancelled_body_is_gone_before_its_key_is_free(world: World) {
+    world.store.fail(Operation::Renew, [Fault::Hangs; 1_000]);
+    let given_back = Arc::new(Mutex::new(None));
+    let holds = Holds(world.store.clone(), Arc::clone(&given_back));
+    let call = cancels(world.pay()).on_cancel(OnCancel::Release);
+    let call = tokio::spawn(call.run(|_| async move {
+        std::future::pending::<()>().await;
+        drop(holds);
+        receipt(7)
+    }));
+    world.events.wait_for("claimed", 1).await;
+    world.clock.advance(LEASE_OVER);
+    assert_running(&refusal(until(&world, call).await.unwrap()));
+    assert_eq!(stands(&world).await, (EntryState::Released, 0));
+    let given_back = given_back.lock().unwrap().take();
+    assert_eq!(given_back, Some(0), "before the body was gone");
+}
+
+async fn a_cancelled_body_does_not_end_the_winners_claim(world: World) {
+    for (number, on_cancel) in (1..).zip([OnCancel::Release, OnCancel::Unknown]) {
+        let near = world.engine.operation("pay").key(&(7, number));
+        let far = || world.far.operation("pay").key(&(7, number));
+        let first = Body::start(cancels(near).on_cancel(on_cancel), receipt(7)).await;
+        world.pass_in_store(LEASE_OVER);
+        let second = Body::start(far(), receipt(8)).await;
+        // The renewal of the second one is due at the same moment, and is granted.
+        third(&world).await;
+        world.events.wait_for("lease lost", number).await;
+        assert_running(&refusal(until(&world, first.join()).await));
+        let third = far().on_running(OnRunning::Reject);
+        assert_running(&refusal(answered(third).await));
+        assert_eq!(second.end().await, receipt(8));
+        assert_eq!(answered(far()).await, receipt(8));
+    }
+}
+
+async fn a_body_that_ends_before_its_lease_is_not_cancelled(world: World) {
+    let body = Body::start(cancels(world.pay()), Err(PayError::Declined { run: 1 })).await;
+    third(&world).await;
+    world.events.wait_for("renewed", 1).await;
+    let declined = Err(PayError::Declined { run: 1 });
+    assert_eq!(body.end().await, declined);
+    assert_eq!(answered(world.pay_far()).await, declined);
+}
