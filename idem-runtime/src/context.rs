@@ -199,7 +199,8 @@ impl Context {
 
     /// Resolves as soon as the claim is known to be lost, or may be: a renewal was refused, the lease
     /// ran out unrenewed by the local clock, or the body ran for longer than `max_run`. From then on
-    /// another body may run for the same key. Never resolves before.
+    /// another body may run for the same key; after `max_run` not before the rest of the lease is over.
+    /// Never resolves before.
     ///
     /// ```
     /// # async fn step() {}

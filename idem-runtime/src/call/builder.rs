@@ -141,7 +141,7 @@ impl<P> CallBuilder<P> {
         self
     }
 
-    /// How long the lease is renewed while the body runs.
+    /// How long the lease is renewed while the body runs; default the engine's, or the lease where that is longer.
     pub fn max_run(mut self, max_run: Duration) -> Self {
         self.overrides.max_run = Some(max_run);
         self

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
 use crate::operation::Operation;
 use crate::outcome::AnyOutput;
+use crate::policy::OnCancel;
 use crate::reconcile::Stop;
 use crate::record::{OutcomeKind, State};
 use crate::settle::{Settled, Settling};
@@ -118,8 +119,17 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
             let running = record.header.lease_left(left);
             if record.header.owner == lease.claim().owner {
                 refused = Settled::Refused(cancelled(lease.key.operation(), running));
-                // Nobody can take it before that is over.
-                if now + running >= until {
+                let is_all = match record.header.state {
+                    // Whoever comes next runs.
+                    State::Released => true,
+                    // Held: nobody can take it before that is over.
+                    State::Pending { .. } if lease.policy.on_cancel == OnCancel::Hold => {
+                        now + running >= until
+                    }
+                    // The store does not know yet how it ended.
+                    _ => false,
+                };
+                if is_all {
                     return refused;
                 }
             } else if !running.is_zero() {

@@ -141,8 +141,10 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a body's lease is renewed; default 15 min, or the lease where that is longer, at most 10 years. A body that runs for
-    /// longer loses its lease, and then a duplicate runs beside it: set it above the longest body.
+    /// How long a body's lease is renewed; default 15 min, or the lease where that is longer, at most 10
+    /// years. A body that runs for longer loses its lease, and then a duplicate runs beside it: set it above
+    /// the longest body. For an operation with a `lease` of its own it is never shorter than that, unless the
+    /// operation says so.
     pub fn max_run(mut self, max_run: Duration) -> Self {
         self.defaults.max_run = Some(max_run);
         self

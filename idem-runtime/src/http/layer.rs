@@ -216,7 +216,8 @@ impl IdempotencyLayer {
         self.set(|it| it.overrides.lease = Some(lease))
     }
 
-    /// How long the lease of a running handler is renewed; default the engine's. Set it above the longest.
+    /// How long the lease of a running handler is renewed; default the engine's, or the lease where that is longer.
+    /// Set it above the longest.
     pub fn max_run(self, max_run: Duration) -> Self {
         self.set(|it| it.overrides.max_run = Some(max_run))
     }

@@ -1,5 +1,5 @@
--- Marks a claim: somebody waits for its end, who has subscribed by now. It stands alone, or in front of
--- read.lua, which reads what this leaves.
+-- Marks a claim: somebody waits for its end, who subscribes at the same time, and looks once both are done. It
+-- stands alone, or in front of read.lua, which reads what this leaves.
 --
 -- Nearly every claim ends without anybody waiting for it, so its end is told only where this mark is. A
 -- mark that is not made, for want of room or of a right, or is lost, costs whoever waits some time.
