@@ -22,6 +22,7 @@ on_every_store![
     a_cancelled_body_without_a_winner_is_refused,
     a_cancelled_body_that_nobody_took_over_from_says_so_at_once,
     a_cancelled_body_that_is_unknown_says_so,
+    a_cancelled_body_whose_ending_is_late_is_waited_for,
     a_cancelled_body_that_is_released_frees_its_key,
     a_cancelled_body_is_gone_before_its_key_is_free,
     a_cancelled_body_does_not_end_the_winners_claim,
@@ -107,6 +108,28 @@ async fn a_cancelled_body_that_is_unknown_says_so(world: World) {
     assert_unknown(&refusal(until(&world, body.join()).await));
     assert_unknown(&refused_far(&world).await);
     assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
+}
+
+async fn a_cancelled_body_whose_ending_is_late_is_waited_for(world: World) {
+    let world = world.with(|engine| engine.max_run(Duration::from_secs(15)));
+    // For as long as its caller waits for it; then it goes on in the background.
+    let faults = [Fault::Hangs, Fault::Held];
+    world.store.fail(Operation::Complete, faults);
+    let call = cancels(world.pay()).on_cancel(OnCancel::Unknown);
+    let body = Body::start(call, receipt(7)).await;
+    third(&world).await;
+    world.events.wait_for("renewed", 1).await;
+    world.clock.advance(Duration::from_secs(5));
+    let patience = Duration::from_secs(2);
+    world.clock.sleeper_within(patience).await;
+    world.clock.advance(patience);
+    let call = tokio::spawn(body.join());
+    // It looks, and sleeps until it looks again.
+    let asleep = world.clock.sleeper_within(Duration::from_secs(1));
+    let asleep = tokio::time::timeout(Duration::from_secs(20), asleep).await;
+    asleep.expect("it waits until the store knows how it ended");
+    world.store.deliver();
+    assert_unknown(&refusal(until(&world, call).await.unwrap()));
 }
 
 async fn a_cancelled_body_that_is_released_frees_its_key(world: World) {
