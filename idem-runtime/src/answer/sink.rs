@@ -184,15 +184,19 @@ mod tests {
 
     #[test]
     fn a_record_takes_little_more_than_its_bytes() {
+        let format = Format {
+            max_value_bytes: 1 << 20,
+            ..Format::default()
+        };
         for length in [0, 10, 100, 1_000, 10_000, 100_000] {
             let text = "x".repeat(length);
             let pieces: Vec<_> = text.bytes().collect();
-            let mut long = Sink::new(&Format::default());
+            let mut long = Sink::new(&format);
             long.put(&(1, &text, 1)).unwrap();
             let spare = long.record.capacity() - long.record.len();
             assert!(spare <= 2 * ROOM, "{spare} after a string of {length}");
-            let mut many = Sink::new(&Format::default());
-            many.put(&pieces).ok();
+            let mut many = Sink::new(&format);
+            many.put(&pieces).unwrap();
             for record in [long.into_record(), many.into_record()] {
                 let spare = record.capacity() - record.len();
                 let most = ROOM.max(record.len() / 4);
