@@ -13,6 +13,7 @@ async fn pay(order: u64) -> Result<u64, PayError> {
         call.on_cancel(::idem_runtime::__private::OnCancel::Unknown);
         call.on_panic(::idem_runtime::__private::OnPanic::Release);
         call.on_lease_lost(::idem_runtime::__private::OnLeaseLost::Continue);
+        call.on_unconfirmed(::idem_runtime::__private::OnUnconfirmed::WithinLease);
         call.on_outage(::idem_runtime::__private::OnOutage::Fail);
         call.on_running(::idem_runtime::__private::OnRunning::Reject);
         call.max_attempts(7u16);

@@ -14,7 +14,7 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
 /// In the order of the manual.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "key",
     "fingerprint",
     "op",
@@ -29,6 +29,7 @@ const NAMES: [&str; 21] = [
     "on_cancel",
     "on_panic",
     "on_lease_lost",
+    "on_unconfirmed",
     "on_outage",
     "max_attempts",
     "count_errors",
@@ -64,6 +65,7 @@ pub(crate) struct Args {
     pub(crate) on_cancel: Slot<Word>,
     pub(crate) on_panic: Slot<Word>,
     pub(crate) on_lease_lost: Slot<Word>,
+    pub(crate) on_unconfirmed: Slot<Word>,
     pub(crate) on_outage: Slot<Word>,
     pub(crate) max_attempts: Slot<Attempts>,
     pub(crate) count_errors: Slot<LitBool>,
@@ -140,6 +142,10 @@ impl Args {
             "on_lease_lost" => self
                 .on_lease_lost
                 .word(name, input, &["continue", "cancel"]),
+            "on_unconfirmed" => {
+                let words = ["within_lease", "fail", "return"];
+                self.on_unconfirmed.word(name, input, &words)
+            }
             "on_outage" => self.on_outage.word(name, input, &["fail", "run"]),
             "max_attempts" => self.max_attempts.fill(name, input, Attempts::parse),
             "count_errors" => self.count_errors.fill(name, input, value::yes_or_no),

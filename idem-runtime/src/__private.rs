@@ -11,7 +11,9 @@ pub use crate::inputs::{Inputs, KeyInScope};
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
 pub use crate::outcome::{Output, Sealed};
-pub use crate::policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
+pub use crate::policy::{
+    OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+};
 pub use crate::reconcile::{Verdict, reconciled, unsettled};
 pub use crate::record::FOREVER;
 

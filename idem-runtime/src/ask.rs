@@ -40,14 +40,23 @@ impl Core {
             {
                 return Err(unavailable(operation, error));
             }
-            orphan.arm();
-            let reply = pin!(self.store.claim(key, request));
-            let reply = deadline(clock, silent_until, reply).await;
+            let (reply, waited) = {
+                let admission = orphan.arm(silent_until.saturating_sub(sent));
+                let reply = pin!(self.store.admit(key, request, admission));
+                (
+                    deadline(clock, silent_until, reply).await,
+                    admission.waited(),
+                )
+            };
+            // Its lease lasts from the moment at which it left the store's queue.
+            sent += waited.unwrap_or_default();
             let reply = match reply {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) => {
                     let now = clock.now();
-                    if !error.is_transient() || now >= silent_until {
+                    // The store knows that more tries before the deadline are of no use.
+                    let is_final = !error.is_transient() || error.retry_after().is_some();
+                    if is_final || now >= silent_until {
                         return Err(unavailable(operation, error));
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));
@@ -105,8 +114,9 @@ pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,
         _ => ErrorKind::StoreUnavailable,
     };
-    let permanent = !error.is_transient();
+    let (permanent, retry_after) = (!error.is_transient(), error.retry_after());
     Error::new(kind, operation.clone())
         .permanent(permanent)
+        .worth_repeating(retry_after)
         .because(error)
 }

@@ -39,7 +39,8 @@ use crate::observer::EventKind;
 use crate::operation::Operation;
 use crate::outcome::AnyOutput;
 use crate::policy::{
-    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides,
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+    Overrides,
 };
 use crate::record::{OutcomeKind, State};
 use crate::stored::Stored;
@@ -134,6 +135,11 @@ impl Call {
     /// What becomes of a body whose lease is lost.
     pub fn on_lease_lost(&mut self, on_lease_lost: OnLeaseLost) {
         self.overrides.on_lease_lost = Some(on_lease_lost);
+    }
+
+    /// What a caller gets whose answer the store has not confirmed.
+    pub fn on_unconfirmed(&mut self, on_unconfirmed: OnUnconfirmed) {
+        self.overrides.on_unconfirmed = Some(on_unconfirmed);
     }
 
     /// What becomes of a call whose store cannot be asked.

@@ -26,6 +26,9 @@ struct Inner {
     /// The same call fails again until somebody mends something.
     #[serde(default)]
     permanent: bool,
+    /// When the call is worth repeating, where the kind does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retry_after: Option<Duration>,
     #[serde(skip)]
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -77,6 +80,11 @@ pub enum ErrorKind {
     /// It is not known whether the transaction of the call was committed: the reply was lost. Call
     /// again: if it was, the answer is replayed, and if not, the body runs.
     CommitUnknown,
+    /// The body of this call has an answer, and the store has not confirmed it. Since the lease has lapsed, or
+    /// [`OnUnconfirmed::Fail`](crate::OnUnconfirmed::Fail) is set, the answer is not returned: another attempt may
+    /// have given another one. Its effect may have happened. Call again with the same key: the repeat gets the one
+    /// answer.
+    Unconfirmed,
     /// The body of this call called itself with the same key: it would wait for itself.
     Reentered,
     /// The engine is being shut down and starts nothing new. Call another instance.
@@ -103,6 +111,7 @@ impl Error {
             operation: operation.into(),
             detail: None,
             permanent: false,
+            retry_after: None,
             source: None,
         }))
     }
@@ -116,6 +125,12 @@ impl Error {
     /// Says that the same call fails again until somebody mends something.
     pub(crate) fn permanent(mut self, permanent: bool) -> Self {
         self.0.permanent = permanent;
+        self
+    }
+
+    /// Says when the call is worth repeating, where that is known and the kind does not say it.
+    pub(crate) fn worth_repeating(mut self, retry_after: Option<Duration>) -> Self {
+        self.0.retry_after = retry_after;
         self
     }
 
@@ -150,6 +165,7 @@ impl Error {
                 | ErrorKind::StoreUnavailable
                 | ErrorKind::TransactionAborted
                 | ErrorKind::CommitUnknown
+                | ErrorKind::Unconfirmed
                 | ErrorKind::ShuttingDown
         );
         may_pass && !self.0.permanent
@@ -162,7 +178,7 @@ impl Error {
             ErrorKind::Running { retry_after } | ErrorKind::Duplicate { retry_after } => {
                 Some(retry_after)
             }
-            _ => None,
+            _ => self.0.retry_after,
         }
     }
 }
@@ -253,6 +269,10 @@ impl fmt::Display for Error {
             ErrorKind::CommitUnknown => f.write_str(
                 "the reply to the commit was lost, so it is not known whether it happened; call \
                  again: what was committed is replayed",
+            ),
+            ErrorKind::Unconfirmed => f.write_str(
+                "its body has ended, and the store has not confirmed the answer; call again with the same key: \
+                 the repeat gets the one answer",
             ),
             ErrorKind::Reentered => f.write_str(
                 "its own body called it again with the same key, and would wait for itself; give \

@@ -28,6 +28,9 @@ use crate::spread::Spread;
 /// Few enough to cost nothing, enough that two threads seldom meet.
 const SHARDS: usize = 32;
 
+/// When a call is worth repeating whose answer is being stored.
+const STORING: Duration = Duration::from_millis(100);
+
 /// What a claim has led to, for everybody who waited for it.
 #[derive(Clone)]
 pub(crate) enum Landing {
@@ -167,9 +170,7 @@ impl Flights {
         // A lease that has run out here may be somebody else's: the store knows. A claim that should
         // have its reply by now is in the hands of a call that nobody polls.
         let is_over = match &flight.phase {
-            Phase::Here(lease) => lease
-                .upgrade()
-                .is_none_or(|lease| lease.remaining().is_zero()),
+            Phase::Here(lease) => lease.upgrade().is_none_or(|lease| lease.is_over()),
             Phase::Asking(until) => *until <= now,
             _ => false,
         };
@@ -189,7 +190,11 @@ impl Flights {
         }
         let (id, told) = (flight.id, flight.follow());
         let again = match &flight.phase {
-            Phase::Here(lease) => lease.upgrade().map(|lease| lease.remaining()),
+            // With nothing left, its answer is being stored, and followers wait for that.
+            Phase::Here(lease) => lease
+                .upgrade()
+                .map(|lease| lease.remaining())
+                .filter(|left| !left.is_zero()),
             Phase::Asking(until) => Some(until.saturating_sub(now)),
             _ => None,
         };
@@ -205,7 +210,11 @@ impl Flights {
     /// What is left of the lease that a follower waits for, as far as this process knows.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
         match lock(self.shard(key)).flights.get(key)?.phase {
-            Phase::Here(ref lease) => Some(lease.upgrade()?.remaining()),
+            Phase::Here(ref lease) => {
+                let left = lease.upgrade()?.remaining();
+                // An answer that is being stored may be there at any moment.
+                Some(left.max(STORING))
+            }
             Phase::Elsewhere(until) => Some(until.saturating_sub(now)),
             _ => None,
         }

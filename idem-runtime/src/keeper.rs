@@ -13,14 +13,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use crate::backoff::Backoff;
 use crate::clock::{Clock, deadline};
 use crate::lease::Lease;
 use crate::observer::{Event, EventKind, Observer};
 use crate::padded::{Lane, Lanes};
 use crate::store::Store;
 use crate::transition::RenewReply;
+
+/// How many jobs at most send again at a time what failed.
+const TURNS: usize = 64;
 
 /// What `sleeps_until` says while the thread is awake, or sleeps until it is woken.
 const UNTIL_WOKEN: u64 = u64::MAX;
@@ -45,6 +49,12 @@ struct Shared {
     closed: AtomicBool,
     /// Jobs of vanished callers that are not finished yet.
     jobs: AtomicUsize,
+    /// Answers of bodies that the store has not confirmed.
+    unstored: AtomicUsize,
+    /// For jobs that send again what failed: an outage leaves thousands of them.
+    turns: Semaphore,
+    /// The last of them failed.
+    fails: AtomicBool,
     /// Told when nothing is left to do.
     idle: Notify,
 }
@@ -85,6 +95,13 @@ const OUTSIDE: u64 = u64::MAX;
 /// It is registered no longer.
 const GONE: u64 = u64::MAX - 1;
 
+impl Place {
+    /// Whether the body has ended.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Acquire)
+    }
+}
+
 /// A registered lease: renewed until this is dropped.
 pub(crate) struct Renewal {
     pub(crate) lease: Arc<Lease>,
@@ -108,6 +125,9 @@ impl Keeper {
                 thread: OnceLock::new(),
                 closed: AtomicBool::new(false),
                 jobs: AtomicUsize::new(0),
+                unstored: AtomicUsize::new(0),
+                turns: Semaphore::new(TURNS),
+                fails: AtomicBool::new(false),
                 idle: Notify::new(),
             }),
         }
@@ -170,6 +190,35 @@ impl Keeper {
         (claims, self.shared.jobs.load(Ordering::Acquire))
     }
 
+    /// Whether the store has answered a job in the background.
+    pub(crate) fn heard(&self, answered: bool) {
+        if self.shared.fails.load(Ordering::Relaxed) == answered {
+            self.shared.fails.store(!answered, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for the turn of a job that sends again what failed. Turns are held through a pause while the store
+    /// fails, so that all jobs together cannot flood it; once it answers they follow each other without one.
+    pub(crate) async fn turn(&self, backoff: &mut Backoff) -> Option<SemaphorePermit<'_>> {
+        let turn = self.shared.turns.acquire().await.ok();
+        if self.shared.fails.load(Ordering::Relaxed) {
+            let clock = &self.shared.clock;
+            clock.sleep_until(clock.now() + backoff.retry()).await;
+        }
+        turn
+    }
+
+    /// How many answers of bodies the store has not confirmed.
+    pub(crate) fn unstored(&self) -> usize {
+        self.shared.unstored.load(Ordering::Acquire)
+    }
+
+    /// Counts an answer as one that is not stored, for as long as the guard lives.
+    pub(crate) fn answered(&self) -> Unstored {
+        self.shared.unstored.fetch_add(1, Ordering::AcqRel);
+        Unstored(Arc::clone(&self.shared))
+    }
+
     /// Told when the last claim is settled, or the last job is done.
     pub(crate) fn idle(&self) -> &Notify {
         &self.shared.idle
@@ -197,6 +246,15 @@ impl Drop for Keeper {
 impl fmt::Debug for Keeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+/// An answer that the store has not confirmed.
+pub(crate) struct Unstored(Arc<Shared>);
+
+impl Drop for Unstored {
+    fn drop(&mut self) {
+        self.0.unstored.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -285,8 +343,7 @@ impl Shared {
     /// Whether the body of this lease has not ended.
     fn is_running(&self, lease: &Lease) -> bool {
         let _queue = self.queue(lease);
-        lease.place.due.load(Ordering::Relaxed) != GONE
-            && !lease.place.settling.load(Ordering::Acquire)
+        lease.place.due.load(Ordering::Relaxed) != GONE && !lease.place.is_settling()
     }
 
     async fn keep(self: Arc<Self>) {

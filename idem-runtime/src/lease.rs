@@ -142,6 +142,12 @@ impl Lease {
             .saturating_sub(self.core.clock.now())
     }
 
+    /// Whether a call of this process asks the store about the key. Once the body has ended, the process has an
+    /// answer: as long as nobody else is known to hold the key, calls wait for it to be stored.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_lost() || (self.remaining().is_zero() && !self.place.is_settling())
+    }
+
     /// Waits until a renewal is refused, or the lease has run out unrenewed.
     pub(crate) async fn lost(&self) {
         let clock = &*self.core.clock;

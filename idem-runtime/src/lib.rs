@@ -88,7 +88,7 @@ pub use observer::{Event, EventKind, Observer, StderrObserver};
 pub use on_error::OnError;
 pub use operation::Operation;
 pub use outcome::{FromError, Outcome};
-pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning};
+pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed};
 pub use reconcile::{Reconciled, Verdict};
 pub use record::{FOREVER, Fence, OutcomeKind};
 pub use stored::Stored;

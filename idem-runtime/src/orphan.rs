@@ -2,12 +2,14 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::clock::deadline;
 use crate::engine::Core;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::record::Owner;
+use crate::store::Admission;
 use crate::transition::ReleaseReply;
 
 /// Gives a claim back that may have been granted without anybody having seen the reply.
@@ -16,6 +18,10 @@ pub(crate) struct Orphan<'a> {
     key: &'a RecordKey,
     owner: Owner,
     armed: bool,
+    /// One of its claims was sent.
+    was_sent: bool,
+    /// Of the claim that is under way.
+    admission: Admission,
 }
 
 impl<'a> Orphan<'a> {
@@ -25,12 +31,17 @@ impl<'a> Orphan<'a> {
             key,
             owner,
             armed: false,
+            was_sent: false,
+            admission: Admission::new(Duration::ZERO),
         }
     }
 
-    /// A claim is under way.
-    pub(crate) fn arm(&mut self) {
+    /// A claim is under way, by a caller with this patience.
+    pub(crate) fn arm(&mut self, patience: Duration) -> &Admission {
         self.armed = true;
+        self.was_sent |= self.admission.was_sent();
+        self.admission = Admission::new(patience);
+        &self.admission
     }
 
     /// Its reply is here.
@@ -41,7 +52,8 @@ impl<'a> Orphan<'a> {
 
 impl Drop for Orphan<'_> {
     fn drop(&mut self) {
-        if !self.armed {
+        // A claim that was never sent has nothing to release.
+        if !self.armed || !(self.was_sent || self.admission.was_sent()) {
             return;
         }
         let (core, key, owner) = (Arc::clone(self.core), self.key.clone(), self.owner);

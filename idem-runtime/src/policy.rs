@@ -59,6 +59,26 @@ pub enum OnLeaseLost {
     Cancel,
 }
 
+/// What a caller gets whose body has an answer that the store has not confirmed within `complete_deadline`.
+///
+/// In every case storing goes on in the background, for as long as the answer would be kept and the process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum OnUnconfirmed {
+    /// The answer while the lease lasts; [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed) once it has
+    /// lapsed by the local clock.
+    ///
+    /// While the lease lasts no other body can have started. A store that stays away for the rest of the lease, or a
+    /// process that dies before the answer is stored, can still lead to another answer later.
+    #[default]
+    WithinLease,
+    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): a caller gets no answer that the store has not
+    /// confirmed, and so never one that differs from a later one.
+    Fail,
+    /// The answer, whatever has become of the lease. Another caller may have got another one.
+    Return,
+}
+
 /// What becomes of a call whose store cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnOutage {
@@ -80,6 +100,7 @@ pub(crate) struct Policy {
     pub(crate) on_cancel: OnCancel,
     pub(crate) on_panic: OnPanic,
     pub(crate) on_lease_lost: OnLeaseLost,
+    pub(crate) on_unconfirmed: OnUnconfirmed,
     pub(crate) on_outage: OnOutage,
     pub(crate) max_attempts: Option<NonZeroU16>,
     pub(crate) count_errors: bool,
@@ -102,6 +123,7 @@ impl Default for Policy {
             on_cancel: OnCancel::Hold,
             on_panic: OnPanic::Release,
             on_lease_lost: OnLeaseLost::Continue,
+            on_unconfirmed: OnUnconfirmed::WithinLease,
             on_outage: OnOutage::Fail,
             max_attempts: NonZeroU16::new(5),
             count_errors: false,
@@ -240,6 +262,7 @@ pub(crate) struct Overrides {
     pub(crate) on_cancel: Option<OnCancel>,
     pub(crate) on_panic: Option<OnPanic>,
     pub(crate) on_lease_lost: Option<OnLeaseLost>,
+    pub(crate) on_unconfirmed: Option<OnUnconfirmed>,
     pub(crate) on_outage: Option<OnOutage>,
     pub(crate) max_attempts: Option<Attempts>,
     pub(crate) count_errors: Option<bool>,
@@ -270,6 +293,7 @@ impl Overrides {
             on_cancel: self.on_cancel.unwrap_or(defaults.on_cancel),
             on_panic: self.on_panic.unwrap_or(defaults.on_panic),
             on_lease_lost: self.on_lease_lost.unwrap_or(defaults.on_lease_lost),
+            on_unconfirmed: self.on_unconfirmed.unwrap_or(defaults.on_unconfirmed),
             on_outage: self.on_outage.unwrap_or(defaults.on_outage),
             max_attempts: match self.max_attempts {
                 Some(Attempts(most)) => most,

@@ -15,12 +15,12 @@ use crate::cache::{Life, Permit};
 use crate::cause::Cause;
 use crate::clock::deadline;
 use crate::engine::Core;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::flight::Landing;
-use crate::keeper::Renewal;
+use crate::keeper::{Renewal, Unstored};
 use crate::lease::Lease;
 use crate::observer::EventKind;
-use crate::policy::{OnCancel, OnPanic, Policy};
+use crate::policy::{LONG, OnCancel, OnPanic, OnUnconfirmed, Policy};
 use crate::record::{Header, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::transition::{CompleteReply, ReleaseReply};
@@ -51,6 +51,9 @@ pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 /// `complete_deadline` is about the caller's patience, not about the store.
 pub(crate) const REPLY: Duration = Duration::from_secs(2);
 
+/// How long a reply is waited for in the end, where the store was silent before.
+const LONGEST_REPLY: Duration = Duration::from_mins(1);
+
 /// What becomes of a key whose body has ended.
 #[derive(Clone)]
 pub(crate) enum Ending {
@@ -63,6 +66,11 @@ impl Ending {
     /// the other attempt may say something else.
     fn is_offered_on(&self) -> bool {
         matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Error)
+    }
+
+    /// Whether a caller gets something that other callers are to get as well.
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Unknown)
     }
 }
 
@@ -147,7 +155,7 @@ impl Held {
     pub(crate) fn abandon(self) {
         if let Some(ending) = self.cancelled() {
             self.renewal.settle();
-            drop(HandOver(Some((self, ending))));
+            drop(HandOver::new(self, ending));
         }
     }
 
@@ -162,7 +170,7 @@ impl Held {
     /// counts.
     pub(crate) fn finish_within(self, patience: Duration, ending: Ending) -> Settling {
         self.renewal.settle();
-        let handover = HandOver(Some((self, ending)));
+        let handover = HandOver::new(self, ending);
         Box::pin(async move {
             let Some((held, ending)) = &handover.0 else {
                 return Settled::Own;
@@ -175,15 +183,41 @@ impl Held {
                 }
                 Ending::Release { count } => held.send_release(*count, silence).await,
             };
-            match &settled {
-                None => {}
+            match settled {
+                // Storing goes on, also of an answer that is not returned.
+                None if ending.is_answer() && !held.may_return_unconfirmed() => {
+                    Settled::Refused(held.unconfirmed())
+                }
+                None => Settled::Own,
                 // Its successor may crash or give the key back yet. Then a success saves a third run,
                 // and nobody may run after what nobody knows.
-                Some(Settled::Overtaken(_)) if ending.is_offered_on() => {}
-                Some(_) => handover.disarm(),
+                Some(settled @ Settled::Overtaken(_)) if ending.is_offered_on() => settled,
+                Some(settled) => {
+                    handover.disarm();
+                    settled
+                }
             }
-            settled.unwrap_or(Settled::Own)
         })
+    }
+
+    /// Whether a caller may get an answer that the store has not confirmed.
+    fn may_return_unconfirmed(&self) -> bool {
+        match self.policy().on_unconfirmed {
+            OnUnconfirmed::Return => true,
+            // Until it lapses by the local clock, nobody else can have been granted the key.
+            OnUnconfirmed::WithinLease => !self.lease().remaining().is_zero(),
+            OnUnconfirmed::Fail => false,
+        }
+    }
+
+    fn unconfirmed(&self) -> Error {
+        let detail = match self.policy().on_unconfirmed {
+            OnUnconfirmed::Fail => {
+                "the store did not confirm it in time, and `on_unconfirmed = fail`"
+            }
+            _ => "the store did not confirm it before the lease was over",
+        };
+        Error::new(ErrorKind::Unconfirmed, self.lease().key.operation().clone()).detail(detail)
     }
 
     /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
@@ -207,13 +241,15 @@ impl Held {
         let mut now = clock.now();
         let patience = now + patience;
         let mut silent_until = now + silence;
+        let mut turn = None;
+        let mut reply_within = self.core().limits.complete_deadline.max(REPLY);
         let (mut overtaken, first) = (None, now);
         let key = &self.lease().key;
         let mut backoff = Backoff::new(&self.lease().claim().owner);
         loop {
             // The record may live since the first send.
             let (sent, permit) = (now, self.core().permit(key));
-            let attempt = now + self.core().limits.complete_deadline.max(REPLY);
+            let attempt = now + reply_within;
             let claim = self.lease().claim();
             let reply = self.core().store.complete_claim(key, &claim, record);
             let reply = match deadline(clock, attempt.min(silent_until), pin!(reply)).await {
@@ -232,12 +268,25 @@ impl Held {
                         }
                         return overtaken.map(Settled::Overtaken);
                     }
-                    let pause = backoff.retry().min(silent_until.saturating_sub(now));
-                    clock.sleep_until(now + pause).await;
+                    if caller {
+                        let pause = backoff.retry().min(silent_until.saturating_sub(now));
+                        clock.sleep_until(now + pause).await;
+                    } else {
+                        let keeper = &self.core().keeper;
+                        keeper.heard(false);
+                        // What waits in a queue of the store keeps its place there.
+                        reply_within = (reply_within * 2).min(LONGEST_REPLY);
+                        drop(turn.take());
+                        turn = keeper.turn(&mut backoff).await;
+                    }
                     now = clock.now();
                     continue;
                 }
             };
+            if !caller {
+                self.core().keeper.heard(true);
+                drop(turn.take());
+            }
             match reply {
                 CompleteReply::Stored { late } => {
                     self.tell(EventKind::Completed { outcome, late });
@@ -367,9 +416,14 @@ impl fmt::Debug for Held {
 }
 
 /// Hands an ending to the engine's thread if the caller is dropped, or does not get to its end.
-struct HandOver(Option<(Held, Ending)>);
+struct HandOver(Option<(Held, Ending)>, Option<Unstored>);
 
 impl HandOver {
+    fn new(held: Held, ending: Ending) -> Self {
+        let answered = ending.is_answer().then(|| held.core().keeper.answered());
+        Self(Some((held, ending)), answered)
+    }
+
     fn disarm(mut self) {
         self.0 = None;
     }
@@ -382,10 +436,14 @@ impl Drop for HandOver {
         };
         let core = Arc::clone(held.core());
         let offered_on = ending.is_offered_on();
+        let unstored = self.1.take();
         core.keeper.hand_over(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
-                    let silence = held.lease().lasts().max(Duration::from_mins(1));
+                    // An answer that is not stored is an answer that another body may contradict: storing it
+                    // is given up when it would have expired, and not before.
+                    let life = held.life(outcome).clamp(Duration::from_mins(1), LONG);
+                    let silence = held.lease().lasts().max(life);
                     let patience = if offered_on { silence } else { Duration::ZERO };
                     let waits = Waits::Nobody(patience);
                     held.complete(outcome, &record, silence, waits).await;
@@ -394,6 +452,7 @@ impl Drop for HandOver {
                     held.send_release(count, held.lease().lasts()).await;
                 }
             }
+            drop(unstored);
         });
     }
 }

@@ -29,6 +29,7 @@ mod review;
 mod shutdown;
 mod stage;
 mod storing;
+mod unconfirmed;
 mod unknown;
 mod unprotected;
 mod waiting;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use idem_runtime::clock::Clock;
 use idem_runtime::store::{ReadReply, Store};
 use idem_runtime::{Begun, Class, Completion, ErrorKind, Event, EventKind, Observer, OnRunning};
 use idem_tests::faulty::{Fault, Operation};
@@ -15,7 +16,7 @@ on_every_store![
     a_serialize_that_panics_leaves_a_tombstone,
     a_classification_that_panics_leaves_the_outcome_unknown,
     a_completion_that_is_refused_is_sent_again,
-    a_store_that_refuses_for_long_is_given_up_and_reported,
+    an_answer_is_given_up_when_it_would_have_expired,
     an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer,
     a_grant_that_comes_after_its_lease_runs_nothing,
     a_late_grant_that_nobody_wanted_is_renewed_before_the_body_runs,
@@ -106,7 +107,9 @@ async fn a_completion_that_is_refused_is_sent_again(world: World) {
     assert_eq!(world.store.sent(Operation::Complete).len(), 3);
 }
 
-async fn a_store_that_refuses_for_long_is_given_up_and_reported(world: World) {
+async fn an_answer_is_given_up_when_it_would_have_expired(world: World) {
+    let world = world.with(|engine| engine.ttl(Duration::from_mins(3)));
+    let begun = world.clock.now();
     let runs = Runs::default();
     world
         .store
@@ -114,6 +117,8 @@ async fn a_store_that_refuses_for_long_is_given_up_and_reported(world: World) {
     assert_eq!(paid(&world, &runs).await, Ok(Receipt { run: 1 }));
     let given_up = "unsaved: an injected fault; storing is given up";
     with_pauses(&world, given_up).await;
+    let tried = world.clock.now().saturating_sub(begun);
+    assert!(tried >= Duration::from_mins(3), "given up after {tried:?}");
 }
 
 async fn an_overtaken_call_whose_winner_cannot_be_read_does_not_return_its_own_answer(

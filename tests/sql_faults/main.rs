@@ -15,6 +15,7 @@ mod home;
 mod load;
 mod notices;
 mod outages;
+mod overload;
 mod purging;
 mod read_only;
 mod setup;

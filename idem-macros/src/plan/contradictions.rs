@@ -113,6 +113,11 @@ fn in_tx(args: &Args, errors: &mut Errors) {
         ),
         ("on_lease_lost", args.on_lease_lost.named, no_lease),
         (
+            "on_unconfirmed",
+            args.on_unconfirmed.named,
+            "the answer is committed with your transaction, which says whether it is stored",
+        ),
+        (
             "on_outage",
             args.on_outage.named,
             "the store is the database of your transaction, without which the body cannot run either",

@@ -38,6 +38,7 @@ impl Settings {
             ("on_cancel", on_cancel),
             ("on_panic", args.on_panic.value),
             ("on_lease_lost", args.on_lease_lost.value),
+            ("on_unconfirmed", args.on_unconfirmed.value),
             ("on_outage", args.on_outage.value),
         ];
         Self {

@@ -18,7 +18,8 @@ use crate::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::operation::Operation;
 use crate::outcome::{Outcome, Output};
 use crate::policy::{
-    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Overrides,
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+    Overrides,
 };
 
 use crate::reconcile::{Verdict, reconciled, unsettled};
@@ -119,6 +120,12 @@ impl<P> CallBuilder<P> {
     /// What becomes of the body when its lease is lost.
     pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
         self.overrides.on_lease_lost = Some(on_lease_lost);
+        self
+    }
+
+    /// What the caller gets when the body has an answer and the store has not confirmed it.
+    pub fn on_unconfirmed(mut self, on_unconfirmed: OnUnconfirmed) -> Self {
+        self.overrides.on_unconfirmed = Some(on_unconfirmed);
         self
     }
 

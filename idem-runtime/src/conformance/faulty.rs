@@ -160,6 +160,13 @@ impl Faulty {
         self.plan().next.push((operation, faults));
     }
 
+    /// Forgets the faults that have not happened yet.
+    pub fn heal(&self) {
+        let mut plan = self.plan();
+        plan.next.clear();
+        plan.at.clear();
+    }
+
     /// The operation that is sent as number `step`, counted from 0 over all kinds, fails like this.
     pub fn fail_at(&self, step: usize, fault: Fault) {
         self.plan().at.push((step, fault));

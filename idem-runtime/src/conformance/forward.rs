@@ -12,8 +12,8 @@ use crate::store::shared::each_operation;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 use crate::store::sql::Sql;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record,
+    RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
 };
 
 /// Makes of each operation of a store one that is passed on, and may be another.
@@ -74,6 +74,17 @@ macro_rules! forward {
                     Forward::$operation(self $(, $given)*)
                 }
             )+
+
+            // By the one operation that claims, which a test may do itself.
+            fn admit<'a>(
+                &'a self,
+                key: &'a RecordKey,
+                request: &'a ClaimRequest,
+                admission: &'a Admission,
+            ) -> StoreFuture<'a, ClaimReply> {
+                admission.sent();
+                Forward::claim(self, key, request)
+            }
         }
     };
 }

@@ -17,7 +17,7 @@ use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::operation::Prefix;
 use crate::padded::{Lanes, Tally};
 use crate::policy::{
-    LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, Policy,
+    LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed, Policy,
 };
 use crate::record::HEADER;
 use crate::store::Store;
@@ -117,6 +117,12 @@ impl EngineBuilder {
     /// What becomes of a body whose lease is lost; default [`OnLeaseLost::Continue`].
     pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
         self.defaults.on_lease_lost = on_lease_lost;
+        self
+    }
+
+    /// What a caller gets whose answer the store has not confirmed; default [`OnUnconfirmed::WithinLease`].
+    pub fn on_unconfirmed(mut self, on_unconfirmed: OnUnconfirmed) -> Self {
+        self.defaults.on_unconfirmed = on_unconfirmed;
         self
     }
 

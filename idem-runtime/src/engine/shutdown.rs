@@ -18,6 +18,9 @@ pub struct Unfinished {
     pub running: usize,
     /// Outcomes of vanished callers that are being stored.
     pub storing: usize,
+    /// Answers of bodies that have ended, which the store has not confirmed. If the process ends now they are lost,
+    /// and their calls may run again.
+    pub unstored: usize,
 }
 
 impl fmt::Display for Unfinished {
@@ -25,8 +28,9 @@ impl fmt::Display for Unfinished {
         write!(
             f,
             "the engine was not idle in time: {} calls wait, {} bodies run and lapse with their \
-             leases if the process ends now, {} outcomes are being stored",
-            self.waiting, self.running, self.storing
+             leases if the process ends now, {} outcomes are being stored; {} answers are not stored, and their \
+             calls may run again if the process ends now",
+            self.waiting, self.running, self.storing, self.unstored
         )
     }
 }
@@ -92,6 +96,7 @@ impl Engine {
             waiting,
             running,
             storing,
+            unstored: self.core.keeper.unstored(),
         };
         (waiting + running + storing > 0).then_some(unfinished)
     }

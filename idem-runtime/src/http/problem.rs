@@ -32,6 +32,7 @@ use crate::error::{Error, ErrorKind};
 /// | `attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
 /// | `answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
 /// | `misconfigured` | 500 | a mistake in the server's own settings |
+/// | `answer-unconfirmed` | 503 | worked on, and the answer is not stored yet; to send it again with the same key gets it; `Retry-After` |
 /// | `unavailable` | 503 | the store cannot be asked, or the server shuts down; to send it again with the same key is safe; `Retry-After` |
 ///
 /// Behind an [`IdempotencyLayer`](super::IdempotencyLayer), a response made of one gives the layer's key back
@@ -313,6 +314,12 @@ impl From<&Error> for Problem {
                 "The service is unavailable",
                 "the request could not be worked on now: send it again with the same key",
             ),
+            ErrorKind::Unconfirmed => of(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "answer-unconfirmed",
+                "The answer is not confirmed",
+                "the request was worked on, and its answer is not stored yet: send it again with the same key to get it",
+            ),
             ErrorKind::InvalidKey => of(
                 StatusCode::BAD_REQUEST,
                 "key-invalid",
@@ -342,7 +349,7 @@ impl From<&Error> for Problem {
         };
         problem.retry_after = error.retry_after();
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
-            problem.retry_after = Some(Duration::from_secs(1));
+            problem.retry_after.get_or_insert(Duration::from_secs(1));
         }
         problem
     }

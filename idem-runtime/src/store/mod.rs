@@ -1,5 +1,6 @@
 //! The contract between the engine and whatever keeps the records.
 
+mod admission;
 mod front;
 pub mod layered;
 mod listen;
@@ -19,6 +20,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+pub use self::admission::Admission;
 pub use self::front::{Copied, Front};
 pub use self::listen::{Hearing, Listener, Listeners};
 pub use self::watch::{Feed, Watch, Watchers};
@@ -85,6 +87,20 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply>;
+
+    /// As [`claim`](Self::claim), by a caller whose patience the store knows.
+    ///
+    /// An engine claims by this. For stores that queue claims: one that cannot send this claim in time refuses it at
+    /// once with [`StoreErrorKind::Overloaded`], before anything is sent. The default sends it immediately.
+    fn admit<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        admission: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        admission.sent();
+        self.claim(key, request)
+    }
 
     /// A new owner for a claim of this key: nobody else who may claim it here has the same, in whatever
     /// process or child of a process. 128 random bits, which is the default, are right for every store.
@@ -302,6 +318,7 @@ impl<T> fmt::Debug for StoreFuture<'_, T> {
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
+    retry_after: Option<std::time::Duration>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -314,6 +331,9 @@ pub enum StoreErrorKind {
     Unavailable,
     /// No room for another record. A claim may be sent again later.
     Full,
+    /// More claims wait than the store can send in time. This one was not sent, and may be made again after
+    /// [`StoreError::retry_after`].
+    Overloaded,
     /// The server refuses us: wrong password, missing right, evicting policy. Sending again does not
     /// help.
     Refused,
@@ -330,7 +350,17 @@ impl StoreError {
         Self {
             kind,
             message: message.into(),
+            retry_after: None,
             source: None,
+        }
+    }
+
+    /// The refusal of a claim that could not be sent in time. After `retry_after` the queue in front of it has
+    /// been served.
+    pub fn overloaded(message: impl Into<String>, retry_after: std::time::Duration) -> Self {
+        Self {
+            retry_after: Some(retry_after),
+            ..Self::new(StoreErrorKind::Overloaded, message)
         }
     }
 
@@ -361,12 +391,18 @@ impl StoreError {
         self.kind
     }
 
+    /// When the operation is worth repeating, where the store knows.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<std::time::Duration> {
+        self.retry_after
+    }
+
     /// Whether the same operation may succeed when it is sent again.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind,
-            StoreErrorKind::Unavailable | StoreErrorKind::Full
+            StoreErrorKind::Unavailable | StoreErrorKind::Full | StoreErrorKind::Overloaded
         )
     }
 }

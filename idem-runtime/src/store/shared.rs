@@ -8,13 +8,14 @@ use bytes::Bytes;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 use super::sql::Sql;
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record,
+    RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::Observer;
 
-/// Hands all operations of a store to another macro: what passes them on leaves none out.
+/// Hands the operations of a store to another macro, which passes them on. `admit` is not among them: it is a
+/// `claim`, which some of those do themselves.
 macro_rules! each_operation {
     ($macro:ident) => {
         $macro! {
@@ -85,6 +86,15 @@ macro_rules! pass_on {
                     (**self).$operation($($given),*)
                 }
             )+
+
+            fn admit<'a>(
+                &'a self,
+                key: &'a RecordKey,
+                request: &'a ClaimRequest,
+                admission: &'a Admission,
+            ) -> StoreFuture<'a, ClaimReply> {
+                (**self).admit(key, request, admission)
+            }
         }
     };
 }

@@ -24,7 +24,7 @@ use crate::store::front::{Copied, is_final};
 use crate::store::{ClaimReply, ReadReply, ResolveReply};
 
 /// How long anything that nobody waits for may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Questions in one probe: a connection that fell silent is made again after some.
 const QUESTIONS: u32 = 4;
 /// How many copies may be on their way at once. Those beyond are not made.

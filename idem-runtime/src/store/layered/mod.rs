@@ -23,9 +23,9 @@ pub use self::stats::LayeredStats;
 use super::Record;
 pub use super::front::{Copied, Front, is_final, supersedes};
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind, StoreFuture,
-    Watch,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply,
+    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind,
+    StoreFuture, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::{EventKind, Observer};
@@ -176,6 +176,7 @@ impl LayeredStore {
         &self,
         key: &RecordKey,
         request: &ClaimRequest,
+        admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
         let place = self.0.place(key);
         // Who can find out about an unknown outcome gets a known one like everybody else.
@@ -185,7 +186,7 @@ impl LayeredStore {
             return Ok(ClaimReply::Done { record, left });
         }
         let since = Instant::now();
-        let reply = self.0.durable.claim(key, request).await?;
+        let reply = self.0.durable.admit(key, request, admission).await?;
         if let ClaimReply::Done { record, left } = &reply
             && is_final(&record.header)
         {
@@ -292,7 +293,19 @@ impl Store for LayeredStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.claim(key, request))
+        StoreFuture::pending(async move {
+            let admission = Admission::new(layers::PATIENCE);
+            self.claim(key, request, &admission).await
+        })
+    }
+
+    fn admit<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        admission: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        StoreFuture::pending(self.claim(key, request, admission))
     }
 
     fn complete<'a>(

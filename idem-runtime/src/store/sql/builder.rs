@@ -101,15 +101,15 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let options = B::own(self.source.into_options()?);
         #[cfg(feature = "sqlite")]
         let group = B::group(&options).map(Arc::new);
-        let lane = |most| {
+        let lane = |most: (usize, usize)| {
             let lane = Lane::<B>::new(options.clone(), most, self.response_timeout);
             #[cfg(feature = "sqlite")]
             let lane = lane.grouped(group.clone());
             lane
         };
         let mut inner = Inner {
-            lane: lane(self.connections),
-            own: lane(2),
+            lane: lane((self.connections, self.connections.div_ceil(8))),
+            own: lane((2, 0)),
             statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
             met: Met::new(),
             #[cfg(feature = "postgres")]

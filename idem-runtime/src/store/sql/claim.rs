@@ -9,10 +9,11 @@ use tokio::time::timeout;
 use super::Inner;
 use super::backend::{Sealed, Trouble};
 use super::row::{Columns, Row, shown};
+use super::seats::Rank;
 use super::site::{Site, TRIES, Write, overtaken};
 use crate::operation::RecordKey;
 use crate::record::{Fence, Header, State};
-use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
+use crate::store::{Admission, ClaimReply, ClaimRequest, Current, StoreError};
 use crate::transition;
 
 /// How long a claim waits for whoever holds a file before it looks whether it need not write at all.
@@ -34,8 +35,9 @@ impl<B: Sealed> Inner<B> {
         &self,
         key: &RecordKey,
         request: &ClaimRequest,
+        admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
-        let site = Site::new(&self.lane, "a claim", key, &[]);
+        let site = Site::new(&self.lane, ("a claim", Rank::Claim(admission)), key, &[]);
         let decide = |current: Option<Current<'_>>, now_us| {
             // Nobody has a record to write there, unless the database says when that is.
             if now_us == 0 && !request.starts {
@@ -97,7 +99,7 @@ impl<B: Sealed> Inner<B> {
         let arguments = columns.claim(&site.place, &shown);
         let mut told = pin!(
             self.lane
-                .tell(site.what, &self.statements.claim, &arguments)
+                .tell(site.purpose(), &self.statements.claim, &arguments)
         );
         let mut outcome = None;
         // There, a statement that changes nothing waits for others as well.

@@ -20,15 +20,14 @@ use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::backend::{Answer, Argument, Trouble};
+use super::backend::Argument;
 use super::batch::Writer;
 use super::job::Job;
+use super::lane::Outcome;
 use super::lull::Lull;
+use super::pace::Pace;
+use super::seats::{Crowded, Rank, admits};
 use super::statement::Statement;
-use crate::store::StoreError;
-
-/// What becomes of a statement.
-pub(crate) type Outcome = Result<Answer, (Option<Trouble>, StoreError)>;
 
 /// How long a batch lets a statement that went alone finish. The file's lock would be waited for
 /// anyway, but in steps of a millisecond and more.
@@ -46,9 +45,11 @@ pub(super) struct Shared {
     wake: Notify,
 }
 
-#[derive(Default)]
 struct State {
-    queue: Vec<Job>,
+    /// What ends or keeps a claim. It is written first.
+    endings: Vec<Job>,
+    claims: Vec<Job>,
+    pace: Pace,
     /// The statement that went alone, if it is still on its way.
     alone: Option<u64>,
     turns: u64,
@@ -60,6 +61,39 @@ struct State {
     closed: bool,
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            endings: Vec::new(),
+            claims: Vec::new(),
+            pace: Pace::new(std::time::Instant::now()),
+            alone: None,
+            turns: 0,
+            writing: false,
+            wanted: 0,
+            thread: false,
+            closed: false,
+        }
+    }
+}
+
+impl State {
+    fn in_line(&self) -> usize {
+        self.endings.len() + self.claims.len()
+    }
+
+    /// The next batch.
+    fn take(&mut self) -> Vec<Job> {
+        let rest = self.endings.split_off(self.endings.len().min(MOST));
+        let mut batch = std::mem::replace(&mut self.endings, rest);
+        let claims = self.claims.len().min(MOST - batch.len());
+        batch.extend(self.claims.drain(..claims));
+        let waiting = self.claims.len();
+        self.pace.left(claims, waiting, std::time::Instant::now());
+        batch
+    }
+}
+
 /// How a statement goes.
 pub(crate) enum Way<'g> {
     /// Alone, and whoever comes while this is held waits in line.
@@ -68,6 +102,8 @@ pub(crate) enum Way<'g> {
     Together(oneshot::Receiver<Outcome>),
     /// Alone, since there is no thread.
     Beside,
+    /// It is a claim, and could not be written in time.
+    Refused(Crowded),
 }
 
 impl Group {
@@ -83,11 +119,12 @@ impl Group {
     pub(crate) fn enter(
         &self,
         what: &'static str,
+        rank: Rank<'_>,
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Way<'_> {
         let mut state = self.0.lock();
-        if state.alone.is_none() && !state.writing && state.queue.is_empty() {
+        if state.alone.is_none() && !state.writing && state.in_line() == 0 {
             state.turns += 1;
             state.alone = Some(state.turns);
             return Way::Alone(Turn {
@@ -102,9 +139,19 @@ impl Group {
             }
             state.thread = true;
         }
+        if let Rank::Claim(admission) = rank {
+            let (waiting, now) = (state.claims.len(), std::time::Instant::now());
+            state.pace.joined(waiting, now);
+            if let Err(crowded) = admits(&state.pace, waiting, admission, now) {
+                return Way::Refused(crowded);
+            }
+        }
         let (job, told) = Job::new(what, statement, arguments);
-        state.queue.push(job);
-        let enough = state.queue.len() >= state.wanted;
+        match rank {
+            Rank::Ending => state.endings.push(job),
+            _ => state.claims.push(job),
+        }
+        let enough = state.in_line() >= state.wanted;
         drop(state);
         if enough {
             self.0.wake.notify_one();
@@ -138,7 +185,7 @@ impl Drop for Turn<'_> {
         if state.alone == Some(self.number) {
             state.alone = None;
         }
-        let waiting = !state.queue.is_empty();
+        let waiting = state.in_line() > 0;
         drop(state);
         if waiting {
             self.shared.wake.notify_one();
@@ -206,13 +253,13 @@ impl Shared {
 
     fn next(&self, (turn, until): (u64, Instant), lull: &mut Lull) -> Next {
         let mut state = self.lock();
-        if lull.goes_on(state.queue.len(), Instant::now()) && !state.closed {
+        if lull.goes_on(state.in_line(), Instant::now()) && !state.closed {
             state.wanted = lull.wanted;
             return Next::Gather;
         }
         state.wanted = 0;
         state.writing = false;
-        if state.queue.is_empty() {
+        if state.in_line() == 0 {
             return if state.closed { Next::End } else { Next::Sleep };
         }
         match state.alone {
@@ -220,9 +267,7 @@ impl Shared {
             Some(alone) if alone != turn || Instant::now() < until => Next::Wait(alone),
             _ => {
                 state.writing = true;
-                let most = state.queue.len().min(MOST);
-                let rest = state.queue.split_off(most);
-                Next::Write(std::mem::replace(&mut state.queue, rest))
+                Next::Write(state.take())
             }
         }
     }
@@ -236,6 +281,7 @@ impl Drop for Gone {
         let mut state = self.0.lock();
         (state.thread, state.writing) = (false, false);
         state.wanted = 0;
-        state.queue.clear();
+        state.endings.clear();
+        state.claims.clear();
     }
 }

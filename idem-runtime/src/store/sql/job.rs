@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteArguments;
 use tokio::sync::oneshot;
 
 use super::backend::{Argument, Text};
-use super::group::Outcome;
+use super::lane::Outcome;
 use super::many::Many;
 use super::statement::Statement;
 

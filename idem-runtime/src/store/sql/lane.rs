@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use sqlx::{Connection, Database};
 #[cfg(feature = "sqlite")]
 use tokio::sync::oneshot;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::crowd::Crowd;
 use super::failure::{broken, store_error, trouble};
 #[cfg(feature = "sqlite")]
-use super::group::{Group, Outcome, Way};
+use super::group::{Group, Way};
+use super::seats::{NoSeat, Rank, Seat, Seats};
 use super::statement::Statement;
 use crate::record::Owner;
 use crate::store::{StoreError, StoreErrorKind};
@@ -40,11 +40,14 @@ const COLLISIONS: u32 = 20;
 /// How many statements that read are on their way at most, before others wait to go together.
 const TURNS: usize = 4;
 
+/// What becomes of a statement.
+pub(crate) type Outcome = Result<Answer, (Option<Trouble>, StoreError)>;
+
 /// Some connections, made when they are needed.
 pub(crate) struct Lane<B: Sealed> {
     options: Options<B>,
     idle: Mutex<Vec<(Conn<B>, Instant)>>,
-    seats: Semaphore,
+    seats: Arc<Seats>,
     most: usize,
     response_timeout: Duration,
     /// Those who read.
@@ -63,11 +66,16 @@ impl<B: Sealed> fmt::Debug for Lane<B> {
 }
 
 impl<B: Sealed> Lane<B> {
-    pub(crate) fn new(options: Options<B>, most: usize, response_timeout: Duration) -> Self {
+    /// `reserved` of at most `most` connections are for statements that end or keep what runs.
+    pub(crate) fn new(
+        options: Options<B>,
+        (most, reserved): (usize, usize),
+        response_timeout: Duration,
+    ) -> Self {
         Self {
             options,
             idle: Mutex::default(),
-            seats: Semaphore::new(most),
+            seats: Seats::new(most, reserved),
             most,
             response_timeout,
             crowd: Crowd::new(most.min(TURNS)),
@@ -83,42 +91,82 @@ impl<B: Sealed> Lane<B> {
         self
     }
 
+    /// How long a statement may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.response_timeout
+    }
+
     /// Sends a statement. `what` is what it is for, as in "a claim". Every statement of the store may
     /// be sent again, and so it is where it collided or where its connection had gone stale.
     pub(crate) async fn run(
         &self,
-        what: &'static str,
+        (what, rank): (&'static str, Rank<'_>),
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Answer, StoreError> {
-        let outcome = self.tell(what, statement, arguments).await;
+        let outcome = self.tell((what, rank), statement, arguments).await;
         outcome.map_err(|(_, error)| error)
     }
 
     /// As [`run`](Self::run), and says what the server meant by its error.
     pub(crate) async fn tell(
         &self,
-        what: &'static str,
+        (what, rank): (&'static str, Rank<'_>),
         statement: &Statement,
         arguments: &[Argument<'_>],
-    ) -> Result<Answer, (Option<Trouble>, StoreError)> {
+    ) -> Outcome {
         #[cfg(feature = "sqlite")]
         let _turn = match &self.group {
             Some(group) if !statement.only_reads() => {
-                match group.enter(what, statement, arguments) {
+                match group.enter(what, rank, statement, arguments) {
                     Way::Alone(turn) => Some(turn),
                     Way::Beside => None,
-                    Way::Together(told) => return self.hear(what, told).await,
+                    Way::Together(told) => return self.hear((what, rank), told).await,
+                    Way::Refused(crowded) => {
+                        return Err((None, self.no_seat(what, crowded.into())));
+                    }
                 }
             }
             _ => None,
         };
-        // It is still there when its own connection is to be counted.
-        let mut attempt = pin!(self.attempt(statement, arguments));
-        match timeout(self.response_timeout, attempt.as_mut()).await {
+        let begun = Instant::now();
+        let seat = self.seats.take(rank, self.response_timeout).await;
+        let seat = seat.map_err(|none| (None, self.no_seat(what, none)))?;
+        // Each part has a time of its own: one that is slow leaves the next what it needs.
+        let connection = match timeout(self.response_timeout, self.connection()).await {
+            Ok(connection) => connection,
+            Err(_) => return Err((None, self.silence(what))),
+        };
+        let connection = connection.map_err(|error| failed::<B>(what, error))?;
+        if let Rank::Claim(admission) = rank {
+            admission.sent_after(begun.elapsed());
+        }
+        // The seat is still there when its own connection is to be counted.
+        let mut attempt = pin!(self.attempt(connection, statement, arguments));
+        let outcome = match timeout(self.response_timeout, attempt.as_mut()).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err((trouble::<B>(&error), store_error::<B>(what, error))),
+            Ok(Err(error)) => Err(failed::<B>(what, error)),
             Err(_) => Err((None, self.silence(what))),
+        };
+        drop::<Seat>(seat);
+        outcome
+    }
+
+    fn no_seat(&self, what: &str, none: NoSeat) -> StoreError {
+        match none {
+            NoSeat::TooLate => self.silence(what),
+            NoSeat::Refused {
+                waiting,
+                retry_after,
+            } => {
+                let message = format!(
+                    "{what}: {waiting} others wait for {} connections of {}, longer than this one may, and \
+                     it was not sent; it may be made again in {retry_after:.1?}",
+                    self.most,
+                    B::NAME
+                );
+                StoreError::overloaded(message, retry_after)
+            }
         }
     }
 
@@ -126,9 +174,13 @@ impl<B: Sealed> Lane<B> {
     #[cfg(feature = "sqlite")]
     async fn hear(
         &self,
-        what: &str,
+        (what, rank): (&str, Rank<'_>),
         told: oneshot::Receiver<Outcome>,
-    ) -> Result<Answer, (Option<Trouble>, StoreError)> {
+    ) -> Outcome {
+        if let Rank::Claim(admission) = rank {
+            // The thread may take it out of the line at any moment.
+            admission.sent();
+        }
         match timeout(self.response_timeout, told).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => {
@@ -144,7 +196,7 @@ impl<B: Sealed> Lane<B> {
 
     pub(crate) fn silence(&self, what: &str) -> StoreError {
         let (name, patience) = (B::NAME, self.response_timeout);
-        let used = self.most - self.seats.available_permits();
+        let used = self.seats.used();
         let message = format!(
             "{what}: no reply of {name} within {patience:?}, with {used} of {} connections in use: the \
              server is silent or busy, or another transaction holds the record",
@@ -155,14 +207,17 @@ impl<B: Sealed> Lane<B> {
 
     async fn attempt(
         &self,
+        first: (Conn<B>, bool),
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Answer, sqlx::Error> {
-        let _seat = self.seat().await;
-        let mut collisions = 0;
+        let (mut first, mut collisions) = (Some(first), 0);
         loop {
             // Dropped half-way, it is closed: what it was sent may still be on its way.
-            let (mut conn, used) = self.connection().await?;
+            let (mut conn, used) = match first.take() {
+                Some(first) => first,
+                None => self.connection().await?,
+            };
             match B::run(&mut conn, statement, arguments).await {
                 Ok(answer) => {
                     self.keep(conn);
@@ -186,11 +241,6 @@ impl<B: Sealed> Lane<B> {
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    async fn seat(&self) -> SemaphorePermit<'_> {
-        let seat = self.seats.acquire().await;
-        seat.expect("nobody closes the semaphore")
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<(Conn<B>, Instant)>> {
@@ -242,6 +292,10 @@ impl<B: Sealed> Lane<B> {
             Err(_) => Err(self.silence(what)),
         }
     }
+}
+
+fn failed<B: Sealed>(what: &str, error: sqlx::Error) -> (Option<Trouble>, StoreError) {
+    (trouble::<B>(&error), store_error::<B>(what, error))
 }
 
 /// Whether it collided with another transaction, and not yet too often.

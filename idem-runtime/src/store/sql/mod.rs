@@ -83,6 +83,7 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod notices;
 mod operations;
+mod pace;
 #[cfg(feature = "sqlite")]
 mod part;
 #[cfg(any(test, feature = "testing"))]
@@ -93,6 +94,7 @@ mod purge;
 mod read;
 mod row;
 mod script;
+mod seats;
 mod site;
 mod source;
 #[cfg(feature = "sqlite")]
@@ -115,6 +117,7 @@ pub use self::mysql::MySql;
 #[cfg(feature = "postgres")]
 pub use self::postgres::Postgres;
 pub use self::purge::{Purge, PurgeTask};
+use self::seats::Rank;
 pub use self::source::SqlSource;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Sqlite;
@@ -124,8 +127,8 @@ pub(crate) use self::within::{Failed, Within};
 #[cfg(feature = "postgres")]
 use super::Watch;
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey, ReleaseReply,
-    RenewReply, ResolveReply, Store, StoreError, StoreFuture,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture,
 };
 
 /// A store that can work inside a transaction.
@@ -261,7 +264,12 @@ impl<B: Sealed> Inner<B> {
         let probe = statement::probe::<B>(&self.table);
         let schema = builder::schema::<B>(&self.table);
         for collisions in 1.. {
-            if self.lane.run(WHAT, &probe, &nowhere).await.is_ok() {
+            if self
+                .lane
+                .run((WHAT, Rank::Ending), &probe, &nowhere)
+                .await
+                .is_ok()
+            {
                 return Ok(());
             }
             let mut conn = self.lane.open(WHAT).await?;
@@ -287,7 +295,19 @@ impl<B: Backend> Store for SqlStore<B> {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request))
+        StoreFuture::pending(async move {
+            let admission = Admission::new(self.0.lane.patience());
+            self.0.claim(key, request, &admission).await
+        })
+    }
+
+    fn admit<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        admission: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        StoreFuture::pending(self.0.claim(key, request, admission))
     }
 
     fn complete<'a>(

@@ -7,6 +7,7 @@ use super::Inner;
 use super::backend::{Argument, Sealed};
 use super::lane::Lane;
 use super::row::{Columns, life_us};
+use super::seats::Rank;
 use super::site::{Site, Write, kept};
 use crate::operation::RecordKey;
 use crate::record::{HEADER, Header, Owner};
@@ -25,7 +26,12 @@ impl<B: Sealed> Inner<B> {
             Ok(done) => done,
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
-        let site = Site::new(&self.lane, "a completion", key, &record[HEADER..]);
+        let site = Site::new(
+            &self.lane,
+            ("a completion", Rank::Ending),
+            key,
+            &record[HEADER..],
+        );
         let columns = Columns::new(&done);
         let arguments = [
             Argument::Bytes(&site.place),
@@ -63,7 +69,7 @@ impl<B: Sealed> Inner<B> {
         owner: &Owner,
         count: bool,
     ) -> Result<ReleaseReply, StoreError> {
-        let site = Site::new(&self.lane, "a release", key, &[]);
+        let site = Site::new(&self.lane, ("a release", Rank::Ending), key, &[]);
         let arguments = [
             Argument::Bytes(&site.place),
             Argument::Bytes(owner.as_bytes()),
@@ -93,7 +99,7 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
-        let site = Site::new(lane, "a renewal", key, &[]);
+        let site = Site::new(lane, ("a renewal", Rank::Ending), key, &[]);
         let columns = Columns::new(claim);
         let arguments = [
             Argument::Bytes(&site.place),
@@ -139,7 +145,12 @@ impl<B: Sealed> Inner<B> {
             });
             (reply, write)
         };
-        let site = Site::new(&self.lane, "a resolution", key, &record[HEADER..]);
+        let site = Site::new(
+            &self.lane,
+            ("a resolution", Rank::Ending),
+            key,
+            &record[HEADER..],
+        );
         self.operate(&site, None, decide, ResolveReply::Unreadable)
             .await
     }
@@ -155,7 +166,7 @@ impl<B: Sealed> Inner<B> {
             };
             (reply, None)
         };
-        let site = Site::new(&self.own, "a read", key, &[]);
+        let site = Site::new(&self.own, ("a read", Rank::Other), key, &[]);
         let reply = self.operate(&site, None, decide, ReadReply::Unreadable);
         let reply = reply.await?;
         if let ReadReply::Found { record, left } = &reply {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::backend::{Argument, Backend};
 use super::row::{Columns, life_us, place, shown};
+use super::seats::Rank;
 use super::{SqlStore, statement};
 use crate::fingerprint::Fingerprint;
 use crate::operation::RecordKey;
@@ -23,7 +24,10 @@ impl<B: Backend> SqlStore<B> {
             i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
         )];
         let statement = statement::age::<B>(&self.0.table);
-        self.0.lane.run(WHAT, &statement, &by).await?;
+        self.0
+            .lane
+            .run((WHAT, Rank::Other), &statement, &by)
+            .await?;
         Ok(())
     }
 
@@ -41,7 +45,10 @@ impl<B: Backend> SqlStore<B> {
         let place = place(key);
         let here = [Argument::Bytes(&place)];
         let statement = statement::forget::<B>(&self.0.table);
-        self.0.lane.run(WHAT, &statement, &here).await?;
+        self.0
+            .lane
+            .run((WHAT, Rank::Other), &statement, &here)
+            .await?;
         let (columns, body) = match Header::decode(bytes) {
             Ok(header) => (Columns::new(&header), &bytes[HEADER..]),
             Err(_) => (Columns::new(&nobody()), bytes),
@@ -65,7 +72,10 @@ impl<B: Backend> SqlStore<B> {
             Argument::Int(life_us(life)),
         ];
         let statement = &self.0.statements.insert;
-        self.0.lane.run(WHAT, statement, &arguments).await?;
+        self.0
+            .lane
+            .run((WHAT, Rank::Other), statement, &arguments)
+            .await?;
         Ok(())
     }
 
@@ -80,7 +90,7 @@ impl<B: Backend> SqlStore<B> {
         let answer = self
             .0
             .lane
-            .run(WHAT, &self.0.statements.read, &here)
+            .run((WHAT, Rank::Other), &self.0.statements.read, &here)
             .await?;
         Ok(answer
             .row

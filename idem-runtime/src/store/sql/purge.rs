@@ -9,12 +9,13 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::backend::{Argument, Backend, Sealed};
+use super::seats::Rank;
 use super::{Inner, SqlStore};
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, Owner, State};
-use crate::store::{ClaimReply, ClaimRequest, RenewReply, StoreError};
+use crate::store::{Admission, ClaimReply, ClaimRequest, RenewReply, StoreError};
 
 const WHAT: &str = "the purge";
 
@@ -163,12 +164,17 @@ impl<B: Sealed> Inner<B> {
     async fn purge_batch(&self, purge: Purge) -> Result<u64, StoreError> {
         let limit = [Argument::Int(purge.batch.into())];
         let statement = &self.statements.purge;
-        Ok(self.lane.run(WHAT, statement, &limit).await?.affected)
+        Ok(self
+            .lane
+            .run((WHAT, Rank::Other), statement, &limit)
+            .await?
+            .affected)
     }
 
     /// Purges if it is this process's turn, and says when to ask again.
     async fn purge_turn(&self, purge: Purge, told: &Told) -> Result<Duration, StoreError> {
         let key = turn();
+        let admission = Admission::new(self.lane.patience());
         let request = ClaimRequest {
             owner: Owner::random(),
             fingerprint: Fingerprint::NONE,
@@ -179,7 +185,7 @@ impl<B: Sealed> Inner<B> {
             starts: false,
             dated: true,
         };
-        let (fence, attempts) = match self.claim(&key, &request).await? {
+        let (fence, attempts) = match self.claim(&key, &request, &admission).await? {
             ClaimReply::Granted { fence, attempt } => (fence, attempt),
             ClaimReply::Running { lease_left } => return Ok(lease_left),
             ClaimReply::Done { left, .. } => return Ok(left),

@@ -9,6 +9,7 @@ use super::backend::{Argument, Sealed};
 use super::crowd::{Told, Turn, Way};
 use super::lane::Lane;
 use super::row::{Place, Row};
+use super::seats::Rank;
 use super::statement::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -21,7 +22,7 @@ impl<B: Sealed> Lane<B> {
     /// which began after all of them had asked.
     pub(crate) async fn read(
         &self,
-        what: &'static str,
+        purpose: (&'static str, Rank<'_>),
         statements: &Statements,
         place: &Place,
     ) -> Result<Option<Row>, StoreError> {
@@ -38,7 +39,7 @@ impl<B: Sealed> Lane<B> {
         let _turn = match turn {
             Some(turn) if !turn.is_for_one() => {
                 // Few do this, and what it takes would lie in the future of each.
-                match Box::pin(self.read_for(what, statements, place, turn)).await? {
+                match Box::pin(self.read_for(purpose, statements, place, turn)).await? {
                     Ok(row) => return Ok(row),
                     Err(turn) => Some(turn),
                 }
@@ -46,7 +47,7 @@ impl<B: Sealed> Lane<B> {
             turn => turn,
         };
         let here = [Argument::Bytes(place)];
-        Ok(self.run(what, &statements.read, &here).await?.row)
+        Ok(self.run(purpose, &statements.read, &here).await?.row)
     }
 
     /// Waits for what another says. `None`: it has taken too long.
@@ -70,7 +71,7 @@ impl<B: Sealed> Lane<B> {
     /// read.
     async fn read_for(
         &self,
-        what: &'static str,
+        purpose: (&'static str, Rank<'_>),
         statements: &Statements,
         place: &Place,
         mut turn: Turn,
@@ -78,7 +79,7 @@ impl<B: Sealed> Lane<B> {
         let places = turn.places(place);
         let statement = statements.several(places.len());
         let arguments = [Argument::Places(&places)];
-        let mut rows = match self.tell(what, statement, &arguments).await {
+        let mut rows = match self.tell(purpose, statement, &arguments).await {
             Ok(answer) => answer.rows,
             // It may be about what stands at the place of another.
             Err((trouble, error))

@@ -6,6 +6,7 @@ use super::Inner;
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::lane::Lane;
 use super::row::{Columns, Place, Row, life_us, place, shown};
+use super::seats::Rank;
 use super::statement::Statement;
 use crate::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};
@@ -32,6 +33,7 @@ pub(super) struct Site<'a, B: Sealed> {
     pub(super) lane: &'a Lane<B>,
     /// What it is, for errors.
     pub(super) what: &'static str,
+    rank: Rank<'a>,
     pub(super) key: &'a RecordKey,
     pub(super) place: Place,
     /// The answer that goes with what it writes.
@@ -41,16 +43,25 @@ pub(super) struct Site<'a, B: Sealed> {
 impl<'a, B: Sealed> Site<'a, B> {
     pub(super) fn new(
         lane: &'a Lane<B>,
-        what: &'static str,
+        (what, rank): (&'static str, Rank<'a>),
         key: &'a RecordKey,
         body: &'a [u8],
     ) -> Self {
         Self {
             lane,
             what,
+            rank,
             key,
             place: place(key),
             body,
+        }
+    }
+
+    /// What its next statement is and does. A claim that has sent one goes on as what is under way.
+    pub(super) fn purpose(&self) -> (&'static str, Rank<'a>) {
+        match self.rank {
+            Rank::Claim(admission) if admission.was_sent() => (self.what, Rank::Ending),
+            rank => (self.what, rank),
         }
     }
 
@@ -59,7 +70,7 @@ impl<'a, B: Sealed> Site<'a, B> {
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<Answer, StoreError> {
-        self.lane.run(self.what, statement, arguments).await
+        self.lane.run(self.purpose(), statement, arguments).await
     }
 }
 
@@ -79,7 +90,9 @@ impl<B: Sealed> Inner<B> {
         if B::SHOWS_EARLY && done && record.header.age(left) < YOUNG {
             // What is committed later is in the log later.
             let here = [Argument::Bytes(&site.place)];
-            let touched = site.lane.tell(site.what, &self.statements.touch, &here);
+            let touched = site
+                .lane
+                .tell(site.purpose(), &self.statements.touch, &here);
             match touched.await {
                 // A server that only reads has it from another's log.
                 Ok(_) | Err((Some(Trouble::ReadOnly), _)) => {}
@@ -92,7 +105,7 @@ impl<B: Sealed> Inner<B> {
     /// Reads what is there.
     pub(super) async fn look(&self, site: &Site<'_, B>) -> Result<Option<Row>, StoreError> {
         (site.lane)
-            .read(site.what, &self.statements, &site.place)
+            .read(site.purpose(), &self.statements, &site.place)
             .await
     }
 

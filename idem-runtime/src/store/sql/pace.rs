@@ -1,0 +1,143 @@
+//! How long a claim would wait in a queue, by how fast the queue was served so far.
+
+use std::time::{Duration, Instant};
+
+/// The pace at which claims leave a queue.
+///
+/// Pure: the caller holds the queue and passes the time in.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Mean time between two claims that left while others waited, in nanoseconds.
+    interval: f64,
+    /// When the last claim left, or the first one joined an empty queue.
+    last: Instant,
+    /// Since when the queue is not empty.
+    busy_since: Option<Instant>,
+}
+
+impl Pace {
+    /// One claim in so many makes the mean.
+    const MEMORY: f64 = 32.0;
+
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            interval: 0.0,
+            last: now,
+            busy_since: None,
+        }
+    }
+
+    /// A claim joins a queue of `waiting` others.
+    pub(super) fn joined(&mut self, waiting: usize, now: Instant) {
+        if waiting == 0 {
+            self.last = now;
+            self.busy_since = Some(now);
+        }
+    }
+
+    /// `left` claims leave the queue together, and `waiting` stay.
+    pub(super) fn left(&mut self, left: usize, waiting: usize, now: Instant) {
+        if left > 0 {
+            let left = left as f64;
+            let took = now.saturating_duration_since(self.last).as_nanos() as f64 / left;
+            self.interval += (took - self.interval) * (left / Self::MEMORY).min(1.0);
+            self.last = now;
+        }
+        if waiting == 0 {
+            self.busy_since = None;
+        }
+    }
+
+    /// How long a claim waits that joins `waiting` others now. A queue that stands still makes it longer.
+    pub(super) fn wait(&self, waiting: usize, now: Instant) -> Duration {
+        if waiting == 0 {
+            return Duration::ZERO;
+        }
+        let served = Duration::from_nanos((self.interval * waiting as f64) as u64);
+        served + now.saturating_duration_since(self.last)
+    }
+
+    /// How long a claim may wait whose caller has this patience.
+    ///
+    /// A burst may use most of it, and leaves time for the statement. A queue that has not been empty for
+    /// as long is no burst: more patience would add delay to each claim, and no throughput.
+    pub(super) fn bound(&self, patience: Duration, now: Instant) -> Duration {
+        let stands = self
+            .busy_since
+            .is_some_and(|since| now.saturating_duration_since(since) >= patience);
+        if stands {
+            patience / 4
+        } else {
+            patience * 3 / 4
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Pace;
+
+    const MS: Duration = Duration::from_millis(1);
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    /// A queue of 1,000 that a claim leaves every millisecond.
+    fn served(pace: &mut Pace, mut now: Instant) -> Instant {
+        pace.joined(0, now);
+        for _ in 0..1_000 {
+            now += MS;
+            pace.left(1, 1_000, now);
+        }
+        now
+    }
+
+    #[test]
+    fn a_wait_is_the_length_of_the_queue_at_its_pace() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        assert_eq!(pace.wait(0, now), Duration::ZERO);
+        let now = served(&mut pace, now);
+        assert_eq!(pace.wait(500, now).as_millis(), 500);
+        assert_eq!(
+            pace.wait(500, now + MS * 300).as_millis(),
+            800,
+            "it stands still"
+        );
+        let mut grouped = Pace::new(now);
+        grouped.joined(0, now);
+        grouped.left(512, 1_000, now + MS * 20);
+        let wait = grouped.wait(1_000, now + MS * 20);
+        assert_eq!(wait.as_millis(), 39, "512 left at once, after 20 ms");
+    }
+
+    #[test]
+    fn a_pause_of_the_server_is_soon_forgotten() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        let now = served(&mut pace, now);
+        let mut now = now + Duration::from_secs(10);
+        assert!(pace.wait(1, now) > PATIENCE);
+        for _ in 0..300 {
+            now += MS;
+            pace.left(1, 1_000, now);
+        }
+        assert!(pace.wait(100, now) < MS * 110, "{:?}", pace.wait(100, now));
+    }
+
+    #[test]
+    fn a_standing_queue_is_kept_shorter_than_a_burst() {
+        let now = Instant::now();
+        let mut pace = Pace::new(now);
+        assert_eq!(pace.bound(PATIENCE, now), MS * 1_500);
+        pace.joined(0, now);
+        assert_eq!(pace.bound(PATIENCE, now + PATIENCE - MS), MS * 1_500);
+        assert_eq!(pace.bound(PATIENCE, now + PATIENCE), MS * 500);
+        pace.left(1, 0, now + PATIENCE);
+        assert_eq!(
+            pace.bound(PATIENCE, now + PATIENCE),
+            MS * 1_500,
+            "it was empty"
+        );
+    }
+}

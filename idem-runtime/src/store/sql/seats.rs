@@ -1,0 +1,362 @@
+//! The queue in front of a lane's connections.
+//!
+//! What ends or keeps a claim goes first: a claim that is not ended is an answer that is not stored, and claims in
+//! front of it would add more of those. A claim that cannot be sent in time is refused before it is sent.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::pace::Pace;
+use crate::store::Admission;
+
+/// The shortest time after which a refused claim is worth repeating.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// What a statement is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rank<'a> {
+    /// It ends or keeps what runs already. It is served first and never refused.
+    Ending,
+    /// It claims: refused if it cannot be sent in time.
+    Claim(&'a Admission),
+    /// It reads, or works for an operator: behind the first, and bounded by the response time-out.
+    Other,
+}
+
+/// Why there was no seat.
+#[derive(Debug)]
+pub(super) enum NoSeat {
+    /// So many claims wait already, and the queue is served after this time.
+    Refused {
+        waiting: usize,
+        retry_after: Duration,
+    },
+    /// None became free in time.
+    TooLate,
+}
+
+/// A queue that is longer than claims can wait.
+#[derive(Debug)]
+pub(crate) struct Crowded {
+    pub(super) waiting: usize,
+    pub(super) retry_after: Duration,
+}
+
+/// Whether a claim may join `waiting` others; how long it waits at most, if it may.
+pub(super) fn admits(
+    pace: &Pace,
+    waiting: usize,
+    admission: &Admission,
+    now: Instant,
+) -> Result<Duration, Crowded> {
+    let (wait, bound) = (
+        pace.wait(waiting, now),
+        pace.bound(admission.patience(), now),
+    );
+    if wait > bound {
+        return Err(crowded(wait, waiting));
+    }
+    Ok(bound)
+}
+
+pub(super) fn crowded(wait: Duration, waiting: usize) -> Crowded {
+    Crowded {
+        waiting,
+        retry_after: wait.max(RETRY_AFTER),
+    }
+}
+
+/// The right to use a connection of a lane.
+#[derive(Debug)]
+pub(super) struct Seat {
+    seats: Arc<Seats>,
+    claims: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Seats {
+    most: usize,
+    /// How many of them claims and reads may have; the others are for endings.
+    shared: usize,
+    state: Mutex<State>,
+}
+
+type Line = VecDeque<oneshot::Sender<Seat>>;
+
+#[derive(Debug)]
+struct State {
+    used: usize,
+    /// How many of the used ones are no endings.
+    used_by_claims: usize,
+    endings: Line,
+    claims: Line,
+    pace: Pace,
+}
+
+impl Seats {
+    /// `reserved` of `most` seats are for endings alone.
+    pub(super) fn new(most: usize, reserved: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            shared: most.saturating_sub(reserved).max(1),
+            state: Mutex::new(State {
+                used: 0,
+                used_by_claims: 0,
+                endings: Line::new(),
+                claims: Line::new(),
+                pace: Pace::new(Instant::now()),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.lock().used
+    }
+
+    /// Waits for a seat. Statements that are no claims wait for `patience` at most, endings for as long as it takes.
+    pub(super) async fn take(
+        self: &Arc<Self>,
+        rank: Rank<'_>,
+        patience: Duration,
+    ) -> Result<Seat, NoSeat> {
+        let claims = !matches!(rank, Rank::Ending);
+        let (given, bound) = {
+            let mut state = self.lock();
+            let is_first = if claims {
+                clear(&mut state.claims);
+                state.claims.is_empty() && state.endings.is_empty()
+            } else {
+                state.endings.is_empty()
+            };
+            if is_first && self.has_room(&state, claims) {
+                return Ok(self.seat(&mut state, claims));
+            }
+            let (give, given) = oneshot::channel();
+            let bound = if claims {
+                let (waiting, now) = (state.claims.len(), Instant::now());
+                state.pace.joined(waiting, now);
+                let bound = match rank {
+                    Rank::Claim(admission) => admits(&state.pace, waiting, admission, now)?,
+                    _ => patience,
+                };
+                state.claims.push_back(give);
+                Some(bound)
+            } else {
+                state.endings.push_back(give);
+                None
+            };
+            (given, bound)
+        };
+        let seat = match bound {
+            None => given.await.ok(),
+            Some(bound) => match timeout(bound, given).await {
+                Ok(seat) => seat.ok(),
+                Err(_) => None,
+            },
+        };
+        match (seat, rank) {
+            (Some(seat), _) => Ok(seat),
+            (None, Rank::Claim(_)) => {
+                let state = self.lock();
+                let waiting = state.claims.len();
+                Err(crowded(state.pace.wait(waiting, Instant::now()), waiting).into())
+            }
+            (None, _) => Err(NoSeat::TooLate),
+        }
+    }
+
+    fn has_room(&self, state: &State, claims: bool) -> bool {
+        state.used < self.most && (!claims || state.used_by_claims < self.shared)
+    }
+
+    fn seat(self: &Arc<Self>, state: &mut State, claims: bool) -> Seat {
+        state.used += 1;
+        state.used_by_claims += usize::from(claims);
+        Seat {
+            seats: Arc::clone(self),
+            claims,
+        }
+    }
+
+    /// Gives free seats to those in line.
+    fn serve(self: &Arc<Self>) {
+        loop {
+            let mut state = self.lock();
+            let (give, claims) = if self.has_room(&state, false)
+                && let Some(give) = state.endings.pop_front()
+            {
+                (give, false)
+            } else if self.has_room(&state, true)
+                && let Some(give) = state.claims.pop_front()
+            {
+                (give, true)
+            } else {
+                return;
+            };
+            if give.is_closed() {
+                continue;
+            }
+            if claims {
+                let waiting = state.claims.len();
+                state.pace.left(1, waiting, Instant::now());
+            }
+            let seat = self.seat(&mut state, claims);
+            drop(state);
+            // Left in this moment: the seat comes back, and is given to the next.
+            let left = give.send(seat);
+            drop(left);
+        }
+    }
+}
+
+/// Takes those out of the front of a line who have left.
+fn clear(line: &mut Line) {
+    while line.front().is_some_and(oneshot::Sender::is_closed) {
+        line.pop_front();
+    }
+}
+
+impl From<Crowded> for NoSeat {
+    fn from(crowded: Crowded) -> Self {
+        Self::Refused {
+            waiting: crowded.waiting,
+            retry_after: crowded.retry_after,
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.seats.lock();
+        state.used -= 1;
+        state.used_by_claims -= usize::from(self.claims);
+        drop(state);
+        self.seats.serve();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use super::{NoSeat, Rank, Seat, Seats};
+    use crate::store::Admission;
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    type Taking<'a> = Pin<Box<dyn Future<Output = Result<Seat, NoSeat>> + 'a>>;
+
+    fn poll(taking: &mut Taking<'_>) -> Option<Result<Seat, NoSeat>> {
+        match taking
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(taken) => Some(taken),
+            Poll::Pending => None,
+        }
+    }
+
+    /// In line, unless there is a seat.
+    fn take<'a>(seats: &'a Arc<Seats>, rank: Rank<'a>) -> (Taking<'a>, Option<Seat>) {
+        let mut taking: Taking<'a> = Box::pin(seats.take(rank, LONG));
+        let seat = poll(&mut taking).map(|taken| taken.expect("a seat"));
+        (taking, seat)
+    }
+
+    #[tokio::test]
+    async fn endings_go_first() {
+        let (seats, admission) = (Seats::new(1, 0), Admission::new(LONG));
+        let (_, first) = take(&seats, Rank::Claim(&admission));
+        let (mut claim, none) = take(&seats, Rank::Claim(&admission));
+        assert!(none.is_none());
+        let (mut read, none) = take(&seats, Rank::Other);
+        assert!(none.is_none());
+        let (mut ending, none) = take(&seats, Rank::Ending);
+        assert!(none.is_none());
+        drop(first);
+        assert!(poll(&mut claim).is_none() && poll(&mut read).is_none());
+        let seat = poll(&mut ending).expect("it came last, and goes first");
+        drop(seat);
+        let seat = poll(&mut claim).expect("then the others, in their order");
+        assert!(poll(&mut read).is_none());
+        drop(seat);
+        assert!(poll(&mut read).is_some());
+    }
+
+    #[tokio::test]
+    async fn claims_leave_a_connection_to_endings() {
+        let (seats, admission) = (Seats::new(3, 1), Admission::new(LONG));
+        let held = [(); 2].map(|()| take(&seats, Rank::Claim(&admission)).1.expect("a seat"));
+        let (mut claim, none) = take(&seats, Rank::Claim(&admission));
+        assert!(none.is_none());
+        let (_, ending) = take(&seats, Rank::Ending);
+        assert!(ending.is_some());
+        drop(ending);
+        assert!(poll(&mut claim).is_none(), "the third is not for claims");
+        drop(held);
+        assert!(poll(&mut claim).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_seat_that_its_taker_left_goes_to_the_next() {
+        let seats = Seats::new(1, 0);
+        let (_, first) = take(&seats, Rank::Ending);
+        let (leaves, _) = take(&seats, Rank::Ending);
+        let (given, _) = take(&seats, Rank::Ending);
+        let (mut next, _) = take(&seats, Rank::Ending);
+        drop(leaves);
+        drop(first);
+        // It has the seat already, and does not look.
+        drop(given);
+        assert!(poll(&mut next).is_some());
+        drop(next);
+        assert_eq!(seats.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_claim_that_would_wait_too_long_is_refused_at_once() {
+        let (seats, patient) = (Seats::new(1, 0), Admission::new(LONG));
+        let (_, first) = take(&seats, Rank::Claim(&patient));
+        let _second = take(&seats, Rank::Claim(&patient));
+        let hurried = Admission::new(Duration::ZERO);
+        let mut claim = pin!(seats.take(Rank::Claim(&hurried), LONG));
+        let mut cx = Context::from_waker(Waker::noop());
+        let refused = claim.as_mut().poll(&mut cx);
+        assert!(
+            matches!(
+                refused,
+                Poll::Ready(Err(NoSeat::Refused { waiting: 1, retry_after })) if !retry_after.is_zero()
+            ),
+            "{refused:?}"
+        );
+        assert!(!hurried.was_sent());
+        drop(first);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_whose_time_is_over_is_refused() {
+        let (seats, admission) = (Seats::new(1, 0), Admission::new(Duration::from_secs(2)));
+        let (_, first) = take(&seats, Rank::Ending);
+        let refused = seats.take(Rank::Claim(&admission), LONG).await;
+        assert!(
+            matches!(refused, Err(NoSeat::Refused { .. })),
+            "{refused:?}"
+        );
+        let late = seats.take(Rank::Other, Duration::from_secs(2)).await;
+        assert!(matches!(late, Err(NoSeat::TooLate)), "{late:?}");
+        drop(first);
+        assert_eq!(seats.used(), 0);
+    }
+}
