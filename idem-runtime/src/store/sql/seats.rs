@@ -345,16 +345,16 @@ mod tests {
         drop(first);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_claim_whose_time_is_over_is_refused() {
-        let (seats, admission) = (Seats::new(1, 0), Admission::new(Duration::from_secs(2)));
+        let (seats, admission) = (Seats::new(1, 0), Admission::new(Duration::from_millis(2)));
         let (_, first) = take(&seats, Rank::Ending);
         let refused = seats.take(Rank::Claim(&admission), LONG).await;
         assert!(
             matches!(refused, Err(NoSeat::Refused { .. })),
             "{refused:?}"
         );
-        let late = seats.take(Rank::Other, Duration::from_secs(2)).await;
+        let late = seats.take(Rank::Other, Duration::from_millis(2)).await;
         assert!(matches!(late, Err(NoSeat::TooLate)), "{late:?}");
         drop(first);
         assert_eq!(seats.used(), 0);
