@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use idem_runtime::store::Store;
-use idem_runtime::{Engine, Error, ErrorKind, OnRunning};
+use idem_runtime::{Engine, Error, OnRunning};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -78,9 +78,8 @@ async fn round(engine: &Engine, runs: Vec<Run>, audit: &mut Audit) -> Vec<Run> {
                 audit.differing += u64::from(answer != RAN);
             }
             Err(error) if error.is_retryable() => rest.push(run),
-            Err(error) => {
-                // Nothing of the kind can be stored for these calls: it is another answer.
-                debug_assert!(!matches!(error.kind(), ErrorKind::Running { .. }));
+            // Nothing of the kind can be stored for these calls: it is another answer.
+            Err(_) => {
                 audit.lost += 1;
                 audit.differing += 1;
             }

@@ -41,6 +41,8 @@ pub(crate) struct Told {
     pub(crate) at: u32,
     /// How long after its call, in microseconds.
     pub(crate) took: u32,
+    /// How long after its arrival it called.
+    pub(crate) delayed: u32,
 }
 
 impl Told {
@@ -80,7 +82,13 @@ impl Journal {
         self.part(key).runs.push(Run { key, answer });
     }
 
-    pub(crate) fn told(&self, key: u32, called: Instant, said: &Result<u32, Error>) {
+    /// The caller arrived and called at these moments.
+    pub(crate) fn told(
+        &self,
+        key: u32,
+        [arrived, called]: [Instant; 2],
+        said: &Result<u32, Error>,
+    ) {
         let now = Instant::now();
         let word = match said {
             Ok(answer) => Word::Answer(*answer),
@@ -98,6 +106,7 @@ impl Journal {
             word,
             at: micros(now - self.began),
             took: micros(now - called),
+            delayed: micros(called - arrived),
         });
     }
 

@@ -87,6 +87,8 @@ pub(crate) struct Measured {
     pub(crate) without_reply: u64,
     pub(crate) admitted_ms: Option<Latency>,
     pub(crate) refused_ms: Option<Latency>,
+    /// From the arrival of a caller until the runtime let it call.
+    pub(crate) delayed_ms: Option<Latency>,
     pub(crate) rss_begin_mb: f64,
     pub(crate) rss_peak_mb: f64,
     pub(crate) rss_end_mb: f64,
@@ -256,6 +258,7 @@ impl Measured {
             without_reply: 0,
             admitted_ms: Latency::of(acknowledged().map(|told| told.took).collect()),
             refused_ms: Latency::of(refused.map(|told| told.took).collect()),
+            delayed_ms: Latency::of(findings.told.iter().map(|told| told.delayed).collect()),
             rss_begin_mb: 0.0,
             rss_peak_mb: 0.0,
             rss_end_mb: 0.0,
@@ -363,24 +366,30 @@ impl Callers {
     }
 
     /// One call, whose body is done at once. Whether it was answered `Ok`.
-    async fn call(self: Arc<Self>, key: u32, called: Instant) -> bool {
+    async fn call(self: Arc<Self>, key: u32, arrived: Instant) -> bool {
+        // What the runtime takes to get to it is none of the engine's doing.
+        let called = Instant::now();
         let body = async |_| {
             let answer = self.answers.fetch_add(1, Ordering::Relaxed);
             self.journal.ran(key, answer);
             Ok::<_, Error>(answer)
         };
         let said = self.engine.operation(OPERATION).key(&key).run(body).await;
-        self.journal.told(key, called, &said);
+        self.journal.told(key, [arrived, called], &said);
         if self.waiting.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.idle.notify_waiters();
         }
         said.is_ok()
     }
 
-    fn spawn(self: &Arc<Self>, runtime: &Handle, called: Instant) -> tokio::task::JoinHandle<bool> {
+    fn spawn(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        arrived: Instant,
+    ) -> tokio::task::JoinHandle<bool> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let key = self.keys.fetch_add(1, Ordering::SeqCst);
-        runtime.spawn(Arc::clone(self).call(key, called))
+        runtime.spawn(Arc::clone(self).call(key, arrived))
     }
 
     /// Lets callers arrive. On this thread, which is none of the runtime's: a runtime that is busy delays no
@@ -405,13 +414,13 @@ impl Callers {
             } => {
                 let (time, most) = (Duration::from_secs(seconds.into()), u64::from(most));
                 while began.elapsed() < time && offered < most {
-                    let called = Instant::now();
-                    let due = ((called - began).as_secs_f64() * per_second) as u64;
+                    let arrived = Instant::now();
+                    let due = ((arrived - began).as_secs_f64() * per_second) as u64;
                     let due = due - offered - not_offered;
                     let room = callers.saturating_sub(self.waiting.load(Ordering::SeqCst));
                     let now = due.min(room.into()).min(most - offered);
                     for _ in 0..now {
-                        self.spawn(runtime, called);
+                        self.spawn(runtime, arrived);
                     }
                     offered += now;
                     not_offered += due - now;
