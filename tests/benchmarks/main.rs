@@ -1,4 +1,4 @@
-//! The benchmarks of `idem-runtime/benches`, in very short rounds: that they run, and that what they print is
+//! The benchmarks of `idem-runtime/benches`, and `overload`, in very short rounds: that they run, and that what they print is
 //! what it should be. How fast anything is does not matter here.
 //!
 //! `scripts/test bench` builds them as tests are built, and tells where they are. Not among the tests that
@@ -11,6 +11,7 @@ mod growth;
 mod line;
 mod micro;
 mod options;
+mod overload;
 mod program;
 mod redis_load;
 mod row;

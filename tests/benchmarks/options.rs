@@ -10,7 +10,14 @@ fn every_benchmark_is_looked_at_here() {
     names.sort_unstable();
     assert_eq!(
         names,
-        ["engine_load", "growth", "micro", "redis_load", "sql_load"]
+        [
+            "engine_load",
+            "growth",
+            "micro",
+            "overload",
+            "redis_load",
+            "sql_load"
+        ]
     );
 }
 
@@ -44,6 +51,42 @@ fn help_names_every_option() {
             );
         }
     }
+}
+
+#[test]
+fn help_of_overload_names_every_option() {
+    let ran = program::run("overload", "--help");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""));
+    let options = [
+        "--json",
+        "--store",
+        "--factor",
+        "--seconds",
+        "--callers",
+        "--stop",
+        "--burst",
+        "--audit",
+        "--most",
+        "--quick",
+    ];
+    for option in options {
+        let named = ran.err.contains(&format!("\n  {option}"));
+        assert!(named, "no {option}: {}", ran.err);
+    }
+}
+
+#[test]
+fn overload_refuses_what_makes_no_sense() {
+    let refuses = |arguments, says| refuses("overload", arguments, says);
+    refuses("--nonsense", "`--nonsense` is no option");
+    refuses("--json --seconds", "`--seconds` needs a value");
+    refuses("--callers 0", "`0` is no number above 0");
+    refuses("--factor 1,many", "`many` is no number");
+    refuses("--store memory,oracle", "`oracle` is no store");
+    refuses(
+        "--seconds 5 --stop 5",
+        "`--stop` is to be shorter than `--seconds`",
+    );
 }
 
 /// It ends with 2, and says what is wrong, and then the options.
