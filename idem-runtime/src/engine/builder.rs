@@ -158,13 +158,18 @@ impl EngineBuilder {
 
     /// How long a claim is tried while the store does not answer; default 2 s. Then the call fails
     /// with [`ErrorKind::StoreUnavailable`] and the body does not run.
+    ///
+    /// A store with a queue in front of its connections refuses a claim that could not be sent in this time at
+    /// once, with [`Error::retry_after`](crate::Error::retry_after). A claim that waited there and was sent has this
+    /// time again for its reply.
     pub fn claim_deadline(mut self, deadline: Duration) -> Self {
         self.limits.claim_deadline = deadline;
         self
     }
 
     /// How long a caller waits for its answer to be stored while the store does not answer; default
-    /// 2 s. Then it gets its answer, and storing goes on in the background.
+    /// 2 s. Then it gets what [`on_unconfirmed`](Self::on_unconfirmed) says, and storing goes on in the background,
+    /// for as long as the answer would be kept.
     pub fn complete_deadline(mut self, deadline: Duration) -> Self {
         self.limits.complete_deadline = deadline;
         self

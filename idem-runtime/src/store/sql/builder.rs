@@ -66,7 +66,8 @@ impl<B: Backend> SqlStoreBuilder<B> {
         self
     }
 
-    /// How long a statement may take, waiting for a connection included. Then it counts as failed, its
+    /// How long a statement may take from the moment at which it is sent; making a connection has as long again.
+    /// Waiting for one does not count: see [overload](super#overload). Then it counts as failed, its
     /// connection is closed, and the engine sends it again on another. Default: 2 seconds.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;

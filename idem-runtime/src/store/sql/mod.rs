@@ -36,6 +36,17 @@
 //!   1.21 it does not know prepared statements: set `statement_cache_capacity(0)` on sqlx's options.
 //! - **A server that is read-only**, full, or that fails over refuses claims with an error that says so.
 //!
+//! # Overload
+//!
+//! Statements wait for a connection in two queues. What ends or keeps a claim (completions, renewals, releases) goes
+//! first, is never refused, and has one connection in eight, at least one, to itself where there are several. A claim
+//! that cannot be sent within three quarters of the engine's
+//! [`claim_deadline`](crate::EngineBuilder::claim_deadline), judged by the pace at which claims left the queue so far,
+//! is refused before it is sent: [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) with a
+//! [`retry_after`](crate::Error::retry_after). Where the queue has not been empty for as long as the deadline, a
+//! quarter of it is the bound: a standing queue adds delay and no throughput. So the answers of those that were let
+//! in are stored, however many others come.
+//!
 //! # What they do not do
 //!
 //! - Nobody is told, unless `notify` is on (PostgreSQL): a call that waits for another process asks again
