@@ -29,6 +29,7 @@ mod review;
 mod shutdown;
 mod stage;
 mod storing;
+mod turns;
 mod unknown;
 mod unprotected;
 mod waiting;

@@ -363,6 +363,8 @@ impl<P> CallBuilder<P> {
     ///
     /// A claim that was under way is given back.
     pub async fn begin(self) -> Result<Begun, Error> {
+        // As every call does, see `Drive::poll_start`.
+        tokio::task::consume_budget().await;
         // Without a body nothing can run unprotected.
         let (mut call, _) = self.taken_apart();
         call.on_outage(OnOutage::Fail);
