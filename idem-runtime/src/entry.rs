@@ -33,6 +33,14 @@ use crate::transition::ResolveReply;
 /// [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They change the record only if
 /// it is still the one that is shown here.
 ///
+/// # From when on they count
+///
+/// A call of this engine that begins after they have returned gets what the record says then. So does a call of
+/// every other engine that begins 5 ms later: calls of one key that begin at once in an engine share one question
+/// to the store, and a call may be told what was asked for up to 5 ms before it began, however long the reply
+/// takes. A [local cache](crate::LocalCache) of another engine may replay an answer that was taken back for longer,
+/// up to its `max_age`.
+///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use idem_runtime::{Engine, EntryState, Error, ErrorKind, store::memory::MemoryStore};
