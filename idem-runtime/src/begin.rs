@@ -222,9 +222,11 @@ impl Begin {
         let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
         match deadline(clock, moment, pin!(follower.landing())).await {
             Ok(None) => None,
+            Ok(Some(landing)) if !landing.is_for(self.now) => None,
             Ok(Some(Landing::Refused {
                 error,
                 max_attempts,
+                ..
             })) => {
                 // As with an unknown outcome, below.
                 let can_find_out =
@@ -238,6 +240,7 @@ impl Begin {
                 at,
                 asked,
                 dated,
+                ..
             })) => {
                 if self.policy.dated() && !dated {
                     return None;
@@ -292,7 +295,10 @@ impl Begin {
         let operation = key.operation();
         let asked = match asked {
             Ok(asked) => asked,
-            Err(error) => return Led::To(Err(self.refused(ticket, error))),
+            Err(error) => {
+                let sent = core.clock.now();
+                return Led::To(Err(self.refused(ticket, error, sent)));
+            }
         };
         let (lease, sent) = (request.lease, asked.sent);
         Led::To(match asked.reply {
@@ -337,6 +343,7 @@ impl Begin {
                     ticket.land(|| {
                         Some(Landing::Done {
                             record: record.clone(),
+                            sent,
                             left,
                             at: core.clock.now(),
                             asked: false,
@@ -346,16 +353,17 @@ impl Begin {
                 }
                 self.done(record, left)
             }
-            reply => Err(self.refused(ticket, refusal(operation, &reply))),
+            reply => Err(self.refused(ticket, refusal(operation, &reply), sent)),
         })
     }
 
     /// Whoever waited gets the same refusal.
-    fn refused(&self, ticket: Option<Ticket>, error: Error) -> Error {
+    fn refused(&self, ticket: Option<Ticket>, error: Error, sent: Duration) -> Error {
         if let Some(ticket) = ticket {
             ticket.land(|| {
                 Some(Landing::Refused {
                     error: error.clone(),
+                    sent,
                     max_attempts: self.policy.max_attempts,
                 })
             });
@@ -374,7 +382,9 @@ impl Begin {
     ) -> Option<Result<Reached, Error>> {
         let core = self.core();
         let Some(lease_left) = lease_left else {
-            return Some(Err(self.refused(ticket, core.expired(&self.key).await?)));
+            let sent = core.clock.now();
+            let error = core.expired(&self.key).await?;
+            return Some(Err(self.refused(ticket, error, sent)));
         };
         if let Some(ticket) = ticket {
             let running = Running { seen, lease_left };

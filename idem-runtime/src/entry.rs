@@ -33,6 +33,14 @@ use crate::transition::ResolveReply;
 /// [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They change the record only if
 /// it is still the one that is shown here.
 ///
+/// # From when on they count
+///
+/// A call of this engine that begins after they have returned gets what the record says then. So does a call of
+/// every other engine that begins 5 ms later: calls of one key that begin at once in an engine share one question
+/// to the store, and a call may be told what was asked for up to 5 ms before it began, however long the reply
+/// takes. A [local cache](crate::LocalCache) of another engine may replay an answer that was taken back for longer,
+/// up to its `max_age`.
+///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// use idem_runtime::{Engine, EntryState, Error, ErrorKind, store::memory::MemoryStore};
@@ -180,8 +188,8 @@ impl Entry {
     /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
     /// attempt. **If the effect had happened, it happens again.**
     ///
-    /// What was asked is remembered: other arguments are a mismatch as before. Should an earlier body
-    /// turn out to be alive and succeed before the next call, its answer is stored after all.
+    /// The next call may come with other arguments; from then on the key is that call's. Should an earlier
+    /// body turn out to be alive and succeed before the next call, its answer is stored after all.
     ///
     /// # Errors
     ///

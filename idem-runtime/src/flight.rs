@@ -30,6 +30,9 @@ const SHARDS: usize = 32;
 
 /// When a call is worth repeating whose answer is being stored.
 const STORING: Duration = Duration::from_millis(100);
+/// A call may be told what the store was asked for up to this long before the call began: calls that come at
+/// once share one claim. A reset by another process may lie in between, so longer than that is too long.
+const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// What a claim has led to, for everybody who waited for it.
 #[derive(Clone)]
@@ -37,6 +40,8 @@ pub(crate) enum Landing {
     /// The finished record.
     Done {
         record: Record,
+        /// When the store was asked for it.
+        sent: Duration,
         /// How long the store would still keep it, at this moment of the clock.
         left: Duration,
         at: Duration,
@@ -49,8 +54,19 @@ pub(crate) enum Landing {
     /// something else.
     Refused {
         error: Error,
+        /// When the store was asked; where it gave no reply, when that was clear.
+        sent: Duration,
         max_attempts: Option<NonZeroU16>,
     },
+}
+
+impl Landing {
+    /// Whether a call that began at `began` may be told this. The record may have been reset since the store
+    /// was asked, and before the call began.
+    pub(crate) fn is_for(&self, began: Duration) -> bool {
+        let (Self::Done { sent, .. } | Self::Refused { sent, .. }) = *self;
+        began <= sent.saturating_add(AT_ONCE)
+    }
 }
 
 #[derive(Clone)]

@@ -300,13 +300,13 @@ impl Held {
                         let left = life.saturating_sub(sent.saturating_sub(first));
                         self.remember(permit, &record, left, sent);
                     }
-                    self.land(stored, life);
+                    self.land(stored, life, sent);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
                     self.tell(EventKind::Adopted);
                     self.remember(permit, &record, left, sent);
-                    self.land(|| Some(record.clone()), left);
+                    self.land(|| Some(record.clone()), left, sent);
                     return Some(Settled::Adopted { record, left });
                 }
                 CompleteReply::Superseded { lease_left } => {
@@ -326,7 +326,7 @@ impl Held {
                 }
                 CompleteReply::Mismatch => {
                     return Some(self.unsaved(
-                        "the record was lost, and a call with other arguments has the key",
+                        "the record was lost or reset, and a call with other arguments has the key",
                     ));
                 }
                 CompleteReply::Unreadable(error) => {
@@ -348,11 +348,12 @@ impl Held {
     }
 
     /// The calls of this process that wait get what is stored now.
-    fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration) {
+    fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration, sent: Duration) {
         self.lease().landed(|| {
             let record = record()?;
             Some(Landing::Done {
                 record,
+                sent,
                 left,
                 at: self.core().clock.now(),
                 asked: matches!(self.lease().claim().state, State::Reconciling { .. }),

@@ -181,6 +181,7 @@ impl Vigil {
             let at = core.clock.now();
             Look::Landed(Landing::Done {
                 record,
+                sent,
                 left,
                 at,
                 asked: false,

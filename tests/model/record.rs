@@ -177,7 +177,11 @@ impl Key {
         let Some(kept) = self.alive(now) else {
             return self.granted(asked, None, &Next::Start, now);
         };
-        let (entry, left) = (kept.entry.clone(), kept.ends - now);
+        let (mut entry, left) = (kept.entry.clone(), kept.ends - now);
+        if entry.phase == Phase::GivenBack && entry.attempts == 0 {
+            // No attempt is left that asked for something.
+            entry.print = asked.print;
+        }
         if !same_request(entry.print, asked.print) {
             return Reply::OtherRequest;
         }

@@ -47,6 +47,9 @@ pub(crate) enum Flaw {
     ComparesHalfAFingerprint,
     TakesNoneForAnotherRequest,
     ForgetsFingerprintsByNone,
+    RefusesAnotherRequestOfSpentKeys,
+    GrantsSpentKeysUnderTheOldRequest,
+    TakesAnotherRequestAfterAttempts,
     OverwritesTheUnreadable,
     OverwritesANewerLayout,
     DeletesTheUnreadable,
@@ -112,7 +115,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 103] = [
+pub(crate) const FLAWS: [(u8, Flaw); 106] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -154,6 +157,9 @@ pub(crate) const FLAWS: [(u8, Flaw); 103] = [
     (9, Flaw::ComparesHalfAFingerprint),
     (9, Flaw::TakesNoneForAnotherRequest),
     (9, Flaw::ForgetsFingerprintsByNone),
+    (9, Flaw::RefusesAnotherRequestOfSpentKeys),
+    (9, Flaw::GrantsSpentKeysUnderTheOldRequest),
+    (9, Flaw::TakesAnotherRequestAfterAttempts),
     (10, Flaw::OverwritesTheUnreadable),
     (10, Flaw::OverwritesANewerLayout),
     (10, Flaw::DeletesTheUnreadable),

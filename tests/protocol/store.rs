@@ -11,7 +11,11 @@ use idem_runtime::store::{
 use crate::kept::{Kept, LEASE, RETAIN};
 use crate::scenario::Flaw;
 
-const ASKED: Fingerprint = Fingerprint::from_bytes([1; 16]);
+/// What the callers ask for.
+pub(crate) const REQUESTS: [Fingerprint; 2] = [
+    Fingerprint::from_bytes([1; 16]),
+    Fingerprint::from_bytes([2; 16]),
+];
 
 /// What a caller or the operator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +70,7 @@ pub(crate) enum Reply {
 pub(crate) struct Sender {
     pub(crate) owner: u8,
     pub(crate) fence: u8,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) reconciles: bool,
     pub(crate) max_attempts: Option<u16>,
 }
@@ -77,7 +82,7 @@ fn header(state: State, sender: Sender) -> Header {
         fence: Fence::new(sender.fence.into()),
         attempts: 1,
         retain: RETAIN,
-        fingerprint: ASKED,
+        fingerprint: sender.fingerprint,
     }
 }
 
@@ -125,7 +130,7 @@ pub(crate) fn execute(
         Command::Offer | Command::Ask | Command::Start => {
             let request = ClaimRequest {
                 owner,
-                fingerprint: ASKED,
+                fingerprint: sender.fingerprint,
                 lease: LEASE,
                 retain: RETAIN,
                 max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
@@ -143,7 +148,7 @@ pub(crate) fn execute(
                 },
                 ClaimReply::Running { .. } => Reply::Running,
                 ClaimReply::Done { record, .. } => answer(&record),
-                ClaimReply::Exhausted { .. } => Reply::Refused,
+                ClaimReply::Exhausted { .. } | ClaimReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
             (reply, write.map(|header| Kept::write(&header, 0)))
@@ -159,6 +164,7 @@ pub(crate) fn execute(
                 CompleteReply::Stored { .. } => Reply::Stored,
                 CompleteReply::Adopted { record, .. } => answer(&record),
                 CompleteReply::Superseded { .. } => Reply::Superseded,
+                CompleteReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
             (reply, write.map(|header| Kept::write(&header, body)))
@@ -229,6 +235,12 @@ fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw:
         }
         Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
             record.header.state = State::Released;
+        }
+        Flaw::RequestsForgotten if claims && !kept.is_held() && kept.answer().is_none() => {
+            record.header.fingerprint = Fingerprint::NONE;
+        }
+        Flaw::AnswersUncompared if matches!(command, Command::Complete(_)) => {
+            record.header.fingerprint = Fingerprint::NONE;
         }
         Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
         Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,

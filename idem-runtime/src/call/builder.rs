@@ -68,7 +68,7 @@ impl<P> CallBuilder<P> {
     }
 
     /// What is asked: the same key with another fingerprint is refused as
-    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). Without one nothing is compared. The names of a struct's
+    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch), unless every attempt gave the key back. Without one nothing is compared. The names of a struct's
     /// fields take part.
     pub fn fingerprint<T: ToFingerprint + ?Sized>(mut self, request: &T) -> Self {
         self.inputs.request(request);
@@ -370,6 +370,8 @@ impl<P> CallBuilder<P> {
     ///
     /// A claim that was under way is given back.
     pub async fn begin(self) -> Result<Begun, Error> {
+        // As every call does, see `Drive::poll_start`.
+        tokio::task::consume_budget().await;
         // Without a body nothing can run unprotected.
         let (mut call, _) = self.taken_apart();
         call.on_outage(OnOutage::Fail);

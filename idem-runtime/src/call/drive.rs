@@ -7,9 +7,11 @@
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{self, Poll, ready};
 use std::time::Duration;
+
+use tokio::task::consume_budget;
 
 use super::overtaken::{adopt, give_up, lose};
 use super::{Call, enter, replay};
@@ -48,6 +50,8 @@ pub(super) struct Drive {
 }
 
 enum Stage {
+    /// Its output is in its place since it was let in, or refused.
+    Known,
     /// It asks the store.
     Asks(Asking),
     /// Its body runs.
@@ -91,11 +95,11 @@ impl Drive {
         let (engine, stage) = match enter(call.told_by(output)) {
             Err(error) => {
                 output.refuse(error);
-                (None, Stage::Ended)
+                (None, Stage::Known)
             }
             Ok((engine, Entry::Known(stored))) => {
                 replay(&engine, output, &stored);
-                (None, Stage::Ended)
+                (None, Stage::Known)
             }
             Ok((engine, Entry::Asks(asking))) => (Some(engine), Stage::Asks(asking)),
         };
@@ -116,6 +120,11 @@ impl Drive {
         cx: &mut task::Context<'_>,
         output: &mut dyn AnyOutput,
     ) -> Poll<()> {
+        if let Stage::Known | Stage::Asks(_) = &self.stage {
+            // Calls that a store in this process or the local cache answers are never pending by themselves: a
+            // task that makes one after the other would keep its thread from all other tasks.
+            ready!(pin!(consume_budget()).poll(cx));
+        }
         if let (Stage::Asks(asking), Some(engine)) = (&mut self.stage, &self.engine) {
             self.stage = match ready!(asking.as_mut().poll(cx)) {
                 Err(error) => {

@@ -136,6 +136,8 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     mut output: Output<O, P>,
     tx: &mut T,
 ) -> InTx<'_, O, P, T> {
+    // An answer of the local cache comes without a wait, see `Drive::poll_start`.
+    tokio::task::consume_budget().await;
     let (engine, ask) = match describe(call.told_by(output.any())) {
         Ok(described) => described,
         Err(error) => {

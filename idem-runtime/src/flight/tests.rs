@@ -38,6 +38,7 @@ impl Flights {
 
 fn refused() -> Landing {
     Landing::Refused {
+        sent: Duration::ZERO,
         error: Error::new(ErrorKind::Mismatch, Operation::new("pay")),
         max_attempts: None,
     }

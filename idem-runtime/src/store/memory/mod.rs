@@ -41,6 +41,9 @@ const SHARDS: usize = 32;
 /// It is sharded, bounded by entries and bytes, and expires records exactly. When it is full it
 /// refuses new claims; it never drops a record that is alive, since that would run a body twice.
 ///
+/// It answers at once, without I/O. A call of an engine on it takes part in tokio's cooperative budget all the
+/// same: a task that makes one call after the other lets other tasks have their turn.
+///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use idem_runtime::{Engine, store::memory::MemoryStore};
