@@ -1,0 +1,581 @@
+//! The checker: whether what happened to a key may have happened.
+//!
+//! It decides by the journals and by what the nemesis says that it did; what an engine told its observer does
+//! not count. It reads nothing and writes nothing.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::faults::Faults;
+use crate::history::{Call, History, How, Key, Settling, Start, Told};
+use crate::mix::Family;
+
+/// The lease of all calls, in microseconds.
+const LEASE: u64 = 1_000_000;
+/// The shortest outage in which a lease may lapse. It is renewed after a third, and so has two left.
+const LAPSE: u64 = LEASE / 2;
+/// What a busy machine may add to a time.
+const SLACK: u64 = 400_000;
+
+/// What the store promises.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Promise {
+    /// A failover may forget what was acknowledged.
+    pub(crate) forgets: bool,
+}
+
+/// What must not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum What {
+    /// An acknowledged answer, and a later caller gets something else.
+    Lost,
+    /// Callers have different answers.
+    Differing,
+    /// A body starts though the answer was acknowledged.
+    StartedAfterAnswer,
+    /// A body starts a second time, and nothing says why.
+    Unexplained,
+    /// `max_attempts = 1`, and a second start.
+    Twice,
+    /// Fences that do not grow.
+    Fence,
+    /// A caller gets the answer to another request.
+    Payload,
+    /// A body starts though its outcome is unknown.
+    StartedAfterUnknown,
+    /// A call of a process that ended in order has no end.
+    NeverEnded,
+    /// A success that was told after its lease had lapsed unconfirmed, and another one beside it.
+    LateSuccess,
+    /// The ledger has another row than the answer says, or more of them.
+    Ledger,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) what: What,
+    pub(crate) key: String,
+    pub(crate) why: String,
+}
+
+/// What the history of a store comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) violations: Vec<Violation>,
+    /// Second starts by what explains them.
+    pub(crate) second_starts: BTreeMap<String, usize>,
+    pub(crate) starts: usize,
+    pub(crate) answered: usize,
+    /// Answers that were told within their lease, while the store was out of reach, and were not stored.
+    pub(crate) unstored: usize,
+    /// What an asynchronous failover has forgotten.
+    pub(crate) forgotten: usize,
+    /// What callers were told, by its kind.
+    pub(crate) told: BTreeMap<String, usize>,
+}
+
+/// Whether an answer was told without having been stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unstored {
+    No,
+    /// As the guarantee names it.
+    WithinLease,
+    AfterLease,
+}
+
+/// An answer that was acknowledged.
+#[derive(Debug)]
+struct Answer<'a> {
+    text: &'a str,
+    /// When the first caller was told.
+    told: u64,
+    /// The call that was told first, unless that was an operator.
+    teller: Option<&'a Call>,
+    /// Only the call whose body gave it was told.
+    own: bool,
+}
+
+/// Checks everything.
+pub(crate) fn check(history: &History, faults: &Faults, promise: Promise) -> Findings {
+    let mut findings = Findings::default();
+    for (name, key) in &history.keys {
+        let mut checker = Checker {
+            name,
+            key,
+            family: Family::of_key(name),
+            faults,
+            promise,
+            findings: &mut findings,
+        };
+        checker.check();
+        for call in &key.calls {
+            if call.told.is_none() && history.stopped.contains_key(&call.process) {
+                let why = format!("call {}/{} has no end", call.process, call.id);
+                checker.found(What::NeverEnded, why);
+            }
+        }
+    }
+    findings
+        .violations
+        .sort_by(|a, b| (a.what, &a.key).cmp(&(b.what, &b.key)));
+    findings
+}
+
+struct Checker<'a, 'f> {
+    name: &'a str,
+    key: &'a Key,
+    family: Family,
+    faults: &'a Faults,
+    promise: Promise,
+    findings: &'f mut Findings,
+}
+
+impl<'a> Checker<'a, '_> {
+    fn check(&mut self) {
+        self.findings.starts += self.key.starts.len();
+        for call in &self.key.calls {
+            if let Some((_, told)) = &call.told {
+                *self.findings.told.entry(word(told).to_owned()).or_default() += 1;
+            }
+        }
+        let answers = self.answers();
+        self.findings.answered += usize::from(!answers.is_empty());
+        let unstored: Vec<_> = answers.iter().map(|answer| self.unstored(answer)).collect();
+        self.differing(&answers, &unstored);
+        for (answer, unstored) in answers.iter().zip(&unstored) {
+            self.kept(answer, *unstored);
+        }
+        self.second_starts();
+        self.unknowns();
+        self.fences();
+        self.payloads();
+    }
+
+    fn found(&mut self, what: What, why: String) {
+        self.findings.violations.push(Violation {
+            what,
+            key: self.name.to_owned(),
+            why,
+        });
+    }
+
+    /// A violation, unless a failover may have forgotten what was known before `to`.
+    fn broken(&mut self, what: What, from: u64, to: u64, why: String) {
+        if self.promise.forgets && self.faults.forgets(from, to) {
+            self.findings.forgotten += 1;
+        } else {
+            self.found(what, why);
+        }
+    }
+
+    /// Each answer, in the order in which callers heard of them first.
+    fn answers(&self) -> Vec<Answer<'a>> {
+        let mut answers: Vec<Answer<'a>> = Vec::new();
+        let mut add = |text: &'a str, told: u64, teller: Option<&'a Call>, own: bool| match answers
+            .iter_mut()
+            .find(|answer| answer.text == text)
+        {
+            None => answers.push(Answer {
+                text,
+                told,
+                teller,
+                own,
+            }),
+            Some(answer) => {
+                answer.own &= own;
+                if told < answer.told {
+                    (answer.told, answer.teller) = (told, teller);
+                }
+            }
+        };
+        for call in &self.key.calls {
+            if let Some((told, Told::Answer(text))) = &call.told {
+                add(text, *told, Some(call), self.gave(call, text));
+            }
+        }
+        for settling in &self.key.settlings {
+            if let (Some(to), Some(text)) = (settling.to, &settling.answer) {
+                add(text, to, None, false);
+            }
+        }
+        answers.sort_by_key(|answer| answer.told);
+        answers
+    }
+
+    /// Whether the body of this call gave this answer.
+    fn gave(&self, call: &Call, text: &str) -> bool {
+        let ours = |start: &&Start| (start.process, start.id) == (call.process, call.id);
+        let start = self.key.starts.iter().rfind(ours);
+        start.is_some_and(
+            |start| matches!(&start.end, Some((_, How::Answer(answer))) if **answer == *text),
+        )
+    }
+
+    /// Whether an operator may have changed the record in this span.
+    fn settled(&self, from: u64, to: u64) -> bool {
+        let touches = |one: &Settling| {
+            // It is sent again and again, and may land late.
+            let end = one.to.unwrap_or(one.from + 30 * LEASE);
+            !one.failed && one.from <= to && end >= from
+        };
+        self.key.settlings.iter().any(touches)
+    }
+
+    /// Whether an answer was told though it may not have been stored.
+    ///
+    /// That takes an outage that begins before the caller is told. With the last renewal before the outage, the
+    /// lease is over one lease after its beginning at the latest.
+    fn unstored(&self, answer: &Answer<'_>) -> Unstored {
+        let Some(call) = answer.teller.filter(|_| answer.own) else {
+            return Unstored::No;
+        };
+        let outage = self
+            .faults
+            .outage(call.process, call.begun, answer.told, LAPSE);
+        let Some(outage) = outage else {
+            return Unstored::No;
+        };
+        let ends = outage.from.max(call.begun) + LEASE + SLACK;
+        if answer.told <= ends && answer.told <= outage.to + SLACK {
+            Unstored::WithinLease
+        } else {
+            Unstored::AfterLease
+        }
+    }
+
+    fn differing(&mut self, answers: &[Answer<'a>], unstored: &[Unstored]) {
+        let calls = &self.key.calls;
+        for (at, later) in answers.iter().enumerate() {
+            for (earlier, how) in answers[..at].iter().zip(unstored) {
+                // What an operator resolved is not taken back by the same.
+                let from = earlier.teller.map_or(earlier.told + 1, |call| call.begun);
+                // The last caller who got the later one.
+                let last = |call: &Call| match &call.told {
+                    Some((told, Told::Answer(text))) if **text == *later.text => Some(*told),
+                    _ => None,
+                };
+                let to = calls.iter().filter_map(last).max().unwrap_or(later.told);
+                if self.settled(from, to) {
+                    continue;
+                }
+                let why = format!("`{}`, and then `{}`", earlier.text, later.text);
+                match (*how, unstored[at]) {
+                    (Unstored::WithinLease, _) | (_, Unstored::WithinLease) => {
+                        self.findings.unstored += 1;
+                    }
+                    (Unstored::AfterLease, _) | (_, Unstored::AfterLease) => {
+                        self.broken(What::LateSuccess, from, to, why);
+                    }
+                    _ => self.broken(What::Differing, from, to, why),
+                }
+            }
+        }
+        self.stale(answers);
+    }
+
+    /// A call that begins after another answer was told has that one, unless it was taken back again.
+    fn stale(&mut self, answers: &[Answer<'a>]) {
+        if self.key.settlings.is_empty() || answers.len() < 2 {
+            return;
+        }
+        for call in &self.key.calls {
+            let Some((told, Told::Answer(text))) = &call.told else {
+                continue;
+            };
+            let newer = answers.iter().filter(|answer| answer.text != &**text);
+            // Of those that the caller could have known, the one that was told last.
+            let newest = newer
+                .filter(|answer| answer.told < call.begun)
+                .max_by_key(|answer| answer.told);
+            let first = answers.iter().find(|answer| answer.text == &**text);
+            let (Some(newest), Some(first)) = (newest, first) else {
+                continue;
+            };
+            if newest.told > first.told && !self.settled(newest.told, *told) {
+                let why = format!(
+                    "call {}/{} got `{text}` again, long after `{}` was told",
+                    call.process, call.id, newest.text
+                );
+                self.broken(What::Differing, first.told, *told, why);
+            }
+        }
+    }
+
+    /// After an answer was told, no body starts, and every caller gets it.
+    fn kept(&mut self, answer: &Answer<'a>, unstored: Unstored) {
+        let from = answer.teller.map_or(answer.told, |call| call.begun);
+        let payload = answer.teller.map(|call| call.payload);
+        for start in &self.key.starts {
+            if start.begun <= answer.told || self.settled(from, start.at) {
+                continue;
+            }
+            let why = format!(
+                "call {}/{} starts a body, and `{}` was told {} ms before",
+                start.process,
+                start.id,
+                answer.text,
+                (start.begun - answer.told) / 1_000
+            );
+            match unstored {
+                Unstored::No => self.broken(What::StartedAfterAnswer, from, start.at, why),
+                Unstored::WithinLease => self.findings.unstored += 1,
+                Unstored::AfterLease => self.broken(What::LateSuccess, from, start.at, why),
+            }
+        }
+        for call in &self.key.calls {
+            let Some((told, Told::Error(kind))) = &call.told else {
+                continue;
+            };
+            let same = payload.is_none_or(|payload| payload == call.payload);
+            // These say nothing of the record. A follower is told `Running` while its leader has no reply yet.
+            let waits = [
+                "Running",
+                "StoreUnavailable",
+                "ShuttingDown",
+                "TransactionAborted",
+                "CommitUnknown",
+                "Unconfirmed",
+            ];
+            if call.begun <= answer.told
+                || !same
+                || waits.contains(&&**kind)
+                || self.settled(from, *told)
+            {
+                continue;
+            }
+            let why = format!(
+                "call {}/{} is told {kind}, and `{}` was told before",
+                call.process, call.id, answer.text
+            );
+            match unstored {
+                Unstored::No => self.broken(What::Lost, from, *told, why),
+                Unstored::WithinLease => self.findings.unstored += 1,
+                Unstored::AfterLease => self.broken(What::LateSuccess, from, *told, why),
+            }
+        }
+    }
+
+    fn second_starts(&mut self) {
+        let starts = &self.key.starts;
+        // Which of the earlier starts may have had the claim last.
+        let mut holders: Vec<&Start> = Vec::new();
+        for start in starts {
+            if holders.is_empty() {
+                holders.push(start);
+                continue;
+            }
+            let previous = holders[0].at;
+            if self.family == Family::Once && !self.settled(previous, start.at) {
+                let why = format!("call {}/{} starts a second body", start.process, start.id);
+                self.broken(What::Twice, previous, start.at, why);
+            }
+            let explained = holders
+                .iter()
+                .rev()
+                .find_map(|holder| self.explained(holder, start));
+            match explained {
+                Some((why, late)) => {
+                    *self.findings.second_starts.entry(why).or_default() += 1;
+                    // Its claim may be older than that of the one before.
+                    if !late {
+                        holders.clear();
+                    }
+                }
+                None => {
+                    let last = holders[holders.len() - 1];
+                    let why = format!(
+                        "call {}/{} starts a body {} ms after {}/{}",
+                        start.process,
+                        start.id,
+                        (start.at - last.at) / 1_000,
+                        last.process,
+                        last.id
+                    );
+                    self.broken(What::Unexplained, last.at, start.at, why);
+                    holders.clear();
+                }
+            }
+            holders.push(start);
+        }
+    }
+
+    /// Why a body starts though another one had started, and whether it may have had its claim before that.
+    fn explained(&self, holder: &Start, start: &Start) -> Option<(String, bool)> {
+        let of = |why: &str| Some((why.to_owned(), false));
+        if self.family == Family::Booked {
+            return self
+                .rolled_back(holder)
+                .then(|| ("rolled back".to_owned(), false));
+        }
+        if let Some((ended, how)) = &holder.end
+            && *ended <= start.at
+        {
+            match how {
+                How::Down => return of("system error"),
+                How::Panic => return of("panic"),
+                How::Dropped => return of("dropped"),
+                How::Unknown if start.reconciled => return of("reconciled"),
+                How::Unknown | How::Answer(_) => {}
+            }
+        }
+        if self.settled(holder.begun, start.at) {
+            return of("reset");
+        }
+        if self.faults.killed(holder.process, holder.begun, start.at) {
+            return of("killed");
+        }
+        // It lapses in an outage, or before connections are made anew.
+        let near = holder.at.max(start.begun.saturating_sub(LEASE));
+        let lapsed = self.faults.outage(holder.process, near, start.at, LAPSE);
+        if let Some(outage) = lapsed
+            && outage.to >= holder.begun
+        {
+            return of(&outage.kind);
+        }
+        let late = self
+            .faults
+            .outage(start.process, start.begun, start.at, LAPSE);
+        late.map(|outage| (format!("late: {}", outage.kind), true))
+    }
+
+    /// Whether the transaction of this body was not committed.
+    fn rolled_back(&self, start: &Start) -> bool {
+        let ours = |call: &&Call| (call.process, call.id) == (start.process, start.id);
+        let call = self.key.calls.iter().find(ours);
+        !call.is_some_and(|call| matches!(call.told, Some((_, Told::Answer(_)))))
+    }
+
+    /// After a caller was told that nobody knows, no body starts until somebody finds out.
+    fn unknowns(&mut self) {
+        if self.family == Family::Reconciled {
+            return;
+        }
+        for call in &self.key.calls {
+            let Some((told, Told::Unknown)) = &call.told else {
+                continue;
+            };
+            // It could not be stored, or the attempt was overtaken.
+            if self
+                .faults
+                .outage(call.process, call.begun, *told, LAPSE)
+                .is_some()
+            {
+                continue;
+            }
+            for start in &self.key.starts {
+                if start.begun > *told && !self.settled(call.begun, start.at) {
+                    let why = format!(
+                        "call {}/{} starts a body, and {}/{} was told `unknown`",
+                        start.process, start.id, call.process, call.id
+                    );
+                    self.broken(What::StartedAfterUnknown, *told, start.at, why);
+                }
+            }
+        }
+    }
+
+    /// Whoever begins after a body has started has a greater fence, and no two have the same.
+    fn fences(&mut self) {
+        for start in &self.key.starts {
+            let Some(fence) = start.fence else { continue };
+            for later in &self.key.starts {
+                let Some(other) = later.fence else { continue };
+                let itself = (start.process, start.id) == (later.process, later.id);
+                if !itself && (fence == other || (later.begun > start.at && other < fence)) {
+                    let why = format!(
+                        "{}/{} has the fence {fence}, and the later {}/{} has {other}",
+                        start.process, start.id, later.process, later.id
+                    );
+                    self.broken(
+                        What::Fence,
+                        start.at.min(later.at),
+                        later.at.max(start.at),
+                        why,
+                    );
+                }
+            }
+        }
+    }
+
+    /// An answer says what was asked.
+    fn payloads(&mut self) {
+        for call in &self.key.calls {
+            match &call.told {
+                Some((_, Told::Answer(text))) => {
+                    let asked = text.rsplit('/').next().and_then(|word| word.parse().ok());
+                    if asked != Some(call.payload) && self.family != Family::Reset {
+                        let (process, id, payload) = (call.process, call.id, call.payload);
+                        let why = format!("call {process}/{id} asked {payload}, and got `{text}`");
+                        self.found(What::Payload, why);
+                    }
+                }
+                Some((told, Told::Error(kind))) if &**kind == "Mismatch" => {
+                    if self.family != Family::Corrected {
+                        let why =
+                            format!("call {}/{} is a Mismatch of none", call.process, call.id);
+                        self.broken(What::Payload, call.begun, *told, why);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Compares the ledger with what callers were told: of each answer one row, of no answer one at most.
+pub(crate) fn check_ledger(
+    history: &History,
+    ledger: &crate::books::Ledger,
+    findings: &mut Findings,
+) {
+    let mut found = |key: &str, why: String| {
+        findings.violations.push(Violation {
+            what: What::Ledger,
+            key: key.to_owned(),
+            why,
+        });
+    };
+    for (name, rows) in ledger {
+        if rows.len() > 1 {
+            found(name, format!("{} rows: {rows:?}", rows.len()));
+        }
+    }
+    for (name, key) in &history.keys {
+        if Family::of_key(name) != Family::Booked {
+            continue;
+        }
+        let rows = ledger.get(&**name).map_or(&[][..], Vec::as_slice);
+        for call in &key.calls {
+            let Some((_, Told::Answer(text))) = &call.told else {
+                continue;
+            };
+            let booked = match text.split_once(' ') {
+                Some(("ok", answer)) => rows.first().is_some_and(|row| row == answer),
+                _ => rows.is_empty(),
+            };
+            if !booked {
+                let (process, id) = (call.process, call.id);
+                found(
+                    name,
+                    format!("call {process}/{id} was told `{text}`, and the rows are {rows:?}"),
+                );
+                break;
+            }
+        }
+    }
+}
+
+fn word(told: &Told) -> &str {
+    match told {
+        Told::Answer(text) if text.starts_with("ok") => "answer",
+        Told::Answer(_) => "business error",
+        Told::Down => "system error",
+        Told::Unknown => "unknown",
+        Told::Panic => "panic",
+        Told::Gone => "gone",
+        Told::Error(kind) => kind,
+    }
+}

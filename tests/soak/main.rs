@@ -1,0 +1,198 @@
+//! The soak: processes that call, a nemesis that breaks what they stand on, and a journal outside of the store
+//! by which a checker says whether the guarantee was kept. See `docs/soak.md`.
+
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a part of a test panics when it does not get what it needs"
+)]
+
+mod books;
+mod check;
+mod clock;
+mod crew;
+mod faults;
+mod history;
+mod journal;
+mod mix;
+mod nemesis;
+mod options;
+mod report;
+mod stores;
+mod worker;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, fs, thread};
+
+use crate::books::Books;
+use crate::check::{Promise, check, check_ledger};
+use crate::crew::Crew;
+use crate::faults::Faults;
+use crate::history::{History, Told};
+use crate::nemesis::Nemesis;
+use crate::options::{Options, USAGE};
+use crate::report::{HEAD, Row};
+use crate::stores::Site;
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    if matches!(
+        arguments.first().map(String::as_str),
+        Some("worker" | "audit")
+    ) {
+        worker::main(&arguments);
+        return ExitCode::SUCCESS;
+    }
+    let options = match Options::parse(&arguments) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seed = options
+        .seed
+        .unwrap_or_else(|| u64::from(now.unwrap_or_default().subsec_nanos()));
+    let mut rows = Vec::new();
+    for store in &options.stores {
+        rows.push(soak(store, seed, &options));
+    }
+    eprintln!("\n{HEAD}");
+    for row in &rows {
+        eprintln!("{}", row.line());
+    }
+    eprintln!();
+    for row in &rows {
+        eprint!("{}", row.details());
+    }
+    if rows.iter().all(|row| row.findings.violations.is_empty()) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// A directory under `target`, where journals outlive the run.
+fn place(store: &str, seed: u64) -> PathBuf {
+    let program = env::current_exe().expect("a process knows its program");
+    let target = program.ancestors().find(|dir| dir.ends_with("target"));
+    let target = target.map_or_else(env::temp_dir, Path::to_owned);
+    let dir = target
+        .join("soak")
+        .join(format!("{store}-{seed}-{}", std::process::id()));
+    fs::create_dir_all(dir.join("effects")).expect("the target directory can be written");
+    dir
+}
+
+fn soak(store: &str, seed: u64, options: &Options) -> Row {
+    let dir = place(store, seed);
+    eprintln!("{store}: seed {seed}, journals in {}", dir.display());
+    let began = Instant::now();
+    let site = Site::start(store, &dir);
+    let crew = Crew::hire(store, &site, &dir, seed);
+    let log = dir.join("faults.log");
+    let nemesis = Nemesis::new(&crew, &site, seed, &log);
+    thread::scope(|scope| {
+        scope.spawn(|| nemesis.run());
+        watch(&crew, &nemesis, began, options);
+        nemesis.stop();
+    });
+    // Everything is well again: what was put off is stored.
+    thread::sleep(Duration::from_secs(2));
+    for stuck in crew.stop() {
+        eprintln!("{store}: process {stuck} does not end");
+    }
+    let history = History::read(&dir).expect("the journals can be read");
+    fs::write(dir.join("audit"), acknowledged(&history)).expect("the directory is there");
+    drop(history);
+    if store != "memory" {
+        crew::audit(store, &site, &dir, seed);
+    }
+    let faults = Faults::read(&log).expect("the log can be read");
+    let history = History::read(&dir).expect("the journals can be read");
+    let promise = Promise {
+        forgets: store == "sentinel-async",
+    };
+    let mut findings = check(&history, &faults, promise);
+    check_ledger(&history, &ledger(store, &site), &mut findings);
+    let counts = faults.counts().into_iter();
+    let row = Row {
+        store: store.to_owned(),
+        seed,
+        calls: history.calls,
+        keys: history.keys.len(),
+        faults: counts
+            .map(|(kind, count)| (kind.to_owned(), count))
+            .collect(),
+        findings,
+        took: began.elapsed(),
+    };
+    eprintln!("{HEAD}\n{}\n{}", row.line(), row.details());
+    if row.findings.violations.is_empty() && !options.keep {
+        drop(fs::remove_dir_all(&dir));
+    } else {
+        let text = row.violations(&dir, &faults);
+        let all = row
+            .findings
+            .violations
+            .iter()
+            .fold(String::new(), |mut all, one| {
+                writeln!(all, "{:?}: {}: {}", one.what, one.key, one.why)
+                    .expect("a string takes anything");
+                all
+            });
+        drop(fs::write(dir.join("violations"), all));
+        eprint!("{text}");
+        eprintln!("kept: {}", dir.display());
+    }
+    row
+}
+
+/// Until there were enough calls and faults.
+fn watch(crew: &Crew, nemesis: &Nemesis<'_>, began: Instant, options: &Options) {
+    let mut told = Instant::now();
+    loop {
+        thread::sleep(Duration::from_millis(200));
+        let (calls, faults) = (
+            crew.calls(),
+            nemesis.count.load(std::sync::atomic::Ordering::Relaxed),
+        );
+        let enough = calls >= options.calls && faults >= options.faults;
+        let over = options.most().is_some_and(|most| began.elapsed() >= most);
+        if told.elapsed() > Duration::from_secs(30) {
+            told = Instant::now();
+            eprintln!("  {:?}: {calls} calls, {faults} faults", began.elapsed());
+        }
+        if enough || over {
+            return;
+        }
+    }
+}
+
+/// The keys that were answered, with the payload that was asked: a line each.
+fn acknowledged(history: &History) -> String {
+    let mut lines = BTreeSet::new();
+    for (name, key) in &history.keys {
+        for call in &key.calls {
+            if let Some((_, Told::Answer(_))) = call.told {
+                lines.insert(format!("{name} {}\n", call.payload));
+            }
+        }
+    }
+    lines.into_iter().collect()
+}
+
+fn ledger(store: &str, site: &Site) -> books::Ledger {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let read = async {
+        let books = Books::open(store, &site.url(None));
+        books.ledger().await.expect("the ledger can be read")
+    };
+    runtime.expect("a runtime starts").block_on(read)
+}
