@@ -33,6 +33,8 @@ pub(crate) enum What {
     Lost,
     /// Callers have different answers.
     Differing,
+    /// A caller gets what was taken back by a reset, though the new answer was told before the call began.
+    Stale,
     /// A body starts though the answer was acknowledged.
     StartedAfterAnswer,
     /// A body starts a second time, and nothing says why.
@@ -94,8 +96,20 @@ struct Answer<'a> {
     told: u64,
     /// The call that was told first, unless that was an operator.
     teller: Option<&'a Call>,
-    /// Only the call whose body gave it was told.
+    /// The first to be told was the call whose body gave it.
     own: bool,
+    /// When another caller was told, and it was surely stored.
+    stored: Option<u64>,
+}
+
+impl Answer<'_> {
+    /// Whether it may still have been unstored at this time.
+    fn at(&self, time: u64, unstored: Unstored) -> Unstored {
+        match self.stored {
+            Some(stored) if stored <= time => Unstored::No,
+            _ => unstored,
+        }
+    }
 }
 
 /// Checks everything.
@@ -174,21 +188,20 @@ impl<'a> Checker<'a, '_> {
     /// Each answer, in the order in which callers heard of them first.
     fn answers(&self) -> Vec<Answer<'a>> {
         let mut answers: Vec<Answer<'a>> = Vec::new();
-        let mut add = |text: &'a str, told: u64, teller: Option<&'a Call>, own: bool| match answers
-            .iter_mut()
-            .find(|answer| answer.text == text)
-        {
-            None => answers.push(Answer {
-                text,
-                told,
-                teller,
-                own,
-            }),
-            Some(answer) => {
-                answer.own &= own;
-                if told < answer.told {
-                    (answer.told, answer.teller) = (told, teller);
-                }
+        let mut add = |text: &'a str, told: u64, teller: Option<&'a Call>, own: bool| {
+            let stored = (!own).then_some(told);
+            let Some(answer) = answers.iter_mut().find(|answer| answer.text == text) else {
+                return answers.push(Answer {
+                    text,
+                    told,
+                    teller,
+                    own,
+                    stored,
+                });
+            };
+            answer.stored = answer.stored.into_iter().chain(stored).min();
+            if told < answer.told {
+                (answer.told, answer.teller, answer.own) = (told, teller, own);
             }
         };
         for call in &self.key.calls {
@@ -262,7 +275,10 @@ impl<'a> Checker<'a, '_> {
                     continue;
                 }
                 let why = format!("`{}`, and then `{}`", earlier.text, later.text);
-                match (*how, unstored[at]) {
+                // One that another caller was told was stored.
+                let [how, other] = [(earlier, *how), (later, unstored[at])]
+                    .map(|(answer, how)| answer.at(u64::MAX, how));
+                match (how, other) {
                     (Unstored::WithinLease, _) | (_, Unstored::WithinLease) => {
                         self.findings.unstored += 1;
                     }
@@ -299,7 +315,7 @@ impl<'a> Checker<'a, '_> {
                     "call {}/{} got `{text}` again, long after `{}` was told",
                     call.process, call.id, newest.text
                 );
-                self.broken(What::Differing, first.told, *told, why);
+                self.broken(What::Stale, first.told, *told, why);
             }
         }
     }
@@ -319,7 +335,7 @@ impl<'a> Checker<'a, '_> {
                 answer.text,
                 (start.begun - answer.told) / 1_000
             );
-            match unstored {
+            match answer.at(start.begun, unstored) {
                 Unstored::No => self.broken(What::StartedAfterAnswer, from, start.at, why),
                 Unstored::WithinLease => self.findings.unstored += 1,
                 Unstored::AfterLease => self.broken(What::LateSuccess, from, start.at, why),
@@ -350,7 +366,7 @@ impl<'a> Checker<'a, '_> {
                 "call {}/{} is told {kind}, and `{}` was told before",
                 call.process, call.id, answer.text
             );
-            match unstored {
+            match answer.at(call.begun, unstored) {
                 Unstored::No => self.broken(What::Lost, from, *told, why),
                 Unstored::WithinLease => self.findings.unstored += 1,
                 Unstored::AfterLease => self.broken(What::LateSuccess, from, *told, why),

@@ -37,7 +37,7 @@ impl Row {
             violations.filter(|one| kinds.contains(&one.what)).count()
         };
         let lost = found(&[What::Lost, What::StartedAfterAnswer, What::LateSuccess]);
-        let differing = found(&[What::Differing, What::Payload]);
+        let differing = found(&[What::Differing, What::Stale, What::Payload]);
         let unexplained = found(&[What::Unexplained, What::Twice, What::StartedAfterUnknown]);
         let other = found(&[What::Fence, What::NeverEnded, What::Ledger]);
         let second: usize = self.findings.second_starts.values().sum();

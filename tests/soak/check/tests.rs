@@ -234,6 +234,19 @@ fn a_success_that_was_told_within_its_lease_in_an_outage_may_be_unstored() {
     let seen = "2300000 call 3 p1 0\n2301000 told 3 p1 ok 0.1/0";
     let all = [What::Differing, What::StartedAfterAnswer];
     assert_found(&[&unstored(2_200_000), SECOND, seen], hole(4_000_000), &all);
+    // Stored in the end, it is the one answer; until then a caller may be told that no attempt is left.
+    let once = |lines: &str| lines.replace("p1", "o1");
+    let replay = once("5000000 call 3 p1 0\n5001000 told 3 p1 ok 0.1/0");
+    let exhausted = |begun| format!("{begun}000 call 4 o1 0\n4900000 told 4 o1 Exhausted");
+    let first = once(&unstored(2_200_000));
+    let findings = assert_good(&[&first, &replay, &exhausted(2_500)], hole(4_000_000));
+    assert_eq!(findings.unstored, 1);
+    let later = replay.replace("500", "230");
+    assert_found(
+        &[&first, &later, &exhausted(2_500)],
+        hole(4_000_000),
+        &[What::Lost],
+    );
 }
 
 #[test]
@@ -260,11 +273,7 @@ fn an_old_answer_after_the_new_one_was_told_is_found() {
     let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
     let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
     let stale = "3500000 call 7 s1 0\n3501000 told 7 s1 ok 0.1/0";
-    assert_found(
-        &[&first, &second, reset, stale],
-        Vec::new(),
-        &[What::Differing],
-    );
+    assert_found(&[&first, &second, reset, stale], Vec::new(), &[What::Stale]);
     // It began before the new one was told.
     let early = stale.replace("3500000", "3002500");
     assert_good(&[&first, &second, reset, &early], Vec::new());
