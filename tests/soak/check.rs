@@ -12,18 +12,25 @@ use crate::faults::Faults;
 use crate::history::{Call, History, How, Key, Settling, Start, Told};
 use crate::mix::Family;
 
-/// The lease of all calls, in microseconds.
-const LEASE: u64 = 1_000_000;
-/// The shortest outage in which a lease may lapse. It is renewed after a third, and so has two left.
-const LAPSE: u64 = LEASE / 2;
+/// How long a resolution may go on after its operator was told that it is not known.
+const REPEATED: u64 = 30_000_000;
 /// What a busy machine may add to a time.
 const SLACK: u64 = 400_000;
 
 /// What the store promises.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
+    /// The lease of all calls, in microseconds.
+    pub(crate) lease: u64,
     /// A failover may forget what was acknowledged.
     pub(crate) forgets: bool,
+}
+
+impl Promise {
+    /// The shortest outage in which a lease may lapse. It is renewed after a third, and so has two left.
+    fn lapse(self) -> u64 {
+        self.lease / 2
+    }
 }
 
 /// What must not happen.
@@ -210,7 +217,8 @@ impl<'a> Checker<'a, '_> {
             }
         }
         for settling in &self.key.settlings {
-            if let (Some(to), Some(text)) = (settling.to, &settling.answer) {
+            if let (Some(to), Some(text), false) = (settling.to, &settling.answer, settling.failed)
+            {
                 add(text, to, None, false);
             }
         }
@@ -231,8 +239,10 @@ impl<'a> Checker<'a, '_> {
     fn settled(&self, from: u64, to: u64) -> bool {
         let touches = |one: &Settling| {
             // It is sent again and again, and may land late.
-            let end = one.to.unwrap_or(one.from + 30 * LEASE);
-            !one.failed && one.from <= to && end >= from
+            let end = one.to.unwrap_or(one.from + REPEATED);
+            // Sent again after a lost reply, it meets what others made of the record since.
+            let failed = one.failed && !self.faults.touch(one.process, one.from, end);
+            !failed && one.from <= to && end >= from
         };
         self.key.settlings.iter().any(touches)
     }
@@ -245,13 +255,13 @@ impl<'a> Checker<'a, '_> {
         let Some(call) = answer.teller.filter(|_| answer.own) else {
             return Unstored::No;
         };
-        let outage = self
-            .faults
-            .outage(call.process, call.begun, answer.told, LAPSE);
+        let outage =
+            self.faults
+                .outage(call.process, call.begun, answer.told, self.promise.lapse());
         let Some(outage) = outage else {
             return Unstored::No;
         };
-        let ends = outage.from.max(call.begun) + LEASE + SLACK;
+        let ends = outage.from.max(call.begun) + self.promise.lease + SLACK;
         if answer.told <= ends && answer.told <= outage.to + SLACK {
             Unstored::WithinLease
         } else {
@@ -289,11 +299,11 @@ impl<'a> Checker<'a, '_> {
                 }
             }
         }
-        self.stale(answers);
+        self.stale(answers, unstored);
     }
 
     /// A call that begins after another answer was told has that one, unless it was taken back again.
-    fn stale(&mut self, answers: &[Answer<'a>]) {
+    fn stale(&mut self, answers: &[Answer<'a>], unstored: &[Unstored]) {
         if self.key.settlings.is_empty() || answers.len() < 2 {
             return;
         }
@@ -301,13 +311,13 @@ impl<'a> Checker<'a, '_> {
             let Some((told, Told::Answer(text))) = &call.told else {
                 continue;
             };
-            let newer = answers.iter().filter(|answer| answer.text != &**text);
             // Of those that the caller could have known, the one that was told last.
-            let newest = newer
-                .filter(|answer| answer.told < call.begun)
-                .max_by_key(|answer| answer.told);
+            let known = answers.iter().zip(unstored);
+            let newest = known
+                .filter(|(answer, _)| answer.text != &**text && answer.told < call.begun)
+                .max_by_key(|(answer, _)| answer.told);
             let first = answers.iter().find(|answer| answer.text == &**text);
-            let (Some(newest), Some(first)) = (newest, first) else {
+            let (Some((newest, how)), Some(first)) = (newest, first) else {
                 continue;
             };
             if newest.told > first.told && !self.settled(newest.told, *told) {
@@ -315,7 +325,13 @@ impl<'a> Checker<'a, '_> {
                     "call {}/{} got `{text}` again, long after `{}` was told",
                     call.process, call.id, newest.text
                 );
-                self.broken(What::Stale, first.told, *told, why);
+                match newest.at(call.begun, *how) {
+                    Unstored::No => self.broken(What::Stale, first.told, *told, why),
+                    Unstored::WithinLease => self.findings.unstored += 1,
+                    Unstored::AfterLease => {
+                        self.broken(What::LateSuccess, first.told, *told, why);
+                    }
+                }
             }
         }
     }
@@ -392,27 +408,24 @@ impl<'a> Checker<'a, '_> {
                 .iter()
                 .rev()
                 .find_map(|holder| self.explained(holder, start));
-            match explained {
-                Some((why, late)) => {
-                    *self.findings.second_starts.entry(why).or_default() += 1;
-                    // Its claim may be older than that of the one before.
-                    if !late {
-                        holders.clear();
-                    }
-                }
-                None => {
-                    let last = holders[holders.len() - 1];
-                    let why = format!(
-                        "call {}/{} starts a body {} ms after {}/{}",
-                        start.process,
-                        start.id,
-                        (start.at - last.at) / 1_000,
-                        last.process,
-                        last.id
-                    );
-                    self.broken(What::Unexplained, last.at, start.at, why);
-                    holders.clear();
-                }
+            let late = explained.as_ref().is_some_and(|(_, late)| *late);
+            if let Some((why, _)) = explained {
+                *self.findings.second_starts.entry(why).or_default() += 1;
+            } else {
+                let last = holders[holders.len() - 1];
+                let why = format!(
+                    "call {}/{} starts a body {} ms after {}/{}",
+                    start.process,
+                    start.id,
+                    (start.at - last.at) / 1_000,
+                    last.process,
+                    last.id
+                );
+                self.broken(What::Unexplained, last.at, start.at, why);
+            }
+            // The claim of one that starts late may be older than that of the one before.
+            if !late {
+                holders.clear();
             }
             holders.push(start);
         }
@@ -421,10 +434,19 @@ impl<'a> Checker<'a, '_> {
     /// Why a body starts though another one had started, and whether it may have had its claim before that.
     fn explained(&self, holder: &Start, start: &Start) -> Option<(String, bool)> {
         let of = |why: &str| Some((why.to_owned(), false));
+        let late = || {
+            let (lapse, process) = (self.promise.lapse(), start.process);
+            let outage = self.faults.outage(process, start.begun, start.at, lapse)?;
+            Some((format!("late: {}", outage.kind), true))
+        };
         if self.family == Family::Booked {
-            return self
-                .rolled_back(holder)
-                .then(|| ("rolled back".to_owned(), false));
+            let rolled_back = self.rolled_back(holder);
+            // Its own claim was older, and is gone with its connection.
+            return if rolled_back {
+                of("rolled back")
+            } else {
+                late()
+            };
         }
         if let Some((ended, how)) = &holder.end
             && *ended <= start.at
@@ -440,21 +462,17 @@ impl<'a> Checker<'a, '_> {
         if self.settled(holder.begun, start.at) {
             return of("reset");
         }
-        if self.faults.killed(holder.process, holder.begun, start.at) {
+        if (self.faults).killed(holder.process, holder.begun, start.at) {
             return of("killed");
         }
         // It lapses in an outage, or before connections are made anew.
-        let near = holder.at.max(start.begun.saturating_sub(LEASE));
-        let lapsed = self.faults.outage(holder.process, near, start.at, LAPSE);
-        if let Some(outage) = lapsed
-            && outage.to >= holder.begun
-        {
-            return of(&outage.kind);
+        let near = (holder.at).max(start.begun.saturating_sub(self.promise.lease));
+        let lapse = self.promise.lapse();
+        let lapsed = (self.faults).outage(holder.process, near, start.at, lapse);
+        match lapsed {
+            Some(outage) if outage.to >= holder.begun => of(&outage.kind),
+            _ => late(),
         }
-        let late = self
-            .faults
-            .outage(start.process, start.begun, start.at, LAPSE);
-        late.map(|outage| (format!("late: {}", outage.kind), true))
     }
 
     /// Whether the transaction of this body was not committed.
@@ -476,7 +494,7 @@ impl<'a> Checker<'a, '_> {
             // It could not be stored, or the attempt was overtaken.
             if self
                 .faults
-                .outage(call.process, call.begun, *told, LAPSE)
+                .outage(call.process, call.begun, *told, self.promise.lapse())
                 .is_some()
             {
                 continue;
@@ -522,18 +540,17 @@ impl<'a> Checker<'a, '_> {
             match &call.told {
                 Some((_, Told::Answer(text))) => {
                     let asked = text.rsplit('/').next().and_then(|word| word.parse().ok());
-                    if asked != Some(call.payload) && self.family != Family::Reset {
+                    if asked != Some(call.payload) {
                         let (process, id, payload) = (call.process, call.id, call.payload);
                         let why = format!("call {process}/{id} asked {payload}, and got `{text}`");
                         self.found(What::Payload, why);
                     }
                 }
-                Some((told, Told::Error(kind))) if &**kind == "Mismatch" => {
-                    if self.family != Family::Corrected {
-                        let why =
-                            format!("call {}/{} is a Mismatch of none", call.process, call.id);
-                        self.broken(What::Payload, call.begun, *told, why);
-                    }
+                Some((told, Told::Error(kind)))
+                    if &**kind == "Mismatch" && self.family != Family::Corrected =>
+                {
+                    let why = format!("call {}/{} is a Mismatch of none", call.process, call.id);
+                    self.broken(What::Payload, call.begun, *told, why);
                 }
                 _ => {}
             }
@@ -554,7 +571,7 @@ pub(crate) fn check_ledger(
             why,
         });
     };
-    for (name, rows) in ledger {
+    for (name, rows) in &ledger.0 {
         if rows.len() > 1 {
             found(name, format!("{} rows: {rows:?}", rows.len()));
         }
@@ -563,7 +580,7 @@ pub(crate) fn check_ledger(
         if Family::of_key(name) != Family::Booked {
             continue;
         }
-        let rows = ledger.get(&**name).map_or(&[][..], Vec::as_slice);
+        let rows = ledger.0.get(&**name).map_or(&[][..], Vec::as_slice);
         for call in &key.calls {
             let Some((_, Told::Answer(text))) = &call.told else {
                 continue;

@@ -20,7 +20,7 @@ pub(crate) struct Crew {
     seats: Vec<Seat>,
     store: String,
     dir: PathBuf,
-    seed: u64,
+    words: Words,
     /// Calls of processes that are no more.
     past: AtomicU64,
 }
@@ -40,12 +40,19 @@ struct Member {
     calls: u64,
 }
 
+/// What all processes are told alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    pub(crate) seed: u64,
+    pub(crate) lease: Duration,
+}
+
 impl Crew {
-    pub(crate) fn hire(store: &str, site: &Site, dir: &Path, seed: u64) -> Self {
+    pub(crate) fn hire(store: &str, site: &Site, dir: &Path, words: Words) -> Self {
         let spawn = |seat| {
             let proxies = site.proxies();
             let url = site.url(Some(&proxies));
-            let worker = spawn("worker", store, &url, dir, seat, seed);
+            let worker = spawn("worker", store, &url, dir, seat, words);
             let member = Mutex::new(Member {
                 number: seat,
                 worker,
@@ -61,7 +68,7 @@ impl Crew {
             seats: (0..site.seats()).map(spawn).collect(),
             store: store.to_owned(),
             dir: dir.to_owned(),
-            seed,
+            words,
             past: AtomicU64::new(0),
         }
     }
@@ -97,7 +104,7 @@ impl Crew {
         self.past.fetch_add(member.calls, Ordering::Relaxed);
         let (killed, number) = (member.number, member.number + SEATS);
         let url = &self.seats[seat as usize].url;
-        member.worker = spawn("worker", &self.store, url, &self.dir, number, self.seed);
+        member.worker = spawn("worker", &self.store, url, &self.dir, number, self.words);
         (member.number, member.calls) = (number, 0);
         killed
     }
@@ -150,17 +157,20 @@ impl Member {
     }
 }
 
-fn spawn(manner: &str, store: &str, url: &str, dir: &Path, number: u32, seed: u64) -> Worker {
+fn spawn(manner: &str, store: &str, url: &str, dir: &Path, number: u32, words: Words) -> Worker {
     let program = env::current_exe().expect("a process knows its program");
     let worker = Worker::program(program).args([manner, store, url]);
     let worker = worker.arg(dir.as_os_str());
-    worker.args([number.to_string(), seed.to_string()]).spawn()
+    let lease = words.lease.as_millis().to_string();
+    worker
+        .args([number.to_string(), words.seed.to_string(), lease])
+        .spawn()
 }
 
 /// A fresh process asks all the keys of the file `audit` once more. The number of the process is returned.
-pub(crate) fn audit(store: &str, site: &Site, dir: &Path, seed: u64) -> u32 {
+pub(crate) fn audit(store: &str, site: &Site, dir: &Path, words: Words) -> u32 {
     const NUMBER: u32 = 4_000_000;
-    let mut worker = spawn("audit", store, &site.url(None), dir, NUMBER, seed);
+    let mut worker = spawn("audit", store, &site.url(None), dir, NUMBER, words);
     let end = Instant::now() + PATIENCE * 20;
     while Instant::now() < end {
         if worker

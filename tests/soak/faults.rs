@@ -100,6 +100,11 @@ impl Faults {
         self.0.iter().any(killed)
     }
 
+    /// Whether any fault may have cost this process a reply in this span.
+    pub(crate) fn touch(&self, process: u32, from: u64, to: u64) -> bool {
+        self.within(from, to).any(|fault| fault.affects(process))
+    }
+
     /// Whether the memory of the store may have been lost in this span.
     pub(crate) fn forgets(&self, from: u64, to: u64) -> bool {
         self.within(from, to).any(|fault| fault.kind == "failover")

@@ -63,6 +63,7 @@ pub(crate) struct Settling {
     pub(crate) from: u64,
     /// `None`: whether and when it happened is not known.
     pub(crate) to: Option<u64>,
+    /// Its operator was told so.
     pub(crate) failed: bool,
     /// The answer of a resolution.
     pub(crate) answer: Option<Box<str>>,
@@ -216,7 +217,7 @@ impl Key {
             }),
             Some(one) => match entry.first() {
                 "done" => one.to = Some(entry.time),
-                "failed" => one.failed = true,
+                "failed" => (one.to, one.failed) = (Some(entry.time), true),
                 _ => {}
             },
         }

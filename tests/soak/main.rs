@@ -27,9 +27,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, fs, thread};
 
-use crate::books::Books;
+use crate::books::{Books, Ledger};
 use crate::check::{Promise, check, check_ledger};
-use crate::crew::Crew;
+use crate::crew::{Crew, Words};
 use crate::faults::Faults;
 use crate::history::{History, Told};
 use crate::nemesis::Nemesis;
@@ -59,7 +59,10 @@ fn main() -> ExitCode {
         .unwrap_or_else(|| u64::from(now.unwrap_or_default().subsec_nanos()));
     let mut rows = Vec::new();
     for store in &options.stores {
-        rows.push(soak(store, seed, &options));
+        rows.push(match &options.check {
+            Some(dir) => judge(store, dir, seed, Duration::ZERO, &options),
+            None => soak(store, seed, &options),
+        });
     }
     eprintln!("\n{HEAD}");
     for row in &rows {
@@ -93,9 +96,12 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     eprintln!("{store}: seed {seed}, journals in {}", dir.display());
     let began = Instant::now();
     let site = Site::start(store, &dir);
-    let crew = Crew::hire(store, &site, &dir, seed);
-    let log = dir.join("faults.log");
-    let nemesis = Nemesis::new(&crew, &site, seed, &log);
+    let words = Words {
+        seed,
+        lease: options.lease(),
+    };
+    let crew = Crew::hire(store, &site, &dir, words);
+    let nemesis = Nemesis::new(&crew, &site, (seed, options.gentle), &dir);
     thread::scope(|scope| {
         scope.spawn(|| nemesis.run());
         watch(&crew, &nemesis, began, options);
@@ -110,15 +116,25 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
     fs::write(dir.join("audit"), acknowledged(&history)).expect("the directory is there");
     drop(history);
     if store != "memory" {
-        crew::audit(store, &site, &dir, seed);
+        crew::audit(store, &site, &dir, words);
     }
-    let faults = Faults::read(&log).expect("the log can be read");
-    let history = History::read(&dir).expect("the journals can be read");
+    let ledger = ledger(store, &site);
+    ledger.write(&dir).expect("the directory is there");
+    drop(site);
+    judge(store, &dir, seed, began.elapsed(), options)
+}
+
+/// Checks the journals of a directory, and tells what comes of it.
+fn judge(store: &str, dir: &Path, seed: u64, took: Duration, options: &Options) -> Row {
+    let faults = Faults::read(&dir.join(nemesis::LOG)).expect("the log can be read");
+    let history = History::read(dir).expect("the journals can be read");
     let promise = Promise {
+        lease: micros(options.lease()),
         forgets: store == "sentinel-async",
     };
     let mut findings = check(&history, &faults, promise);
-    check_ledger(&history, &ledger(store, &site), &mut findings);
+    let ledger = Ledger::read(dir).expect("the ledger can be read");
+    check_ledger(&history, &ledger, &mut findings);
     let counts = faults.counts().into_iter();
     let row = Row {
         store: store.to_owned(),
@@ -129,27 +145,30 @@ fn soak(store: &str, seed: u64, options: &Options) -> Row {
             .map(|(kind, count)| (kind.to_owned(), count))
             .collect(),
         findings,
-        took: began.elapsed(),
+        took,
     };
     eprintln!("{HEAD}\n{}\n{}", row.line(), row.details());
-    if row.findings.violations.is_empty() && !options.keep {
-        drop(fs::remove_dir_all(&dir));
-    } else {
-        let text = row.violations(&dir, &faults);
-        let all = row
-            .findings
-            .violations
-            .iter()
-            .fold(String::new(), |mut all, one| {
-                writeln!(all, "{:?}: {}: {}", one.what, one.key, one.why)
-                    .expect("a string takes anything");
-                all
-            });
-        drop(fs::write(dir.join("violations"), all));
-        eprint!("{text}");
-        eprintln!("kept: {}", dir.display());
+    if row.findings.violations.is_empty() && !options.keep && options.check.is_none() {
+        drop(fs::remove_dir_all(dir));
+        return row;
     }
+    let all = row
+        .findings
+        .violations
+        .iter()
+        .fold(String::new(), |mut all, one| {
+            writeln!(all, "{:?}: {}: {}", one.what, one.key, one.why)
+                .expect("a string takes anything");
+            all
+        });
+    drop(fs::write(dir.join("violations"), all));
+    eprint!("{}", row.violations(dir, &faults));
+    eprintln!("kept: {}", dir.display());
     row
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("a short time")
 }
 
 /// Until there were enough calls and faults.
@@ -186,12 +205,12 @@ fn acknowledged(history: &History) -> String {
     lines.into_iter().collect()
 }
 
-fn ledger(store: &str, site: &Site) -> books::Ledger {
+fn ledger(store: &str, site: &Site) -> Ledger {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let read = async {
-        let books = Books::open(store, &site.url(None));
+        let books = Books::open(store, &site.url(None), Path::new(""));
         books.ledger().await.expect("the ledger can be read")
     };
     runtime.expect("a runtime starts").block_on(read)

@@ -5,16 +5,17 @@
 
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use idem_harness::{DatabaseServer, RedisServer, SentinelSetup};
 use idem_tests::seeded::Seeded;
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
+use crate::books;
 use crate::clock::now;
 use crate::crew::Crew;
 use crate::stores::Site;
@@ -25,18 +26,27 @@ pub(crate) struct Nemesis<'a> {
     crew: &'a Crew,
     site: &'a Site,
     seed: u64,
+    gentle: bool,
+    dir: PathBuf,
     log: Mutex<File>,
     pub(crate) count: AtomicUsize,
     stop: AtomicBool,
 }
 
 impl<'a> Nemesis<'a> {
-    pub(crate) fn new(crew: &'a Crew, site: &'a Site, seed: u64, log: &Path) -> Self {
+    pub(crate) fn new(
+        crew: &'a Crew,
+        site: &'a Site,
+        (seed, gentle): (u64, bool),
+        dir: &Path,
+    ) -> Self {
         Self {
             crew,
             site,
             seed,
-            log: Mutex::new(File::create(log).expect("the directory is there")),
+            gentle,
+            dir: dir.to_owned(),
+            log: Mutex::new(File::create(dir.join(LOG)).expect("the directory is there")),
             count: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
         }
@@ -54,7 +64,9 @@ impl<'a> Nemesis<'a> {
                     scope.spawn(move || self.lane(lane, |seeded| self.network(seat, seeded)));
                 }
             }
-            scope.spawn(|| self.lane(20, |seeded| self.server(seeded)));
+            if !self.gentle {
+                scope.spawn(|| self.lane(20, |seeded| self.server(seeded)));
+            }
             scope.spawn(|| self.metronome());
         });
     }
@@ -96,7 +108,7 @@ impl<'a> Nemesis<'a> {
         let rest = 600 + seeded.below(2_400);
         let (kills, length) = (seeded.percent(45), length(seeded, 100, 5_000));
         // The memory of a process is a store that ends with it.
-        let kills = kills && self.crew.len() > 1;
+        let kills = (kills || self.gentle) && self.crew.len() > 1;
         if !self.rest(rest) {
             return;
         }
@@ -126,6 +138,10 @@ impl<'a> Nemesis<'a> {
         }
         let from = now();
         let kind = match kind {
+            _ if self.gentle => {
+                proxy.cut();
+                "cut"
+            }
             0..=3 => {
                 proxy.cut();
                 "cut"
@@ -155,6 +171,7 @@ impl<'a> Nemesis<'a> {
         let from = now();
         let kind = match self.site {
             Site::Local(url) if url.is_empty() => return,
+            Site::Local(_) if kind < 35 => fill_disk(&self.dir, length),
             Site::Local(url) => lock_file(url, length),
             Site::Redis(server) => redis(server, kind, length),
             Site::Postgres(server) => postgres(server, kind, length),
@@ -178,6 +195,9 @@ impl<'a> Nemesis<'a> {
     }
 }
 
+/// What the nemesis did, in the directory of a run.
+pub(crate) const LOG: &str = "faults.log";
+
 /// Most faults are short, some longer than a lease.
 fn length(seeded: &mut Seeded, least: u64, most: u64) -> u64 {
     let share = if seeded.percent(70) { 5 } else { 1 };
@@ -186,6 +206,15 @@ fn length(seeded: &mut Seeded, least: u64, most: u64) -> u64 {
 
 fn sleep(millis: u64) {
     thread::sleep(Duration::from_millis(millis));
+}
+
+/// A file of SQLite has its limit a connection: bodies of the ledger set it for as long as they are told to.
+fn fill_disk(dir: &Path, length: u64) -> &'static str {
+    let flag = dir.join(books::FULL);
+    File::create(&flag).expect("the directory is there");
+    sleep(length);
+    fs::remove_file(&flag).expect("it was there");
+    "disk-full"
 }
 
 fn lock_file(url: &str, length: u64) -> &'static str {

@@ -1,5 +1,6 @@
 //! What the command line says.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::stores;
@@ -13,17 +14,23 @@ pub(crate) struct Options {
     pub(crate) minutes: Option<f64>,
     pub(crate) seed: Option<u64>,
     pub(crate) keep: bool,
+    pub(crate) gentle: bool,
+    /// A directory that was kept, to be checked again.
+    pub(crate) check: Option<PathBuf>,
 }
 
 /// What can be said.
 pub(crate) const USAGE: &str = "\
-soak [--store NAME]… [--calls N] [--faults N] [--minutes N] [--seed N] [--keep]
+soak [--store NAME]… [--calls N] [--faults N] [--minutes N] [--seed N] [--keep] [--gentle] [--check DIR]
   --store    one of the stores, again for another one; all of them unless told
   --calls    at least so many calls a store; 1,000,000 unless told
   --faults   at least so many faults a store; 1,000 unless told
   --minutes  an end for each store, whatever it has reached
   --seed     the schedule of the faults and what calls do; another one each time unless told
-  --keep     keeps the journals of a run without violations, too";
+  --keep     keeps the journals of a run without violations, too
+  --check    a directory of journals that was kept, to be checked again as those of `--store`
+  --gentle   kills processes and cuts connections, no more, with a lease of 30 s: nothing depends on how
+             fast the machine is";
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
@@ -34,11 +41,18 @@ impl Options {
             minutes: None,
             seed: None,
             keep: false,
+            gentle: false,
+            check: None,
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
-            if word == "--keep" {
-                options.keep = true;
+            let flag = match &**word {
+                "--keep" => Some(&mut options.keep),
+                "--gentle" => Some(&mut options.gentle),
+                _ => None,
+            };
+            if let Some(flag) = flag {
+                *flag = true;
                 continue;
             }
             let value = words.next().ok_or_else(|| format!("{word} has no value"))?;
@@ -51,6 +65,7 @@ impl Options {
                 }
                 "--calls" => options.calls = value.parse().map_err(not)?,
                 "--faults" => options.faults = value.parse().map_err(not)?,
+                "--check" => options.check = Some(value.into()),
                 "--seed" => options.seed = Some(value.parse().map_err(not)?),
                 "--minutes" => {
                     let minutes = value.parse().ok().filter(|minutes| *minutes > 0.0);
@@ -63,6 +78,11 @@ impl Options {
             options.stores = stores::ALL.map(ToOwned::to_owned).into();
         }
         Ok(options)
+    }
+
+    /// The lease of all calls.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_secs(if self.gentle { 30 } else { 1 })
     }
 
     /// The end of a store's run.

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use idem_harness::{
-    DatabaseServer, MariaDbServer, PostgresServer, RedisServer, SentinelSetup, TcpProxy,
+    DatabaseServer, MariaDbServer, PostgresServer, RedisServer, RedisServerBuilder, SentinelSetup,
+    TcpProxy,
 };
 use idem_runtime::store::layered::layered;
 use idem_runtime::store::memory::MemoryStore;
@@ -37,7 +38,7 @@ pub(crate) struct Connected {
 }
 
 /// Connects to a store. One that is having faults is asked again.
-pub(crate) async fn connect(store: &str, url: &str) -> Connected {
+pub(crate) async fn connect(store: &str, url: &str, dir: &Path) -> Connected {
     let engine = loop {
         match connect_once(store, url).await {
             Ok(engine) => break engine,
@@ -48,7 +49,7 @@ pub(crate) async fn connect(store: &str, url: &str) -> Connected {
             Err(error) => panic!("{error}"),
         }
     };
-    let books = Books::open(store, url);
+    let books = Books::open(store, url, dir);
     Connected { engine, books }
 }
 
@@ -98,7 +99,7 @@ impl Site {
             "layered" => Self::Layered(RedisServer::start(), postgres()),
             "sentinel" | "sentinel-async" => Self::Sentinel(
                 SentinelSetup::builder()
-                    .servers(|server| server.append_only_always())
+                    .servers(RedisServerBuilder::append_only_always)
                     .start(),
             ),
             other => panic!("no store {other}; there are: {}", ALL.join(" ")),
@@ -129,7 +130,7 @@ impl Site {
                 }
                 Self::Redis(_) | Self::Sentinel(_) => {}
             }
-            let books = Books::open(store, &url);
+            let books = Books::open(store, &url, dir);
             books.create().await.expect(up);
         };
         runtime.expect("a runtime starts").block_on(created);

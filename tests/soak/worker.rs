@@ -1,6 +1,6 @@
 //! A worker process: calls by chance, each in the journal before and after what counts.
 //!
-//! `worker <store> <url> <dir> <number> <seed>`; `audit …` instead calls the keys of `<dir>/audit` once.
+//! `worker <store> <url> <dir> <number> <seed> <lease ms>`; `audit …` instead calls the keys of `<dir>/audit` once.
 //! It says `calls <n>` now and then, and `stopped` after it was told `stop`.
 
 use std::fmt::Write as _;
@@ -35,7 +35,6 @@ fn tasks(store: &str) -> u64 {
         _ => 48,
     }
 }
-const LEASE: Duration = Duration::from_secs(1);
 
 /// The answer of a body: no two bodies give the same.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -151,8 +150,8 @@ impl Drop for Body<'_> {
 }
 
 pub(crate) fn main(arguments: &[String]) {
-    let [manner, store, url, dir, number, seed] = arguments else {
-        panic!("worker <store> <url> <dir> <number> <seed>");
+    let [manner, store, url, dir, number, seed, lease] = arguments else {
+        panic!("worker <store> <url> <dir> <number> <seed> <lease ms>");
     };
     panic::set_hook(Box::new(|info| {
         let message = info.payload().downcast_ref::<&str>().copied();
@@ -166,43 +165,24 @@ pub(crate) fn main(arguments: &[String]) {
         .build();
     let number: u32 = number.parse().expect("a number");
     let seed: u64 = seed.parse().expect("a seed");
-    let dir = Path::new(dir);
-    let work = work(manner, store, url, dir, number, seed);
+    let lease = Duration::from_millis(lease.parse().expect("milliseconds"));
+    let work = async {
+        let worker = Worker::connect(store, url, Path::new(dir), number, lease).await;
+        say("ready");
+        match &**manner {
+            "audit" => worker.audit(Path::new(dir)).await,
+            _ => worker.work(seed, tasks(store)).await,
+        }
+        worker.shut_down().await;
+    };
     runtime.expect("a runtime starts").block_on(work);
 }
 
+/// Longer than a busy machine takes for a reply.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// The panic of a body.
 const PANIC: &str = "a body of the soak panics";
-
-async fn work(manner: &str, store: &str, url: &str, dir: &Path, number: u32, seed: u64) {
-    let journal = Journal::open(&dir.join(format!("worker-{number}.log")));
-    let journal = Arc::new(journal.expect("the directory is there"));
-    let Connected { engine, books } = stores::connect(store, url).await;
-    let engine = engine
-        .prefix("soak")
-        .lease(LEASE)
-        .max_attempts(None)
-        .observer(Watching(Arc::clone(&journal)));
-    let worker = Arc::new(Worker {
-        engine: engine.build().expect("the settings agree"),
-        journal,
-        number,
-        books,
-        effects: dir.join("effects"),
-        next: AtomicU32::new(1),
-        stop: AtomicBool::new(false),
-    });
-    say("ready");
-    if manner == "audit" {
-        worker.audit(dir).await;
-    } else {
-        worker.work(seed, tasks(store)).await;
-    }
-    let shutdown = worker.engine.shutdown(Duration::from_secs(60)).await;
-    let how = shutdown.map_or_else(|left| left.to_string(), |()| "in order".to_owned());
-    worker.journal.write(format_args!("stopped 0 - {how}"));
-    say("stopped");
-}
 
 fn say(line: &str) {
     // Without its listener a process has nothing to live for.
@@ -212,6 +192,43 @@ fn say(line: &str) {
 }
 
 impl Worker {
+    async fn connect(
+        store: &str,
+        url: &str,
+        dir: &Path,
+        number: u32,
+        lease: Duration,
+    ) -> Arc<Self> {
+        let journal = Journal::open(&dir.join(format!("worker-{number}.log")));
+        let journal = Arc::new(journal.expect("the directory is there"));
+        let Connected { engine, books } = stores::connect(store, url, dir).await;
+        let mut engine = engine
+            .prefix("soak")
+            .lease(lease)
+            .max_attempts(None)
+            .observer(Watching(Arc::clone(&journal)));
+        if lease > PATIENCE {
+            // Nothing is to depend on how fast the machine is.
+            engine = engine.claim_deadline(PATIENCE).complete_deadline(PATIENCE);
+        }
+        Arc::new(Self {
+            engine: engine.build().expect("the settings agree"),
+            journal,
+            number,
+            books,
+            effects: dir.join("effects"),
+            next: AtomicU32::new(1),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    async fn shut_down(&self) {
+        let shutdown = self.engine.shutdown(Duration::from_mins(1)).await;
+        let how = shutdown.map_or_else(|left| left.to_string(), |()| "in order".to_owned());
+        self.journal.write(format_args!("stopped 0 - {how}"));
+        say("stopped");
+    }
+
     async fn work(self: &Arc<Self>, seed: u64, count: u64) {
         let this = Arc::clone(self);
         thread::spawn(move || {
@@ -361,10 +378,10 @@ impl Worker {
             tokio::time::sleep(plan.pause).await;
         }
         let answer = Receipt(self.answer(id, plan));
-        let lands =
-            plan.ending == Ending::Answer || (plan.ending == Ending::Unknown && id % 2 == 0);
+        let lands = plan.ending == Ending::Answer
+            || (plan.ending == Ending::Unknown && id.is_multiple_of(2));
         let answer = match plan.family {
-            Family::Reconciled if lands => Receipt(self.land(key, answer.0)),
+            Family::Reconciled if lands => Receipt(self.land(key, &answer.0)),
             _ => answer,
         };
         body.ends(ending(plan, answer))
@@ -388,12 +405,12 @@ impl Worker {
     }
 
     /// The effect of a body in a place that knows its key: the first one counts.
-    fn land(&self, key: &str, answer: String) -> String {
+    fn land(&self, key: &str, answer: &str) -> String {
         let (place, draft) = (
             self.effects.join(key),
-            self.effects.join(&answer.replace('/', "-")),
+            self.effects.join(answer.replace('/', "-")),
         );
-        fs::write(&draft, &answer).expect("the disk has room for effects");
+        fs::write(&draft, answer).expect("the disk has room for effects");
         // A link appears whole or not at all.
         drop(fs::hard_link(&draft, &place));
         drop(fs::remove_file(&draft));
@@ -402,7 +419,7 @@ impl Worker {
 
     fn reconcile(&self, id: u32, key: &str) -> Reconciled<Receipt> {
         let found = fs::read_to_string(self.effects.join(key));
-        let verdict = if id % 10 == 0 {
+        let verdict = if id.is_multiple_of(10) {
             "unknown"
         } else if found.is_ok() {
             "landed"

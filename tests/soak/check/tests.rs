@@ -22,6 +22,15 @@ const SECOND: &str = "\
 3002000 end 9 p1 ok 1.9/0
 3003000 told 9 p1 ok 1.9/0";
 
+const LASTS: Promise = Promise {
+    lease: 1_000_000,
+    forgets: false,
+};
+const FORGETS: Promise = Promise {
+    forgets: true,
+    ..LASTS
+};
+
 fn fault(kind: &str, target: Target, from: u64, to: u64) -> Fault {
     Fault {
         kind: kind.to_owned(),
@@ -49,11 +58,7 @@ fn history(processes: &[&str]) -> History {
 }
 
 fn run(processes: &[&str], faults: Vec<Fault>) -> Findings {
-    check(
-        &history(processes),
-        &Faults::new(faults),
-        Promise::default(),
-    )
+    check(&history(processes), &Faults::new(faults), LASTS)
 }
 
 fn kinds(findings: &Findings) -> Vec<What> {
@@ -258,6 +263,9 @@ fn a_reset_makes_the_key_new() {
     let failed = reset.replace("done", "failed");
     let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
     assert_found(&[&first, &second, &failed], Vec::new(), &all);
+    // Its first reply was lost, say.
+    let cut = fault("cut", Target::Seat(2), 2_000_500, 2_000_500);
+    assert_good(&[&first, &second, &failed], vec![cut]);
     let later = "3500000 reset 5 s1 begin\n3501000 reset 5 s1 done";
     let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
     let only_later = run(&[&first, &second, later], Vec::new());
@@ -316,19 +324,11 @@ fn a_call_of_an_orderly_process_that_never_ended_is_found() {
 #[test]
 fn a_failover_that_may_forget_is_counted() {
     let faults = Faults::new(vec![fault("failover", Target::Store, 1_500_000, 2_500_000)]);
-    let findings = check(
-        &history(&[FIRST, SECOND]),
-        &faults,
-        Promise { forgets: true },
-    );
+    let findings = check(&history(&[FIRST, SECOND]), &faults, FORGETS);
     assert_eq!(kinds(&findings), []);
     // The answer, the start, and where the start has an outage to explain it, not that.
     assert_eq!(findings.forgotten, 2);
-    let findings = check(
-        &history(&[FIRST, SECOND]),
-        &Faults::default(),
-        Promise { forgets: true },
-    );
+    let findings = check(&history(&[FIRST, SECOND]), &Faults::default(), FORGETS);
     assert!(kinds(&findings).contains(&What::Differing));
 }
 
@@ -338,10 +338,9 @@ fn the_ledger_has_one_row_of_each_answer() {
     let down = down.replace("b1", "b2").replace("ok 1.9/0", "down");
     let history = history(&[&first, &down]);
     let check = |rows: &[(&str, &str)]| {
-        let mut ledger = crate::books::Ledger::new();
+        let mut ledger = crate::books::Ledger::default();
         for (key, answer) in rows {
-            let answers = ledger.entry((*key).to_owned()).or_default();
-            answers.push((*answer).to_owned());
+            ledger.add(key, answer);
         }
         let mut findings = Findings::default();
         check_ledger(&history, &ledger, &mut findings);
@@ -367,4 +366,12 @@ fn a_second_body_in_a_transaction_needs_a_first_that_was_not_committed() {
     assert_eq!(findings.second_starts["rolled back"], 1);
     let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
     assert_found(&[&first, &second], Vec::new(), &all);
+    // The claim of the second is older, and its transaction is gone; it learns of that at the end.
+    let late = second
+        .replace("3000000 call", "1000500 call")
+        .replace("ok 1.9/0", "down");
+    let pause = vec![fault("pause", Target::Seat(1), 1_000_700, 3_000_500)];
+    let findings = assert_good(&[&first, &late], pause);
+    assert_eq!(findings.second_starts["late: pause"], 1);
+    assert_found(&[&first, &late], Vec::new(), &[What::Unexplained]);
 }
