@@ -252,7 +252,9 @@ impl<'a> Checker<'a, '_> {
     /// That takes an outage that begins before the caller is told. With the last renewal before the outage, the
     /// lease is over one lease after its beginning at the latest.
     fn unstored(&self, answer: &Answer<'_>) -> Unstored {
-        let Some(call) = answer.teller.filter(|_| answer.own) else {
+        // In a transaction the caller is told after its commit.
+        let named = answer.own && self.family != Family::Booked;
+        let Some(call) = answer.teller.filter(|_| named) else {
             return Unstored::No;
         };
         let outage =

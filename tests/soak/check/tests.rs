@@ -255,6 +255,15 @@ fn a_success_that_was_told_within_its_lease_in_an_outage_may_be_unstored() {
 }
 
 #[test]
+fn no_outage_excuses_a_commit_that_was_none() {
+    let [first, second] = [&*unstored(2_200_000), SECOND].map(|lines| lines.replace("p1", "b1"));
+    let [first, second] = [first, second].map(|lines| without(&lines, "fence"));
+    let hole = vec![fault("black-hole", Target::Seat(0), 1_500_000, 4_000_000)];
+    let all = [What::Differing, What::StartedAfterAnswer, What::Unexplained];
+    assert_found(&[&first, &second], hole, &all);
+}
+
+#[test]
 fn a_reset_makes_the_key_new() {
     let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
     let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
