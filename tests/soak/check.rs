@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crate::faults::Faults;
+use crate::faults::{Faults, Outage};
 use crate::history::{Call, History, How, Key, Settling, Start, Told};
 use crate::mix::Family;
 
@@ -257,14 +257,15 @@ impl<'a> Checker<'a, '_> {
         let Some(call) = answer.teller.filter(|_| named) else {
             return Unstored::No;
         };
-        let outage =
-            self.faults
-                .outage(call.process, call.begun, answer.told, self.promise.lapse());
-        let Some(outage) = outage else {
-            return Unstored::No;
+        let (lapse, lease) = (self.promise.lapse(), self.promise.lease);
+        let outages = (self.faults).outages(call.process, call.begun, answer.told, lapse);
+        let within = |outage: &Outage| {
+            let ends = outage.from.max(call.begun) + lease + SLACK;
+            answer.told <= ends && answer.told <= outage.to + SLACK
         };
-        let ends = outage.from.max(call.begun) + self.promise.lease + SLACK;
-        if answer.told <= ends && answer.told <= outage.to + SLACK {
+        if outages.is_empty() {
+            Unstored::No
+        } else if outages.iter().any(within) {
             Unstored::WithinLease
         } else {
             Unstored::AfterLease
@@ -438,7 +439,8 @@ impl<'a> Checker<'a, '_> {
         let of = |why: &str| Some((why.to_owned(), false));
         let late = || {
             let (lapse, process) = (self.promise.lapse(), start.process);
-            let outage = self.faults.outage(process, start.begun, start.at, lapse)?;
+            let outages = (self.faults).outages(process, start.begun, start.at, lapse);
+            let outage = outages.first()?;
             Some((format!("late: {}", outage.kind), true))
         };
         if self.family == Family::Booked {
@@ -470,11 +472,9 @@ impl<'a> Checker<'a, '_> {
         // It lapses in an outage, or before connections are made anew.
         let near = (holder.at).max(start.begun.saturating_sub(self.promise.lease));
         let lapse = self.promise.lapse();
-        let lapsed = (self.faults).outage(holder.process, near, start.at, lapse);
-        match lapsed {
-            Some(outage) if outage.to >= holder.begun => of(&outage.kind),
-            _ => late(),
-        }
+        let outages = (self.faults).outages(holder.process, near, start.at, lapse);
+        let lapsed = outages.iter().find(|outage| outage.to >= holder.begun);
+        lapsed.map_or_else(late, |outage| of(&outage.kind))
     }
 
     /// Whether the transaction of this body was not committed.
@@ -494,11 +494,9 @@ impl<'a> Checker<'a, '_> {
                 continue;
             };
             // It could not be stored, or the attempt was overtaken.
-            if self
-                .faults
-                .outage(call.process, call.begun, *told, self.promise.lapse())
-                .is_some()
-            {
+            let lapse = self.promise.lapse();
+            let outages = (self.faults).outages(call.process, call.begun, *told, lapse);
+            if !outages.is_empty() {
                 continue;
             }
             for start in &self.key.starts {

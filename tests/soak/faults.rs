@@ -110,22 +110,16 @@ impl Faults {
         self.within(from, to).any(|fault| fault.kind == "failover")
     }
 
-    /// An outage of the store for this process, of `least` microseconds, that touches the span. Faults that
-    /// follow each other closely are one outage: connections are not made between them.
-    pub(crate) fn outage(&self, process: u32, from: u64, to: u64, least: u64) -> Option<Outage> {
-        let affecting = |fault: &&Fault| fault.affects(process) && fault.killed.is_none();
-        let mut found: Option<Outage> = None;
-        let mut open: Option<(Outage, u64)> = None;
-        let mut close = |outage: &Outage| {
-            if outage.to - outage.from >= least && outage.from <= to && outage.to + GRACE >= from {
-                found.get_or_insert_with(|| outage.clone());
-            }
-        };
-        // An outage that began long before may reach into the span.
+    /// Outages of the store for this process, of `least` microseconds, that touch the span. Faults that follow
+    /// each other closely are one outage: connections are not made between them.
+    pub(crate) fn outages(&self, process: u32, from: u64, to: u64, least: u64) -> Vec<Outage> {
+        // With the length of the longest fault of each.
+        let mut outages: Vec<(Outage, u64)> = Vec::new();
+        // One that began long before may reach into the span.
         let near = self.within(from.saturating_sub(60_000_000), to);
-        for fault in near.filter(affecting) {
+        for fault in near.filter(|fault| fault.affects(process) && fault.killed.is_none()) {
             let length = fault.to - fault.from;
-            match &mut open {
+            match outages.last_mut() {
                 Some((outage, longest)) if fault.from <= outage.to + GRACE => {
                     outage.to = outage.to.max(fault.to);
                     if length > *longest {
@@ -133,21 +127,17 @@ impl Faults {
                     }
                 }
                 _ => {
-                    if let Some((outage, _)) = &open {
-                        close(outage);
-                    }
                     let outage = Outage {
                         kind: fault.kind.clone(),
                         from: fault.from,
                         to: fault.to,
                     };
-                    open = Some((outage, length));
+                    outages.push((outage, length));
                 }
             }
         }
-        if let Some((outage, _)) = &open {
-            close(outage);
-        }
-        found
+        let outages = outages.into_iter().map(|(outage, _)| outage);
+        let long = outages.filter(|outage| outage.to - outage.from >= least);
+        long.filter(|outage| outage.to + GRACE >= from).collect()
     }
 }

@@ -181,6 +181,19 @@ fn short_faults_that_follow_each_other_are_one_outage() {
 }
 
 #[test]
+fn an_outage_explains_though_another_one_was_over_before() {
+    let unanswered = without(&without(FIRST, "told"), "end");
+    let [before, now] = [(0, 600_000), (2_200_000, 2_900_000)];
+    let pause = |(from, to)| fault("pause", Target::Seat(0), from, to);
+    assert_good(&[&unanswered, SECOND], vec![pause(before), pause(now)]);
+    assert_found(
+        &[&unanswered, SECOND],
+        vec![pause(before)],
+        &[What::Unexplained],
+    );
+}
+
+#[test]
 fn a_process_that_was_paused_between_its_claim_and_its_body_starts_late() {
     let late = "\
 1000000 call 9 p1 0
