@@ -22,8 +22,8 @@ const SLACK: u64 = 400_000;
 pub(crate) struct Promise {
     /// The lease of all calls, in microseconds.
     pub(crate) lease: u64,
-    /// A failover may forget what was acknowledged.
-    pub(crate) forgets: bool,
+    /// Faults that may forget what was acknowledged.
+    pub(crate) forgets: &'static [&'static str],
 }
 
 impl Promise {
@@ -185,7 +185,7 @@ impl<'a> Checker<'a, '_> {
 
     /// A violation, unless a failover may have forgotten what was known before `to`.
     fn broken(&mut self, what: What, from: u64, to: u64, why: String) {
-        if self.promise.forgets && self.faults.forgets(from, to) {
+        if self.faults.any(self.promise.forgets, from, to) {
             self.findings.forgotten += 1;
         } else {
             self.found(what, why);
@@ -236,15 +236,18 @@ impl<'a> Checker<'a, '_> {
     }
 
     /// Whether an operator may have changed the record in this span.
+    ///
+    /// Also one who was told of a failure: a reset whose reply was lost is sent again, and may then meet what
+    /// others have made of the record since.
     fn settled(&self, from: u64, to: u64) -> bool {
-        let touches = |one: &Settling| {
-            // It is sent again and again, and may land late.
-            let end = one.to.unwrap_or(one.from + REPEATED);
-            // Sent again after a lost reply, it meets what others made of the record since.
-            let failed = one.failed && !self.faults.touch(one.process, one.from, end);
-            !failed && one.from <= to && end >= from
-        };
-        self.key.settlings.iter().any(touches)
+        self.settlings(from, to).next().is_some()
+    }
+
+    fn settlings(&self, from: u64, to: u64) -> impl Iterator<Item = &Settling> {
+        // It is sent again and again, and may land late.
+        let end = |one: &Settling| one.to.unwrap_or(one.from + REPEATED);
+        let touches = move |one: &&Settling| one.from <= to && end(one) >= from;
+        self.key.settlings.iter().filter(touches)
     }
 
     /// Whether an answer was told though it may not have been stored.
@@ -464,7 +467,13 @@ impl<'a> Checker<'a, '_> {
             }
         }
         if self.settled(holder.begun, start.at) {
-            return of("reset");
+            let mut settlings = self.settlings(holder.begun, start.at);
+            let told = settlings.any(|one| !one.failed);
+            return of(if told {
+                "reset"
+            } else {
+                "reset told as failed"
+            });
         }
         if (self.faults).killed(holder.process, holder.begun, start.at) {
             return of("killed");

@@ -100,14 +100,12 @@ impl Faults {
         self.0.iter().any(killed)
     }
 
-    /// Whether any fault may have cost this process a reply in this span.
-    pub(crate) fn touch(&self, process: u32, from: u64, to: u64) -> bool {
-        self.within(from, to).any(|fault| fault.affects(process))
-    }
-
-    /// Whether the memory of the store may have been lost in this span.
-    pub(crate) fn forgets(&self, from: u64, to: u64) -> bool {
-        self.within(from, to).any(|fault| fault.kind == "failover")
+    /// Whether there was a fault of one of these kinds in this span.
+    pub(crate) fn any(&self, kinds: &[&str], from: u64, to: u64) -> bool {
+        !kinds.is_empty()
+            && self
+                .within(from, to)
+                .any(|fault| kinds.contains(&&*fault.kind))
     }
 
     /// Outages of the store for this process, of `least` microseconds, that touch the span. Faults that follow

@@ -361,20 +361,25 @@ fn layered(fast: &RedisServer, durable: &DatabaseServer, kind: u64, length: u64)
 
 fn sentinel(setup: &SentinelSetup, kind: u64, length: u64) -> &'static str {
     let old = setup.primary();
-    match kind {
-        0..=39 => {
+    let kind = match kind {
+        0..=44 => {
             old.kill();
             setup.await_new_primary(old);
             old.restart();
+            "primary-killed"
         }
-        40..=79 => {
+        45..=89 => {
             old.pause();
             setup.await_new_primary(old);
             sleep(length);
             old.resume();
+            "primary-paused"
         }
-        _ => drop(setup.failover()),
-    }
+        _ => {
+            setup.failover();
+            "failover-asked"
+        }
+    };
     setup.await_settled();
-    "failover"
+    kind
 }
