@@ -261,7 +261,9 @@ impl<'a> Checker<'a, '_> {
             return Unstored::No;
         };
         let (lapse, lease) = (self.promise.lapse(), self.promise.lease);
-        let outages = (self.faults).outages(call.process, call.begun, answer.told, lapse);
+        let mut outages = (self.faults).outages(call.process, call.begun, answer.told, lapse);
+        // What was stored and then forgotten is another exception.
+        outages.retain(|outage| !self.promise.forgets.contains(&&*outage.kind));
         let within = |outage: &Outage| {
             let ends = outage.from.max(call.begun) + lease + SLACK;
             answer.told <= ends && answer.told <= outage.to + SLACK
