@@ -11,7 +11,8 @@ use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite};
 use sqlx::Pool;
 
 use crate::mix::Plan;
-use crate::worker::{Failure, Receipt, Worker};
+use crate::outcome::{Failure, Receipt};
+use crate::worker::Worker;
 
 type Classified = idem_runtime::__private::Classified;
 

@@ -6,6 +6,7 @@
     reason = "a part of a test panics when it does not get what it needs"
 )]
 
+mod body;
 mod books;
 mod check;
 mod clock;
@@ -16,8 +17,10 @@ mod journal;
 mod mix;
 mod nemesis;
 mod options;
+mod outcome;
 mod report;
 mod stores;
+mod watching;
 mod worker;
 
 use std::collections::BTreeSet;

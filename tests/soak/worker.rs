@@ -13,19 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use std::{fs, process, thread};
 
-use idem_runtime::{
-    Classify, Context, Engine, EntryState, Error, ErrorKind, Event, EventKind, Observer, OnCancel,
-    OnRunning, Reconciled,
-};
+use idem_runtime::{Context, Engine, EntryState, ErrorKind, OnCancel, OnRunning, Reconciled};
 use idem_tests::seeded::Seeded;
-use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::body::Body;
 use crate::books::Books;
 use crate::clock::now;
 use crate::journal::Journal;
 use crate::mix::{self, Ending, Family, Plan};
+use crate::outcome::{Failure, Receipt, told};
 use crate::stores::{self, Connected};
+use crate::watching::Watching;
 
 /// Calls that a process makes at once. What a store does when it is offered more than it can do is another test's.
 fn tasks(store: &str) -> u64 {
@@ -33,73 +32,6 @@ fn tasks(store: &str) -> u64 {
         "sqlite" => 8,
         "postgres" | "mariadb" => 20,
         _ => 48,
-    }
-}
-
-/// The answer of a body: no two bodies give the same.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct Receipt(pub(crate) String);
-
-/// How a body fails.
-#[derive(Classify, Clone, Debug, Deserialize, Serialize)]
-pub(crate) enum Failure {
-    /// An answer, as different from others as a receipt.
-    #[class(business)]
-    Declined(Receipt),
-    #[class(system)]
-    Down,
-    #[class(unknown)]
-    Unknown,
-    #[class(delegate)]
-    Idem(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Idem(error)
-    }
-}
-
-impl From<sqlx::Error> for Failure {
-    fn from(_: sqlx::Error) -> Self {
-        Self::Down
-    }
-}
-
-/// What is told of a call, as a line of the journal has it.
-pub(crate) fn told(answer: &Result<Receipt, Failure>) -> String {
-    match answer {
-        Ok(Receipt(receipt)) => format!("ok {receipt}"),
-        Err(Failure::Declined(Receipt(receipt))) => format!("declined {receipt}"),
-        Err(Failure::Down) => "down".to_owned(),
-        Err(Failure::Unknown) => "unknown".to_owned(),
-        Err(Failure::Idem(error)) => {
-            let kind = format!("{:?}", error.kind());
-            let end = kind.find([' ', '(']).unwrap_or(kind.len());
-            kind[..end].to_owned()
-        }
-    }
-}
-
-/// Writes what matters of the engine's events.
-#[derive(Debug)]
-struct Watching(Arc<Journal>);
-
-impl Observer for Watching {
-    fn observe(&self, event: &Event<'_>) {
-        let words = match &event.kind {
-            EventKind::Unsaved { reason } => format!("unsaved: {reason}"),
-            EventKind::LeaseLost { reason } => format!("lease lost: {reason}"),
-            EventKind::Completed { late: true, .. } => "completed late".to_owned(),
-            EventKind::Adopted => "adopted".to_owned(),
-            EventKind::Warning { message } => format!("warning: {message}"),
-            _ => return,
-        };
-        let words = words.replace('\n', " ");
-        match event.key {
-            Some(key) => self.0.write(format_args!("event 0 {key} {words}")),
-            None => self.0.write(format_args!("event 0 - {words}")),
-        };
     }
 }
 
@@ -113,40 +45,6 @@ pub(crate) struct Worker {
     effects: PathBuf,
     next: AtomicU32,
     stop: AtomicBool,
-}
-
-/// Tells how a body ended that did not get to its end.
-struct Body<'a> {
-    worker: &'a Worker,
-    id: u32,
-    key: &'a str,
-    ended: bool,
-}
-
-impl Body<'_> {
-    fn ended(mut self, how: &str) {
-        self.ended = true;
-        let (id, key) = (self.id, self.key);
-        self.worker
-            .journal
-            .write(format_args!("end {id} {key} {how}"));
-    }
-}
-
-impl Drop for Body<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            let how = if thread::panicking() {
-                "panic"
-            } else {
-                "dropped"
-            };
-            let (id, key) = (self.id, self.key);
-            self.worker
-                .journal
-                .write(format_args!("end {id} {key} {how}"));
-        }
-    }
 }
 
 pub(crate) fn main(arguments: &[String]) {
@@ -392,7 +290,7 @@ impl Worker {
         self.journal
             .write(format_args!("start {id} {key} {attempt} {digest}"));
         Body {
-            worker: self,
+            journal: &self.journal,
             id,
             key,
             ended: false,
@@ -509,12 +407,5 @@ fn ending(plan: &Plan, answer: Receipt) -> Result<Receipt, Failure> {
         Ending::Unknown => Err(Failure::Unknown),
         #[allow(clippy::panic, reason = "that is what it is for")]
         Ending::Panic => panic::panic_any(PANIC),
-    }
-}
-
-impl Body<'_> {
-    fn ends(self, answer: Result<Receipt, Failure>) -> Result<Receipt, Failure> {
-        self.ended(&told(&answer));
-        answer
     }
 }
