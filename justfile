@@ -16,6 +16,10 @@ test:
 bench:
     scripts/test bench
 
+# the soak of every store, a quarter of an hour each: docs/soak.md
+soak *options:
+    scripts/test soak {{options}}
+
 # the harness only, quick
 harness:
     cargo test -p idem-harness

@@ -1,0 +1,10 @@
+//! The clock that all processes of a machine share.
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Microseconds of `CLOCK_MONOTONIC`.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the machine has a clock");
+    let micros = time.tv_sec() * 1_000_000 + time.tv_nsec() / 1_000;
+    micros.unsigned_abs()
+}

@@ -1,0 +1,179 @@
+//! What calls do, by chance.
+
+use std::time::Duration;
+
+use idem_runtime::OnRunning;
+use idem_tests::seeded::Seeded;
+
+/// Calls of one operation, whose settings are those of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Nothing special.
+    Plain,
+    /// `max_attempts = 1`.
+    Once,
+    /// `on_cancel = finish`.
+    Finished,
+    /// `on_cancel = unknown`, errors of class unknown, and an operator who resolves.
+    Unknown,
+    /// Errors of class unknown, and a reconcile hook.
+    Reconciled,
+    /// An operator who resets.
+    Reset,
+    /// Another payload after a system error.
+    Corrected,
+    /// In a transaction of a SQL database, with a row in a ledger.
+    Booked,
+}
+
+impl Family {
+    /// Of a key: its number says which.
+    pub(crate) fn of(number: u64, books: bool) -> Self {
+        match number % 16 {
+            0..=5 => Self::Plain,
+            6 | 7 => Self::Once,
+            8 | 9 => Self::Finished,
+            10 => Self::Unknown,
+            11 => Self::Reconciled,
+            12 => Self::Reset,
+            13 => Self::Corrected,
+            _ if books => Self::Booked,
+            _ => Self::Plain,
+        }
+    }
+
+    /// The letter that a key of the family begins with.
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Self::Plain => 'p',
+            Self::Once => 'o',
+            Self::Finished => 'f',
+            Self::Unknown => 'u',
+            Self::Reconciled => 'r',
+            Self::Reset => 's',
+            Self::Corrected => 'c',
+            Self::Booked => 'b',
+        }
+    }
+
+    /// The family of a key.
+    pub(crate) fn of_key(key: &str) -> Self {
+        match key.bytes().next() {
+            Some(b'o') => Self::Once,
+            Some(b'f') => Self::Finished,
+            Some(b'u') => Self::Unknown,
+            Some(b'r') => Self::Reconciled,
+            Some(b's') => Self::Reset,
+            Some(b'c') => Self::Corrected,
+            Some(b'b') => Self::Booked,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// How a body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Answer,
+    Declined,
+    Down,
+    Unknown,
+    Panic,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) key: String,
+    pub(crate) family: Family,
+    pub(crate) payload: u8,
+    pub(crate) on_running: OnRunning,
+    pub(crate) pause: Duration,
+    pub(crate) fence: bool,
+    pub(crate) ending: Ending,
+    /// The caller goes away after this time.
+    pub(crate) leaves: Option<Duration>,
+}
+
+/// How long a hot key is hot.
+const EPOCH: u64 = 500_000;
+/// Hot keys of an epoch.
+const HOT: u64 = 48;
+/// Keys of so many epochs before are called again.
+const PAST: u64 = 40;
+
+/// The key that is called next: hot keys of this time, keys of some time ago, keys of its own.
+pub(crate) fn key(seeded: &mut Seeded, now: u64, books: bool) -> (Family, String) {
+    let epoch = now / EPOCH;
+    let chance = seeded.below(100);
+    let (number, name) = if chance < 72 {
+        let number = seeded.below(HOT);
+        (number, format!("{epoch}-{number}"))
+    } else if chance < 88 {
+        // Most of them where a lease has just lapsed.
+        let past = if seeded.percent(70) { 6 } else { PAST };
+        let (number, epoch) = (
+            seeded.below(HOT),
+            epoch.saturating_sub(1 + seeded.below(past)),
+        );
+        (number, format!("{epoch}-{number}"))
+    } else {
+        let number = seeded.below(u64::MAX);
+        (number, format!("d-{number:x}"))
+    };
+    let family = Family::of(number, books);
+    (family, format!("{}{name}", family.letter()))
+}
+
+/// What a call of this key does.
+pub(crate) fn plan(seeded: &mut Seeded, family: Family, key: String) -> Plan {
+    let on_running = match seeded.below(10) {
+        0..=2 => OnRunning::Reject,
+        3..=7 => OnRunning::Wait(Duration::from_millis(100 + seeded.below(400))),
+        _ => OnRunning::Wait(Duration::from_secs(5)),
+    };
+    let pause = match seeded.below(1_000) {
+        0..=690 => 0,
+        691..=992 => 5 + seeded.below(45),
+        _ => 1_500 + seeded.below(1_500),
+    };
+    let unknown = matches!(family, Family::Unknown | Family::Reconciled);
+    let ending = match seeded.below(100) {
+        0..=4 => Ending::Down,
+        5..=8 => Ending::Declined,
+        9 => Ending::Panic,
+        10..=29 if unknown => Ending::Unknown,
+        10..=39 if family == Family::Corrected => Ending::Down,
+        _ => Ending::Answer,
+    };
+    // A transaction that is dropped half-way keeps its connection busy until it is rolled back.
+    let leaves = seeded
+        .percent(2)
+        .then(|| Duration::from_millis(seeded.below(60)));
+    Plan {
+        key,
+        family,
+        payload: 0,
+        on_running,
+        pause: Duration::from_millis(pause),
+        fence: seeded.percent(25),
+        ending,
+        leaves,
+    }
+}
+
+impl Family {
+    /// The name of the operation.
+    pub(crate) fn operation(self) -> &'static str {
+        match self {
+            Self::Plain => "soak.plain",
+            Self::Once => "soak.once",
+            Self::Finished => "soak.finished",
+            Self::Unknown => "soak.unknown",
+            Self::Reconciled => "soak.reconciled",
+            Self::Reset => "soak.reset",
+            Self::Corrected => "soak.corrected",
+            Self::Booked => "soak.booked",
+        }
+    }
+}

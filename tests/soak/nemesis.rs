@@ -1,0 +1,385 @@
+//! What goes wrong, when and for how long: it follows from the seed.
+//!
+//! Several lanes at once: processes, networks, servers. Each has a schedule of its own, so that a fault that
+//! takes longer than it should moves no others.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use idem_harness::{DatabaseServer, RedisServer, SentinelSetup};
+use idem_tests::seeded::Seeded;
+use sqlx::{Connection as _, Executor as _, SqliteConnection};
+
+use crate::books;
+use crate::clock::now;
+use crate::crew::Crew;
+use crate::stores::Site;
+
+/// Lanes of the nemesis.
+#[derive(Debug)]
+pub(crate) struct Nemesis<'a> {
+    crew: &'a Crew,
+    site: &'a Site,
+    seed: u64,
+    gentle: bool,
+    dir: PathBuf,
+    log: Mutex<File>,
+    pub(crate) count: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl<'a> Nemesis<'a> {
+    pub(crate) fn new(
+        crew: &'a Crew,
+        site: &'a Site,
+        (seed, gentle): (u64, bool),
+        dir: &Path,
+    ) -> Self {
+        Self {
+            crew,
+            site,
+            seed,
+            gentle,
+            dir: dir.to_owned(),
+            log: Mutex::new(File::create(dir.join(LOG)).expect("the directory is there")),
+            count: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Goes on until it is stopped. Every fault is over when this returns.
+    pub(crate) fn run(&self) {
+        let seats = self.crew.len();
+        thread::scope(|scope| {
+            for seat in 0..seats {
+                scope
+                    .spawn(move || self.lane(u64::from(seat), |seeded| self.process(seat, seeded)));
+                if !self.crew.proxies(seat).is_empty() {
+                    let lane = u64::from(seat) + 10;
+                    scope.spawn(move || self.lane(lane, |seeded| self.network(seat, seeded)));
+                }
+            }
+            if !self.gentle {
+                scope.spawn(|| self.lane(20, |seeded| self.server(seeded)));
+            }
+            scope.spawn(|| self.metronome());
+        });
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    fn lane(&self, lane: u64, mut fault: impl FnMut(&mut Seeded)) {
+        let mut seeded = Seeded::new(self.seed ^ lane << 48);
+        while !self.stop.load(Ordering::SeqCst) {
+            fault(&mut seeded);
+        }
+    }
+
+    /// Waits, unless it is stopped.
+    fn rest(&self, millis: u64) -> bool {
+        let end = Instant::now() + Duration::from_millis(millis);
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            if self.stop.load(Ordering::SeqCst) {
+                return false;
+            }
+            thread::sleep(left.min(Duration::from_millis(20)));
+        }
+        !self.stop.load(Ordering::SeqCst)
+    }
+
+    fn log(&self, from: u64, kind: &str, seat: Option<u32>, killed: Option<u32>) {
+        let word = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
+        let line = format!("{from} {} {kind} {} {}\n", now(), word(seat), word(killed));
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.write_all(line.as_bytes()).expect("the disk has room");
+        if kind != "machine-stall" {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn process(&self, seat: u32, seeded: &mut Seeded) {
+        let rest = 600 + seeded.below(2_400);
+        let (kills, length) = (seeded.percent(45), length(seeded, 100, 5_000));
+        // The memory of a process is a store that ends with it.
+        let kills = (kills || self.gentle) && self.crew.len() > 1;
+        if !self.rest(rest) {
+            return;
+        }
+        let from = now();
+        if kills {
+            let killed = self.crew.kill(seat);
+            self.log(from, "kill", Some(seat), Some(killed));
+        } else {
+            self.crew.pause(seat);
+            thread::sleep(Duration::from_millis(length));
+            self.crew.resume(seat);
+            // A paused process may hold the lock of the file.
+            let alone = !matches!(self.site, Site::Local(_));
+            self.log(from, "pause", alone.then_some(seat), None);
+        }
+    }
+
+    fn network(&self, seat: u32, seeded: &mut Seeded) {
+        let rest = 600 + seeded.below(2_400);
+        let (kind, length) = (seeded.below(10), length(seeded, 100, 3_000));
+        let delay = Duration::from_millis(20 + seeded.below(300));
+        let proxies = self.crew.proxies(seat);
+        let which = usize::try_from(seeded.below(proxies.len() as u64)).expect("a few proxies");
+        let proxy = &proxies[which];
+        if !self.rest(rest) {
+            return;
+        }
+        let from = now();
+        let kind = match kind {
+            _ if self.gentle => {
+                proxy.cut();
+                "cut"
+            }
+            0..=3 => {
+                proxy.cut();
+                "cut"
+            }
+            4..=6 => {
+                proxy.black_hole(true);
+                thread::sleep(Duration::from_millis(length));
+                proxy.black_hole(false);
+                "black-hole"
+            }
+            _ => {
+                proxy.delay(delay);
+                thread::sleep(Duration::from_millis(length));
+                proxy.delay(Duration::ZERO);
+                "slow-network"
+            }
+        };
+        self.log(from, kind, Some(seat), None);
+    }
+
+    fn server(&self, seeded: &mut Seeded) {
+        let rest = 2_500 + seeded.below(5_000);
+        let (kind, length) = (seeded.below(100), length(seeded, 100, 3_000));
+        if !self.rest(rest) {
+            return;
+        }
+        let from = now();
+        let kind = match self.site {
+            Site::Local(url) if url.is_empty() => return,
+            Site::Local(_) if kind < 35 => fill_disk(&self.dir, length),
+            Site::Local(url) => lock_file(url, length),
+            Site::Redis(server) => redis(server, kind, length),
+            Site::Postgres(server) => postgres(server, kind, length),
+            Site::MariaDb(server) => mariadb(server, kind, length),
+            Site::Layered(fast, durable) => layered(fast, durable, kind, length),
+            Site::Sentinel(setup) => sentinel(setup, kind, length),
+        };
+        self.log(from, kind, None, None);
+    }
+
+    /// What the machine itself does: a thread that sleeps shortly sees when nobody runs.
+    fn metronome(&self) {
+        let (beat, late) = (Duration::from_millis(20), 300_000);
+        while !self.stop.load(Ordering::SeqCst) {
+            let from = now();
+            thread::sleep(beat);
+            if now() - from > late {
+                self.log(from, "machine-stall", None, None);
+            }
+        }
+    }
+}
+
+/// What the nemesis did, in the directory of a run.
+pub(crate) const LOG: &str = "faults.log";
+
+/// Most faults are short, some longer than a lease.
+fn length(seeded: &mut Seeded, least: u64, most: u64) -> u64 {
+    let share = if seeded.percent(70) { 5 } else { 1 };
+    least + seeded.below((most - least) / share)
+}
+
+fn sleep(millis: u64) {
+    thread::sleep(Duration::from_millis(millis));
+}
+
+/// A file of SQLite has its limit a connection: bodies of the ledger set it for as long as they are told to.
+fn fill_disk(dir: &Path, length: u64) -> &'static str {
+    let flag = dir.join(books::FULL);
+    File::create(&flag).expect("the directory is there");
+    sleep(length);
+    fs::remove_file(&flag).expect("it was there");
+    "disk-full"
+}
+
+fn lock_file(url: &str, length: u64) -> &'static str {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let lock = async {
+        let mut conn = SqliteConnection::connect(url).await?;
+        conn.execute("PRAGMA busy_timeout = 20000").await?;
+        conn.execute("BEGIN IMMEDIATE").await?;
+        tokio::time::sleep(Duration::from_millis(length)).await;
+        conn.execute("ROLLBACK").await?;
+        conn.close().await
+    };
+    let locked = runtime.expect("a runtime starts").block_on(lock);
+    // Somebody who is paused may have it for longer.
+    drop(locked);
+    "file-lock"
+}
+
+fn redis(server: &RedisServer, kind: u64, length: u64) -> &'static str {
+    match kind {
+        0..=39 => {
+            server.kill();
+            sleep(length / 2);
+            server.restart();
+            "server-kill"
+        }
+        40..=69 => {
+            server.pause();
+            sleep(length);
+            server.resume();
+            "server-pause"
+        }
+        70..=84 => {
+            server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]);
+            sleep(length);
+            server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+            "memory-full"
+        }
+        _ => {
+            server.cli(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+            sleep(length);
+            server.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+            "read-only"
+        }
+    }
+}
+
+fn kill_or_pause(server: &DatabaseServer, kills: bool, length: u64) -> &'static str {
+    if kills {
+        server.kill();
+        sleep(length / 2);
+        server.restart();
+        "server-kill"
+    } else {
+        server.pause();
+        sleep(length);
+        server.resume();
+        "server-pause"
+    }
+}
+
+fn postgres(server: &DatabaseServer, kind: u64, length: u64) -> &'static str {
+    let seconds = |millis: u64| format!("{}.{:03}", millis / 1_000, millis % 1_000);
+    // One that is refused under load is no fault of ours.
+    let execute = |sql: &str| drop(server.try_execute(sql));
+    match kind {
+        0..=29 => kill_or_pause(server, true, length),
+        30..=59 => kill_or_pause(server, false, length),
+        60..=74 => {
+            execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+            );
+            "backends-terminated"
+        }
+        75..=87 => {
+            execute("ALTER SYSTEM SET default_transaction_read_only = on");
+            execute("SELECT pg_reload_conf()");
+            sleep(length);
+            execute("ALTER SYSTEM RESET default_transaction_read_only");
+            // In a session that began read-only.
+            execute(
+                "SET default_transaction_read_only = off; ALTER SYSTEM RESET default_transaction_read_only",
+            );
+            execute("SELECT pg_reload_conf()");
+            "read-only"
+        }
+        _ => {
+            let length = seconds(length);
+            execute(&format!(
+                "BEGIN; LOCK TABLE idem_records; SELECT pg_sleep({length}); ROLLBACK"
+            ));
+            "table-lock"
+        }
+    }
+}
+
+fn mariadb(server: &DatabaseServer, kind: u64, length: u64) -> &'static str {
+    let seconds = format!("{}.{:03}", length / 1_000, length % 1_000);
+    let execute = |sql: &str| drop(server.try_execute(sql));
+    match kind {
+        0..=29 => kill_or_pause(server, true, length),
+        30..=64 => kill_or_pause(server, false, length),
+        65..=84 => {
+            execute(&format!(
+                "LOCK TABLES idem_records WRITE; DO SLEEP({seconds}); UNLOCK TABLES"
+            ));
+            "table-lock"
+        }
+        _ => {
+            execute(&format!(
+                "FLUSH TABLES WITH READ LOCK; DO SLEEP({seconds}); UNLOCK TABLES"
+            ));
+            "read-only"
+        }
+    }
+}
+
+fn layered(fast: &RedisServer, durable: &DatabaseServer, kind: u64, length: u64) -> &'static str {
+    match kind {
+        0..=24 => {
+            // It comes back with nothing in it.
+            fast.kill();
+            sleep(length / 2);
+            fast.restart();
+            "cache-kill"
+        }
+        25..=44 => {
+            fast.pause();
+            sleep(length);
+            fast.resume();
+            "cache-pause"
+        }
+        45..=59 => {
+            fast.cli(&["FLUSHALL"]);
+            "cache-flush"
+        }
+        60..=79 => kill_or_pause(durable, true, length),
+        _ => kill_or_pause(durable, false, length),
+    }
+}
+
+fn sentinel(setup: &SentinelSetup, kind: u64, length: u64) -> &'static str {
+    let old = setup.primary();
+    let kind = match kind {
+        0..=44 => {
+            old.kill();
+            setup.await_new_primary(old);
+            old.restart();
+            "primary-killed"
+        }
+        45..=89 => {
+            old.pause();
+            setup.await_new_primary(old);
+            sleep(length);
+            old.resume();
+            "primary-paused"
+        }
+        _ => {
+            setup.failover();
+            "failover-asked"
+        }
+    };
+    setup.await_settled();
+    kind
+}

@@ -1,0 +1,49 @@
+//! What a body ends with, and what its caller is told.
+
+use idem_runtime::{Classify, Error};
+use serde::{Deserialize, Serialize};
+
+/// The answer of a body: no two bodies give the same.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Receipt(pub(crate) String);
+
+/// How a body fails.
+#[derive(Classify, Clone, Debug, Deserialize, Serialize)]
+pub(crate) enum Failure {
+    /// An answer, as different from others as a receipt.
+    #[class(business)]
+    Declined(Receipt),
+    #[class(system)]
+    Down,
+    #[class(unknown)]
+    Unknown,
+    #[class(delegate)]
+    Idem(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(_: sqlx::Error) -> Self {
+        Self::Down
+    }
+}
+
+/// What is told of a call, as a line of the journal has it.
+pub(crate) fn told(answer: &Result<Receipt, Failure>) -> String {
+    match answer {
+        Ok(Receipt(receipt)) => format!("ok {receipt}"),
+        Err(Failure::Declined(Receipt(receipt))) => format!("declined {receipt}"),
+        Err(Failure::Down) => "down".to_owned(),
+        Err(Failure::Unknown) => "unknown".to_owned(),
+        Err(Failure::Idem(error)) => {
+            let kind = format!("{:?}", error.kind());
+            let end = kind.find([' ', '(']).unwrap_or(kind.len());
+            kind[..end].to_owned()
+        }
+    }
+}
