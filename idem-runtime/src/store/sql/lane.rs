@@ -22,6 +22,7 @@ use super::failure::{broken, store_error, trouble};
 use super::group::{Group, Outcome, Way};
 use super::statement::Statement;
 use crate::record::Owner;
+use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
 type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
@@ -47,6 +48,7 @@ pub(crate) struct Lane<B: Sealed> {
     seats: Semaphore,
     most: usize,
     response_timeout: Duration,
+    clock: Arc<ServerClock>,
     /// Those who read.
     pub(super) crowd: Arc<Crowd>,
     #[cfg(feature = "sqlite")]
@@ -63,13 +65,19 @@ impl<B: Sealed> fmt::Debug for Lane<B> {
 }
 
 impl<B: Sealed> Lane<B> {
-    pub(crate) fn new(options: Options<B>, most: usize, response_timeout: Duration) -> Self {
+    pub(crate) fn new(
+        options: Options<B>,
+        most: usize,
+        response_timeout: Duration,
+        clock: Arc<ServerClock>,
+    ) -> Self {
         Self {
             options,
             idle: Mutex::default(),
             seats: Semaphore::new(most),
             most,
             response_timeout,
+            clock,
             crowd: Crowd::new(most.min(TURNS)),
             #[cfg(feature = "sqlite")]
             group: None,
@@ -129,8 +137,12 @@ impl<B: Sealed> Lane<B> {
         what: &str,
         told: oneshot::Receiver<Outcome>,
     ) -> Result<Answer, (Option<Trouble>, StoreError)> {
+        let sent = Instant::now();
         match timeout(self.response_timeout, told).await {
-            Ok(Ok(outcome)) => outcome,
+            Ok(Ok(outcome)) => {
+                self.heard(outcome.as_ref().ok(), sent);
+                outcome
+            }
             Ok(Err(_)) => {
                 let message = format!(
                     "{what}: the thread that writes to {} has ended; it may be sent again",
@@ -163,8 +175,10 @@ impl<B: Sealed> Lane<B> {
         loop {
             // Dropped half-way, it is closed: what it was sent may still be on its way.
             let (mut conn, used) = self.connection().await?;
+            let sent = Instant::now();
             match B::run(&mut conn, statement, arguments).await {
                 Ok(answer) => {
+                    self.heard(Some(&answer), sent);
                     self.keep(conn);
                     return Ok(answer);
                 }
@@ -185,6 +199,13 @@ impl<B: Sealed> Lane<B> {
                 Err(error) if used && broken(&error) => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// An answer has come to what was sent then.
+    fn heard(&self, answer: Option<&Answer>, sent: Instant) {
+        if let Some(now_us) = answer.and_then(Answer::now_us) {
+            self.clock.says(now_us, sent);
         }
     }
 
