@@ -73,6 +73,8 @@ impl Events {
                 (Reconciled::NotLanded, _) => "not landed".to_owned(),
                 (Reconciled::Unknown, why) => format!("undecided: {}", why.unwrap_or_default()),
             },
+            EventKind::ClockStepped { forward: true, .. } => "clock stepped forward".to_owned(),
+            EventKind::ClockStepped { forward: false, .. } => "clock stepped back".to_owned(),
             EventKind::Resolved { outcome: None } => "reset".to_owned(),
             EventKind::Resolved {
                 outcome: Some(outcome),

@@ -231,7 +231,8 @@ impl Context {
     /// looked at before a step that cannot be taken back. Zero when the lease is lost, and where there is
     /// none because the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction
     /// (`tx = …`): nobody is granted the key before that is committed or rolled back. It catches
-    /// most pauses of a process and guarantees nothing, since a pause may come right after.
+    /// most pauses of a process and guarantees nothing, since a pause may come right after, and since
+    /// the lease ends by the server's clock, which may [step](crate::store#the-clock-of-the-server).
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         match &self.0.held {

@@ -4,6 +4,8 @@
 //! a connection whose driver runs there. Renewals therefore run here, and a store makes the
 //! connection that they use here.
 
+mod steps;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -43,6 +45,8 @@ struct Shared {
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
+    /// By how much the server's clock has stepped forward since the thread looked, in nanoseconds.
+    stepped: AtomicU64,
     wake: Notify,
     starting: Mutex<()>,
     thread: OnceLock<Handle>,
@@ -120,6 +124,7 @@ impl Keeper {
                 observer,
                 queues: Lanes::default(),
                 sleeps_until: AtomicU64::new(UNTIL_WOKEN),
+                stepped: AtomicU64::new(0),
                 wake: Notify::new(),
                 starting: Mutex::new(()),
                 thread: OnceLock::new(),
@@ -351,6 +356,7 @@ impl Shared {
             // From here on whoever registers wakes this, until it says how long it sleeps.
             self.sleeps_until.store(UNTIL_WOKEN, Ordering::SeqCst);
             let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
+            let now = now.saturating_add(self.stepped.swap(0, Ordering::SeqCst));
             for queue in self.queues.all() {
                 let mut queue = lock(queue);
                 queue.take_due(now, &mut due);

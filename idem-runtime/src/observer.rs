@@ -117,6 +117,20 @@ pub enum EventKind<'a> {
     },
     /// The fast store is asked again.
     Restored,
+    /// The clock of the store's server and the monotonic clock of this process have moved against each
+    /// other: the server's clock was set, another server with another time has taken its place, or the
+    /// machine of this process was suspended. It looks the same from here, and does the same: leases
+    /// and answers end sooner, or later, by as much.
+    ///
+    /// Noticed at the next reply that has the server's time, from 250 ms on; each renewal has it. After a step
+    /// forward the engine renews at once those leases whose renewals would have fallen into it. Let
+    /// the server's clock be slewed, not stepped: see [leases](crate::store#the-clock-of-the-server).
+    ClockStepped {
+        /// By how much at least.
+        by: Duration,
+        /// Whether the server is ahead of what was to be expected: leases end sooner.
+        forward: bool,
+    },
     /// Something that an operator should know.
     Warning {
         /// A sentence.
@@ -176,9 +190,8 @@ impl<O: Observer> Observer for Contained<O> {
 }
 
 /// The default: writes a line to standard error for what must not go unseen (an answer that is not
-/// stored, a lost lease, a record that cannot be read, a warning of the store, one of two layers that
-/// fails), and is silent about
-/// everything else.
+/// stored, a lost lease, a record that cannot be read, a warning of the store, a step of its server's
+/// clock, one of two layers that fails), and is silent about everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
 
@@ -210,6 +223,18 @@ impl Observer for StderrObserver {
             EventKind::Degraded { reason } => {
                 format!(
                     "idem: DEGRADED, the durable store does all the work: the fast one: {reason}"
+                )
+            }
+            EventKind::ClockStepped { by, forward } => {
+                let (way, when) = if *forward {
+                    ("forward", "sooner")
+                } else {
+                    ("back", "later")
+                };
+                format!(
+                    "idem: the clock of the store's server has moved {way} by {by:.1?}, against the one here: \
+                     leases and answers end that much {when}; it was set, or the server was replaced, or \
+                     this machine was suspended"
                 )
             }
             EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),

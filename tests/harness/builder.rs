@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt, io};
 
 use crate::role::Role;
-use crate::{Certificates, Edition, RedisServer};
+use crate::{Certificates, Edition, FakeClock, RedisServer};
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
 
@@ -52,6 +52,7 @@ pub struct RedisServerBuilder {
     pub(crate) role: Role,
     pub(crate) certificates: Option<Certificates>,
     pub(crate) tls_client_auth: bool,
+    pub(crate) clock: Option<FakeClock>,
     binary: Option<PathBuf>,
     edition: Option<Edition>,
 }
@@ -122,6 +123,12 @@ impl RedisServerBuilder {
     pub fn tls_client_auth(mut self) -> Self {
         self.tls_client_auth = true;
         self.certificates.get_or_insert_default();
+        self
+    }
+
+    /// Gives the server a clock that the test can step. For an [`Edition`].
+    pub fn clock(mut self, clock: &FakeClock) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 

@@ -15,7 +15,7 @@ use crate::dir::TestDir;
 use crate::port::Port;
 use crate::product::{APP, Product};
 use crate::url::credentials;
-use crate::{StartError, family, template};
+use crate::{FakeClock, StartError, family, template};
 
 /// Less than a second on a quiet machine; more than this means that it does not happen.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -35,6 +35,7 @@ pub struct DatabaseServer {
     child: Mutex<Option<Guarded>>,
     product: Box<dyn Product>,
     args: Vec<OsString>,
+    clock: Option<FakeClock>,
     port: Port,
     dir: TestDir,
 }
@@ -43,6 +44,7 @@ impl DatabaseServer {
     pub(crate) fn launch(
         product: Box<dyn Product>,
         durable: bool,
+        clock: Option<FakeClock>,
         settings: Vec<OsString>,
     ) -> Result<Self, StartError> {
         let template = product.template()?;
@@ -58,6 +60,7 @@ impl DatabaseServer {
             child: Mutex::new(None),
             product,
             args,
+            clock,
             port,
             dir,
         };
@@ -253,9 +256,11 @@ impl DatabaseServer {
         let errors = log.try_clone()?;
         let dir = self.dir.disposable();
         let (server, will) = (self.product.server(), self.product.will());
+        let clock = FakeClock::environment(self.clock.as_ref())?;
         let mut child = Guarded::spawn_with_will(server, &self.args, dir, will, |command| {
             command
                 .env("LC_ALL", "C")
+                .envs(clock)
                 .current_dir(self.dir.path())
                 .stdout(log)
                 .stderr(errors);

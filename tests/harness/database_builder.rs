@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 
 use crate::product::Product;
-use crate::{DatabaseServer, StartError};
+use crate::{DatabaseServer, FakeClock, StartError};
 
 /// Settings of a database server that becomes an `S`.
 #[must_use = "a builder does nothing until `start`"]
@@ -13,6 +13,7 @@ pub struct DatabaseServerBuilder<S> {
     wrap: fn(DatabaseServer) -> S,
     settings: Vec<(String, String)>,
     durable: bool,
+    clock: Option<FakeClock>,
 }
 
 impl<S> DatabaseServerBuilder<S> {
@@ -25,6 +26,7 @@ impl<S> DatabaseServerBuilder<S> {
             wrap,
             settings: Vec::new(),
             durable: false,
+            clock: None,
         }
     }
 
@@ -39,6 +41,12 @@ impl<S> DatabaseServerBuilder<S> {
     /// outlives a `kill` of the server all the same, but not one of the machine.
     pub fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Gives the server a clock that the test can step.
+    pub fn clock(mut self, clock: &FakeClock) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 
@@ -76,7 +84,8 @@ impl<S> DatabaseServerBuilder<S> {
         let settings = self.settings.iter();
         let settings = settings.flat_map(|(name, value)| product.setting(name, value));
         let settings: Vec<OsString> = settings.collect();
-        DatabaseServer::launch(product, self.durable, settings).map(self.wrap)
+        let clock = self.clock.clone();
+        DatabaseServer::launch(product, self.durable, clock, settings).map(self.wrap)
     }
 }
 

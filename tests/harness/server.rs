@@ -16,7 +16,7 @@ use crate::dir::TestDir;
 use crate::port::Port;
 use crate::tls::TlsPort;
 use crate::url::credentials;
-use crate::{Monitor, RedisServerBuilder, Reply, RespConn, StartError};
+use crate::{FakeClock, Monitor, RedisServerBuilder, Reply, RespConn, StartError};
 
 /// Starting and stopping take milliseconds; more than this means that they do not happen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,6 +41,7 @@ pub struct RedisServer {
     password: Option<String>,
     admin_password: String,
     socket: Option<PathBuf>,
+    clock: Option<FakeClock>,
     pub(crate) tls: Option<TlsPort>,
     port: Port,
     /// Of a node of a cluster.
@@ -108,6 +109,7 @@ impl RedisServer {
             password: builder.password.clone(),
             admin_password,
             socket,
+            clock: builder.clock.clone(),
             tls,
             port,
             bus,
@@ -319,8 +321,9 @@ impl RedisServer {
         let start = fs::read(self.log_path())?.len();
         let errors = log.try_clone()?;
         let dir = self.dir.disposable();
+        let clock = FakeClock::environment(self.clock.as_ref())?;
         let mut child = Guarded::spawn(&self.binary, &self.args, dir, |command| {
-            command.stdout(log).stderr(errors)
+            command.envs(clock).stdout(log).stderr(errors)
         })?;
         let deadline = Instant::now() + PATIENCE;
         while !self.answers() {
@@ -385,15 +388,13 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
         if thread::panicking() {
-            eprintln!("the log of the server on port {} ends:", self.port());
-            eprintln!("{}", self.tail());
+            let (port, tail) = (self.port(), self.tail());
+            eprintln!("the log of the server on port {port} ends:\n{tail}");
         }
     }
 }
 
 fn joined<A: AsRef<[u8]>>(command: &[A]) -> String {
-    let words = command
-        .iter()
-        .map(|word| String::from_utf8_lossy(word.as_ref()));
-    words.collect::<Vec<_>>().join(" ")
+    let word = |word: &A| String::from_utf8_lossy(word.as_ref()).into_owned();
+    command.iter().map(word).collect::<Vec<_>>().join(" ")
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
+use crate::FakeClock;
 use crate::child::Guarded;
 
 /// How long a worker may take for a line before a test fails instead of hanging.
@@ -49,6 +50,14 @@ impl WorkerBuilder {
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.envs.push((name.into(), value.into()));
         self
+    }
+
+    /// Gives the worker a clock that the test can step.
+    pub fn clock(self, clock: &FakeClock) -> Self {
+        let environment = FakeClock::environment(Some(clock));
+        let environment = environment.unwrap_or_else(|error| panic!("{error}"));
+        let set = |worker: Self, (name, value): (&str, PathBuf)| worker.env(name, value);
+        environment.into_iter().fold(self, set)
     }
 
     /// Runs the worker.

@@ -4,13 +4,18 @@
 //! `effect <key>` for each body that ran, and `done`.
 //!
 //! `worker purge <url>`: purges one record in ten seconds until it is killed.
+//!
+//! `worker clock <url>`: says what it is told of clocks. Then, in lines: `call <key>`, and `hold <key>`,
+//! whose body never ends; `effect <key>` for each body that begins, and `called <key>`.
 
 use std::env;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
 use idem_runtime::store::sql::{Backend, MySql, Postgres, Purge, SqlStore, Sqlite};
-use idem_runtime::{Engine, Error};
+use idem_runtime::{Engine, Error, Event, Observer};
+use idem_tests::events::Events;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 const TASKS: u64 = 8;
@@ -45,7 +50,49 @@ async fn work<B: Backend>(arguments: &[String]) {
             say("begun");
             std::future::pending::<()>().await;
         }
+        "clock" => clock(store).await,
         other => panic!("not understood: {other}"),
+    }
+}
+
+#[derive(Debug)]
+struct Told;
+
+impl Observer for Told {
+    fn observe(&self, event: &Event<'_>) {
+        let words = Events::words(event);
+        if words.starts_with("clock") {
+            say(&words);
+        }
+    }
+}
+
+async fn clock<B: Backend>(store: SqlStore<B>) {
+    let engine = Engine::builder(store).prefix("worker").observer(Told);
+    let engine = engine.build().expect("the settings agree");
+    let (lines, mut line) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let read = io::stdin().lines().map_while(Result::ok);
+        read.for_each(|line| drop(lines.send(line)));
+    });
+    say("begun");
+    while let Some(line) = line.recv().await {
+        let (what, key) = line.split_once(' ').expect("a word and a key");
+        let (holds, name) = (what == "hold", key.to_owned());
+        let call = engine.operation("work").key(key);
+        let call = call.run(async move |_| {
+            say(&format!("effect {name}"));
+            if holds {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Error>(())
+        });
+        if holds {
+            tokio::spawn(call);
+        } else {
+            call.await.expect("nothing is in its way");
+            say(&format!("called {key}"));
+        }
     }
 }
 

@@ -83,7 +83,8 @@ impl EngineBuilder {
 
     /// How long a claim lasts unless renewed; default 30 s, 100 ms to 24 h. It is renewed every third
     /// of this, so it is the time after which a crash is noticed; what bounds the body is
-    /// [`max_run`](Self::max_run).
+    /// [`max_run`](Self::max_run). It is measured by the clock of the store's server: keep it well above
+    /// the [steps](crate::store#the-clock-of-the-server) that this can make.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.defaults.lease = lease;
         self
@@ -355,7 +356,7 @@ impl EngineBuilder {
         };
         let ineffective = ineffective.map(ToOwned::to_owned);
         let switch = disabled.into_iter().chain(ineffective);
-        core.store.observed_by(&core.observer);
+        core.store.observed_by(&core.keeper.observer());
         for message in switch.chain(core.store.warnings()) {
             core.observer.observe(&Event {
                 operation: "",

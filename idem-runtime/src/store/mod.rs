@@ -1,4 +1,35 @@
 //! The contract between the engine and whatever keeps the records.
+//!
+//! # The clock of the server
+//!
+//! Leases and the lives of records are measured by one clock: that of the server that has the record (of
+//! SQLite: of the machine). No clock of a client counts, and none makes up for that one:
+//!
+//! - A **step forward** by S ends each lease and each record S sooner. A step of at least what is left of a
+//!   lease lets another body start while the first one still runs. With a lease of 30 s, renewed every 10 s, a
+//!   step of 20 s may do that, and one of 30 s does if anybody asks for the key before the next renewal.
+//! - A **step back** by S keeps claims and records S longer. A claim of a process that has crashed blocks its
+//!   key for a lease and S.
+//! - After a **failover** the clock of the promoted server counts; that it differs from the former one's is
+//!   a step like any other.
+//!
+//! Stores whose replies have the server's time compare it with the monotonic clock of the process, which takes
+//! no round trip: PostgreSQL, MySQL and SQLite in each claim and renewal, Redis in each renewal and in those claims
+//! that are made by a script, one in ten seconds at least. Observers are told
+//! [`ClockStepped`](crate::EventKind::ClockStepped) of steps of 250 ms or more, besides what NTP slews the two
+//! clocks apart. In a Redis cluster each node is compared with itself, on each connection, so that a
+//! failover is none and a step is told more than once; through a `ClusterClient` of the application none is
+//! seen, and a [`MemoryStore`](memory::MemoryStore) has a clock that does not step. A suspended
+//! process whose monotonic clock stands still meanwhile (Linux, macOS) finds the server's clock ahead when it
+//! wakes up, which is told as a step: its leases have ended by as much.
+//!
+//! After a step forward an engine renews at once each lease whose renewal was due within the step. A
+//! lease that has lapsed by it is renewed as well, unless another caller has claimed the key since: then the
+//! owner [loses](crate::EventKind::LeaseLost) it, and two bodies run.
+//!
+//! What to do: let servers' clocks be slewed, not stepped; keep the [lease](crate::EngineBuilder::lease) well
+//! above the steps that can happen; and where a second start is not acceptable, use `max_attempts = 1`,
+//! `reconcile`, or [`derive_key`](crate::Context::derive_key) on the other side.
 
 mod admission;
 mod front;
@@ -7,9 +38,17 @@ mod listen;
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
+mod server_clock;
 pub(crate) mod shared;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub mod sql;
+mod told;
 mod watch;
 
 use std::fmt;
@@ -56,7 +95,9 @@ pub use crate::transition::{
 ///    resolution of somebody who saw it. An unknown outcome is no answer: a success that comes late
 ///    takes its place.
 /// 5. **Leases by the store's clock.** What is claimed is not granted to another before the lease is
-///    over, and is after, as far as rules 8 and 13 let it. No clock of a client counts.
+///    over, and is after, as far as rules 8 and 13 let it. No clock of a client counts. A store that
+///    notices a step of that clock tells [`ClockStepped`](crate::EventKind::ClockStepped) to who
+///    [observes](Self::observed_by) it, and the engine renews its leases.
 /// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact
 ///    to the millisecond.
 /// 7. **Fences grow** with every claim of a key as long as its record is kept.

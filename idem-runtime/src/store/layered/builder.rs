@@ -74,7 +74,7 @@ impl LayeredStoreBuilder {
             background: super::background::Background::default(),
             counters: super::stats::Counters::default(),
             doubts: super::doubts::Doubts::default(),
-            observers: super::told::Observers::default(),
+            observers: crate::store::told::Observers::default(),
         }))
     }
 }

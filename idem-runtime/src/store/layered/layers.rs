@@ -13,7 +13,6 @@ use super::breaker::{Admission, Breaker, Turn};
 use super::doubts::Doubts;
 use super::epochs::{Epoch, Epochs, closing, opening, record_of};
 use super::stats::{Counters, count};
-use super::told::Observers;
 use super::{Front, Place, Store, StoreError, StoreErrorKind};
 use crate::clock::{Clock, SystemClock, deadline};
 use crate::fingerprint::Fingerprint;
@@ -21,6 +20,7 @@ use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, MAX_RETAIN, Owner, Record, State};
 use crate::store::front::{Copied, is_final};
+use crate::store::told::Observers;
 use crate::store::{ClaimReply, ReadReply, ResolveReply};
 
 /// How long anything that nobody waits for may take.

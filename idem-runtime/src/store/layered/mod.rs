@@ -8,7 +8,6 @@ mod epochs;
 mod later;
 mod layers;
 mod stats;
-mod told;
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};

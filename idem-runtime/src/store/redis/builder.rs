@@ -14,6 +14,7 @@ use super::script::Scripts;
 use super::source::{Extras, Place};
 use super::subscribers::Subscribers;
 use super::{Inner, RedisSource, RedisStore};
+use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Writes that may wait for replicas at once. `WAIT` keeps a connection for itself.
@@ -148,8 +149,9 @@ impl RedisStoreBuilder {
             lanes,
         };
         let (plan, own_plan) = (plan(LANES), plan(OWN_LANES));
+        let observers = Arc::default();
         let cluster = |seeds: &[Client], plan| {
-            let cluster = Cluster::new(seeds, plan)?;
+            let cluster = Cluster::new(seeds, plan, &observers)?;
             Ok::<_, StoreError>(Route::Cluster(Box::new(cluster)))
         };
         let place = self.source.place(&self.extras)?;
@@ -171,12 +173,13 @@ impl RedisStoreBuilder {
             prefix: self.checked_prefix,
             durability: self.durability,
         };
+        let clock = has_one_clock.then(|| ServerClock::new(&observers));
         let mut found = None;
         if let Some(target) = &target {
             if !target.is_ours() && self.durability != Durability::Acknowledged {
                 return Err(needs_own_connections());
             }
-            let node = Node::new(target, plan);
+            let node = Node::new(target, plan, clock.clone());
             let server = Server::ask(&node, &look).await?;
             match target {
                 #[cfg(feature = "redis-manager")]
@@ -187,7 +190,7 @@ impl RedisStoreBuilder {
             }
         }
         let (link, own, report) = if let (Some((link, report)), Some(target)) = (found, &target) {
-            let own = Node::new(target, own_plan);
+            let own = Node::new(target, own_plan, clock);
             (link, Route::Node(Box::new(own)), report)
         } else {
             let (link, own) = (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?);
@@ -205,7 +208,7 @@ impl RedisStoreBuilder {
         let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
             Subscribers::of_server(target, sharded, plan.patience)
         } else {
-            let cluster = Cluster::new(&seeds, own_plan)?;
+            let cluster = Cluster::new(&seeds, own_plan, &observers)?;
             Subscribers::of_cluster(cluster, sharded, plan.patience)
         };
         let does_without = !self.scripts_only && has_one_clock && report.reads_declarations();
@@ -218,6 +221,7 @@ impl RedisStoreBuilder {
             stages: stages.into(),
             swaps: stages && report.compares(),
             report,
+            observers,
             max_record_bytes: self.max_record_bytes,
         })))
     }

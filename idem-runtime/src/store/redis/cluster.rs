@@ -22,6 +22,8 @@ use self::slots::{Slots, slot};
 use super::address::{Address, client_at};
 use super::link::{Failure, Order, Target};
 use super::node::{Keeping, Node, Plan};
+use crate::store::server_clock::ServerClock;
+use crate::store::told::Observers;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.
@@ -40,6 +42,8 @@ pub(super) struct Cluster {
     /// Whom to ask when no known node answers.
     seeds: Vec<Address>,
     plan: Plan,
+    /// Told of the clock of each node.
+    observers: Arc<Observers>,
     known: Mutex<Known>,
     /// One task at a time asks for the map; the others go on with the one that they have.
     refreshing: tokio::sync::Mutex<Option<Instant>>,
@@ -59,7 +63,11 @@ struct Known {
 
 impl Cluster {
     /// A cluster of which these nodes are known.
-    pub(super) fn new(seeds: &[Client], plan: Plan) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        seeds: &[Client],
+        plan: Plan,
+        observers: &Arc<Observers>,
+    ) -> Result<Self, StoreError> {
         let infos = seeds.iter().map(Client::get_connection_info);
         let addresses: Vec<_> = infos.clone().filter_map(Address::of).collect();
         match infos.clone().next() {
@@ -67,6 +75,7 @@ impl Cluster {
                 node: node.clone(),
                 seeds: addresses,
                 plan,
+                observers: Arc::clone(observers),
                 known: Mutex::default(),
                 refreshing: tokio::sync::Mutex::default(),
                 outdated: AtomicBool::new(true),
@@ -210,7 +219,8 @@ impl Cluster {
             return Ok(Arc::clone(node));
         }
         let target = Target::Server(Box::new(self.client(at)?));
-        let node = Arc::new(Node::new(&target, self.plan));
+        let clock = ServerClock::new(&self.observers);
+        let node = Arc::new(Node::new(&target, self.plan, Some(clock)));
         Ok(Arc::clone(
             self.lock().nodes.entry(at.clone()).or_insert(node),
         ))

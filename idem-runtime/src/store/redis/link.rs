@@ -19,6 +19,7 @@ use super::failure::{
     breaks_connection, connect_error, hangs_up, is_silence, leads_astray, store_error,
 };
 use super::script::{time_of, wrote};
+use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Time-outs in a row after which a connection is given up: the server may be gone without the
@@ -47,6 +48,8 @@ pub(super) struct Link {
     failure: Mutex<Option<(StoreError, Instant)>>,
     /// A connection was made before, so that the URL is right, or was.
     known: AtomicBool,
+    /// The server's clock, if it is known to be always the same server's.
+    clock: Option<Arc<ServerClock>>,
 }
 
 /// A connection, and how it goes with it.
@@ -62,7 +65,7 @@ struct Live {
 }
 
 impl Link {
-    pub(super) fn new(target: Target, patience: Patience) -> Self {
+    pub(super) fn new(target: Target, patience: Patience, clock: Option<Arc<ServerClock>>) -> Self {
         Self {
             target,
             patience,
@@ -70,6 +73,7 @@ impl Link {
             connecting: tokio::sync::Mutex::default(),
             failure: Mutex::default(),
             known: AtomicBool::new(false),
+            clock,
         }
     }
 
@@ -95,6 +99,9 @@ impl Link {
             && let Some(micros) = time_of(reply)
         {
             live.time.is(micros, began.elapsed());
+            if let Some(clock) = &self.clock {
+                clock.says(micros, began);
+            }
         }
         match &reply {
             Err(Failure::Reply(error)) if is_silence(error) => self.silent(live),

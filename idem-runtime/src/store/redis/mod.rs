@@ -39,8 +39,9 @@ pub use self::source::RedisSource;
 use self::subscribers::Subscribers;
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch, told::Observers,
 };
+use crate::observer::Observer;
 
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
 ///
@@ -127,6 +128,8 @@ struct Inner {
     swaps: bool,
     /// Whether a large answer goes past the script that stores it.
     stages: AtomicBool,
+    /// Told of steps of the server's clock.
+    observers: Arc<Observers>,
     max_record_bytes: usize,
 }
 
@@ -244,6 +247,10 @@ impl Store for RedisStore {
         tokio::spawn(async move { trial.try_to_publish().await });
         tokio::spawn(listening(listener).follow());
         true
+    }
+
+    fn observed_by(&self, observer: &Arc<dyn Observer>) {
+        self.0.observers.add(observer);
     }
 
     fn max_record_bytes(&self) -> Option<usize> {

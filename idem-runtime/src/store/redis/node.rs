@@ -1,13 +1,14 @@
 //! One server: the connection that everything goes through, and those that wait for its replicas.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redis::{Cmd, Value};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::link::{Failure, Kept, Link, Order, Patience, Target};
 use super::script::wrote;
+use crate::store::server_clock::ServerClock;
 
 /// When a write counts.
 ///
@@ -109,20 +110,22 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(target: &Target, plan: Plan) -> Self {
+    /// `clock` is the server's, unless several answer in turn.
+    pub(super) fn new(target: &Target, plan: Plan, clock: Option<Arc<ServerClock>>) -> Self {
         let Plan { patience, .. } = plan;
         let lanes = match plan.durability {
             Durability::Acknowledged | Durability::Replicated(0) => None,
             Durability::Replicated(replicas) => Some(Lanes {
                 target: target.clone(),
                 patience,
+                clock: clock.clone(),
                 kept: Kept::by(replicas, patience),
                 free: Semaphore::new(plan.lanes),
                 idle: Mutex::default(),
             }),
         };
         Self {
-            link: Link::new(target.clone(), patience),
+            link: Link::new(target.clone(), patience, clock),
             lanes,
         }
     }
@@ -175,6 +178,7 @@ impl Node {
 struct Lanes {
     target: Target,
     patience: Patience,
+    clock: Option<Arc<ServerClock>>,
     kept: Kept,
     free: Semaphore,
     idle: Mutex<Vec<Link>>,
@@ -202,7 +206,7 @@ impl Lanes {
     fn take(&self) -> Link {
         // Last in, first out: a few warm connections rather than many that fall asleep.
         let idle = self.idle().pop();
-        idle.unwrap_or_else(|| Link::new(self.target.clone(), self.patience))
+        idle.unwrap_or_else(|| Link::new(self.target.clone(), self.patience, self.clock.clone()))
     }
 }
 

@@ -4,13 +4,15 @@
 -- ARGV[2]  how long the record lives where it is written again, milliseconds
 --
 -- Returns {'C'} renewed; {'L'} there was no record, and the claim was written again; {'S'} another's
---         or over
+--         or over; each with the server's time in microseconds, last
 local seen, refusal = look(HEADER)
 if refusal then return refusal end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 if not seen then
-  if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then return {'L'} end
+  if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then return {'L', now} end
   return {'V', ''}
 end
-if not seen.claimed or seen.owner ~= sub(ARGV[1], 3, 18) then return {'S'} end
+if not seen.claimed or seen.owner ~= sub(ARGV[1], 3, 18) then return {'S', now} end
 redis.call('PEXPIRE', KEYS[1], string.format('%.0f', num(sub(seen.bytes, 32, 36))))
-return {'C'}
+return {'C', now}

@@ -127,7 +127,10 @@ impl Scripts {
                 Some("allow-oom"),
                 (include_str!("release_own.lua"), include_str!("release.lua")),
             ),
-            renew: script(Keeping::Writes, include_str!("renew.lua")),
+            renew: Script {
+                tells_time: true,
+                ..script(Keeping::Writes, include_str!("renew.lua"))
+            },
             resolve: ending(Keeping::Writes, include_str!("resolve.lua")),
             read: Script::new(
                 report,

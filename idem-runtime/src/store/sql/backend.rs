@@ -164,6 +164,18 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         script: String,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + '_;
 
+    /// How a statement that changes a row tells the time: what stands for `{now}` in it, and what at its
+    /// end.
+    #[doc(hidden)]
+    const DATED: (&'static str, &'static str) = ("{now}", " RETURNING {now}");
+
+    /// The number that a statement that changed rows left for its client, where there is such a thing.
+    #[doc(hidden)]
+    fn left(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
+        let _ = done;
+        None
+    }
+
     /// What an operator should know about this server, or why it is of no use.
     #[doc(hidden)]
     fn look(
@@ -226,10 +238,19 @@ pub enum Argument<'a> {
 pub struct Answer {
     pub(crate) affected: u64,
     pub(crate) row: Option<Row>,
-    /// The fence of the record that was put there.
+    /// The time at which a row was changed, which is the fence of a record that was put there.
     pub(crate) granted: Option<i64>,
     /// Of several that were asked for, those that are there.
     pub(crate) rows: Vec<(Place, Row)>,
+}
+
+impl Answer {
+    /// The database's time, in microseconds, if it came along.
+    pub(crate) fn now_us(&self) -> Option<u64> {
+        let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
+        let granted = self.granted.and_then(|micros| u64::try_from(micros).ok());
+        row.map(|row| row.now_us).or(granted)
+    }
 }
 
 /// What an error of the server means.

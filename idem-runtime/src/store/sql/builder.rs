@@ -13,6 +13,7 @@ use super::lane::Lane;
 use super::source::SqlSource;
 use super::statement::Statements;
 use super::{Inner, SqlStore};
+use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The name of the table in the files of `migrations`.
@@ -102,8 +103,15 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let options = B::own(self.source.into_options()?);
         #[cfg(feature = "sqlite")]
         let group = B::group(&options).map(Arc::new);
+        let observers = Arc::default();
+        let clock = ServerClock::new(&observers);
         let lane = |most: (usize, usize)| {
-            let lane = Lane::<B>::new(options.clone(), most, self.response_timeout);
+            let lane = Lane::<B>::new(
+                options.clone(),
+                most,
+                self.response_timeout,
+                Arc::clone(&clock),
+            );
             #[cfg(feature = "sqlite")]
             let lane = lane.grouped(group.clone());
             lane
@@ -113,6 +121,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             own: lane((2, 0)),
             statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
             met: Met::new(),
+            observers,
             #[cfg(feature = "postgres")]
             notices: (self.notify)
                 .then(|| B::notices(options.clone(), &self.table, self.response_timeout))

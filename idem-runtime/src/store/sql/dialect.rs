@@ -34,16 +34,17 @@ macro_rules! prepared {
                 let done = (&mut *$conn).execute(query).await?;
                 Ok(Answer {
                     affected: done.rows_affected(),
+                    granted: Self::left(&done),
                     ..Answer::default()
                 })
             }
-            #[cfg(feature = "sqlite")]
             Kind::Grant => {
                 use sqlx::Row as _;
                 // To its end, and not just to its row: that is there before the commit.
                 let rows = (&mut *$conn).fetch_all(query).await?;
                 let granted = rows.first().map(|row| row.try_get(0)).transpose()?;
                 Ok(Answer {
+                    affected: rows.len() as u64,
                     granted,
                     ..Answer::default()
                 })

@@ -22,6 +22,7 @@ use super::group::{Group, Way};
 use super::seats::{NoSeat, Rank, Seat, Seats};
 use super::statement::Statement;
 use crate::record::Owner;
+use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
 type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
@@ -50,6 +51,7 @@ pub(crate) struct Lane<B: Sealed> {
     seats: Arc<Seats>,
     most: usize,
     response_timeout: Duration,
+    clock: Arc<ServerClock>,
     /// Those who read.
     pub(super) crowd: Arc<Crowd>,
     #[cfg(feature = "sqlite")]
@@ -71,6 +73,7 @@ impl<B: Sealed> Lane<B> {
         options: Options<B>,
         (most, reserved): (usize, usize),
         response_timeout: Duration,
+        clock: Arc<ServerClock>,
     ) -> Self {
         Self {
             options,
@@ -78,6 +81,7 @@ impl<B: Sealed> Lane<B> {
             seats: Seats::new(most, reserved),
             most,
             response_timeout,
+            clock,
             crowd: Crowd::new(most.min(TURNS)),
             #[cfg(feature = "sqlite")]
             group: None,
@@ -181,8 +185,12 @@ impl<B: Sealed> Lane<B> {
             // The thread may take it out of the line at any moment.
             admission.sent();
         }
+        let sent = Instant::now();
         match timeout(self.response_timeout, told).await {
-            Ok(Ok(outcome)) => outcome,
+            Ok(Ok(outcome)) => {
+                self.heard(outcome.as_ref().ok(), sent);
+                outcome
+            }
             Ok(Err(_)) => {
                 let message = format!(
                     "{what}: the thread that writes to {} has ended; it may be sent again",
@@ -218,8 +226,10 @@ impl<B: Sealed> Lane<B> {
                 Some(first) => first,
                 None => self.connection().await?,
             };
+            let sent = Instant::now();
             match B::run(&mut conn, statement, arguments).await {
                 Ok(answer) => {
+                    self.heard(Some(&answer), sent);
                     self.keep(conn);
                     return Ok(answer);
                 }
@@ -240,6 +250,13 @@ impl<B: Sealed> Lane<B> {
                 Err(error) if used && broken(&error) => {}
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// An answer has come to what was sent then.
+    fn heard(&self, answer: Option<&Answer>, sent: Instant) {
+        if let Some(now_us) = answer.and_then(Answer::now_us) {
+            self.clock.says(now_us, sent);
         }
     }
 

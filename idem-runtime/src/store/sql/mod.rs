@@ -139,8 +139,9 @@ pub(crate) use self::within::{Failed, Within};
 use super::Watch;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture,
+    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, told::Observers,
 };
+use crate::observer::Observer;
 
 /// A store that can work inside a transaction.
 #[doc(hidden)]
@@ -204,6 +205,8 @@ pub(crate) struct Inner<B: Sealed> {
     own: Lane<B>,
     statements: Statements,
     met: claim::Met,
+    /// Told of steps of the database's clock.
+    observers: Arc<Observers>,
     table: String,
     #[cfg(feature = "postgres")]
     notices: Option<notices::Notices>,
@@ -361,6 +364,10 @@ impl<B: Backend> Store for SqlStore<B> {
             Some(notices) => notices.watch(key),
             None => StoreFuture::ready(Ok(None)),
         }
+    }
+
+    fn observed_by(&self, observer: &Arc<dyn Observer>) {
+        self.0.observers.add(observer);
     }
 
     fn keeps_forever(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult};
 use sqlx::{Executor as _, MySqlConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
@@ -115,6 +115,16 @@ impl Sealed for MySql {
         }
         let script = written::<Self>(&statement.text, arguments);
         Self::fetch_script(conn, script).await
+    }
+
+    // `RETURNING` is for other statements. The number goes into the reply to any that changes a row, and is the
+    // session's until the next.
+    const DATED: (&'static str, &'static str) = ("LAST_INSERT_ID({now})", "");
+
+    fn left(done: &MySqlQueryResult) -> Option<i64> {
+        i64::try_from(done.last_insert_id())
+            .ok()
+            .filter(|number| *number > 0)
     }
 
     const INSERT_WITHIN: &'static str = "INSERT IGNORE INTO {t} {values}";

@@ -34,8 +34,7 @@ pub(crate) enum Kind {
     Several,
     /// Prepared once a connection; gives back how many rows it changed.
     Execute,
-    /// As that, and gives back the fence of the record that it put there, if it did.
-    #[cfg(feature = "sqlite")]
+    /// As that, and gives back the time at which it changed a row, if it did.
     Grant,
     /// Several statements in one message, with the arguments written into the text.
     #[cfg(feature = "mysql")]
@@ -114,7 +113,8 @@ const COMPLETE_WITHIN: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
 
-const RENEW: &str = "UPDATE {t} SET expires_us = {now} + ?2, version = version + 1 \
+/// `{date}` is the time, which comes back.
+const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
      AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
@@ -171,6 +171,18 @@ impl Statements {
         };
         let fetch = |text: &str| of(Kind::Fetch, text);
         let execute = |text: &str| of(Kind::Execute, text);
+        let dated = |text: &str| {
+            let (date, end) = B::DATED;
+            let text = format!("{text}{end}").replace("{date}", date);
+            of(
+                if end.is_empty() {
+                    Kind::Execute
+                } else {
+                    Kind::Grant
+                },
+                &text,
+            )
+        };
         let telling = |text: &str| execute(&format!("{text}{told}"));
         Self {
             claim: of(B::CLAIM.kind, B::CLAIM.text),
@@ -180,7 +192,7 @@ impl Statements {
             replace: execute(REPLACE),
             complete: telling(COMPLETE),
             complete_within: telling(COMPLETE_WITHIN),
-            renew: execute(RENEW),
+            renew: dated(RENEW),
             release: telling(RELEASE),
             purge: execute(B::PURGE),
             touch: execute(TOUCH),

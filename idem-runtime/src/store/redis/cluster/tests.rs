@@ -59,7 +59,7 @@ fn cluster(seeds: &[&str]) -> Cluster {
         durability: crate::store::redis::Durability::Acknowledged,
         lanes: 1,
     };
-    Cluster::new(&seeds, plan).unwrap()
+    Cluster::new(&seeds, plan, &Arc::default()).unwrap()
 }
 
 #[test]

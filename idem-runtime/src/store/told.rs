@@ -1,4 +1,4 @@
-//! Who is told that the fast store is degraded.
+//! The observers of the engines on a store.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
