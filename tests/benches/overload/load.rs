@@ -101,8 +101,8 @@ pub(crate) struct Measured {
     pub(crate) last_reply_s: f64,
     pub(crate) shutdown: String,
     pub(crate) shutdown_s: f64,
-    /// What `Unfinished` counts, all together.
-    pub(crate) unfinished: u64,
+    /// Answers that the shutdown said are not stored.
+    pub(crate) unstored: u64,
     /// Events: an answer was returned and not stored yet; and storing it was given up.
     pub(crate) unsaved: u64,
     pub(crate) given_up: u64,
@@ -200,14 +200,12 @@ pub(crate) fn run(task: &Task) {
         shutdown: match unfinished {
             None => "Ok".to_owned(),
             Some(left) => format!(
-                "{} waiting, {} running, {} storing",
-                left.waiting, left.running, left.storing
+                "{} waiting, {} running, {} storing, {} unstored",
+                left.waiting, left.running, left.storing, left.unstored
             ),
         },
         shutdown_s: shutdown_took.as_secs_f64(),
-        unfinished: unfinished.map_or(0, |left| {
-            (left.waiting + left.running + left.storing) as u64
-        }),
+        unstored: unfinished.map_or(0, |left| left.unstored as u64),
         unsaved: events.unsaved.load(Ordering::SeqCst),
         given_up: events.given_up.load(Ordering::SeqCst),
         leases_lost: events.leases_lost.load(Ordering::SeqCst),
@@ -268,7 +266,7 @@ impl Measured {
             last_reply_s: 0.0,
             shutdown: String::new(),
             shutdown_s: 0.0,
-            unfinished: 0,
+            unstored: 0,
             unsaved: 0,
             given_up: 0,
             leases_lost: 0,

@@ -78,7 +78,7 @@ impl Row {
             // It may say that answers are not stored. It may not keep back that they are not.
             Goal::at_most(
                 "lost_and_not_said_by_shutdown",
-                Some(audit.lost.saturating_sub(measured.unfinished) as f64),
+                Some(audit.lost.saturating_sub(measured.unstored) as f64),
                 0.0,
             ),
         ];
