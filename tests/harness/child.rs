@@ -10,6 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use crate::FakeClock;
+
 /// Waits to be told a pid, then for the end of its input, which comes when the process that
 /// holds the other end of the pipe dies, by whatever cause. Then it does what the will says, if
 /// there is one, kills the child, and removes its directory.
@@ -191,6 +193,7 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         self.kill();
+        FakeClock::tidy(self.pid());
     }
 }
 

@@ -64,9 +64,15 @@ impl FakeClock {
             ("FAKETIME_TIMESTAMP_FILE", clock.file()),
             ("FAKETIME_NO_CACHE", on()),
             ("FAKETIME_DONT_FAKE_MONOTONIC", on()),
-            // Shared memory would outlive a process that is killed.
-            ("FAKETIME_DISABLE_SHM", on()),
         ])
+    }
+
+    /// Removes the shared memory and the semaphore that outlive a process with such a clock that is killed.
+    pub(crate) fn tidy(pid: u32) {
+        for name in ["faketime_shm", "sem.faketime_sem"] {
+            // Most processes have none.
+            drop(fs::remove_file(format!("/dev/shm/{name}_{pid}")));
+        }
     }
 
     fn file(&self) -> PathBuf {

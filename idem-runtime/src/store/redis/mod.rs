@@ -105,7 +105,7 @@ use crate::observer::Observer;
 ///
 /// When it connects, the store looks at all of this once, in three or four round trips:
 /// [`RedisStore::report`] is what it found, and its text a report for the log of a start. What is
-/// amiss is in its last lines and is told to the [`Observer`](crate::Observer) when an engine is
+/// amiss is in its last lines and is told to the [`Observer`] when an engine is
 /// built; only a server that evicts, is too old or is a Sentinel is refused. The rights are looked
 /// at under the prefix `idem` unless [`RedisStoreBuilder::checked_prefix`] names another. Redis 7 is
 /// asked for them, Redis 6 by trying, which leaves entries in its `ACL LOG` for those that are
