@@ -76,9 +76,9 @@ pub enum ErrorKind {
     /// The store could not be asked within its deadline, or refused. The body was not run.
     /// [`Error::is_retryable`] tells the two apart.
     StoreUnavailable,
-    /// The transaction that the call runs in (`tx = …`) can only be rolled back: it collided with
-    /// another, its connection is lost, or the answer could not be stored in it. Nothing of it is
-    /// kept. Roll it back and call again in a new one.
+    /// The transaction that the call runs in (`tx = …`) can only be rolled back, or is over: it collided with
+    /// another, its connection is lost, an error or a statement ended it, or the answer could not be stored in
+    /// it. Nothing of it is kept, unless the body has committed. Roll it back and call again in a new one.
     TransactionAborted,
     /// It is not known whether the transaction of the call was committed: the reply was lost. Call
     /// again: if it was, the answer is replayed, and if not, the body runs.

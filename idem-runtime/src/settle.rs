@@ -80,6 +80,15 @@ enum Waits {
     Nobody(Duration),
 }
 
+/// When a completion was sent that the store has confirmed.
+#[derive(Clone, Copy)]
+struct Sendings {
+    sent: Duration,
+    /// When it was sent for the first time: the record may live since then.
+    first: Duration,
+    late: bool,
+}
+
 impl Held {
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.renewal.lease
@@ -289,18 +298,8 @@ impl Held {
             }
             match reply {
                 CompleteReply::Stored { late } => {
-                    self.tell(EventKind::Completed { outcome, late });
-                    let life = self.life(outcome);
-                    let stored = || Record::decode(record.clone()).ok();
-                    if !late
-                        && permit.is_some()
-                        && let Some(record) = stored()
-                        && !record.header.fingerprint.is_none()
-                    {
-                        let left = life.saturating_sub(sent.saturating_sub(first));
-                        self.remember(permit, &record, left, sent);
-                    }
-                    self.land(stored, life, sent);
+                    let sendings = Sendings { sent, first, late };
+                    self.stored(outcome, record, sendings, permit);
                     return Some(Settled::Own);
                 }
                 CompleteReply::Adopted { record, left } => {
@@ -334,6 +333,29 @@ impl Held {
                 }
             }
         }
+    }
+
+    /// The store has the answer.
+    fn stored(
+        &self,
+        outcome: OutcomeKind,
+        record: &Bytes,
+        sendings: Sendings,
+        permit: Option<Permit>,
+    ) {
+        let Sendings { sent, first, late } = sendings;
+        self.tell(EventKind::Completed { outcome, late });
+        let life = self.life(outcome);
+        let stored = || Record::decode(record.clone()).ok();
+        if !late
+            && permit.is_some()
+            && let Some(record) = stored()
+            && !record.header.fingerprint.is_none()
+        {
+            let left = life.saturating_sub(sent.saturating_sub(first));
+            self.remember(permit, &record, left, sent);
+        }
+        self.land(stored, life, sent);
     }
 
     /// Later calls of this process may get it.

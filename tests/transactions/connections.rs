@@ -101,7 +101,38 @@ pub(crate) async fn the_connection_of_a_transaction<D: Database>() {
     assert_eq!((stage.orders("mine").await, stage.records().await), (0, 0));
 }
 
-/// Savepoints of sqlx around a call and within its body.
+/// Savepoints of sqlx within a body, in a transaction of the caller's and in one of idem's.
+pub(crate) async fn savepoints_of_sqlx_in_a_body<D: Database>() {
+    let stage = Stage::<D>::new().await;
+    let mut conn = stage.alone().await;
+    let mut tx = conn.begin().await.done();
+    with_savepoints(&stage, "mine", &mut tx).await;
+    tx.commit().await.done();
+    assert_eq!(stage.records().await, 1);
+    with_savepoints(&stage, "own", &mut conn).await;
+    assert_eq!((stage.orders("kept").await, stage.records().await), (2, 2));
+    assert_eq!(stage.orders("undone").await, 0);
+}
+
+async fn with_savepoints<D: Database>(stage: &Stage<D>, key: &str, conn: &mut D::Conn) {
+    let call = stage.call(key).in_tx(conn);
+    let answer = call.run(async |conn: &mut D::Conn, _| {
+        let mut undone = conn.begin().await?;
+        insert::<D>(&mut undone, "undone").await?;
+        undone.rollback().await?;
+        let mut kept = conn.begin().await?;
+        insert::<D>(&mut kept, "kept").await?;
+        kept.commit().await?;
+        // Dropped, it is rolled back before the next statement.
+        let mut dropped = conn.begin().await?;
+        insert::<D>(&mut dropped, "undone").await?;
+        drop(dropped);
+        Answer::Ok(2)
+    });
+    assert_eq!(answer.await, Ok(2));
+}
+
+/// Savepoints of sqlx around a call.
 pub(crate) async fn savepoints_of_sqlx<D: Database>() {
     let stage = Stage::<D>::new().await;
     let mut conn = stage.alone().await;
@@ -114,22 +145,7 @@ pub(crate) async fn savepoints_of_sqlx<D: Database>() {
     }
     {
         let mut inner = tx.begin().await.done();
-        let conn: &mut D::Conn = &mut inner;
-        let around = stage.order().in_tx(conn);
-        let answer = around.run(async |conn: &mut D::Conn, _| {
-            let mut undone = conn.begin().await?;
-            insert::<D>(&mut undone, "undone").await?;
-            undone.rollback().await?;
-            let mut kept = conn.begin().await?;
-            insert::<D>(&mut kept, "kept").await?;
-            kept.commit().await?;
-            // Dropped, it is rolled back before the next statement.
-            let mut dropped = conn.begin().await?;
-            insert::<D>(&mut dropped, "undone").await?;
-            drop(dropped);
-            Answer::Ok(2)
-        });
-        assert_eq!(answer.await, Ok(2));
+        with_savepoints(&stage, "order-7", &mut inner).await;
         inner.commit().await.done();
     }
     tx.commit().await.done();

@@ -45,6 +45,13 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     /// How many sessions have the id `{}`.
     const SESSIONS: Option<&'static str>;
 
+    /// Whether making a table commits.
+    const TABLES_COMMIT: bool;
+    /// Whether nothing but a rollback follows an error of a statement.
+    const ERRORS_ABORT: bool;
+    /// Lets the server end the session when it does nothing in its transaction.
+    const END_WHEN_IDLE: Option<&'static str>;
+
     /// What ends a session.
     fn end_session(id: i64) -> String;
     /// Whether a transaction that collided with another ends like this.
@@ -57,6 +64,10 @@ pub(crate) trait Database: Debug + Clone + Copy + Send + Sync + Sized + 'static 
     fn begin(
         pool: &Pool<Self::Db>,
         level: &'static str,
+    ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
+    /// As that, by what sqlx sends of its own accord: a savepoint where it counts a transaction.
+    fn begin_plain(
+        pool: &Pool<Self::Db>,
     ) -> impl Future<Output = Result<Self::Tx, sqlx::Error>> + Send;
     fn acquire(
         pool: &Pool<Self::Db>,
@@ -97,6 +108,10 @@ macro_rules! database {
 
             async fn begin(pool: &Pool<Self::Db>, level: &'static str) -> Result<Self::Tx, sqlx::Error> {
                 pool.begin_with(level).await
+            }
+
+            async fn begin_plain(pool: &Pool<Self::Db>) -> Result<Self::Tx, sqlx::Error> {
+                pool.begin().await
             }
 
             async fn acquire(pool: &Pool<Self::Db>) -> Result<Self::Pooled, sqlx::Error> {
@@ -146,6 +161,9 @@ database!(Sqlite, Sqlite, SqliteConnection {
     const SURVIVE_DEADLOCKS: Option<&'static str> = None;
     const SESSIONS: Option<&'static str> = None;
     const DIALECTS: &'static [&'static str] = &["PRAGMA case_sensitive_like = on"];
+    const TABLES_COMMIT: bool = false;
+    const ERRORS_ABORT: bool = false;
+    const END_WHEN_IDLE: Option<&'static str> = None;
     const SESSION: &'static str = "SELECT 0";
     const COLLISIONS: &'static [&'static str] = &["5", "261", "517"];
     const LEVELS: &'static [&'static str] = &["BEGIN", "BEGIN IMMEDIATE"];
@@ -176,6 +194,9 @@ database!(Postgres, Postgres, PgConnection {
         "SET TimeZone = 'Asia/Tokyo'; SET IntervalStyle = 'iso_8601'",
         "SET default_transaction_isolation = 'serializable'",
     ];
+    const TABLES_COMMIT: bool = false;
+    const ERRORS_ABORT: bool = true;
+    const END_WHEN_IDLE: Option<&'static str> = Some("SET idle_in_transaction_session_timeout = 1");
     const SESSION: &'static str = "SELECT pg_backend_pid()::bigint";
     const COLLISIONS: &'static [&'static str] = &["40001", "40P01"];
     const LEVELS: &'static [&'static str] = &[
@@ -219,6 +240,9 @@ database!(MySql, MySql, MySqlConnection {
         "SET collation_connection = 'utf8mb4_bin'",
         "SET autocommit = 0",
     ];
+    const TABLES_COMMIT: bool = true;
+    const ERRORS_ABORT: bool = false;
+    const END_WHEN_IDLE: Option<&'static str> = Some("SET idle_transaction_timeout = 1");
     const SESSION: &'static str = "SELECT CAST(connection_id() AS SIGNED)";
     const COLLISIONS: &'static [&'static str] = &["40001"];
     const LEVELS: &'static [&'static str] = &[

@@ -12,10 +12,12 @@ mod attribute;
 mod commits;
 mod connections;
 mod database;
+mod ended;
 mod isolation;
 mod nesting;
 mod outcomes;
 mod records;
+mod rolled_back;
 mod shutdown;
 mod stage;
 mod texts;
@@ -119,7 +121,7 @@ on_every_database! {
         errors_on_a_connection_without_a_transaction,
         dropped_half_way_nothing_stays_open,
         the_connection_of_a_transaction,
-        savepoints_of_sqlx,
+        savepoints_of_sqlx_in_a_body,
         a_body_that_rolls_back_is_told,
         an_engine_of_another_store_says_so,
         a_refusal_leaves_nothing_open,
@@ -128,6 +130,14 @@ on_every_database! {
     }
     shutdown {
         a_call_is_waited_for_at_every_moment,
+    }
+    ended {
+        a_body_that_ends_the_transaction_is_refused,
+        a_body_that_ends_idems_transaction_is_refused,
+        a_claim_without_its_transaction_is_refused,
+        a_body_that_leaves_a_transaction_open,
+        a_body_that_makes_a_table,
+        an_error_of_the_caller_after_the_call,
     }
     attribute {
         functions_in_the_callers_transaction,
@@ -174,6 +184,13 @@ on_every_server! {
         a_lost_reply_to_the_completion,
         a_lost_reply_to_the_claim,
         a_body_that_deadlocks_loses_nothing_silently,
+    }
+    connections {
+        savepoints_of_sqlx,
+    }
+    ended {
+        a_body_that_swallows_a_deadlock,
+        a_session_that_is_idle_for_too_long,
     }
     traffic {
         round_trips_of_calls,

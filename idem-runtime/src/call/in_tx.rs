@@ -28,10 +28,18 @@ use crate::store::sql::SqlTransaction;
 ///
 /// A body does not go on after an error of the database that ends the transaction: a deadlock on MySQL, a
 /// full disk on SQLite. What it writes after that is committed at once, without a record, and again by the
-/// next call. Nor does it end the transaction itself, as `CREATE TABLE` does on MySQL.
+/// next call. Nor does it end the transaction itself, as `CREATE TABLE` does on MySQL. A body that does so is
+/// never answered with success: the call returns
+/// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted), and so does every other call in
+/// what is left of the transaction. (MySQL itself, unlike MariaDB, does not show that `CREATE TABLE` has
+/// committed: that body is answered with success, and a rollback undoes nothing.)
+///
+/// On SQLite the call is refused, and its connection closed, where sqlx counts a transaction that may not be
+/// there: SQLite rolls back by itself after some errors, such as a commit that fails, and sqlx does not notice.
+/// A transaction of sqlx within another looks the same: use the outer one, and `SAVEPOINT`.
 ///
 /// So the caller **commits whatever this returns**, except after
-/// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted). Nothing is counted that is not
+/// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted), after which it drops the transaction. Nothing is counted that is not
 /// committed: `max_attempts` does not apply, nor do leases and what goes with them.
 ///
 /// It costs two round trips, the claim and the answer.

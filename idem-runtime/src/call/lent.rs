@@ -9,6 +9,7 @@ pub struct Lent<'t, T: ?Sized> {
     tx: &'t mut T,
     connection: fn(&mut T) -> SqlConnection<'_>,
     give_up: fn(&mut T),
+    most: fn(&T) -> usize,
 }
 
 /// The only place at which an expansion asks for a transaction, so that whatever is none is told so once.
@@ -17,6 +18,7 @@ pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
         tx,
         connection: T::connection,
         give_up: T::give_up,
+        most: T::most,
     }
 }
 
@@ -34,6 +36,10 @@ impl<T: ?Sized + Send> SqlTransaction for Lent<'_, T> {
 
     fn give_up(&mut self) {
         (self.give_up)(self.tx);
+    }
+
+    fn most(&self) -> usize {
+        (self.most)(self.tx)
     }
 }
 

@@ -62,17 +62,75 @@ struct Part<'t, T: SqlTransaction + ?Sized> {
     tx: &'t mut T,
     /// It was begun for this call, which also commits it.
     own: bool,
+    /// How many transactions sqlx counts on it while the body runs.
+    depth: usize,
     /// It is being begun. Dropped in between, it is one that sqlx does not know of.
     begins: bool,
 }
 
 impl<T: SqlTransaction + ?Sized> Part<'_, T> {
+    /// Refuses a connection on which sqlx counts a transaction that the database has not.
+    async fn check(&mut self, key: &RecordKey) -> Result<(), Error> {
+        let most = self.tx.most();
+        self.begins = true;
+        let in_step = self.tx.connection().in_step(most).await;
+        self.begins = false;
+        if in_step {
+            return Ok(());
+        }
+        self.close().await;
+        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        Err(error.detail(
+            "sqlx counts a transaction on this connection that SQLite may have rolled back by itself, as it \
+             does after some errors; the connection is closed. Do not begin a transaction of sqlx within \
+             another around a call: use the outer one, and `SAVEPOINT`",
+        ))
+    }
+
+    /// Refuses the answer of a body that has left a transaction of sqlx open: the commit that follows would be
+    /// that of a savepoint.
+    fn is_even(&mut self, key: &RecordKey) -> Result<(), Error> {
+        if self.tx.connection().depth() == self.depth {
+            return Ok(());
+        }
+        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+        Err(error
+            .detail("the body has left a transaction open that it began, or has ended another"))
+    }
+
+    /// Closes a connection whose transaction is not there.
+    async fn close(&mut self) {
+        self.tx.give_up();
+        self.tx.connection().close().await;
+    }
+
+    /// After an error that may have ended the transaction.
+    async fn leave(&mut self, core: &Core) {
+        if self.own {
+            self.roll_back(core).await;
+            return;
+        }
+        let moment = core.clock.now() + REPLY;
+        let most = self.tx.most();
+        let in_step = self.tx.connection().in_step(most);
+        let in_step = deadline(&*core.clock, moment, pin!(in_step)).await;
+        if matches!(in_step, Ok(false)) {
+            self.close().await;
+        }
+    }
+
     /// Rolls a transaction back that was begun for this call, now: left to the next use of the connection,
     /// its locks would stay for as long as the caller keeps that idle.
     async fn roll_back(&mut self, core: &Core) {
         if self.own {
             let moment = core.clock.now() + REPLY;
-            let rolled_back = self.tx.connection().rollback();
+            let rolled_back = async {
+                // Savepoints of sqlx that the body has left open are counted as well.
+                while self.tx.connection().depth() > 0 {
+                    self.tx.connection().rollback().await?;
+                }
+                Ok::<_, sqlx::Error>(())
+            };
             let done = deadline(&*core.clock, moment, pin!(rolled_back)).await;
             self.own = !matches!(done, Ok(Ok(())));
         }
@@ -203,8 +261,10 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     let mut part = Part {
         tx,
         own: false,
+        depth: 0,
         begins: false,
     };
+    part.check(key).await?;
     if part.tx.connection().depth() == 0 {
         part.begins = true;
         let begun = part.tx.connection().begin().await;
@@ -212,6 +272,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         begun.map_err(|error| unreachable_database(key, error))?;
         part.own = true;
     }
+    part.depth = part.tx.connection().depth();
     let running = || Unleased::new(core, key.clone(), max_run);
     if !protected {
         return Ok(Found::Claim(None, part, running()));
@@ -223,7 +284,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
             Ok(Found::Answer(stored))
         }
         Err(error) => {
-            part.roll_back(core).await;
+            part.leave(core).await;
             Err(error)
         }
     }

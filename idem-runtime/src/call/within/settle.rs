@@ -64,7 +64,11 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         }
         let within = within(&self.engine, key)?;
         let undone = within.undo_within(self.part.tx.connection(), key);
-        in_time(&self.engine, key, undone).await
+        let undone = in_time(&self.engine, key, undone).await;
+        if undone.is_err() {
+            self.part.leave(&self.engine.core).await;
+        }
+        undone
     }
 
     async fn settle(&mut self) {
@@ -148,8 +152,9 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let conn = self.part.tx.connection();
         let stored = within.complete_within(conn, &self.running.key, &record, undo);
         let stored = in_time(&self.engine, &self.running.key, stored).await;
+        let stored = stored.and_then(|()| self.part.is_even(&self.running.key));
         if stored.is_err() {
-            self.part.roll_back(&self.engine.core).await;
+            self.part.leave(&self.engine.core).await;
         }
         stored?;
         self.end(true).await

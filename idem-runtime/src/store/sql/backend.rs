@@ -6,12 +6,13 @@
 )]
 
 use std::fmt::Debug;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database};
+use sqlx_core::transaction::TransactionManager as _;
 
 #[cfg(feature = "sqlite")]
 use super::group::Group;
@@ -129,8 +130,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const RESTORE: &'static str;
 
-    /// Whether the savepoints of a call are released when it is done, in a message of their own. Elsewhere
-    /// they stay until the transaction ends, and cost nothing.
+    /// Whether the savepoints of a call are released before its answer is stored, in a message of their own,
+    /// which fails outside of the transaction. Elsewhere they stay until the transaction ends, and cost
+    /// nothing.
     #[doc(hidden)]
     const RELEASES: bool;
 
@@ -176,6 +178,44 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         None
     }
 
+    /// Fails behind the savepoint of a claim that is in no transaction.
+    #[doc(hidden)]
+    const IN_TRANSACTION: &'static str = "";
+
+    /// A condition that holds in the transaction of a claim, and not outside of one.
+    #[doc(hidden)]
+    const DURING: &'static str = "";
+
+    /// Rolls back the transaction that idem began.
+    #[doc(hidden)]
+    fn roll_back(
+        conn: &mut <Self::Db as Database>::Connection,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send + '_ {
+        Manager::<Self::Db>::rollback(conn)
+    }
+
+    /// As that, without waiting for it.
+    #[doc(hidden)]
+    fn start_rollback(conn: &mut <Self::Db as Database>::Connection) {
+        Manager::<Self::Db>::start_rollback(conn);
+    }
+
+    /// Whether the transaction is there that sqlx counts, with at most `most` before the call. Where a
+    /// claim finds that out, this is `true`.
+    #[doc(hidden)]
+    fn in_step(
+        _: &mut <Self::Db as Database>::Connection,
+        _most: usize,
+    ) -> impl Future<Output = bool> + Send + '_ {
+        ready(true)
+    }
+
+    /// Ends a connection whose transaction is not there, unless a rollback of its caller makes it usable.
+    #[doc(hidden)]
+    fn close(_: &mut <Self::Db as Database>::Connection) -> impl Future<Output = ()> + Send + '_ {
+        ready(())
+    }
+
     /// What an operator should know about this server, or why it is of no use.
     #[doc(hidden)]
     fn look(
@@ -219,6 +259,8 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         options: <<Self::Db as Database>::Connection as Connection>::Options,
     ) -> <<Self::Db as Database>::Connection as Connection>::Options;
 }
+
+pub(crate) type Manager<D> = <D as Database>::TransactionManager;
 
 /// A value in a statement.
 #[derive(Clone, Copy, Debug)]
@@ -278,6 +320,8 @@ pub enum Trouble {
     Unavailable,
     /// It only reads.
     ReadOnly,
+    /// Its transaction is over, or failed, or a savepoint in it is gone.
+    Ended,
     /// Anything else.
     Other,
 }

@@ -58,6 +58,10 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
             Unavailable,
             "the server is read-only, as a standby is; idem needs one that writes",
         ),
+        Some(Trouble::Ended) => (
+            Unavailable,
+            "the transaction is over: an error in it or a statement has ended it",
+        ),
         Some(Trouble::Other) => (Protocol, "the server refused a statement"),
         None => match &error {
             sqlx::Error::Configuration(_) => {

@@ -127,7 +127,7 @@ impl<B: Sealed> Lane<B> {
                     Way::Beside => None,
                     Way::Together(told) => return self.hear((what, rank), told).await,
                     Way::Refused(crowded) => {
-                        return Err((None, self.no_seat(what, crowded.into())));
+                        return Err((None, self.no_seat(what, &crowded.into())));
                     }
                 }
             }
@@ -135,11 +135,10 @@ impl<B: Sealed> Lane<B> {
         };
         let begun = Instant::now();
         let seat = self.seats.take(rank, self.response_timeout).await;
-        let seat = seat.map_err(|none| (None, self.no_seat(what, none)))?;
+        let seat = seat.map_err(|none| (None, self.no_seat(what, &none)))?;
         // Each part has a time of its own: one that is slow leaves the next what it needs.
-        let connection = match timeout(self.response_timeout, self.connection()).await {
-            Ok(connection) => connection,
-            Err(_) => return Err((None, self.silence(what))),
+        let Ok(connection) = timeout(self.response_timeout, self.connection()).await else {
+            return Err((None, self.silence(what)));
         };
         let connection = connection.map_err(|error| failed::<B>(what, error))?;
         if let Rank::Claim(admission) = rank {
@@ -156,7 +155,7 @@ impl<B: Sealed> Lane<B> {
         outcome
     }
 
-    fn no_seat(&self, what: &str, none: NoSeat) -> StoreError {
+    fn no_seat(&self, what: &str, none: &NoSeat) -> StoreError {
         match none {
             NoSeat::TooLate => self.silence(what),
             NoSeat::Refused {
@@ -169,7 +168,7 @@ impl<B: Sealed> Lane<B> {
                     self.most,
                     B::NAME
                 );
-                StoreError::overloaded(message, retry_after)
+                StoreError::overloaded(message, *retry_after)
             }
         }
     }

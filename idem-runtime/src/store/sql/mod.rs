@@ -111,6 +111,8 @@ mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod statement;
+#[cfg(feature = "sqlite")]
+mod step;
 mod transaction;
 mod within;
 

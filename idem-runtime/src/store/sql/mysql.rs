@@ -82,6 +82,8 @@ impl Sealed for MySql {
             Some(1146 | 1054 | 1364) => Trouble::NoTable,
             Some(1049) => Trouble::NoDatabase,
             Some(1044 | 1045 | 1130 | 1698) => Trouble::Login,
+            // A savepoint that is gone: it went with its transaction.
+            Some(1305) => Trouble::Ended,
             Some(1142 | 1143 | 1227) => Trouble::Refused,
             Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
             // 1927 and 4031 are told to who comes back to a connection that the server has closed; a proxy
@@ -136,6 +138,12 @@ impl Sealed for MySql {
          innodb_lock_wait_timeout = ?11; ",
         "SET innodb_lock_wait_timeout = @idem_wait, @idem_wait = NULL; ",
     );
+
+    // Outside of a transaction a savepoint is gone at once, and no error.
+    const IN_TRANSACTION: &'static str = "ROLLBACK TO SAVEPOINT {claim}; ";
+
+    // For MariaDB: MySQL has no such variable, and what it has needs the right `PROCESS`.
+    const DURING: &'static str = " /*M! AND @@in_transaction = 1 */";
 
     // The transaction may have begun to read before the record was committed.
     const SHARED: &'static str = " LOCK IN SHARE MODE";

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 /// Pure: the caller holds the queue and passes the time in.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Mean time between two claims that left while others waited, in nanoseconds.
-    interval: f64,
+    /// Mean time between two claims that left while others waited.
+    interval: Duration,
     /// When the last claim left, or the first one joined an empty queue.
     last: Instant,
     /// Since when the queue is not empty.
@@ -21,7 +21,7 @@ impl Pace {
 
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            interval: 0.0,
+            interval: Duration::ZERO,
             last: now,
             busy_since: None,
         }
@@ -38,9 +38,10 @@ impl Pace {
     /// `left` claims leave the queue together, and `waiting` stay.
     pub(super) fn left(&mut self, left: usize, waiting: usize, now: Instant) {
         if left > 0 {
-            let left = left as f64;
-            let took = now.saturating_duration_since(self.last).as_nanos() as f64 / left;
-            self.interval += (took - self.interval) * (left / Self::MEMORY).min(1.0);
+            let left = u32::try_from(left).unwrap_or(u32::MAX);
+            let took = now.saturating_duration_since(self.last) / left;
+            let share = (f64::from(left) / Self::MEMORY).min(1.0);
+            self.interval = self.interval.mul_f64(1.0 - share) + took.mul_f64(share);
             self.last = now;
         }
         if waiting == 0 {
@@ -53,8 +54,8 @@ impl Pace {
         if waiting == 0 {
             return Duration::ZERO;
         }
-        let served = Duration::from_nanos((self.interval * waiting as f64) as u64);
-        served + now.saturating_duration_since(self.last)
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        self.interval.saturating_mul(waiting) + now.saturating_duration_since(self.last)
     }
 
     /// How long a claim may wait whose caller has this patience.
@@ -131,7 +132,7 @@ mod tests {
         let mut pace = Pace::new(now);
         assert_eq!(pace.bound(PATIENCE, now), MS * 1_500);
         pace.joined(0, now);
-        assert_eq!(pace.bound(PATIENCE, now + PATIENCE - MS), MS * 1_500);
+        assert_eq!(pace.bound(PATIENCE, now + PATIENCE / 2), MS * 1_500);
         assert_eq!(pace.bound(PATIENCE, now + PATIENCE), MS * 500);
         pace.left(1, 0, now + PATIENCE);
         assert_eq!(

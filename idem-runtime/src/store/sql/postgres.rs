@@ -93,6 +93,8 @@ impl Sealed for Postgres {
             "40001" | "40P01" => Trouble::Collision,
             "55P03" => Trouble::Locked,
             "53100" | "53200" | "53400" => Trouble::Full,
+            // No transaction, a failed one, no such savepoint.
+            "25P01" | "25P02" | "3B001" => Trouble::Ended,
             "42P01" | "42703" | "42804" => Trouble::NoTable,
             "3D000" | "3F000" => Trouble::NoDatabase,
             "28000" | "28P01" => Trouble::Login,
@@ -130,6 +132,9 @@ impl Sealed for Postgres {
          set_config('lock_timeout', (?11)::text, true); ",
         "SELECT set_config('lock_timeout', current_setting('idem.lock_timeout'), true); ",
     );
+
+    // A transaction has an id from its first write on, which the claim is.
+    const DURING: &'static str = " AND txid_current_if_assigned() IS NOT NULL";
 
     const SHARED: &'static str = "";
     const RESTORE: &'static str = "";

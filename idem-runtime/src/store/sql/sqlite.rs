@@ -13,6 +13,7 @@ use super::group::Group;
 use super::row::{Parts, Row};
 use super::script::counted;
 use super::statement::{Kind, Statement, Template};
+use super::step;
 use super::transaction::SqlConnection;
 
 /// SQLite 3.42 or newer; the one that is built in is.
@@ -23,9 +24,14 @@ pub struct Sqlite;
 /// How long a statement waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The code of this is that of any other error in a statement, such as of a savepoint that is gone.
+/// The code of these is that of any other error in a statement.
 fn lacks_table(message: &str) -> bool {
     let signs = ["no such table", "no such column", "has no column"];
+    signs.iter().any(|sign| message.contains(sign))
+}
+
+fn lacks_transaction(message: &str) -> bool {
+    let signs = ["no such savepoint", "no transaction is active"];
     signs.iter().any(|sign| message.contains(sign))
 }
 
@@ -101,6 +107,7 @@ impl Sealed for Sqlite {
             Ok(26) => Trouble::File("the file is no SQLite database, or an encrypted one"),
             Ok(9 | 10 | 15) => Trouble::Unavailable,
             Ok(1) if lacks_table(error.message()) => Trouble::NoTable,
+            Ok(1) if lacks_transaction(error.message()) => Trouble::Ended,
             _ => Trouble::Other,
         }
     }
@@ -139,6 +146,22 @@ impl Sealed for Sqlite {
     }
 
     scripts!(SqliteConnection, &[u8]);
+
+    async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        step::roll_back(conn).await
+    }
+
+    fn start_rollback(conn: &mut SqliteConnection) {
+        step::start_rollback(conn);
+    }
+
+    async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
+        step::in_step(conn, most).await
+    }
+
+    async fn close(conn: &mut SqliteConnection) {
+        step::close(conn).await;
+    }
 
     async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
         let file = "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'";

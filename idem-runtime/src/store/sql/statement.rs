@@ -111,7 +111,7 @@ const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, 
 /// As that, in the transaction of the claim, which nobody else sees.
 const COMPLETE_WITHIN: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
-     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8";
+     WHERE record_key = ?1 AND owner = ?7 AND fence = ?8{during}";
 
 /// `{date}` is the time, which comes back.
 const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version + 1 \
@@ -191,7 +191,7 @@ impl Statements {
             insert: execute(B::INSERT),
             replace: execute(REPLACE),
             complete: telling(COMPLETE),
-            complete_within: telling(COMPLETE_WITHIN),
+            complete_within: telling(&COMPLETE_WITHIN.replace("{during}", B::DURING)),
             renew: dated(RENEW),
             release: telling(RELEASE),
             purge: execute(B::PURGE),

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use sqlx::Transaction;
 use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
-use sqlx::{Database, Transaction};
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::backend::{Sealed, Trouble};
+use super::backend::{Manager, Sealed, Trouble};
 
 /// What `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx) take: a transaction of sqlx,
 /// or a connection.
@@ -17,6 +17,9 @@ use super::backend::{Sealed, Trouble};
 /// | `sqlx::PgTransaction<'_>`, `sqlx::Transaction<'_, MySql>`, … | the caller |
 /// | `sqlx::PgConnection`, `PoolConnection<Postgres>`, … in a transaction that sqlx began | the caller |
 /// | the same without one | idem, for this call |
+///
+/// On SQLite, a transaction of sqlx within another is refused, and so is a pool connection that sqlx counts a
+/// transaction on: SQLite may have rolled that back by itself.
 ///
 /// A transaction that was begun by an SQL text (`BEGIN`) is one that sqlx does not know of; take one of
 /// sqlx's.
@@ -35,6 +38,12 @@ pub trait SqlTransaction: Send {
     /// it was sent is not known.
     #[doc(hidden)]
     fn give_up(&mut self) {}
+
+    /// How many transactions sqlx may count on it before the call.
+    #[doc(hidden)]
+    fn most(&self) -> usize {
+        1
+    }
 }
 
 /// A connection to one of the databases.
@@ -72,6 +81,11 @@ macro_rules! transactions {
 
                 fn give_up(&mut self) {
                     self.close_on_drop();
+                }
+
+                // A transaction on it borrows it.
+                fn most(&self) -> usize {
+                    0
                 }
             }
 
@@ -116,7 +130,27 @@ macro_rules! transactions {
                 match self {
                     $(
                         #[cfg(feature = $feature)]
-                        Self::$variant(conn) => Manager::<sqlx::$db>::rollback(conn).await,
+                        Self::$variant(conn) => super::$variant::roll_back(conn).await,
+                    )*
+                }
+            }
+
+            /// Whether the transaction is there that sqlx counts, with at most `most` before the call.
+            pub(crate) async fn in_step(self, most: usize) -> bool {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(conn) => super::$variant::in_step(conn, most).await,
+                    )*
+                }
+            }
+
+            /// Ends a connection whose transaction is not there.
+            pub(crate) async fn close(self) {
+                match self {
+                    $(
+                        #[cfg(feature = $feature)]
+                        Self::$variant(conn) => super::$variant::close(conn).await,
                     )*
                 }
             }
@@ -138,15 +172,13 @@ macro_rules! transactions {
                 match self {
                     $(
                         #[cfg(feature = $feature)]
-                        Self::$variant(conn) => Manager::<sqlx::$db>::start_rollback(conn),
+                        Self::$variant(conn) => super::$variant::start_rollback(conn),
                     )*
                 }
             }
         }
     };
 }
-
-type Manager<D> = <D as Database>::TransactionManager;
 
 transactions! {
     "mysql" MySql MySql MySqlConnection;

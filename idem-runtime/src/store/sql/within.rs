@@ -85,7 +85,7 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = NULL, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
-/// Before and after the answer is stored. That is a statement of its own, with parameters: sqlx logs texts,
+/// Before the answer is stored. That is a statement of its own, with parameters: sqlx logs texts,
 /// and no answer is to be in a log.
 const RELEASE: &str = "RELEASE SAVEPOINT {claim}";
 const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}";
@@ -126,8 +126,9 @@ impl<B: Sealed> Inner<B> {
         arguments.push(Argument::Int(B::lock_wait(wait)));
         let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
+        let check = B::IN_TRANSACTION;
         let template =
-            format!("SAVEPOINT {{claim}}; {begin}{insert}; {end}SAVEPOINT {{body}}; {read}");
+            format!("SAVEPOINT {{claim}}; {check}{begin}{insert}; {end}SAVEPOINT {{body}}; {read}");
         let script = self.script(&place, &template, &arguments);
         for _ in 0..TRIES {
             let row = match B::fetch_script(conn, script.clone()).await {
@@ -220,12 +221,12 @@ impl<B: Sealed> Inner<B> {
                 }
                 Failed::Aborted(store)
             }
+            Some(Trouble::Ended) | None => Failed::Aborted(store),
             Some(kind) => match self.undone(conn, place, B::RESTORE).await {
                 Ok(()) if kind == Trouble::Locked => Failed::Locked,
                 Ok(()) => Failed::Store(store),
                 Err(_) => Failed::Aborted(store),
             },
-            None => Failed::Aborted(store),
         }
     }
 
@@ -255,25 +256,23 @@ impl<B: Sealed> Inner<B> {
             columns.owner(),
             columns.fence(),
         ];
+        let before = match (undo, B::RELEASES) {
+            (true, true) => format!("{UNDO_BODY}; {RELEASE}"),
+            (true, false) => UNDO_BODY.to_owned(),
+            (false, true) => RELEASE.to_owned(),
+            (false, false) => String::new(),
+        };
         let stored = async {
-            if undo {
-                B::execute_script(conn, named(&place, UNDO_BODY)).await?;
+            // Where the transaction is over it fails, so that no answer is committed by itself.
+            if !before.is_empty() {
+                B::execute_script(conn, named(&place, &before)).await?;
             }
             let stored = B::run(conn, &self.statements.complete_within, &arguments).await?;
-            if B::RELEASES && stored.affected > 0 {
-                B::execute_script(conn, named(&place, RELEASE)).await?;
-            }
             Ok(stored.affected)
         };
         match stored.await {
-            Ok(0) => Err(ended(WHAT, "")),
+            Ok(0) => Err(ended(WHAT)),
             Ok(_) => Ok(()),
-            // Most likely one of its savepoints is not there.
-            Err(error) if trouble::<B>(&error) == Some(Trouble::Other) => {
-                let code = error.as_database_error();
-                let code = code.and_then(sqlx::error::DatabaseError::code);
-                Err(ended(WHAT, &code.unwrap_or_default()))
-            }
             Err(error) => Err(Failed::Aborted(store_error::<B>(WHAT, error))),
         }
     }
@@ -294,15 +293,9 @@ impl<B: Sealed> Inner<B> {
     }
 }
 
-fn ended(what: &str, code: &str) -> Failed {
-    let code = if code.is_empty() {
-        String::new()
-    } else {
-        format!(" (error {code})")
-    };
+fn ended(what: &str) -> Failed {
     let message = format!(
-        "{what}: its record is out of reach: the body has ended the transaction, or an error in it \
-         has{code}"
+        "{what}: its record is out of reach: the body has ended the transaction, or an error in it has"
     );
     let kind = crate::store::StoreErrorKind::Unavailable;
     Failed::Aborted(StoreError::new(kind, message))

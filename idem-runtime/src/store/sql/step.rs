@@ -1,0 +1,76 @@
+//! sqlx's count of transactions on a connection, and what SQLite has open.
+//!
+//! SQLite ends a transaction by itself after some errors: a full disk, an I/O error, an interrupt,
+//! `ON CONFLICT ROLLBACK`, `RAISE(ROLLBACK)`, a `COMMIT` that fails. sqlx does not notice. Its `ROLLBACK` fails
+//! from then on, its count stays, and its next `BEGIN` is a `SAVEPOINT`: rolled back, that leaves the transaction
+//! open which it began, and every later commit releases a savepoint in it, and commits nothing.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use sqlx::{Executor as _, SqliteConnection};
+use sqlx_core::sql_str::SqlStr;
+use sqlx_core::transaction::TransactionManager;
+
+type Manager = <sqlx::Sqlite as sqlx::Database>::TransactionManager;
+
+fn depth(conn: &SqliteConnection) -> usize {
+    Manager::get_transaction_depth(conn)
+}
+
+/// Whether the connection is usable for a call; `most` is the depth that a caller may have reached.
+///
+/// From the second transaction of sqlx on, which is a savepoint, SQL cannot show whether the first one is
+/// there: both look the same from within.
+pub(super) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
+    if depth(conn) == 0 {
+        return true;
+    }
+    // `BEGIN` fails in a transaction, and takes no lock outside of one. It runs after what was sent before,
+    // such as the rollback of a dropped transaction, so that the count is final afterwards.
+    let script = sqlx::raw_sql("BEGIN; ROLLBACK");
+    let is_open = conn.execute(script).await.is_err();
+    depth(conn) == 0 || is_open && depth(conn) <= most
+}
+
+/// Rolls back the transaction that idem began, where SQLite has not done so.
+pub(super) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    // Outside of a transaction `ROLLBACK` would fail, and sqlx would go on counting.
+    let _ = conn.execute(sqlx::raw_sql("BEGIN")).await;
+    let rolled_back = Manager::rollback(conn).await;
+    if rolled_back.is_err() {
+        // The body has left savepoints of sqlx that went with the transaction.
+        close(conn).await;
+    }
+    rolled_back
+}
+
+/// As [`roll_back`], without waiting for it.
+pub(super) fn start_rollback(conn: &mut SqliteConnection) {
+    let _ = sent(conn.execute(sqlx::raw_sql("BEGIN")));
+    Manager::start_rollback(conn);
+}
+
+/// Ends a connection on which sqlx counts a transaction: every later use of it fails, a commit included, and a
+/// pool replaces it.
+///
+/// sqlx ends its thread of a connection where it refuses a `BEGIN` whose caller is gone.
+pub(super) async fn close(conn: &mut SqliteConnection) {
+    // The thread may be quick enough to refuse it to a caller that is still there.
+    const TRIES: usize = 10_000;
+    for _ in 0..TRIES {
+        let begin = SqlStr::from_static("BEGIN");
+        if sent(Manager::begin(conn, Some(begin))).is_pending() {
+            break;
+        }
+    }
+    // Free when the thread has ended. What was sent to it meanwhile would never be answered.
+    let _ = conn.lock_handle().await;
+}
+
+/// Polls once, which sends a command to the thread of the connection.
+fn sent<F: Future>(command: F) -> Poll<F::Output> {
+    let mut cx = Context::from_waker(Waker::noop());
+    pin!(command).poll(&mut cx)
+}
