@@ -49,7 +49,9 @@ impl Core {
                 )
             };
             // Its lease lasts from the moment at which it left the store's queue.
-            sent += waited.unwrap_or_default();
+            if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
+                sent = (sent + waited).min(clock.now());
+            }
             let reply = match reply {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(error)) => {

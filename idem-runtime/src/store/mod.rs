@@ -36,6 +36,13 @@ mod front;
 pub mod layered;
 mod listen;
 pub mod memory;
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
+mod pace;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(any(

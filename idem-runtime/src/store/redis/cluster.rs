@@ -22,9 +22,10 @@ use self::slots::{Slots, slot};
 use super::address::{Address, client_at};
 use super::link::{Failure, Order, Target};
 use super::node::{Keeping, Node, Plan};
+use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::told::Observers;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.
 const REDIRECTS: usize = 5;
@@ -147,6 +148,13 @@ impl Cluster {
         let known = self.lock();
         let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;
         node.server_time()
+    }
+
+    /// Why a claim of this key could not be sent in time, if it could not.
+    pub(super) fn crowded(&self, key: &str, admission: &Admission) -> Option<Crowded> {
+        let known = self.lock();
+        let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;
+        node.crowded(admission)
     }
 
     /// Where a slot is.

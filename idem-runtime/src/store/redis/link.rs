@@ -5,7 +5,7 @@ mod target;
 mod time;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,9 @@ use super::failure::{
     breaks_connection, connect_error, hangs_up, is_silence, leads_astray, store_error,
 };
 use super::script::{time_of, wrote};
+use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Time-outs in a row after which a connection is given up: the server may be gone without the
 /// network having said so, and the client library keeps such a connection for ever.
@@ -59,6 +60,8 @@ struct Live {
     since: Instant,
     /// Commands in a row without a reply.
     timeouts: AtomicU32,
+    /// Replies so far.
+    replies: AtomicU64,
     /// The server has replied on it, so that this is more than an open door.
     works: AtomicBool,
     time: ServerTime,
@@ -91,6 +94,7 @@ impl Link {
             link: self,
             live,
             since: Some(began),
+            replies: live.replies.load(Ordering::Relaxed),
         };
         let reply = order.send(&live.wire).await;
         unanswered.since = None;
@@ -104,8 +108,11 @@ impl Link {
             }
         }
         match &reply {
-            Err(Failure::Reply(error)) if is_silence(error) => self.silent(live),
+            Err(Failure::Reply(error)) if is_silence(error) => {
+                self.silent(live, unanswered.replies);
+            }
             reply => {
+                live.replies.fetch_add(1, Ordering::Relaxed);
                 if live.timeouts.load(Ordering::Relaxed) != 0 {
                     live.timeouts.store(0, Ordering::Relaxed);
                 }
@@ -135,8 +142,12 @@ impl Link {
             || leads_astray(error) && (self.target.is_elected() || live.since.elapsed() >= ASTRAY)
     }
 
-    /// Counts a command without a reply.
-    fn silent(&self, live: &Live) {
+    /// Counts a command without a reply, since there were so many. A connection that replies to others is not
+    /// silent: the command waited in a queue, or the server is busy.
+    fn silent(&self, live: &Live, replies: u64) {
+        if live.replies.load(Ordering::Relaxed) != replies {
+            return;
+        }
         if live.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
             self.drop_connection(live);
         }
@@ -182,6 +193,7 @@ impl Link {
                     generation,
                     since: Instant::now(),
                     timeouts: AtomicU32::new(0),
+                    replies: AtomicU64::new(0),
                     works: AtomicBool::new(false),
                     time: ServerTime::default(),
                 });
@@ -204,6 +216,15 @@ impl Link {
         {
             *live = None;
         }
+        drop(live);
+        // What waits for its turn was not sent, and goes over the next connection.
+        broken.wire.abandon();
+    }
+
+    /// Why a claim could not be sent in time, if it could not.
+    pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.as_ref()?.wire.crowded(admission)
     }
 }
 
@@ -221,12 +242,14 @@ struct Unanswered<'a> {
     link: &'a Link,
     live: &'a Live,
     since: Option<Instant>,
+    /// How many replies there were then.
+    replies: u64,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if self.since.is_some_and(|since| since.elapsed() >= QUIET) {
-            self.link.silent(self.live);
+            self.link.silent(self.live, self.replies);
         }
     }
 }
@@ -254,6 +277,8 @@ pub(super) struct Order<'a> {
     pub(super) asking: bool,
     /// Its reply ends with the server's time.
     pub(super) tells_time: bool,
+    /// It claims: what ends or keeps a claim goes ahead of it.
+    pub(super) claims: bool,
     /// What it writes is to be on so many replicas before it counts.
     pub(super) kept: Option<&'a Kept>,
 }
@@ -279,6 +304,7 @@ impl<'a> Order<'a> {
             key,
             asking: false,
             tells_time: false,
+            claims: false,
             kept: None,
         }
     }
@@ -293,12 +319,12 @@ impl<'a> Order<'a> {
             Sent::Both(first, second) => last(wire.send_both(first, second).await?)?,
             // A user without the right to ask would be sent to and fro for ever: the first error counts.
             Sent::One(command) if self.asking => last(wire.send_asking(command).await?)?,
-            Sent::One(command) => wire.send(self.key, command).await?,
+            Sent::One(command) => wire.send(self.key, command, self.claims).await?,
         };
         match self.kept {
             // `WAIT` is about what this very connection wrote.
             Some(kept) if wrote(&reply) => {
-                let replicas = Box::pin(wire.send(None, &|| kept.command.clone())).await?;
+                let replicas = Box::pin(wire.send(None, &|| kept.command.clone(), false)).await?;
                 kept.judge(&replicas).map(|()| reply)
             }
             _ => Ok(reply),

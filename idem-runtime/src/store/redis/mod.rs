@@ -26,6 +26,7 @@ mod tls;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -38,8 +39,9 @@ use self::script::Scripts;
 pub use self::source::RedisSource;
 use self::subscribers::Subscribers;
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch, told::Observers,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply,
+    RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
+    told::Observers,
 };
 use crate::observer::Observer;
 
@@ -114,6 +116,9 @@ use crate::observer::Observer;
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
+/// Of a claim whose caller did not say how long it waits.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 struct Inner {
     link: Route,
     /// For renewals and reads: made by the first of them, on the engine's own thread.
@@ -184,7 +189,19 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request))
+        StoreFuture::pending(async move {
+            let admission = Admission::new(PATIENCE);
+            self.0.claim(key, request, &admission).await
+        })
+    }
+
+    fn admit<'a>(
+        &'a self,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        admission: &'a Admission,
+    ) -> StoreFuture<'a, ClaimReply> {
+        StoreFuture::pending(self.0.claim(key, request, admission))
     }
 
     fn complete<'a>(
@@ -279,7 +296,10 @@ mod tests {
     fn the_futures_of_a_call_are_small() {
         type Store = &'static Inner;
         type Key = &'static RecordKey;
-        let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| s.claim(key, r));
+        let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| {
+            static ADMISSION: Admission = Admission::new(PATIENCE);
+            s.claim(key, r, &ADMISSION)
+        });
         let complete = size_of(|s: Store, key: Key, r: &'static Bytes| s.complete(key, None, r));
         assert!(claim <= 1_024, "{claim}");
         assert!(complete <= 1_024, "{complete}");

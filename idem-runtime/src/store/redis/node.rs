@@ -8,6 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::link::{Failure, Kept, Link, Order, Patience, Target};
 use super::script::wrote;
+use crate::store::Admission;
+use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 
 /// When a write counts.
@@ -142,6 +144,11 @@ impl Node {
             None => self.link.server_time(),
             Some(_) => None,
         }
+    }
+
+    /// Why a claim could not be sent in time, if it could not.
+    pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
+        self.link.crowded(admission)
     }
 
     /// Sends a command.

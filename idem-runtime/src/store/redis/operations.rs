@@ -6,8 +6,9 @@ use bytes::Bytes;
 use redis::{Cmd, Value};
 
 use super::super::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, State, StoreError, StoreErrorKind, Unreadable,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record,
+    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, StoreError, StoreErrorKind,
+    Unreadable,
 };
 use super::Inner;
 use super::failure::{is_unknown_script, is_wrong_type};
@@ -19,6 +20,7 @@ use super::script::{Answer, Script, unexpected};
 use super::staged::LARGE;
 use crate::fingerprint::Fingerprint;
 use crate::record::Fence;
+use crate::store::pace::Crowded;
 
 impl Inner {
     /// Runs a script: by digest, and by source where the server does not know it (after a restart,
@@ -39,6 +41,7 @@ impl Inner {
                 [false, true].map(|by_source| move || script.command(&[key], arguments, by_source));
             let order = Order {
                 tells_time: script.tells_time,
+                claims: script.claims,
                 ..Order::about(key, &by_digest)
             };
             let mut reply = route.send(&order, script.keeping).await;
@@ -47,6 +50,7 @@ impl Inner {
             {
                 let order = Order {
                     tells_time: script.tells_time,
+                    claims: script.claims,
                     ..Order::about(key, &by_source)
                 };
                 // Boxed: seldom needed.
@@ -135,8 +139,21 @@ impl Inner {
         &self,
         key: &RecordKey,
         request: &ClaimRequest,
+        admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
         let name = key.name();
+        if let Some(Crowded {
+            waiting,
+            retry_after,
+        }) = self.link.crowded(&name, admission)
+        {
+            let message = format!(
+                "a claim: {waiting} others wait for the connection to Redis, longer than this one may, and it was not \
+                 sent; it may be made again in {retry_after:.1?}"
+            );
+            return Err(StoreError::overloaded(message, retry_after));
+        }
+        admission.sent();
         match self.plain_claim(&name, request).await? {
             Some(reply) => Ok(reply),
             // Boxed: it is larger, and seldom needed.

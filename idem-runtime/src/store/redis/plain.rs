@@ -49,7 +49,10 @@ impl Inner {
                 set.arg("NX").arg("GET").arg("PX").arg(millis(claim.retain));
                 set
             };
-            let order = Order::about(name, &set);
+            let order = Order {
+                claims: true,
+                ..Order::about(name, &set)
+            };
             self.link.send(&order, Keeping::Writes).await
         };
         match reply {

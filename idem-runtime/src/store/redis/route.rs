@@ -7,7 +7,8 @@ use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
 use super::link::{Failure, Order};
 use super::node::{Keeping, Node};
-use crate::store::StoreError;
+use crate::store::pace::Crowded;
+use crate::store::{Admission, StoreError};
 
 /// One server, or the nodes of a cluster.
 #[derive(Debug)]
@@ -47,6 +48,14 @@ impl Route {
         match self {
             Self::Node(node) => node.server_time(),
             Self::Cluster(cluster) => cluster.server_time(key),
+        }
+    }
+
+    /// Why a claim of this key could not be sent in time, if it could not.
+    pub(super) fn crowded(&self, key: &str, admission: &Admission) -> Option<Crowded> {
+        match self {
+            Self::Node(node) => node.crowded(admission),
+            Self::Cluster(cluster) => cluster.crowded(key, admission),
         }
     }
 

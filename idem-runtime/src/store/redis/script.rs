@@ -19,6 +19,8 @@ pub(super) struct Script {
     pub(super) keeping: Keeping,
     /// Its reply ends with the server's time.
     pub(super) tells_time: bool,
+    /// It claims: what ends or keeps a claim goes ahead of it.
+    pub(super) claims: bool,
 }
 
 impl Script {
@@ -33,6 +35,7 @@ impl Script {
             source,
             keeping,
             tells_time: false,
+            claims: false,
         }
     }
 
@@ -108,6 +111,7 @@ impl Scripts {
         Self {
             claim: Script {
                 tells_time: true,
+                claims: true,
                 ..script(Keeping::Writes, include_str!("claim.lua"))
             },
             complete: telling(

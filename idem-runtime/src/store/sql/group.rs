@@ -25,9 +25,9 @@ use super::batch::Writer;
 use super::job::Job;
 use super::lane::Outcome;
 use super::lull::Lull;
-use super::pace::Pace;
-use super::seats::{Crowded, Rank, admits};
+use super::seats::Rank;
 use super::statement::Statement;
+use crate::store::pace::{Crowded, Pace, admits};
 
 /// How long a batch lets a statement that went alone finish. The file's lock would be waited for
 /// anyway, but in steps of a millisecond and more.

@@ -94,7 +94,6 @@ mod mysql;
 #[cfg(feature = "postgres")]
 mod notices;
 mod operations;
-mod pace;
 #[cfg(feature = "sqlite")]
 mod part;
 #[cfg(any(test, feature = "testing"))]

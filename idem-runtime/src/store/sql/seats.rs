@@ -10,11 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::pace::Pace;
 use crate::store::Admission;
-
-/// The shortest time after which a refused claim is worth repeating.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
+use crate::store::pace::{Crowded, Pace, admits, crowded};
 
 /// What a statement is for.
 #[derive(Clone, Copy, Debug)]
@@ -37,37 +34,6 @@ pub(super) enum NoSeat {
     },
     /// None became free in time.
     TooLate,
-}
-
-/// A queue that is longer than claims can wait.
-#[derive(Debug)]
-pub(crate) struct Crowded {
-    pub(super) waiting: usize,
-    pub(super) retry_after: Duration,
-}
-
-/// Whether a claim may join `waiting` others; how long it waits at most, if it may.
-pub(super) fn admits(
-    pace: &Pace,
-    waiting: usize,
-    admission: &Admission,
-    now: Instant,
-) -> Result<Duration, Crowded> {
-    let (wait, bound) = (
-        pace.wait(waiting, now),
-        pace.bound(admission.patience(), now),
-    );
-    if wait > bound {
-        return Err(crowded(wait, waiting));
-    }
-    Ok(bound)
-}
-
-pub(super) fn crowded(wait: Duration, waiting: usize) -> Crowded {
-    Crowded {
-        waiting,
-        retry_after: wait.max(RETRY_AFTER),
-    }
 }
 
 /// The right to use a connection of a lane.

@@ -4,17 +4,26 @@
 //! once. So a command that nobody else's accompanies is sent at once, and while there is a crowd, whatever
 //! was said since the last turn is sent as one pipeline. Nobody waits for a crowd to gather.
 
+use std::collections::VecDeque;
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{Notify, oneshot};
 
 use super::Making;
+use crate::store::Admission;
+use crate::store::pace::{Crowded, Pace, admits};
 
 /// So many go out together at most: the first of them has its reply when the last one has.
 const TOGETHER: usize = 64;
+
+/// So many pipelines are under way at most. What else there is waits here, where what ends a claim overtakes
+/// claims, and where no time-out of the client library counts.
+const UNDER_WAY: usize = 8;
 
 /// It ends when it is dropped, and the connection with it.
 pub(super) struct Lane {
@@ -31,9 +40,12 @@ struct Queue {
     crowd: AtomicUsize,
 }
 
-#[derive(Default)]
 struct Waiting {
-    waiters: Vec<Waiter>,
+    /// What ends or keeps a claim, or reads.
+    endings: VecDeque<Waiter>,
+    claims: VecDeque<Waiter>,
+    /// Of claims.
+    pace: Pace,
     /// Nobody sends them any more.
     closed: bool,
 }
@@ -55,7 +67,12 @@ impl Lane {
     /// Its driver runs on the runtime of whoever calls this, as does the connection's own.
     pub(super) fn new(connection: MultiplexedConnection) -> Self {
         let queue = Arc::new(Queue {
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Waiting {
+                endings: VecDeque::new(),
+                claims: VecDeque::new(),
+                pace: Pace::new(Instant::now()),
+                closed: false,
+            }),
             called: Notify::new(),
             under_way: AtomicUsize::new(0),
             crowd: AtomicUsize::new(0),
@@ -70,6 +87,7 @@ impl Lane {
         &self,
         first: &Making<'_>,
         second: Option<&Making<'_>>,
+        claims: bool,
     ) -> RedisResult<Replies> {
         let queue = &*self.queue;
         if queue.crowd.load(Ordering::Relaxed) < 2
@@ -78,7 +96,7 @@ impl Lane {
             // Boxed: it is much larger than waiting for one's turn, which most do where it matters.
             return Box::pin(alone(self.connection.clone(), first, second)).await;
         }
-        match self.queue(first, second) {
+        match self.queue(first, second, claims) {
             Some(told) => told.await.unwrap_or_else(|_| Err(ended())),
             None => Err(ended()),
         }
@@ -89,6 +107,7 @@ impl Lane {
         &self,
         first: &Making<'_>,
         second: Option<&Making<'_>>,
+        claims: bool,
     ) -> Option<oneshot::Receiver<RedisResult<Replies>>> {
         let (tell, told) = oneshot::channel();
         let waiter = Waiter {
@@ -101,13 +120,70 @@ impl Lane {
             if waiting.closed {
                 return None;
             }
-            waiting.waiters.push(waiter);
-            waiting.waiters.len() == 1
+            if claims {
+                if waiting.claims.is_empty() {
+                    waiting.pace.joined(0, Instant::now());
+                }
+                waiting.claims.push_back(waiter);
+            } else {
+                waiting.endings.push_back(waiter);
+            }
+            waiting.len() == 1
         };
         if is_first {
             self.queue.called.notify_one();
         }
         Some(told)
+    }
+}
+
+impl Lane {
+    /// Nothing more is sent. What waits is told so: it was not sent.
+    pub(super) fn abandon(&self) {
+        let waiters = self.queue.lock().close();
+        drop(waiters);
+        self.queue.called.notify_one();
+    }
+
+    /// Why a claim could not be sent in time, if it could not.
+    pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
+        // As long as all that waits goes out together there is no queue.
+        if self.queue.crowd.load(Ordering::Relaxed) < TOGETHER {
+            return None;
+        }
+        let waiting = self.queue.lock();
+        admits(
+            &waiting.pace,
+            waiting.claims.len(),
+            admission,
+            Instant::now(),
+        )
+        .err()
+    }
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.endings.len() + self.claims.len()
+    }
+
+    /// Takes all that waits, and lets nothing more in.
+    fn close(&mut self) -> [VecDeque<Waiter>; 2] {
+        self.closed = true;
+        [mem::take(&mut self.endings), mem::take(&mut self.claims)]
+    }
+
+    /// What goes out together next.
+    fn batch(&mut self) -> Vec<Waiter> {
+        let endings = self.endings.len().min(TOGETHER);
+        let claims = self.claims.len().min(TOGETHER - endings);
+        let mut batch = Vec::with_capacity(endings + claims);
+        batch.extend(self.endings.drain(..endings));
+        if claims > 0 {
+            batch.extend(self.claims.drain(..claims));
+            self.pace.left(claims, self.claims.len(), Instant::now());
+        }
+        batch
     }
 }
 
@@ -167,20 +243,15 @@ impl Queue {
     /// What is to be sent now; `None` when nothing more will be.
     fn take(&self) -> Option<Vec<Waiter>> {
         let mut waiting = self.lock();
-        if waiting.closed && waiting.waiters.is_empty() {
+        if waiting.closed && waiting.len() == 0 {
             return None;
         }
-        let is_more = waiting.waiters.len() > TOGETHER;
-        let rest = if is_more {
-            waiting.waiters.split_off(TOGETHER)
-        } else {
-            Vec::with_capacity(waiting.waiters.len())
-        };
+        let batch = waiting.batch();
         // Nobody calls again where all is closed: the call for that may have been this one.
-        if is_more || waiting.closed {
+        if waiting.len() > 0 || waiting.closed {
             self.called.notify_one();
         }
-        Some(std::mem::replace(&mut waiting.waiters, rest))
+        Some(batch)
     }
 }
 
@@ -188,8 +259,8 @@ impl Queue {
 struct UnderWay<'a>(&'a Queue);
 
 impl<'a> UnderWay<'a> {
-    fn new(queue: &'a Queue) -> Self {
-        queue.under_way.fetch_add(1, Ordering::Relaxed);
+    /// Of a pipeline that was counted when it was taken.
+    fn counted(queue: &'a Queue) -> Self {
         Self(queue)
     }
 
@@ -205,7 +276,10 @@ impl<'a> UnderWay<'a> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        // The driver may wait for this.
+        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) >= UNDER_WAY {
+            self.0.called.notify_one();
+        }
     }
 }
 
@@ -218,11 +292,16 @@ impl Driver {
             self.0.called.notified().await;
             // Whoever is about to send something as well does so first.
             tokio::task::yield_now().await;
+            // The end of one of them calls again.
+            if self.0.under_way.load(Ordering::Acquire) >= UNDER_WAY {
+                continue;
+            }
             let Some(waiters) = self.0.take() else {
                 return;
             };
             self.0.crowd.store(waiters.len(), Ordering::Relaxed);
             if !waiters.is_empty() {
+                self.0.under_way.fetch_add(1, Ordering::AcqRel);
                 tokio::spawn(exchange(Arc::clone(&self.0), connection.clone(), waiters));
             }
         }
@@ -231,17 +310,13 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let waiters = {
-            let mut waiting = self.0.lock();
-            waiting.closed = true;
-            std::mem::take(&mut waiting.waiters)
-        };
+        let waiters = self.0.lock().close();
         drop(waiters);
     }
 }
 
 async fn exchange(queue: Arc<Queue>, mut connection: MultiplexedConnection, waiters: Vec<Waiter>) {
-    let _under_way = UnderWay::new(&queue);
+    let _under_way = UnderWay::counted(&queue);
     let mut commands = Pipeline::with_capacity(waiters.len());
     let mut told = Vec::with_capacity(waiters.len());
     for Waiter {

@@ -19,6 +19,8 @@ use redis::{RedisError, RedisResult};
 use super::lane::both;
 use super::lane::{Lane, Replies};
 use super::{Failure, Making, replied};
+use crate::store::Admission;
+use crate::store::pace::Crowded;
 use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
@@ -192,9 +194,13 @@ impl Wire {
         &self,
         key: Option<&str>,
         command: &Making<'_>,
+        claims: bool,
     ) -> Result<Value, Failure> {
         let reply = match self {
-            Self::One(lane) => lane.send(command, None).await.map(|reply| reply.first),
+            Self::One(lane) => lane
+                .send(command, None, claims)
+                .await
+                .map(|reply| reply.first),
             // What the application set up may wait for ever.
             #[cfg(feature = "redis-manager")]
             Self::Manager(manager, patience) => {
@@ -213,6 +219,29 @@ impl Wire {
         replied(reply.map_err(Failure::Reply)?)
     }
 
+    /// It is given up: what waits for its turn is not sent.
+    pub(super) fn abandon(&self) {
+        match self {
+            Self::One(lane) => lane.abandon(),
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(..) => {}
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(..) => {}
+        }
+    }
+
+    /// Why a claim could not be sent in time, if it could not. What the application set up has a queue of its
+    /// own.
+    pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
+        match self {
+            Self::One(lane) => lane.crowded(admission),
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(..) => None,
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(..) => None,
+        }
+    }
+
     /// Sends a command to a node that is only about to get its slot.
     pub(super) async fn send_asking(&self, command: &Making<'_>) -> Result<Replies, Failure> {
         self.send_both(&|| redis::cmd("ASKING"), command).await
@@ -225,7 +254,7 @@ impl Wire {
         second: &Making<'_>,
     ) -> Result<Replies, Failure> {
         let replies = match self {
-            Self::One(lane) => lane.send(first, Some(second)).await,
+            Self::One(lane) => lane.send(first, Some(second), false).await,
             #[cfg(feature = "redis-manager")]
             Self::Manager(manager, patience) => {
                 let mut manager = manager.clone();

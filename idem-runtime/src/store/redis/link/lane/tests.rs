@@ -71,7 +71,7 @@ impl Server {
             let first = said(&words[0]);
             let second = words.get(1).map(|word| said(word));
             let second = second.as_ref().map(|second| second as &Making<'_>);
-            let replies = lane.send(&first, second).await?;
+            let replies = lane.send(&first, second, false).await?;
             Ok([replies.first].into_iter().chain(replies.second).collect())
         })
     }
@@ -121,7 +121,7 @@ async fn each_gets_the_replies_to_its_own_and_pairs_stay_together() {
     }
     let queue = &server.lane.queue;
     assert_eq!(queue.under_way.load(Ordering::SeqCst), 0);
-    assert!(queue.lock().waiters.is_empty());
+    assert!(queue.lock().len() == 0);
 }
 
 #[tokio::test]
@@ -152,9 +152,9 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
     let server = Server::start().await;
     let (one, two, gone) = (said("one"), said("two"), said("gone"));
     server.may.store(false, Ordering::SeqCst);
-    let mut one = Box::pin(server.lane.send(&one, None));
-    let mut two = Box::pin(server.lane.send(&two, None));
-    let mut gone = Box::pin(server.lane.send(&gone, None));
+    let mut one = Box::pin(server.lane.send(&one, None, false));
+    let mut two = Box::pin(server.lane.send(&two, None, false));
+    let mut gone = Box::pin(server.lane.send(&gone, None, false));
     for future in [&mut one, &mut two, &mut gone] {
         assert!(poll_once(future.as_mut()).await.is_none());
     }
@@ -173,9 +173,9 @@ async fn the_driver_ends_with_its_lane_though_something_waits() {
         let server = Server::start().await;
         let queue = Arc::clone(&server.lane.queue);
         for _ in 0..waiting {
-            drop(server.lane.queue(&said("gone"), None));
+            drop(server.lane.queue(&said("gone"), None, false));
         }
-        assert_eq!(queue.lock().waiters.len(), waiting);
+        assert_eq!(queue.lock().len(), waiting);
         drop(server);
         Server::settle().await;
         assert_eq!(Arc::strong_count(&queue), 1, "{waiting} waited");
@@ -206,10 +206,10 @@ fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     let waiting = std::thread::spawn(move || {
         runtime().block_on(async {
             let (one, two) = (said("one"), said("two"));
-            tokio::join!(lane.send(&one, None), lane.send(&two, None))
+            tokio::join!(lane.send(&one, None, false), lane.send(&two, None, false))
         })
     });
-    while server.lane.queue.lock().waiters.is_empty() {
+    while server.lane.queue.lock().len() == 0 {
         std::thread::yield_now();
     }
     drop(connected);
@@ -220,10 +220,117 @@ fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     server.lane.queue.crowd.store(2, Ordering::SeqCst);
     runtime().block_on(async {
         let command = said("late");
-        let reply = tokio::time::timeout(Duration::from_secs(20), server.lane.send(&command, None));
+        let reply = tokio::time::timeout(
+            Duration::from_secs(20),
+            server.lane.send(&command, None, false),
+        );
         let reply = reply
             .await
             .expect("nobody waits for a connection that has ended");
         assert!(reply.is_err_and(|error| error.is_connection_dropped()));
     });
+}
+
+/// Futures that have been polled once: their commands wait in the lane, or are sent.
+async fn polled<F: Future>(futures: &mut [std::pin::Pin<Box<F>>]) {
+    for future in futures {
+        std::future::poll_fn(|cx| {
+            assert!(future.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+/// So many claims, with nothing under way that could end: most of them wait.
+fn claims(
+    lane: &Lane,
+    count: usize,
+) -> Vec<std::pin::Pin<Box<impl Future<Output = RedisResult<Replies>> + '_>>> {
+    let claim = || redis::cmd("ECHO").arg("claim").clone();
+    let send = move || async move { lane.send(&claim, None, true).await };
+    (0..count).map(|_| Box::pin(send())).collect()
+}
+
+#[tokio::test]
+async fn so_many_are_under_way_and_the_others_wait() {
+    let server = Server::start().await;
+    server.may.store(false, Ordering::SeqCst);
+    let lane = Arc::clone(&server.lane);
+    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 2));
+    polled(&mut sent).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(lane.queue.under_way.load(Ordering::SeqCst), UNDER_WAY);
+    let waiting = lane.queue.lock().len();
+    assert!(waiting > TOGETHER, "{waiting}");
+    server.may.store(true, Ordering::SeqCst);
+    for reply in sent {
+        assert!(reply.await.is_ok());
+    }
+    assert_eq!(lane.queue.under_way.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn what_ends_a_claim_goes_ahead_of_claims() {
+    let server = Server::start().await;
+    server.may.store(false, Ordering::SeqCst);
+    let lane = Arc::clone(&server.lane);
+    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 4));
+    polled(&mut sent).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let ending = || redis::cmd("ECHO").arg("ending").clone();
+    let mut ending = [Box::pin(lane.send(&ending, None, false))];
+    polled(&mut ending).await;
+    let next = lane.queue.lock().batch();
+    assert!(
+        format!("{:?}", next[0].first).contains("ending"),
+        "it came last"
+    );
+    drop(next);
+    server.may.store(true, Ordering::SeqCst);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_connection_that_is_given_up_was_not_sent() {
+    let server = Server::start().await;
+    server.may.store(false, Ordering::SeqCst);
+    let lane = Arc::clone(&server.lane);
+    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 2));
+    polled(&mut sent).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let waiting = lane.queue.lock().len();
+    lane.abandon();
+    let mut refused = 0;
+    for reply in &mut sent {
+        let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(reply.as_mut().poll(cx)));
+        refused += usize::from(matches!(poll.await, std::task::Poll::Ready(Err(_))));
+    }
+    assert_eq!(refused, waiting);
+    let late = || redis::cmd("ECHO").arg("late").clone();
+    assert!(lane.send(&late, None, true).await.is_err());
+}
+
+#[tokio::test]
+async fn a_claim_that_would_wait_too_long_is_refused() {
+    let server = Server::start().await;
+    let lane = Arc::clone(&server.lane);
+    let hurried = Admission::new(std::time::Duration::ZERO);
+    assert!(lane.crowded(&hurried).is_none(), "nothing waits");
+    server.may.store(false, Ordering::SeqCst);
+    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 2));
+    polled(&mut sent).await;
+    for _ in 0..1_000 {
+        tokio::task::yield_now().await;
+    }
+    let crowded = lane.crowded(&hurried).expect("many wait");
+    assert!(crowded.waiting > 0 && !crowded.retry_after.is_zero());
+    let patient = Admission::new(std::time::Duration::from_hours(1));
+    assert!(lane.crowded(&patient).is_none());
+    server.may.store(true, Ordering::SeqCst);
 }

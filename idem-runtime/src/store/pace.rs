@@ -2,11 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use super::Admission;
+
+/// The shortest time after which a refused claim is worth repeating.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
 /// The pace at which claims leave a queue.
 ///
 /// Pure: the caller holds the queue and passes the time in.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// Mean time between two claims that left while others waited.
     interval: Duration,
     /// When the last claim left, or the first one joined an empty queue.
@@ -19,7 +24,7 @@ impl Pace {
     /// One claim in so many makes the mean.
     const MEMORY: f64 = 32.0;
 
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             interval: Duration::ZERO,
             last: now,
@@ -28,7 +33,7 @@ impl Pace {
     }
 
     /// A claim joins a queue of `waiting` others.
-    pub(super) fn joined(&mut self, waiting: usize, now: Instant) {
+    pub(crate) fn joined(&mut self, waiting: usize, now: Instant) {
         if waiting == 0 {
             self.last = now;
             self.busy_since = Some(now);
@@ -36,7 +41,7 @@ impl Pace {
     }
 
     /// `left` claims leave the queue together, and `waiting` stay.
-    pub(super) fn left(&mut self, left: usize, waiting: usize, now: Instant) {
+    pub(crate) fn left(&mut self, left: usize, waiting: usize, now: Instant) {
         if left > 0 {
             let left = u32::try_from(left).unwrap_or(u32::MAX);
             let took = now.saturating_duration_since(self.last) / left;
@@ -50,7 +55,7 @@ impl Pace {
     }
 
     /// How long a claim waits that joins `waiting` others now. A queue that stands still makes it longer.
-    pub(super) fn wait(&self, waiting: usize, now: Instant) -> Duration {
+    pub(crate) fn wait(&self, waiting: usize, now: Instant) -> Duration {
         if waiting == 0 {
             return Duration::ZERO;
         }
@@ -62,7 +67,7 @@ impl Pace {
     ///
     /// A burst may use most of it, and leaves time for the statement. A queue that has not been empty for
     /// as long is no burst: more patience would add delay to each claim, and no throughput.
-    pub(super) fn bound(&self, patience: Duration, now: Instant) -> Duration {
+    pub(crate) fn bound(&self, patience: Duration, now: Instant) -> Duration {
         let stands = self
             .busy_since
             .is_some_and(|since| now.saturating_duration_since(since) >= patience);
@@ -71,6 +76,37 @@ impl Pace {
         } else {
             patience * 3 / 4
         }
+    }
+}
+
+/// A queue that is longer than claims can wait.
+#[derive(Debug)]
+pub(crate) struct Crowded {
+    pub(crate) waiting: usize,
+    pub(crate) retry_after: Duration,
+}
+
+/// Whether a claim may join `waiting` others; how long it waits at most, if it may.
+pub(crate) fn admits(
+    pace: &Pace,
+    waiting: usize,
+    admission: &Admission,
+    now: Instant,
+) -> Result<Duration, Crowded> {
+    let (wait, bound) = (
+        pace.wait(waiting, now),
+        pace.bound(admission.patience(), now),
+    );
+    if wait > bound {
+        return Err(crowded(wait, waiting));
+    }
+    Ok(bound)
+}
+
+pub(crate) fn crowded(wait: Duration, waiting: usize) -> Crowded {
+    Crowded {
+        waiting,
+        retry_after: wait.max(RETRY_AFTER),
     }
 }
 
