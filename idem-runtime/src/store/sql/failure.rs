@@ -60,7 +60,7 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
         ),
         Some(Trouble::Ended) => (
             Unavailable,
-            "the transaction is over: an error in it or a statement has ended it",
+            "a statement has ended the transaction, or an error in it has",
         ),
         Some(Trouble::Other) => (Protocol, "the server refused a statement"),
         None => match &error {
