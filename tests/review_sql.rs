@@ -342,6 +342,8 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_unknown_transaction_in_a_p
     let pool = pool.connect(&url).await.unwrap();
     run(&pool, "CREATE TABLE others (name text)").await;
     let mut other = PgConnection::connect(&url).await.unwrap();
+    // A server may reply within a poll, so that there is nothing to drop.
+    let mut dropped = 0;
     for polls in 1..1_000 {
         let mut conn = pool.acquire().await.unwrap();
         let call = engine.operation("orders.create").key(&polls.to_string());
@@ -352,7 +354,7 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_unknown_transaction_in_a_p
             polled += 1;
             match call.as_mut().poll(cx) {
                 Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending if polled == polls => Poll::Ready(None),
+                Poll::Pending if polled > dropped => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             }
         });
@@ -364,9 +366,12 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_unknown_transaction_in_a_p
         assert_eq!(seen, polls, "dropped at poll {polls}");
         if let Some(answer) = done {
             assert_eq!(answer.map_err(|error| said(&error)), Ok(1));
-            assert!(polls > 1, "there was something to drop");
-            return;
+            if dropped > 0 {
+                return;
+            }
+        } else {
+            dropped += 1;
         }
     }
-    panic!("the call never ends");
+    panic!("no call was dropped, or none ends");
 }

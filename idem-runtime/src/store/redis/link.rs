@@ -89,15 +89,16 @@ impl Link {
             None => Box::pin(self.connected()).await.map_err(Failure::Connect)?,
         };
         let live = &*live;
-        let began = Instant::now();
         let mut unanswered = Unanswered {
             link: self,
             live,
-            since: Some(began),
+            began: Instant::now(),
+            is_answered: false,
             replies: live.replies.load(Ordering::Relaxed),
         };
         let reply = order.send(&live.wire).await;
-        unanswered.since = None;
+        unanswered.is_answered = true;
+        let began = unanswered.began;
         if order.tells_time
             && let Ok(reply) = &reply
             && let Some(micros) = time_of(reply)
@@ -241,14 +242,15 @@ impl fmt::Debug for Link {
 struct Unanswered<'a> {
     link: &'a Link,
     live: &'a Live,
-    since: Option<Instant>,
+    began: Instant,
+    is_answered: bool,
     /// How many replies there were then.
     replies: u64,
 }
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        if self.since.is_some_and(|since| since.elapsed() >= QUIET) {
+        if !self.is_answered && self.began.elapsed() >= QUIET {
             self.link.silent(self.live, self.replies);
         }
     }

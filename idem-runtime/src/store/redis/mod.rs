@@ -26,7 +26,6 @@ mod tls;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -116,9 +115,6 @@ use crate::observer::Observer;
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
-/// Of a claim whose caller did not say how long it waits.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 struct Inner {
     link: Route,
     /// For renewals and reads: made by the first of them, on the engine's own thread.
@@ -189,10 +185,7 @@ impl Store for RedisStore {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(async move {
-            let admission = Admission::new(PATIENCE);
-            self.0.claim(key, request, &admission).await
-        })
+        StoreFuture::pending(self.0.claim(key, request))
     }
 
     fn admit<'a>(
@@ -201,7 +194,11 @@ impl Store for RedisStore {
         request: &'a ClaimRequest,
         admission: &'a Admission,
     ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request, admission))
+        if let Some(error) = self.0.refused(key, admission) {
+            return StoreFuture::ready(Err(error));
+        }
+        admission.sent();
+        StoreFuture::pending(self.0.claim(key, request))
     }
 
     fn complete<'a>(
@@ -296,10 +293,7 @@ mod tests {
     fn the_futures_of_a_call_are_small() {
         type Store = &'static Inner;
         type Key = &'static RecordKey;
-        let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| {
-            static ADMISSION: Admission = Admission::new(PATIENCE);
-            s.claim(key, r, &ADMISSION)
-        });
+        let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| s.claim(key, r));
         let complete = size_of(|s: Store, key: Key, r: &'static Bytes| s.complete(key, None, r));
         assert!(claim <= 1_024, "{claim}");
         assert!(complete <= 1_024, "{complete}");

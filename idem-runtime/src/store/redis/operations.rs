@@ -135,25 +135,25 @@ impl Inner {
         }
     }
 
+    /// The refusal of a claim that could not be sent in time, if it could not.
+    pub(super) fn refused(&self, key: &RecordKey, admission: &Admission) -> Option<StoreError> {
+        let Crowded {
+            waiting,
+            retry_after,
+        } = self.link.crowded(key, admission)?;
+        let message = format!(
+            "a claim: {waiting} others wait for the connection to Redis, longer than this one may, and it was not \
+             sent; it may be made again in {retry_after:.1?}"
+        );
+        Some(StoreError::overloaded(message, retry_after))
+    }
+
     pub(super) async fn claim(
         &self,
         key: &RecordKey,
         request: &ClaimRequest,
-        admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
         let name = key.name();
-        if let Some(Crowded {
-            waiting,
-            retry_after,
-        }) = self.link.crowded(&name, admission)
-        {
-            let message = format!(
-                "a claim: {waiting} others wait for the connection to Redis, longer than this one may, and it was not \
-                 sent; it may be made again in {retry_after:.1?}"
-            );
-            return Err(StoreError::overloaded(message, retry_after));
-        }
-        admission.sent();
         match self.plain_claim(&name, request).await? {
             Some(reply) => Ok(reply),
             // Boxed: it is larger, and seldom needed.

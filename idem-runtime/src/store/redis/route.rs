@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 use super::link::{Failure, Order};
 use super::node::{Keeping, Node};
 use crate::store::pace::Crowded;
-use crate::store::{Admission, StoreError};
+use crate::store::{Admission, RecordKey, StoreError};
 
 /// One server, or the nodes of a cluster.
 #[derive(Debug)]
@@ -52,10 +52,10 @@ impl Route {
     }
 
     /// Why a claim of this key could not be sent in time, if it could not.
-    pub(super) fn crowded(&self, key: &str, admission: &Admission) -> Option<Crowded> {
+    pub(super) fn crowded(&self, key: &RecordKey, admission: &Admission) -> Option<Crowded> {
         match self {
             Self::Node(node) => node.crowded(admission),
-            Self::Cluster(cluster) => cluster.crowded(key, admission),
+            Self::Cluster(cluster) => cluster.crowded(&key.name(), admission),
         }
     }
 
