@@ -68,8 +68,6 @@ impl Service {
         ttl = "24h",
         lease = "3s",
         max_attempts = unlimited,
-        // The provider may have been asked before an error: the key stays with this request.
-        count_errors = true,
         engine = self.engine,
     )]
     async fn pay(&self, req: PayRequest) -> Result<Receipt, PayError> {
@@ -86,8 +84,6 @@ impl Service {
         ttl = "24h",
         lease = "3s",
         max_attempts = unlimited,
-        // The provider may have been asked before an error: the key stays with this request.
-        count_errors = true,
         engine = self.engine,
     )]
     async fn refund(&self, req: RefundRequest) -> Result<Receipt, PayError> {
