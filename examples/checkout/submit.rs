@@ -76,9 +76,6 @@ pub enum SubmitError {
 /// It runs to its end when the visitor closes the page. A double click waits for the first one; after a crash the
 /// lease is how long a repeat waits at most.
 ///
-/// An attempt that the provider did not answer may have been paid. So it counts, and the form keeps what it was sent
-/// with: a key that every attempt gave back in good order would take another quantity.
-///
 /// # Errors
 ///
 /// [`SubmitError`].
@@ -87,8 +84,7 @@ pub enum SubmitError {
     key = token(&form.token, &session),
     ttl = "24h",
     lease = "3s",
-    max_attempts = 1000,
-    count_errors = true,
+    max_attempts = unlimited,
     on_running = wait("30s"),
     on_cancel = finish,
     engine = shop.engine,

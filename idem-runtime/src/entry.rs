@@ -188,8 +188,8 @@ impl Entry {
     /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
     /// attempt. **If the effect had happened, it happens again.**
     ///
-    /// The next call may come with other arguments; from then on the key is that call's. Should an earlier
-    /// body turn out to be alive and succeed before the next call, its answer is stored after all.
+    /// What was asked is remembered: other arguments are a mismatch as before. Should an earlier body
+    /// turn out to be alive and succeed before the next call, its answer is stored after all.
     ///
     /// # Errors
     ///

@@ -48,9 +48,6 @@ pub enum ErrorKind {
         retry_after: Duration,
     },
     /// The key was used before with other arguments. The caller reused a key by mistake.
-    ///
-    /// Also while the first call runs, and after an attempt that crashed or panicked. A key that every attempt
-    /// gave back (a system error: nothing happened), or that was reset, takes other arguments.
     Mismatch,
     /// A body ended without anybody knowing whether its effect happened.
     Unknown {

@@ -325,7 +325,7 @@ impl Held {
                 }
                 CompleteReply::Mismatch => {
                     return Some(self.unsaved(
-                        "the record was lost or reset, and a call with other arguments has the key",
+                        "the record was lost, and a call with other arguments has the key",
                     ));
                 }
                 CompleteReply::Unreadable(error) => {

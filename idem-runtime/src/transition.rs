@@ -19,9 +19,6 @@
 //!     UNKNOWN ──complete(a success of anybody)──▶ DONE
 //! ```
 //!
-//! A released record that keeps nothing of any attempt is claimed with any fingerprint, and keeps the new one.
-//! Every other record is claimed and completed with its own.
-//!
 //! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
 //! may still renew and complete it. An owner that gave its claim back, or left it unknown, is granted
 //! nothing any more: what it sent before may still be on its way.
@@ -64,7 +61,7 @@ pub fn claim(
     };
     if let Some(Current { record, left }) = current {
         let header = &record.header;
-        if !is_spent(header) && !header.fingerprint.matches(fingerprint) {
+        if !header.fingerprint.matches(fingerprint) {
             return (ClaimReply::Mismatch, None);
         }
         let mine = header.owner == request.owner;
@@ -93,9 +90,7 @@ pub fn claim(
             return (ClaimReply::Done { record, left }, None);
         }
         (fence, attempts) = (header.fence, header.attempts);
-        if !is_spent(header) {
-            fingerprint = known(header.fingerprint, fingerprint);
-        }
+        fingerprint = known(header.fingerprint, fingerprint);
         let reconciling = matches!(header.state, State::Reconciling { .. });
         // Our own claim, sent again after its reply was lost. One that found out, and now asks for
         // the body, is a new one.
@@ -138,12 +133,6 @@ pub fn claim(
         fingerprint,
     };
     (reply, Some(header))
-}
-
-/// Whether the record keeps nothing of any attempt: each of them was given back in good order, or the key was
-/// reset. Its fingerprint says only which late answers may still be stored.
-fn is_spent(header: &Header) -> bool {
-    header.state == State::Released && header.attempts == 0
 }
 
 /// The fingerprint that a record keeps: a caller that does not compare must not switch the

@@ -177,11 +177,7 @@ impl Key {
         let Some(kept) = self.alive(now) else {
             return self.granted(asked, None, &Next::Start, now);
         };
-        let (mut entry, left) = (kept.entry.clone(), kept.ends - now);
-        if entry.phase == Phase::GivenBack && entry.attempts == 0 {
-            // No attempt is left that asked for something.
-            entry.print = asked.print;
-        }
+        let (entry, left) = (kept.entry.clone(), kept.ends - now);
         if !same_request(entry.print, asked.print) {
             return Reply::OtherRequest;
         }

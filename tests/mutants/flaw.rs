@@ -47,9 +47,6 @@ pub(crate) enum Flaw {
     ComparesHalfAFingerprint,
     TakesNoneForAnotherRequest,
     ForgetsFingerprintsByNone,
-    RefusesAnotherRequestOfSpentKeys,
-    GrantsSpentKeysUnderTheOldRequest,
-    TakesAnotherRequestAfterAttempts,
     OverwritesTheUnreadable,
     OverwritesANewerLayout,
     DeletesTheUnreadable,
@@ -115,7 +112,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 106] = [
+pub(crate) const FLAWS: [(u8, Flaw); 103] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -157,9 +154,6 @@ pub(crate) const FLAWS: [(u8, Flaw); 106] = [
     (9, Flaw::ComparesHalfAFingerprint),
     (9, Flaw::TakesNoneForAnotherRequest),
     (9, Flaw::ForgetsFingerprintsByNone),
-    (9, Flaw::RefusesAnotherRequestOfSpentKeys),
-    (9, Flaw::GrantsSpentKeysUnderTheOldRequest),
-    (9, Flaw::TakesAnotherRequestAfterAttempts),
     (10, Flaw::OverwritesTheUnreadable),
     (10, Flaw::OverwritesANewerLayout),
     (10, Flaw::DeletesTheUnreadable),

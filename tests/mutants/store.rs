@@ -199,14 +199,6 @@ impl Inner {
                 Flaw::TakesNoneForAnotherRequest if header.fingerprint != asked.fingerprint => {
                     return (ClaimReply::Mismatch, None);
                 }
-                Flaw::RefusesAnotherRequestOfSpentKeys
-                    if !header.fingerprint.matches(asked.fingerprint) =>
-                {
-                    return (ClaimReply::Mismatch, None);
-                }
-                Flaw::TakesAnotherRequestAfterAttempts if header.state == State::Released => {
-                    header.fingerprint = asked.fingerprint;
-                }
                 _ => {}
             }
             if self.ignores(header.state) {
@@ -225,11 +217,6 @@ impl Inner {
             }
         }
         if let (Some((record, _)), Some(header)) = (&found, &mut write) {
-            let there = &record.header;
-            let spent = there.state == State::Released && there.attempts == 0;
-            if spent && self.is(Flaw::GrantsSpentKeysUnderTheOldRequest) {
-                header.fingerprint = there.fingerprint;
-            }
             self.miswrite_claim(&record.header, asked, &mut reply, header);
         }
         (reply, write)

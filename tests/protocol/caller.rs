@@ -36,8 +36,6 @@ pub(crate) struct Caller {
     /// Each claim that is not a repetition has an owner of its own.
     pub(crate) round: u8,
     pub(crate) fence: u8,
-    /// Its body started, and has not said that nothing happened. Only where requests differ.
-    pub(crate) started: bool,
 }
 
 impl Phase {
@@ -64,11 +62,6 @@ impl Phase {
 
 pub(crate) fn owner(caller: u8, round: u8) -> u8 {
     1 + caller * 16 + round
-}
-
-/// The caller whose body gave this answer, or this error.
-pub(crate) fn author(answer: u8) -> u8 {
-    (answer - 1) % 10
 }
 
 /// The answer of a caller's own body.

@@ -24,13 +24,9 @@ pub(crate) enum Promise {
     AttemptsEnd,
     /// The effect happens once at most.
     OneEffect,
-    /// A caller is told no answer to another request.
-    OwnAnswers,
-    /// The body of another request starts only where each earlier body gave the key back in good order.
-    RequestStays,
 }
 
-pub(crate) const PROMISES: [Promise; 12] = [
+pub(crate) const PROMISES: [Promise; 10] = [
     Promise::EqualAnswers,
     Promise::AnswersEndIt,
     Promise::DoneIsFinal,
@@ -41,8 +37,6 @@ pub(crate) const PROMISES: [Promise; 12] = [
     Promise::FreshVerdict,
     Promise::AttemptsEnd,
     Promise::OneEffect,
-    Promise::OwnAnswers,
-    Promise::RequestStays,
 ];
 
 impl Promise {

@@ -144,63 +144,6 @@ pub(crate) const SOUND: &[Scenario] = &[
         )
     },
     Scenario {
-        on_fail: &[Release, ReleaseCounted, Keep, Unknown],
-        ..Scenario::new(
-            "another request",
-            b"-o-",
-            Faults {
-                late: 1,
-                fails: 1,
-                zombies: 1,
-                ..Faults::NONE
-            },
-        )
-    },
-    Scenario {
-        on_fail: &[Release],
-        on_drop: &[Hold, Release],
-        ..Scenario::new(
-            "another request, twice",
-            b"-o",
-            Faults {
-                lost: 1,
-                twice: 1,
-                late: 1,
-                fails: 2,
-                drops: 1,
-                zombies: 1,
-                renewals: 1,
-                ..Faults::NONE
-            },
-        )
-    },
-    Scenario {
-        on_fail: &[Release, Unknown],
-        ..Scenario::new(
-            "another request, hooks",
-            b"hoH",
-            Faults {
-                fails: 1,
-                crashes: 1,
-                zombies: 1,
-                ..Faults::NONE
-            },
-        )
-    },
-    Scenario {
-        on_fail: &[Release],
-        ..Scenario::new(
-            "another request, by hand",
-            b"-o-",
-            Faults {
-                fails: 1,
-                zombies: 2,
-                hands: 1,
-                ..Faults::NONE
-            },
-        )
-    },
-    Scenario {
         on_fail: &[Unknown],
         ..Scenario::new(
             "by hand",
@@ -414,35 +357,5 @@ pub(crate) const FLAWED: &[(Scenario, &[Promise])] = &[
             )
         },
         &[Promise::FreshVerdict, Promise::OneEffect],
-    ),
-    (
-        Scenario {
-            flaw: Flaw::RequestsForgotten,
-            on_fail: &[ReleaseCounted],
-            ..Scenario::new(
-                "requests are forgotten",
-                b"-o",
-                Faults {
-                    fails: 1,
-                    ..Faults::NONE
-                },
-            )
-        },
-        &[Promise::RequestStays],
-    ),
-    (
-        Scenario {
-            flaw: Flaw::AnswersUncompared,
-            ..Scenario::new(
-                "answers are not compared",
-                b"-o",
-                Faults {
-                    zombies: 2,
-                    hands: 1,
-                    ..Faults::NONE
-                },
-            )
-        },
-        &[Promise::OwnAnswers],
     ),
 ];

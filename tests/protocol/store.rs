@@ -11,11 +11,7 @@ use idem_runtime::store::{
 use crate::kept::{Kept, LEASE, RETAIN};
 use crate::scenario::Flaw;
 
-/// What the callers ask for.
-pub(crate) const REQUESTS: [Fingerprint; 2] = [
-    Fingerprint::from_bytes([1; 16]),
-    Fingerprint::from_bytes([2; 16]),
-];
+const ASKED: Fingerprint = Fingerprint::from_bytes([1; 16]);
 
 /// What a caller or the operator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +66,6 @@ pub(crate) enum Reply {
 pub(crate) struct Sender {
     pub(crate) owner: u8,
     pub(crate) fence: u8,
-    pub(crate) fingerprint: Fingerprint,
     pub(crate) reconciles: bool,
     pub(crate) max_attempts: Option<u16>,
 }
@@ -82,7 +77,7 @@ fn header(state: State, sender: Sender) -> Header {
         fence: Fence::new(sender.fence.into()),
         attempts: 1,
         retain: RETAIN,
-        fingerprint: sender.fingerprint,
+        fingerprint: ASKED,
     }
 }
 
@@ -130,7 +125,7 @@ pub(crate) fn execute(
         Command::Offer | Command::Ask | Command::Start => {
             let request = ClaimRequest {
                 owner,
-                fingerprint: sender.fingerprint,
+                fingerprint: ASKED,
                 lease: LEASE,
                 retain: RETAIN,
                 max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
@@ -148,7 +143,7 @@ pub(crate) fn execute(
                 },
                 ClaimReply::Running { .. } => Reply::Running,
                 ClaimReply::Done { record, .. } => answer(&record),
-                ClaimReply::Exhausted { .. } | ClaimReply::Mismatch => Reply::Refused,
+                ClaimReply::Exhausted { .. } => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
             (reply, write.map(|header| Kept::write(&header, 0)))
@@ -164,7 +159,6 @@ pub(crate) fn execute(
                 CompleteReply::Stored { .. } => Reply::Stored,
                 CompleteReply::Adopted { record, .. } => answer(&record),
                 CompleteReply::Superseded { .. } => Reply::Superseded,
-                CompleteReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
             (reply, write.map(|header| Kept::write(&header, body)))
@@ -235,12 +229,6 @@ fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw:
         }
         Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
             record.header.state = State::Released;
-        }
-        Flaw::RequestsForgotten if claims && !kept.is_held() && kept.answer().is_none() => {
-            record.header.fingerprint = Fingerprint::NONE;
-        }
-        Flaw::AnswersUncompared if matches!(command, Command::Complete(_)) => {
-            record.header.fingerprint = Fingerprint::NONE;
         }
         Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
         Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,

@@ -1,13 +1,11 @@
 //! A key, its callers, and what is on its way between them.
 
-use idem_runtime::Fingerprint;
-
-use crate::caller::{Caller, Phase, author, owner, value};
+use crate::caller::{Caller, Phase, owner, value};
 use crate::kept::Kept;
 use crate::promise::{Broken, Promise};
 use crate::scenario::{Fate, Faults, Scenario};
 use crate::step::Step;
-use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
+use crate::store::{Command, Ending, Reply, Sender, execute};
 
 /// The sender of what is done by hand.
 const HAND: u8 = u8::MAX;
@@ -36,10 +34,9 @@ pub(crate) struct World {
     bodies: u8,
     /// Bodies since the key last began anew.
     starts: u8,
-    /// Of each request.
-    pub(crate) effects: [u8; REQUESTS.len()],
-    /// The answer of the first effect of each.
-    truth: [u8; REQUESTS.len()],
+    pub(crate) effects: u8,
+    /// The answer of the first effect.
+    truth: u8,
     /// The stored answer that somebody was told; zero for none.
     told: u8,
     /// The highest fence of all claims.
@@ -55,7 +52,6 @@ impl World {
             phase: Phase::Idle,
             round: 0,
             fence: 0,
-            started: false,
         };
         Self {
             kept: None,
@@ -65,8 +61,8 @@ impl World {
             faults: scenario.faults,
             bodies: 0,
             starts: 0,
-            effects: [0; REQUESTS.len()],
-            truth: [0; REQUESTS.len()],
+            effects: 0,
+            truth: 0,
             told: 0,
             highest: 0,
             unknown: false,
@@ -110,18 +106,15 @@ impl World {
                 self.execute(scenario, self.net[usize::from(message)]);
             }
             Step::HookSaysLanded(caller) => {
-                let truth = self.truth[scenario.request(caller)];
-                self.enter(caller, Phase::Completing(Ending::Value(truth)));
+                self.enter(caller, Phase::Completing(Ending::Value(self.truth)));
             }
             Step::HookSaysNotLanded(caller) => self.enter(caller, Phase::Starting(self.bodies)),
             Step::HookCannotSay(caller) => self.enter(caller, Phase::Completing(Ending::Unknown)),
             Step::Effect(caller) => {
-                let request = scenario.request(caller);
-                self.effects[request] += 1;
-                self.broken
-                    .note(Promise::OneEffect, self.effects[request] == 1);
-                if self.truth[request] == 0 {
-                    self.truth[request] = value(caller);
+                self.effects += 1;
+                self.broken.note(Promise::OneEffect, self.effects == 1);
+                if self.truth == 0 {
+                    self.truth = value(caller);
                 }
                 self.enter(caller, Phase::After);
             }
@@ -219,9 +212,6 @@ impl World {
 
     /// A body ended without a value.
     fn end(&mut self, caller: u8, fate: Fate) {
-        if fate == Fate::Release {
-            self.callers[usize::from(caller)].started = false;
-        }
         let phase = match fate {
             Fate::Keep => Phase::Completing(Ending::Error(value(caller) + 10)),
             Fate::Unknown => Phase::Completing(Ending::Unknown),
@@ -243,12 +233,7 @@ impl World {
                 owner(message.from, message.round)
             },
             fence: message.fence,
-            fingerprint: if by_hand {
-                Fingerprint::NONE
-            } else {
-                REQUESTS[scenario.request(message.from)]
-            },
-            reconciles: !by_hand && scenario.has_hook(message.from),
+            reconciles: !by_hand && scenario.callers[usize::from(message.from)] == b'h',
             max_attempts: scenario.max_attempts,
         };
         let reply = execute(
@@ -281,19 +266,11 @@ impl World {
                 .note(Promise::UnknownWaits, !self.unknown || found_out);
             let gone = mine && before.is_released();
             self.broken.note(Promise::GoneIsGone, !gone);
-            let request = scenario.request(message.from);
-            let others = (0..)
-                .zip(&self.callers)
-                .any(|(other, caller)| caller.started && scenario.request(other) != request);
-            self.broken.note(Promise::RequestStays, !others);
             self.unknown = false;
         }
         if resolved {
             self.told = 0;
             self.starts = 0;
-            for caller in &mut self.callers {
-                caller.started = false;
-            }
         }
         // Until somebody knows.
         self.unknown |= after.is_unknown() || after.is_reconciling();
@@ -314,11 +291,6 @@ impl World {
         }
         let asked = caller.phase;
         caller.phase = Phase::Over;
-        if let Reply::Answer(answer) = reply {
-            let own = answer == BY_HAND
-                || scenario.request(author(answer)) == scenario.request(message.from);
-            self.broken.note(Promise::OwnAnswers, own);
-        }
         match (asked, reply) {
             (Phase::Offering, Reply::Undecided) => self.enter(message.from, Phase::Asking),
             (Phase::Asking, Reply::Reconcile { fence }) => {
@@ -329,7 +301,6 @@ impl World {
             (Phase::Offering | Phase::Asking | Phase::Starting(_), Reply::Granted { fence }) => {
                 caller.phase = Phase::Before;
                 caller.fence = fence;
-                caller.started = scenario.is_mixed();
                 self.fence(fence);
                 if let Phase::Starting(bodies) = asked {
                     self.broken

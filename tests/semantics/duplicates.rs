@@ -15,9 +15,7 @@ on_every_store![
     a_duplicate_that_may_not_wait_is_refused_at_once,
     a_duplicate_waits_no_longer_than_it_may,
     a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back,
-    a_mismatch_is_refused_while_running_and_after_success,
-    a_key_that_was_given_back_takes_another_request,
-    a_key_with_an_abandoned_attempt_keeps_its_request,
+    a_mismatch_is_refused_while_running_after_success_and_after_release,
     a_call_that_does_not_compare_matches_every_fingerprint,
     without_a_key_the_fingerprint_is_the_key,
     scopes_do_not_see_each_other,
@@ -115,50 +113,23 @@ async fn a_waiting_duplicate_runs_when_the_first_call_gives_the_key_back(world: 
     assert_eq!(world.finished(duplicate).await, Ok(Receipt { run: 2 }));
 }
 
-async fn mismatch(world: &World, asked: &'static str) {
-    let call = world.pay().fingerprint(&asked);
-    let error = call
-        .run(|_| async { never::<Receipt>() })
-        .await
-        .unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Mismatch);
-}
-
-async fn a_mismatch_is_refused_while_running_and_after_success(world: World) {
-    let first = Running::start(&world, Ok(Receipt { run: 1 })).await;
-    mismatch(&world, "second").await;
-    first.end().await.unwrap();
-    mismatch(&world, "second").await;
-}
-
-async fn a_key_that_was_given_back_takes_another_request(world: World) {
-    let pay = |asked: &'static str, answer: Result<Receipt, PayError>| {
-        let call = world.pay().fingerprint(&asked);
-        async move { call.run(|_| async { answer }).await }
+async fn a_mismatch_is_refused_while_running_after_success_and_after_release(world: World) {
+    let mismatch = || async {
+        let call = world.pay().fingerprint(&"second");
+        let error = call
+            .run(|_| async { never::<Receipt>() })
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Mismatch);
     };
-    assert_eq!(pay("wrong", Err(PayError::Down)).await, Err(PayError::Down));
-    // Nothing happened: the corrected request is the first one.
-    let corrected = pay("corrected", Err(PayError::Down)).await;
-    assert_eq!(corrected, Err(PayError::Down));
-    let corrected = pay("corrected", Ok(Receipt { run: 3 })).await;
-    assert_eq!(corrected, Ok(Receipt { run: 3 }));
-    mismatch(&world, "wrong").await;
-}
-
-async fn a_key_with_an_abandoned_attempt_keeps_its_request(world: World) {
-    let call = world.pay().fingerprint(&"first");
-    let panicked = tokio::spawn(call.run(|_| async { panic_in_body() }));
-    assert!(panicked.await.unwrap_err().is_panic());
-    // Given back, but the panicked body may have had its effect.
-    mismatch(&world, "second").await;
-    let call = world.pay().fingerprint(&"first");
-    let again = call.run(|_| async { Err::<Receipt, _>(PayError::Down) });
-    assert_eq!(again.await, Err(PayError::Down));
-    mismatch(&world, "second").await;
-}
-
-fn panic_in_body() -> Result<Receipt, PayError> {
-    std::panic::panic_any("out of paper")
+    let first = Running::start(&world, Err(PayError::Down)).await;
+    mismatch().await;
+    first.end().await.unwrap_err();
+    mismatch().await;
+    let second = Running::start(&world, Ok(Receipt { run: 1 })).await;
+    mismatch().await;
+    second.end().await.unwrap();
+    mismatch().await;
 }
 
 async fn a_call_that_does_not_compare_matches_every_fingerprint(world: World) {

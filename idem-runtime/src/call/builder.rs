@@ -68,7 +68,7 @@ impl<P> CallBuilder<P> {
     }
 
     /// What is asked: the same key with another fingerprint is refused as
-    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch), unless every attempt gave the key back. Without one nothing is compared. The names of a struct's
+    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). Without one nothing is compared. The names of a struct's
     /// fields take part.
     pub fn fingerprint<T: ToFingerprint + ?Sized>(mut self, request: &T) -> Self {
         self.inputs.request(request);

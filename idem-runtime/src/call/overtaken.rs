@@ -109,7 +109,7 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
         let found = deadline(clock, moment, pin!(core.read(&lease.key))).await;
         let mut refused = Settled::Own;
         if let Ok(Ok(ReadReply::Found { record, left })) = found {
-            // The record was lost or reset, and a call with other arguments has the key: no answer of ours.
+            // The record was lost, and a call with other arguments has the key: no answer of ours.
             if !record.header.fingerprint.matches(lease.claim().fingerprint) {
                 return Settled::Own;
             }

@@ -1,10 +1,9 @@
-//! Fingerprints: kept and compared as long as something of an attempt is kept, and how `NONE` behaves.
+//! Fingerprints: kept through every state, compared in every state, and how `NONE` behaves.
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished,
-    header, pending, reconciling, record,
+    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished, header,
+    pending, reconciling, record,
 };
-use super::resolving::{free, reset, resolved};
 use crate::fingerprint::Fingerprint;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, RenewReply, State,
@@ -22,11 +21,6 @@ cases! {
     9 an_answer_without_a_fingerprint_does_not_forget_the_records,
     9 an_answer_brings_its_fingerprint_to_a_record_without,
     9 a_fingerprint_is_free_again_with_its_record,
-    9 a_key_that_was_given_back_takes_another_request,
-    9 a_key_of_no_attempt_goes_with_every_request,
-    9 a_counted_attempt_keeps_the_fingerprint,
-    9 a_reset_key_takes_another_request,
-    9 a_key_that_was_given_back_forgets_its_request_for_none,
 }
 
 fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
@@ -127,8 +121,8 @@ async fn a_fingerprint_outlives_the_claim_that_brought_it(p: Probe) {
     check("claimed").await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     check("renewed").await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
-    check("released, and counted").await;
+    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    check("released").await;
     p.take(&ask(B)).await;
     check("claimed again").await;
     p.advance(LEASE).await;
@@ -218,132 +212,4 @@ async fn a_fingerprint_is_free_again_with_its_record(p: Probe) {
     p.advance_the_rest().await;
     p.take(&asks(B, OTHER)).await;
     assert_eq!(p.header().await.fingerprint, OTHER);
-}
-
-/// What `owner` sends of a claim that is over changes nothing: another request has the key.
-async fn assert_gone(p: &Probe, claim: &Header) {
-    let bytes = p.peek().await.expect("another request has the key");
-    let late = answer(claim, b"asked before");
-    assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
-    assert_eq!(p.complete_unsaid(&late).await, CompleteReply::Mismatch);
-    assert_eq!(p.renew(claim).await, RenewReply::Lost);
-    for count in [true, false] {
-        let reply = p.release(claim.owner, count).await;
-        assert_eq!(reply, ReleaseReply::Superseded);
-    }
-    let again = asks(claim.owner, claim.fingerprint);
-    assert_eq!(p.claim(&again).await, ClaimReply::Mismatch);
-    p.assert_untouched(&bytes, "an attempt of another request")
-        .await;
-}
-
-async fn a_key_that_was_given_back_takes_another_request(p: Probe) {
-    let first = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
-    let burnt = p.claim(&asks(A, OTHER)).await;
-    expect!(burnt, ClaimReply::Running { lease_left } => assert!(lease_left.is_zero()));
-    let second = p.take(&asks(B, OTHER)).await;
-    assert_eq!((second.fingerprint, second.attempts), (OTHER, 1));
-    assert!(second.fence > first.fence);
-    assert_gone(&p, &first).await;
-    assert_eq!(p.release(B, false).await, ReleaseReply::Released);
-    // The key is free, and still not for an answer to another request.
-    assert_eq!(
-        p.complete(&answer(&first, b"asked before")).await,
-        CompleteReply::Mismatch
-    );
-    let third = p.take(&asks(C, OTHER)).await;
-    assert_gone(&p, &first).await;
-    let bytes = answer(&third, b"asked for");
-    assert_eq!(
-        p.complete(&bytes).await,
-        CompleteReply::Stored { late: false }
-    );
-    assert_eq!(p.claim(&ask(A)).await, ClaimReply::Mismatch);
-    let late = answer(&first, b"asked before");
-    assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
-    p.assert_untouched(&bytes, "what was asked before").await;
-}
-
-/// As a build wrote it that kept the fingerprint of every record.
-async fn a_key_of_no_attempt_goes_with_every_request(p: Probe) {
-    let spent = Header {
-        attempts: 0,
-        ..header(State::Released)
-    };
-    for (n, fingerprint) in [ASKED, OTHER, NONE].into_iter().enumerate() {
-        for reconciles in [false, true] {
-            let p = p.at(n * 2 + usize::from(reconciles));
-            p.plant(&spent, b"", RETAIN / 2).await;
-            let starts = ClaimRequest {
-                starts: true,
-                ..asks(B, fingerprint)
-            };
-            expect!(p.claim(&starts).await, ClaimReply::Running { .. } => ());
-            let request = ClaimRequest {
-                reconciles,
-                ..asks(B, fingerprint)
-            };
-            let claim = p.take(&request).await;
-            assert_eq!((claim.fingerprint, claim.attempts), (fingerprint, 1));
-            assert!(claim.fence > spent.fence);
-            assert_eq!(p.take(&request).await, claim, "sent again");
-        }
-    }
-}
-
-async fn a_counted_attempt_keeps_the_fingerprint(p: Probe) {
-    for (n, ends) in [true, false].into_iter().enumerate() {
-        let p = p.at(n);
-        p.take(&ask(A)).await;
-        if ends {
-            assert_eq!(p.release(A, true).await, ReleaseReply::Released);
-        } else {
-            p.advance(LEASE).await;
-        }
-        let check = async |what: &str| {
-            assert_eq!(
-                p.claim(&asks(C, OTHER)).await,
-                ClaimReply::Mismatch,
-                "{what}"
-            );
-            assert_eq!(p.header().await.fingerprint, ASKED, "{what}");
-        };
-        check("abandoned").await;
-        p.take(&ask(B)).await;
-        check("taken over").await;
-        assert_eq!(p.release(B, false).await, ReleaseReply::Released);
-        check("given back by a later attempt").await;
-    }
-    // More than fit into a byte of the counter.
-    let many = Header {
-        attempts: 0x100,
-        ..header(State::Released)
-    };
-    let p = p.at(2);
-    p.plant(&many, b"", RETAIN).await;
-    assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
-}
-
-async fn a_reset_key_takes_another_request(p: Probe) {
-    for (n, (state, life)) in free().enumerate() {
-        let p = p.at(n);
-        let before = header(state);
-        p.plant(&before, b"", life).await;
-        resolved(&p, &before, &reset()).await;
-        let claim = p.take(&asks(B, OTHER)).await;
-        assert_eq!((claim.fingerprint, claim.attempts), (OTHER, 1));
-        // Also of an attempt that runs on after the reset.
-        assert_gone(&p, &before).await;
-        p.advance(LEASE).await;
-        let late = answer(&before, b"asked before");
-        assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
-    }
-}
-
-async fn a_key_that_was_given_back_forgets_its_request_for_none(p: Probe) {
-    p.take(&ask(A)).await;
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
-    p.take(&asks(B, NONE)).await;
-    assert_eq!(p.header().await.fingerprint, NONE);
 }

@@ -110,9 +110,7 @@ pub use crate::transition::{
 /// 7. **Fences grow** with every claim of a key as long as its record is kept.
 /// 8. **Attempts count** every start of a body since the last reset, less those released with
 ///    `count = false`; at `max_attempts` no body is granted. Finding out is no attempt.
-/// 9. **Fingerprints are kept** and compared as long as the record keeps an answer, a claim or an attempt that
-///    counts. A released record with no such attempt takes the fingerprint of the next claim; late completions
-///    are compared with it all the same.
+/// 9. **Fingerprints are kept** through every state, and compared in every state.
 /// 10. **What cannot be read is not replaced.**
 /// 11. **Keys are separate**: prefix, operation and digest each.
 /// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never

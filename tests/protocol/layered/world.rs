@@ -9,7 +9,7 @@ use super::{EPOCHS, Faults, Flaw, Scenario};
 use crate::caller::{owner, value};
 use crate::kept::Kept;
 use crate::scenario::Flaw as StoreFlaw;
-use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
+use crate::store::{Command, Ending, Reply, Sender, execute};
 
 /// The place of a copy that is decided upon when it arrives.
 const LATE: u8 = u8::MAX;
@@ -223,7 +223,6 @@ impl World {
                 let hand = Sender {
                     owner: HAND,
                     fence: 0,
-                    fingerprint: REQUESTS[0],
                     reconciles: false,
                     max_attempts: None,
                 };
@@ -389,7 +388,6 @@ fn sender(number: u8, caller: Caller) -> Sender {
     Sender {
         owner: owner(number, caller.round),
         fence: caller.fence,
-        fingerprint: REQUESTS[0],
         reconciles: false,
         max_attempts: None,
     }

@@ -26,9 +26,7 @@ local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
 if starts and not seen then return dated({'B', 0}) end
 if seen then
-  -- Given back, and nothing is kept of any attempt: it goes with every request.
-  local spent = seen.state == 'R' and sub(seen.bytes, 26, 27) == '\0\0'
-  if not spent and not same(seen.print, print) then return dated({'M'}) end
+  if not same(seen.print, print) then return dated({'M'}) end
   local mine = seen.owner == owner
   -- What was found out holds as long as nobody else could have run since.
   if starts and not seen.done and not (mine and seen.claimed) then return dated({'B', seen.left}) end
@@ -37,7 +35,7 @@ if seen then
   local unknown = not mine and (seen.state == 'U' or seen.state == 'Q')
   if (seen.done or unknown) and not (unknown and reconciles) then return dated(answer(seen)) end
   fence, attempts = num(sub(seen.bytes, 19, 25)), num(sub(seen.bytes, 26, 27))
-  if not spent then print = known(seen.print, print) end
+  print = known(seen.print, print)
   -- Our own claim, sent again after its reply was lost. One that found out, and now asks for the
   -- body, is a new one.
   again = mine and (seen.state == 'P' or reconciles)
