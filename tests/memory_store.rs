@@ -46,7 +46,8 @@ async fn finish(store: &MemoryStore, number: u32) {
         starts: false,
         dated: true,
     };
-    let ClaimReply::Granted { fence, attempt } = store.claim(&key, &request).await.unwrap() else {
+    let ClaimReply::Granted { fence, attempt, .. } = store.claim(&key, &request).await.unwrap()
+    else {
         panic!("the key is new")
     };
     let header = Header {

@@ -19,7 +19,9 @@ use idem_harness::{
     ClusterSetup, Edition, Partition, RedisServer, ReplicaPair, SentinelSetup, TcpProxy,
 };
 use idem_runtime::store::redis::{Durability, RedisStore};
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, Owner, RecordKey, Remains, Store, StoreErrorKind,
+};
 use idem_runtime::{Fingerprint, KeyBuilder, Operation};
 use idem_tests::shop::{PATIENCE, Shop, connect, persistent, until};
 
@@ -85,7 +87,7 @@ async fn releases_leave_nothing_immortal(server: RedisServer) {
         while began.elapsed() < late {
             std::hint::spin_loop();
         }
-        let _ = store.release(&key, &claim.owner, false).await;
+        let _ = store.release(&key, &claim.owner, Remains::Request).await;
     }
     let names = server.cli(&["KEYS", "idem:*"]);
     let immortal: Vec<_> = names

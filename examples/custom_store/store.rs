@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture,
-    Unreadable, Watch, claim, complete, release, renew, resolve,
+    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind,
+    StoreFuture, Unreadable, Watch, claim, complete, release, renew, resolve,
 };
 use zookeeper_client::Client;
 
@@ -184,11 +184,11 @@ impl Store for ZooKeeperStore {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = move |current: Option<Current<'_>>, _| {
             let left = current.map_or(Duration::ZERO, |current| current.left);
-            let (reply, write) = release(current, *owner, count);
+            let (reply, write) = release(current, *owner, remains);
             (reply, write.map(|new| Write::header(&new, left)))
         };
         let what = "a release";

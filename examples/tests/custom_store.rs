@@ -222,7 +222,8 @@ fn a_store_outlives_the_runtime_in_which_it_connected() {
 #[tokio::test]
 async fn renewals_do_not_wait_for_the_calls() {
     let (_server, store) = start().await;
-    let ClaimReply::Granted { fence, attempt } = store.claim(&key(1), &ask()).await.unwrap() else {
+    let ClaimReply::Granted { fence, attempt, .. } = store.claim(&key(1), &ask()).await.unwrap()
+    else {
         panic!("nothing stands there")
     };
     let request = ask();

@@ -66,6 +66,8 @@ struct Grant {
     state: State,
     fence: Fence,
     attempts: u16,
+    /// As in [`ClaimReply::Granted`].
+    fresh: bool,
     sent: Duration,
     ticket: Option<Ticket>,
 }
@@ -151,6 +153,7 @@ impl Begin {
             state,
             fence,
             attempts,
+            fresh,
             sent,
             ticket,
         } = grant;
@@ -165,7 +168,8 @@ impl Begin {
             State::Reconciling { .. } => Some(Riddle::new(entered.core(), request)),
             _ => None,
         };
-        let claim = entered.arrive(|core| Claim::new(core, key, header, policy, sent, ticket));
+        let claim =
+            entered.arrive(|core| Claim::new(core, key, header, fresh, policy, sent, ticket));
         match riddle {
             Some(riddle) => Start::Reconcile(claim, riddle),
             None => Start::Run(claim),
@@ -302,11 +306,16 @@ impl Begin {
         };
         let (lease, sent) = (request.lease, asked.sent);
         Led::To(match asked.reply {
-            ClaimReply::Granted { fence, attempt } => Ok(Reached::Claim(Grant {
+            ClaimReply::Granted {
+                fence,
+                attempt,
+                fresh,
+            } => Ok(Reached::Claim(Grant {
                 request,
                 state: State::Pending { lease },
                 fence,
                 attempts: attempt,
+                fresh,
                 sent,
                 ticket,
             })),
@@ -315,6 +324,7 @@ impl Begin {
                 state: State::Reconciling { lease },
                 fence,
                 attempts,
+                fresh: false,
                 sent,
                 ticket,
             })),

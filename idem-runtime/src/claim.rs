@@ -23,7 +23,7 @@ use crate::reconcile::Riddle;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 use crate::settle::{Ending, Held, REPLY, Settled, Settling};
 use crate::stored::Stored;
-use crate::transition::RenewReply;
+use crate::transition::{Remains, RenewReply};
 
 /// The right to run a body, and the duty to say how it ended.
 ///
@@ -56,11 +56,12 @@ impl Claim {
         core: Arc<Core>,
         key: RecordKey,
         header: Header,
+        fresh: bool,
         policy: Policy,
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
-        let lease = Arc::new(Lease::new(core, key, header, policy, sent, ticket));
+        let lease = Arc::new(Lease::new(core, key, header, fresh, policy, sent, ticket));
         lease.announce();
         let held = Held {
             renewal: Keeper::register(lease, sent),
@@ -216,7 +217,7 @@ impl Claim {
     /// A release that has begun goes on in the background when this is dropped.
     pub async fn release(mut self) {
         if let Some(held) = self.held.take() {
-            let ending = held.release();
+            let ending = held.release(Remains::Nothing);
             held.finish(ending).await;
         }
     }
@@ -224,7 +225,8 @@ impl Claim {
     /// The body did not start.
     pub(crate) async fn give_back(mut self) {
         if let Some(held) = self.held.take() {
-            held.finish(Ending::Release { count: false }).await;
+            let ending = held.uncounted(Remains::Nothing);
+            held.finish(ending).await;
         }
     }
 
@@ -264,7 +266,7 @@ impl Claim {
         };
         let format = &held.core().format;
         let ending = match format.seal(held.lease().key.digest(), encoded) {
-            Encoded::Release => held.release(),
+            Encoded::Release(remains) => held.release(remains),
             Encoded::Store {
                 outcome,
                 mut schema,

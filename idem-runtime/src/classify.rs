@@ -6,7 +6,8 @@ pub enum Class {
     /// An answer: validation, balance, stock, state. It is kept and replayed.
     Business,
     /// Nothing happened: network, database, refused before sending. The key is given back, and the
-    /// next call runs the body again.
+    /// next call runs the body again. It may come with other arguments, unless the body asked for a
+    /// [derived key](crate::Context::derive_key) or ran another idempotent call.
     System,
     /// Nobody knows whether the effect happened: a time-out *after* sending. It is kept as unknown,
     /// and nothing runs for this key until a `reconcile` hook or an [`Entry`](crate::Entry) says what

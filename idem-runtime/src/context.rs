@@ -124,11 +124,23 @@ impl Context {
     }
 
     fn of(held: Held, riddle: Option<Riddle>) -> Self {
+        let outer = try_context();
+        // What this call does, it does for the outer one's request.
+        if let Some(outer) = &outer {
+            outer.bind();
+        }
         Self(Arc::new(Call {
             held,
             riddle: riddle.map(Box::new),
-            outer: try_context(),
+            outer,
         }))
+    }
+
+    /// The key of this call stays with its request, also if it is given back.
+    fn bind(&self) {
+        if let Held::Lease(lease) = &self.0.held {
+            lease.bind();
+        }
     }
 
     /// Runs `body` as the body of this call, or a part of it.
@@ -266,6 +278,9 @@ impl Context {
     /// where a call is then meant to have its effect again, put what tells the two apart (a date, say)
     /// into the key or the label.
     ///
+    /// The other side may know this request under that key from now on. So the call's key stays with its request:
+    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)).
+    ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// use idem_runtime::{Engine, store::memory::MemoryStore, Error};
@@ -281,6 +296,7 @@ impl Context {
     /// ```
     #[must_use]
     pub fn derive_key(&self, label: &str) -> String {
+        self.bind();
         let mut hash = Sha256::new();
         // The first two parts have fixed lengths, so no two inputs run together.
         hash.update(b"idem derived key 1\0");

@@ -48,6 +48,9 @@ pub enum ErrorKind {
         retry_after: Duration,
     },
     /// The key was used before with other arguments. The caller reused a key by mistake.
+    ///
+    /// A system error of which nothing remains frees the key for other arguments: see `fingerprint` in the manual of
+    /// `#[idempotent]`.
     Mismatch,
     /// A body ended without anybody knowing whether its effect happened.
     Unknown {

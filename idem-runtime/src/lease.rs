@@ -32,6 +32,9 @@ pub(crate) struct Lease {
     /// Until when nobody else can have been granted the key, in microseconds of the clock.
     ends: AtomicU64,
     lost: AtomicBool,
+    /// The key stays with its request, also if it is given back: another attempt had it for this one, or this
+    /// attempt did what another request must not meet.
+    bound: AtomicBool,
     /// Grows when the claim is granted anew: what is heard of an older one counts no more.
     grants: AtomicU32,
     told: Notify,
@@ -45,6 +48,7 @@ impl Lease {
         core: Arc<Core>,
         key: RecordKey,
         claim: Header,
+        fresh: bool,
         policy: Policy,
         sent: Duration,
         ticket: Option<Ticket>,
@@ -59,6 +63,7 @@ impl Lease {
             ends: AtomicU64::new(micros(sent + policy.lease)),
             policy,
             lost: AtomicBool::new(false),
+            bound: AtomicBool::new(!fresh),
             grants: AtomicU32::new(0),
             told: Notify::new(),
             ticket,
@@ -90,9 +95,20 @@ impl Lease {
     pub(crate) fn regranted(&self, claim: Header, sent: Duration) {
         let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
         *again = Some(Box::new(claim));
+        self.bind();
         self.grants.fetch_add(1, Ordering::SeqCst);
         drop(again);
         self.renewed(sent);
+    }
+
+    /// The key stays with its request from now on.
+    pub(crate) fn bind(&self) {
+        self.bound.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.load(Ordering::Relaxed)
     }
 
     /// Which grant of the claim this is.

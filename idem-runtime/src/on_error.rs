@@ -3,6 +3,7 @@
 use crate::answer::{Body, Encoded, Format, Replay, Undecodable};
 use crate::classify::{Class, Classify};
 use crate::record::OutcomeKind;
+use crate::transition::Remains;
 
 /// `on_error = classify`: the error's [`Classify`] decides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,7 +50,7 @@ impl<E: Classify + Replay> OnError<E> for Classified {
 
 impl<E> OnError<E> for Release {
     fn encode(&self, _: &E, _: &Format) -> Encoded {
-        Encoded::Release
+        Encoded::Release(Remains::Nothing)
     }
 
     fn decode(_: &Body<'_>) -> Result<E, Undecodable> {

@@ -10,7 +10,7 @@ use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::record::Owner;
 use crate::store::Admission;
-use crate::transition::ReleaseReply;
+use crate::transition::{ReleaseReply, Remains};
 
 /// Gives a claim back that may have been granted without anybody having seen the reply.
 pub(crate) struct Orphan<'a> {
@@ -60,7 +60,8 @@ impl Drop for Orphan<'_> {
         self.core.keeper.hand_over(async move {
             // Once: a claim that lands behind it blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
-            let release = core.store.release(&key, &owner, false);
+            // Another attempt may have had the key before.
+            let release = core.store.release(&key, &owner, Remains::Request);
             if let Ok(Ok(ReleaseReply::Released)) =
                 deadline(&*core.clock, moment, pin!(release)).await
             {

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::on_error::OnError;
 use crate::record::OutcomeKind;
 use crate::stored::Stored;
+use crate::transition::Remains;
 
 /// Takes idem's own refusals. Implemented for every `E: From<idem_runtime::Error>`.
 #[diagnostic::on_unimplemented(
@@ -147,7 +148,7 @@ impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
     fn encode(&self, format: &Format) -> Encoded {
         match &self.value {
             Some(output) => output.encode(&self.on_error, format),
-            None => Encoded::Release,
+            None => Encoded::Release(Remains::Request),
         }
     }
 

@@ -163,7 +163,7 @@ async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
     orphan.disarm();
     let asked = asked.map_err(Stop::Refused)?;
     match asked.reply {
-        ClaimReply::Granted { fence, attempt } => {
+        ClaimReply::Granted { fence, attempt, .. } => {
             let claim = Header {
                 state: State::Pending {
                     lease: request.lease,

@@ -23,7 +23,7 @@ use crate::observer::EventKind;
 use crate::policy::{LONG, OnCancel, OnPanic, OnUnconfirmed, Policy};
 use crate::record::{Header, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
-use crate::transition::{CompleteReply, ReleaseReply};
+use crate::transition::{CompleteReply, ReleaseReply, Remains};
 
 /// A claim that is held. Renewing goes on until this is dropped.
 pub(crate) struct Held {
@@ -58,7 +58,7 @@ const LONGEST_REPLY: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub(crate) enum Ending {
     Complete { outcome: OutcomeKind, record: Bytes },
-    Release { count: bool },
+    Release(Remains),
 }
 
 impl Ending {
@@ -124,10 +124,21 @@ impl Held {
     }
 
     /// The key is given back in good order.
-    pub(crate) fn release(&self) -> Ending {
-        Ending::Release {
-            count: self.policy().counts_releases(),
+    pub(crate) fn release(&self, remains: Remains) -> Ending {
+        if self.policy().counts_releases() {
+            Ending::Release(Remains::Attempt)
+        } else {
+            self.uncounted(remains)
         }
+    }
+
+    /// The key is given back, and the attempt is not counted.
+    pub(crate) fn uncounted(&self, remains: Remains) -> Ending {
+        Ending::Release(if self.lease().is_bound() {
+            remains.max(Remains::Request)
+        } else {
+            remains
+        })
     }
 
     /// Nobody knows whether the effect happened.
@@ -141,7 +152,7 @@ impl Held {
 
     pub(crate) fn panicked(&self) -> Ending {
         match self.policy().on_panic {
-            OnPanic::Release => Ending::Release { count: true },
+            OnPanic::Release => Ending::Release(Remains::Attempt),
             OnPanic::Unknown => self.unknown(Cause::Panicked),
         }
     }
@@ -151,11 +162,12 @@ impl Held {
         // Nothing was found out and nothing was run: it is as unknown as before, and need not wait
         // for its lease to be over.
         if let State::Reconciling { .. } = self.lease().claim().state {
-            return Some(Ending::Release { count: false });
+            return Some(Ending::Release(Remains::Request));
         }
         match self.policy().on_cancel {
             OnCancel::Hold => None,
-            OnCancel::Release => Some(self.release()),
+            // Half of it may have happened.
+            OnCancel::Release => Some(self.release(Remains::Request)),
             OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
         }
     }
@@ -190,7 +202,7 @@ impl Held {
                     let waits = Waits::Caller(patience);
                     held.complete(*outcome, record, silence, waits).await
                 }
-                Ending::Release { count } => held.send_release(*count, silence).await,
+                Ending::Release(remains) => held.send_release(*remains, silence).await,
             };
             match settled {
                 // Storing goes on, also of an answer that is not returned.
@@ -402,17 +414,20 @@ impl Held {
     }
 
     /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
-    async fn send_release(&self, count: bool, silence: Duration) -> Option<Settled> {
+    async fn send_release(&self, remains: Remains, silence: Duration) -> Option<Settled> {
         let owner = self.lease().claim().owner;
         let clock = &*self.core().clock;
         let moment = clock.now() + silence;
         let mut backoff = Backoff::new(&owner);
         loop {
-            let reply = self.core().store.release(&self.lease().key, &owner, count);
+            let key = &self.lease().key;
+            let reply = self.core().store.release(key, &owner, remains);
             match deadline(clock, moment, pin!(reply)).await {
                 Ok(Ok(reply)) => {
                     if reply == ReleaseReply::Released {
-                        self.tell(EventKind::Released { counted: count });
+                        self.tell(EventKind::Released {
+                            counted: remains.counts(),
+                        });
                     }
                     return Some(Settled::Own);
                 }
@@ -471,8 +486,8 @@ impl Drop for HandOver {
                     let waits = Waits::Nobody(patience);
                     held.complete(outcome, &record, silence, waits).await;
                 }
-                Ending::Release { count } => {
-                    held.send_release(count, held.lease().lasts()).await;
+                Ending::Release(remains) => {
+                    held.send_release(remains, held.lease().lasts()).await;
                 }
             }
             drop(unstored);

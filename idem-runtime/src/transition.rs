@@ -19,6 +19,9 @@
 //!     UNKNOWN ──complete(a success of anybody)──▶ DONE
 //! ```
 //!
+//! A release that keeps nothing of the only attempt takes the fingerprint off the record: the next claim brings
+//! its own.
+//!
 //! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
 //! may still renew and complete it. An owner that gave its claim back, or left it unknown, is granted
 //! nothing any more: what it sent before may still be on its way.
@@ -30,7 +33,7 @@ mod tests;
 use std::time::Duration;
 
 pub use self::reply::{
-    ClaimReply, ClaimRequest, CompleteReply, ReleaseReply, RenewReply, ResolveReply,
+    ClaimReply, ClaimRequest, CompleteReply, ReleaseReply, Remains, RenewReply, ResolveReply,
 };
 use crate::fingerprint::Fingerprint;
 use crate::record::{Fence, Header, OutcomeKind, Owner, Record, State};
@@ -55,7 +58,7 @@ pub fn claim(
     now_us: u64,
 ) -> (ClaimReply, Option<Header>) {
     let (mut fence, mut attempts) = (Fence::default(), 0);
-    let (mut fingerprint, mut again) = (request.fingerprint, false);
+    let (mut fingerprint, mut fresh, mut again) = (request.fingerprint, true, false);
     let mut state = State::Pending {
         lease: request.lease,
     };
@@ -91,6 +94,7 @@ pub fn claim(
         }
         (fence, attempts) = (header.fence, header.attempts);
         fingerprint = known(header.fingerprint, fingerprint);
+        fresh = header.fingerprint.is_none();
         let reconciling = matches!(header.state, State::Reconciling { .. });
         // Our own claim, sent again after its reply was lost. One that found out, and now asks for
         // the body, is a new one.
@@ -122,6 +126,7 @@ pub fn claim(
         _ => ClaimReply::Granted {
             fence,
             attempt: attempts,
+            fresh,
         },
     };
     let header = Header {
@@ -201,7 +206,7 @@ fn settled(header: &Header, done: &Header) -> Header {
 pub fn release(
     current: Option<Current<'_>>,
     owner: Owner,
-    count: bool,
+    remains: Remains,
 ) -> (ReleaseReply, Option<Header>) {
     let Some(Current { record, .. }) = current else {
         return (ReleaseReply::Absent, None);
@@ -227,9 +232,15 @@ pub fn release(
             (ReleaseReply::Released, Some(write))
         }
         State::Pending { .. } => {
+            let uncounted = u16::from(!remains.counts());
+            let attempts = header.attempts.saturating_sub(uncounted);
             let write = Header {
                 state: State::Released,
-                attempts: header.attempts.saturating_sub(u16::from(!count)),
+                attempts,
+                fingerprint: match remains {
+                    Remains::Nothing if attempts == 0 => Fingerprint::NONE,
+                    _ => header.fingerprint,
+                },
                 ..*header
             };
             (ReleaseReply::Released, Some(write))

@@ -124,7 +124,7 @@ async fn finish(store: &RedisStore, key: &RecordKey, claim: &Header) -> Instant 
 async fn take(store: &RedisStore, key: &RecordKey) -> Header {
     let request = ask();
     let reply = store.claim(key, &request).await.unwrap();
-    let ClaimReply::Granted { fence, attempt } = reply else {
+    let ClaimReply::Granted { fence, attempt, .. } = reply else {
         panic!("{reply:?}");
     };
     Header {

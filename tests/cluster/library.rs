@@ -59,7 +59,7 @@ async fn insist<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, StoreErro
 async fn claim(store: &dyn Store, key: &RecordKey, owner: Owner) -> Header {
     let request = request(owner);
     let reply = insist("a claim", async || store.claim(key, &request).await).await;
-    let ClaimReply::Granted { fence, attempt } = reply else {
+    let ClaimReply::Granted { fence, attempt, .. } = reply else {
         panic!("nobody else wants the key: {reply:?}");
     };
     assert_eq!(attempt, 1, "one claim is one attempt");

@@ -8,7 +8,7 @@ use idem_runtime::Fingerprint;
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use tokio::task::JoinSet;
 
@@ -157,7 +157,10 @@ impl Case {
                 assert_eq!(record, Record::decode(self.record.clone()).unwrap());
             }
             Deed::Release => {
-                let reply = store.release(key, &claim().owner, false).await.unwrap();
+                let reply = store
+                    .release(key, &claim().owner, Remains::Request)
+                    .await
+                    .unwrap();
                 assert_eq!(reply, ReleaseReply::Released, "{context}");
             }
             Deed::Read => {
@@ -187,7 +190,7 @@ async fn knowing(cluster: &ClusterSetup, keys: &Keys) -> RedisStore {
         store.read(&keys.key(number)).await.unwrap();
         let owner = Owner::random();
         store
-            .release(&keys.key(number), &owner, false)
+            .release(&keys.key(number), &owner, Remains::Request)
             .await
             .unwrap();
     }
@@ -230,7 +233,7 @@ async fn every_operation_follows_a_slot_that_has_moved_once() {
         store.read(&keys.key(2_000)).await.unwrap();
         let owner = Owner::random();
         store
-            .release(&keys.key(2_000), &owner, false)
+            .release(&keys.key(2_000), &owner, Remains::Request)
             .await
             .unwrap();
     }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use idem_harness::{ClusterSetup, RedisServer, RedisServerBuilder, TcpProxy};
-use idem_runtime::store::{Owner, RecordKey, Store};
+use idem_runtime::store::{Owner, RecordKey, Remains, Store};
 use idem_runtime::{KeyDigest, Operation};
 use idem_tests::shop::{patiently, until};
 
@@ -122,7 +122,7 @@ impl Behind {
 /// Sends commands until one is answered: the first ones after a change may find it out.
 pub(crate) async fn until_answered(store: &dyn Store, key: &RecordKey) {
     let asking = async {
-        while let Err(error) = store.release(key, &Owner::random(), false).await {
+        while let Err(error) = store.release(key, &Owner::random(), Remains::Request).await {
             assert!(error.is_transient(), "{error}");
         }
         while let Err(error) = store.read(key).await {

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::any;
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, StatusCode};
 use idem_runtime::http::{IdempotencyLayer, KeyRules};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, OnOutage, OnRunning};
@@ -14,7 +14,7 @@ use idem_tests::faulty::{Fault, Faulty, Operation};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-use crate::client::{Desk, call, data, frames, keyed, order, send, soon};
+use crate::client::{Answer, Desk, call, data, frames, keyed, order, send, soon};
 
 fn with_key(key: &[u8]) -> Request {
     let request = Request::post("/orders");
@@ -187,6 +187,43 @@ fn gated(desk: &Desk, layer: IdempotencyLayer) -> (std::sync::Arc<Gate>, Router)
     (gate, Router::new().route("/orders", handler).layer(layer))
 }
 
+/// A handler that answers the first request with this status, and others with 201.
+async fn after(status: StatusCode) -> Answer {
+    let desk = Desk::new();
+    let counter = desk.clone();
+    let handler = any(move || async move {
+        if counter.run() == 1 {
+            status
+        } else {
+            StatusCode::CREATED
+        }
+    });
+    let shop = Router::new().fallback_service(handler).layer(desk.layer());
+    assert_eq!(send(&shop, order("wrong")).await.status, status);
+    send(&shop, order("corrected")).await
+}
+
+#[tokio::test]
+async fn a_request_that_was_refused_may_be_corrected_under_its_key() {
+    for status in [400, 404, 413, 415, 422, 429] {
+        let status = StatusCode::from_u16(status).unwrap();
+        assert_eq!(after(status).await.status, 201, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_not_refused_is_to_be_repeated_as_it_was() {
+    for status in [408, 503] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let corrected = after(status).await;
+        assert_eq!(
+            corrected.problem(),
+            (422, "key-reused".to_owned()),
+            "{status}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_repeat_of_a_running_request_is_told_when_to_come_back() {
     let desk = Desk::new();
@@ -259,11 +296,11 @@ async fn a_service_tells_a_problem_in_its_own_words() {
     let desk = Desk::new();
     let layer = desk.layer().on_problem(|problem| {
         let mut response = http::Response::new(problem.code().to_owned());
-        *response.status_mut() = http::StatusCode::IM_A_TEAPOT;
+        *response.status_mut() = StatusCode::IM_A_TEAPOT;
         response
     });
     let shop = desk.orders(layer, |run| run.to_string());
     let bare = Request::post("/orders").body(Body::empty()).unwrap();
     let told = call(&shop, bare).await;
-    assert_eq!(told.status(), http::StatusCode::IM_A_TEAPOT);
+    assert_eq!(told.status(), StatusCode::IM_A_TEAPOT);
 }

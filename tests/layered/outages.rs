@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::Fingerprint;
 use idem_runtime::store::layered::{LayeredStoreBuilder, later};
-use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Store};
+use idem_runtime::store::{ClaimReply, ClaimRequest, Owner, Remains, Store};
 use idem_tests::shop::{connect, happened, patiently};
 
 use crate::counted::Counted;
@@ -172,7 +172,10 @@ async fn while_the_fast_store_is_down_each_claim_that_a_look_has_seen_is_told_of
         let claim = store.claim(&key, &request).await.unwrap();
         assert!(matches!(claim, ClaimReply::Granted { .. }), "{claim:?}");
         store.glance(&key).await.unwrap();
-        store.release(&key, &request.owner, false).await.unwrap();
+        store
+            .release(&key, &request.owner, Remains::Request)
+            .await
+            .unwrap();
         patiently("a release is told of", watch.changed()).await;
     }
 }

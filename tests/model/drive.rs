@@ -19,13 +19,15 @@ fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
             Reply::Granted {
                 fence: Fence::Is(fence),
                 attempt,
+                fresh,
             },
             Reply::Granted {
                 fence: expected,
                 attempt: number,
+                fresh: first,
             },
-        )
-        | (
+        ) => expected.fits(*fence) && attempt == number && fresh == first,
+        (
             Reply::FindOut {
                 fence: Fence::Is(fence),
                 attempts: attempt,
@@ -34,13 +36,7 @@ fn agrees<S: Subject>(store: &Reply, model: &Reply) -> bool {
                 fence: expected,
                 attempts: number,
             },
-        ) => {
-            let fits = match *expected {
-                Fence::Is(expected) => *fence == expected,
-                Fence::Above(last) => *fence > last,
-            };
-            fits && attempt == number
-        }
+        ) => expected.fits(*fence) && attempt == number,
         (Reply::Running { left }, Reply::Running { left: expected })
         | (Reply::Overtaken { left }, Reply::Overtaken { left: expected }) => {
             time(*left, *expected)
@@ -202,9 +198,13 @@ impl<S: Subject> Run<'_, S> {
                 let said = complete(store, &self.names[key], &done, body).await;
                 (said, model)
             }
-            Operation::Release { key, owner, count } => {
-                let model = self.keys[key].release(owner, count, now);
-                let said = release(store, &self.names[key], owner, count).await;
+            Operation::Release {
+                key,
+                owner,
+                remains,
+            } => {
+                let model = self.keys[key].release(owner, remains, now);
+                let said = release(store, &self.names[key], owner, remains).await;
                 (said, model)
             }
             Operation::Renew { key, owner } => {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::{OutcomeKind, Remains};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 
@@ -53,7 +53,7 @@ pub(crate) enum Operation {
     Release {
         key: usize,
         owner: usize,
-        count: bool,
+        remains: Remains,
     },
     Renew {
         key: usize,
@@ -132,8 +132,16 @@ impl Operation {
                 body,
             },
         );
-        let release = (key(), owner(), any::<bool>())
-            .prop_map(|(key, owner, count)| Self::Release { key, owner, count });
+        let remains = prop_oneof![
+            Just(Remains::Nothing),
+            Just(Remains::Request),
+            Just(Remains::Attempt),
+        ];
+        let release = (key(), owner(), remains).prop_map(|(key, owner, remains)| Self::Release {
+            key,
+            owner,
+            remains,
+        });
         let renew = (key(), owner()).prop_map(|(key, owner)| Self::Renew { key, owner });
         let seen = prop_oneof![
             4 => Just(Seen::There),

@@ -1,6 +1,6 @@
 //! The model: what a record is and what each operation does to it, in words of its own.
 
-use idem_runtime::store::OutcomeKind;
+use idem_runtime::store::{OutcomeKind, Remains};
 
 use crate::operation::Print;
 
@@ -35,14 +35,32 @@ pub(crate) struct Entry {
 /// A reply, of the model and of a store alike. Times are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    Granted { fence: Fence, attempt: u16 },
-    FindOut { fence: Fence, attempts: u16 },
-    Running { left: u64 },
-    Answered { entry: Entry, left: u64 },
+    Granted {
+        fence: Fence,
+        attempt: u16,
+        fresh: bool,
+    },
+    FindOut {
+        fence: Fence,
+        attempts: u16,
+    },
+    Running {
+        left: u64,
+    },
+    Answered {
+        entry: Entry,
+        left: u64,
+    },
     OtherRequest,
-    NoAttempts { attempts: u16 },
-    Stored { late: bool },
-    Overtaken { left: u64 },
+    NoAttempts {
+        attempts: u16,
+    },
+    Stored {
+        late: bool,
+    },
+    Overtaken {
+        left: u64,
+    },
     Freed,
     NotYours,
     Nothing,
@@ -50,7 +68,10 @@ pub(crate) enum Reply {
     WrittenAgain,
     Resolved,
     NotThat,
-    Found { entry: Entry, left: u64 },
+    Found {
+        entry: Entry,
+        left: u64,
+    },
     Odd(String),
 }
 
@@ -68,6 +89,15 @@ struct Kept {
     /// When the lease or the life was last set.
     since: u64,
     ends: u64,
+}
+
+impl Fence {
+    pub(crate) fn fits(&self, fence: u64) -> bool {
+        match *self {
+            Self::Is(expected) => fence == expected,
+            Self::Above(last) => fence > last,
+        }
+    }
 }
 
 /// One key of a store, at its time.
@@ -223,6 +253,7 @@ impl Key {
             _ => Reply::Granted {
                 fence,
                 attempt: attempts,
+                fresh: there.as_ref().is_none_or(|there| there.print.is_none()),
             },
         };
         let entry = Entry {
@@ -297,7 +328,7 @@ impl Key {
         Reply::Resolved
     }
 
-    pub(crate) fn release(&mut self, owner: usize, count: bool, now: u64) -> Reply {
+    pub(crate) fn release(&mut self, owner: usize, remains: Remains, now: u64) -> Reply {
         if self.alive(now).is_none() {
             return Reply::Nothing;
         }
@@ -323,8 +354,11 @@ impl Key {
             }
             Phase::Claimed { .. } => {
                 entry.phase = Phase::GivenBack;
-                if !count && entry.attempts > 0 {
-                    entry.attempts -= 1;
+                if remains != Remains::Attempt {
+                    entry.attempts = entry.attempts.saturating_sub(1);
+                }
+                if remains == Remains::Nothing && entry.attempts == 0 {
+                    entry.print = None;
                 }
                 Reply::Freed
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
     self, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, State, Store,
+    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 
 use crate::operation::Print;
@@ -85,7 +85,13 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
         dated: asked.dated,
     };
     match store.claim(key, &request).await {
-        Ok(ClaimReply::Granted { fence, attempt }) => Reply::Granted {
+        Ok(ClaimReply::Granted {
+            fence,
+            attempt,
+            fresh,
+            ..
+        }) => Reply::Granted {
+            fresh,
             fence: Fence::Is(fence.get()),
             attempt,
         },
@@ -131,9 +137,9 @@ pub(crate) async fn release(
     store: &dyn Store,
     key: &RecordKey,
     number: usize,
-    count: bool,
+    remains: Remains,
 ) -> Reply {
-    match store.release(key, &owner(number), count).await {
+    match store.release(key, &owner(number), remains).await {
         Ok(ReleaseReply::Released) => Reply::Freed,
         Ok(ReleaseReply::Superseded) => Reply::NotYours,
         Ok(ReleaseReply::Absent) => Reply::Nothing,

@@ -8,7 +8,7 @@ use idem_runtime::Fingerprint;
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch, Watchers,
+    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Watch, Watchers,
 };
 
 use crate::flaw::Flaw;
@@ -80,10 +80,10 @@ impl Store for Flawed {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
         let _turn = self.turn();
-        StoreFuture::ready(Ok(self.0.release(key, *owner, count)))
+        StoreFuture::ready(Ok(self.0.release(key, *owner, remains)))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

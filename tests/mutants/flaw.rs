@@ -47,6 +47,11 @@ pub(crate) enum Flaw {
     ComparesHalfAFingerprint,
     TakesNoneForAnotherRequest,
     ForgetsFingerprintsByNone,
+    KeepsEveryRequest,
+    FreesRequestsThatStay,
+    FreesRequestsOfAttempts,
+    TakesEveryClaimForTheFirst,
+    TakesNoClaimForTheFirst,
     OverwritesTheUnreadable,
     OverwritesANewerLayout,
     DeletesTheUnreadable,
@@ -112,7 +117,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 103] = [
+pub(crate) const FLAWS: [(u8, Flaw); 108] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -154,6 +159,11 @@ pub(crate) const FLAWS: [(u8, Flaw); 103] = [
     (9, Flaw::ComparesHalfAFingerprint),
     (9, Flaw::TakesNoneForAnotherRequest),
     (9, Flaw::ForgetsFingerprintsByNone),
+    (9, Flaw::KeepsEveryRequest),
+    (9, Flaw::FreesRequestsThatStay),
+    (9, Flaw::FreesRequestsOfAttempts),
+    (9, Flaw::TakesEveryClaimForTheFirst),
+    (9, Flaw::TakesNoClaimForTheFirst),
     (10, Flaw::OverwritesTheUnreadable),
     (10, Flaw::OverwritesANewerLayout),
     (10, Flaw::DeletesTheUnreadable),

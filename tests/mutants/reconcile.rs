@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::store::{
     self as rules, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind,
-    Owner, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, State, StoreError, UNDECIDED,
+    Owner, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreError,
+    UNDECIDED,
 };
 
 use crate::flaw::Flaw;
@@ -99,7 +100,7 @@ impl Inner {
             _ => {}
         }
         match granted {
-            ClaimReply::Granted { fence, attempt } => {
+            ClaimReply::Granted { fence, attempt, .. } => {
                 (*fence, *attempt) = (header.fence, header.attempts);
             }
             ClaimReply::Reconcile { fence, attempts } => {
@@ -138,7 +139,7 @@ impl Inner {
         &self,
         header: &mut Header,
         owner: Owner,
-        count: bool,
+        remains: Remains,
     ) -> Option<ReleaseReply> {
         let mine = header.owner == owner;
         match (self.flaw, header.state) {
@@ -149,7 +150,7 @@ impl Inner {
                 },
             ) => return Some(ReleaseReply::Superseded),
             (Flaw::TakesBackAttemptsOfReconciliations, State::Reconciling { .. })
-                if mine && !count =>
+                if mine && !remains.counts() =>
             {
                 header.attempts = header.attempts.saturating_sub(1);
             }

@@ -10,8 +10,8 @@ use idem_runtime::Fingerprint;
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::store::{
     self as rules, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header,
-    Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, RenewReply, State, StoreError,
-    StoreErrorKind, Unreadable,
+    Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, State,
+    StoreError, StoreErrorKind, Unreadable,
 };
 
 use crate::flaw::Flaw;
@@ -207,7 +207,9 @@ impl Inner {
         }
         let now_us = self.clock.calendar_us();
         let (mut reply, mut write) = rules::claim(current(&found), &request, now_us);
-        if let (ClaimReply::Granted { fence, .. }, Some(header)) = (&mut reply, &mut write) {
+        if let (ClaimReply::Granted { fence, fresh, .. }, Some(header)) = (&mut reply, &mut write) {
+            *fresh |= self.is(Flaw::TakesEveryClaimForTheFirst);
+            *fresh &= !self.is(Flaw::TakesNoClaimForTheFirst);
             if self.is(Flaw::GivesOneFence) && !again {
                 *fence = Fence::new(7);
                 header.fence = *fence;
@@ -312,7 +314,12 @@ impl Inner {
         Ok(reply)
     }
 
-    pub(crate) fn release(&self, key: &RecordKey, owner: Owner, mut count: bool) -> ReleaseReply {
+    pub(crate) fn release(
+        &self,
+        key: &RecordKey,
+        owner: Owner,
+        mut remains: Remains,
+    ) -> ReleaseReply {
         let mut found = match self.look(key) {
             Ok(found) => found,
             Err(error) => return ReleaseReply::Unreadable(error),
@@ -322,7 +329,7 @@ impl Inner {
         };
         let (header, left) = (&mut record.header, *left);
         let reconciling = matches!(header.state, State::Reconciling { .. });
-        if let Some(reply) = self.misread_for_release(header, owner, count) {
+        if let Some(reply) = self.misread_for_release(header, owner, remains) {
             return reply;
         }
         match (self.flaw, header.state) {
@@ -331,11 +338,18 @@ impl Inner {
             | (Flaw::ReleasesAnswers, State::Done { .. }) => {
                 header.state = State::Pending { lease: MS };
             }
-            (Flaw::CountsEveryRelease, _) => count = true,
+            (Flaw::CountsEveryRelease, _) => remains = Remains::Attempt,
+            (Flaw::KeepsEveryRequest, _) => remains = remains.max(Remains::Request),
+            (Flaw::FreesRequestsThatStay, _) if remains == Remains::Request => {
+                remains = Remains::Nothing;
+            }
             _ => {}
         }
-        let (reply, write) = rules::release(current(&found), owner, count);
-        if let Some(header) = write {
+        let (reply, write) = rules::release(current(&found), owner, remains);
+        if let Some(mut header) = write {
+            if self.is(Flaw::FreesRequestsOfAttempts) && remains == Remains::Nothing {
+                header.fingerprint = Fingerprint::NONE;
+            }
             let bytes = Bytes::copy_from_slice(&header.encode());
             match self.flaw {
                 Flaw::ForgetsOnRelease => drop(self.lock().remove(&self.name(key))),

@@ -1,5 +1,7 @@
 //! A caller: what an engine does for one call.
 
+use idem_runtime::store::Remains;
+
 use crate::store::{Command, Ending};
 
 /// What a caller is about.
@@ -23,9 +25,7 @@ pub(crate) enum Phase {
     Completing(Ending),
     /// Somebody else took the key over; it waits for their answer by completing again.
     Overtaken(Ending),
-    Releasing {
-        count: bool,
-    },
+    Releasing(Remains),
     /// It returned, or is gone.
     Over,
 }
@@ -36,6 +36,10 @@ pub(crate) struct Caller {
     /// Each claim that is not a repetition has an owner of its own.
     pub(crate) round: u8,
     pub(crate) fence: u8,
+    /// Its body started, and has not said that nothing happened. Only where requests differ.
+    pub(crate) started: bool,
+    /// Its claim brought the request. Only where requests differ.
+    pub(crate) fresh: bool,
 }
 
 impl Phase {
@@ -46,7 +50,7 @@ impl Phase {
             Self::Asking => Some(Command::Ask),
             Self::Starting(_) => Some(Command::Start),
             Self::Completing(ending) => Some(Command::Complete(ending)),
-            Self::Releasing { count } => Some(Command::Release { count }),
+            Self::Releasing(remains) => Some(Command::Release(remains)),
             _ => None,
         }
     }
@@ -62,6 +66,11 @@ impl Phase {
 
 pub(crate) fn owner(caller: u8, round: u8) -> u8 {
     1 + caller * 16 + round
+}
+
+/// The caller whose body gave this answer, or this error.
+pub(crate) fn author(answer: u8) -> u8 {
+    (answer - 1) % 10
 }
 
 /// The answer of a caller's own body.

@@ -3,7 +3,7 @@
 //! so what is explored is the code that runs, and not a copy of it. The callers do what an engine
 //! does, each in a process of its own, and hear of a lost lease from nobody but the store, when they
 //! ask for something else. Time is whether a lease is over. Not in it: records that expire or get
-//! lost, other fingerprints, calls that share a claim in one process.
+//! lost, calls that share a claim in one process.
 //!
 //! The hook knows what happened, but not always: it may say that it cannot say. That nothing landed it
 //! says only when there was no effect, and no other body runs that may still have one.

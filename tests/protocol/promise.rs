@@ -24,9 +24,13 @@ pub(crate) enum Promise {
     AttemptsEnd,
     /// The effect happens once at most.
     OneEffect,
+    /// A caller is told no answer to another request.
+    OwnAnswers,
+    /// The body of another request starts only where each earlier body gave the key back because nothing happened.
+    RequestStays,
 }
 
-pub(crate) const PROMISES: [Promise; 10] = [
+pub(crate) const PROMISES: [Promise; 12] = [
     Promise::EqualAnswers,
     Promise::AnswersEndIt,
     Promise::DoneIsFinal,
@@ -37,6 +41,8 @@ pub(crate) const PROMISES: [Promise; 10] = [
     Promise::FreshVerdict,
     Promise::AttemptsEnd,
     Promise::OneEffect,
+    Promise::OwnAnswers,
+    Promise::RequestStays,
 ];
 
 impl Promise {

@@ -31,8 +31,10 @@ pub(crate) struct Faults {
 pub(crate) enum Fate {
     /// The error is the answer.
     Keep,
-    /// Given back, and the attempt does not count.
+    /// Given back because nothing happened: the attempt does not count, and the key takes another request.
     Release,
+    /// The same of a body that something may remain of: the key stays with the request.
+    ReleaseBound,
     /// Given back by a panic: the attempt counts.
     ReleaseCounted,
     Unknown,
@@ -70,13 +72,19 @@ pub(crate) enum Flaw {
     OffersReplace,
     /// What a hook said starts a body, however long ago it said so and whoever ran since.
     StaleVerdictsStart,
+    /// A key whose attempts were abandoned is granted to another request.
+    RequestsForgotten,
+    /// A caller gives a key back as if its request had been the first one.
+    FreshUnasked,
+    /// A key that has an answer gives it to another request.
+    AnswersUncompared,
 }
 
 /// One exploration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// A letter per caller: `h` has a reconcile hook, `-` has none.
+    /// A letter per caller: `h` has a reconcile hook, `-` has none; `H` and `o` are the same with another request.
     pub(crate) callers: &'static [u8],
     pub(crate) max_attempts: Option<u16>,
     /// How often a call asks for a claim.
@@ -128,6 +136,21 @@ impl Scenario {
             offers: true,
             ..self
         }
+    }
+
+    pub(crate) fn has_hook(&self, caller: u8) -> bool {
+        matches!(self.callers[usize::from(caller)], b'h' | b'H')
+    }
+
+    /// Which of the requests the caller makes.
+    pub(crate) fn request(&self, caller: u8) -> usize {
+        usize::from(matches!(self.callers[usize::from(caller)], b'H' | b'o'))
+    }
+
+    /// Whether callers make different requests.
+    pub(crate) fn is_mixed(&self) -> bool {
+        let callers = (0..).take(self.callers.len());
+        callers.map(|caller| self.request(caller)).sum::<usize>() > 0
     }
 
     /// How a call begins.

@@ -3,7 +3,7 @@
 use crate::promise::Promise;
 use crate::scenario::{Fate, Faults, Flaw, Scenario};
 
-use Fate::{Hold, Keep, Release, ReleaseCounted, Unknown};
+use Fate::{Hold, Keep, Release, ReleaseBound, ReleaseCounted, Unknown};
 
 /// What has to hold as it is. A single effect is promised where each attempt that may have had it is
 /// asked about, or is the only one: not where errors are given back, nor where a caller without a hook
@@ -139,6 +139,63 @@ pub(crate) const SOUND: &[Scenario] = &[
                 fails: 1,
                 drops: 1,
                 zombies: 1,
+                ..Faults::NONE
+            },
+        )
+    },
+    Scenario {
+        on_fail: &[Release, ReleaseBound, ReleaseCounted, Keep, Unknown],
+        ..Scenario::new(
+            "another request",
+            b"-o-",
+            Faults {
+                late: 1,
+                fails: 1,
+                zombies: 1,
+                ..Faults::NONE
+            },
+        )
+    },
+    Scenario {
+        on_fail: &[Release, ReleaseBound],
+        on_drop: &[Hold, Release],
+        ..Scenario::new(
+            "another request, twice",
+            b"-o",
+            Faults {
+                lost: 1,
+                twice: 1,
+                late: 1,
+                fails: 2,
+                drops: 1,
+                zombies: 1,
+                renewals: 1,
+                ..Faults::NONE
+            },
+        )
+    },
+    Scenario {
+        on_fail: &[Release, Unknown],
+        ..Scenario::new(
+            "another request, hooks",
+            b"hoH",
+            Faults {
+                fails: 1,
+                crashes: 1,
+                zombies: 1,
+                ..Faults::NONE
+            },
+        )
+    },
+    Scenario {
+        on_fail: &[Release],
+        ..Scenario::new(
+            "another request, by hand",
+            b"-o-",
+            Faults {
+                fails: 1,
+                zombies: 2,
+                hands: 1,
                 ..Faults::NONE
             },
         )
@@ -357,5 +414,42 @@ pub(crate) const FLAWED: &[(Scenario, &[Promise])] = &[
             )
         },
         &[Promise::FreshVerdict, Promise::OneEffect],
+    ),
+    (
+        Scenario {
+            flaw: Flaw::RequestsForgotten,
+            on_fail: &[ReleaseCounted],
+            ..Scenario::new(
+                "requests are forgotten",
+                b"-o",
+                Faults {
+                    fails: 1,
+                    ..Faults::NONE
+                },
+            )
+        },
+        &[Promise::RequestStays],
+    ),
+    (
+        Scenario {
+            flaw: Flaw::FreshUnasked,
+            on_fail: &[Release, ReleaseBound],
+            ..Scenario::new(
+                "every claim is taken for the first of its request",
+                b"--o",
+                Faults {
+                    fails: 2,
+                    ..Faults::NONE
+                },
+            )
+        },
+        &[Promise::RequestStays],
+    ),
+    (
+        Scenario {
+            flaw: Flaw::AnswersUncompared,
+            ..Scenario::new("answers are not compared", b"-o", Faults::NONE)
+        },
+        &[Promise::OwnAnswers],
     ),
 ];

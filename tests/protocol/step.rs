@@ -72,12 +72,15 @@ impl World {
             Phase::Overtaken(_) if !held => steps.push(Step::SendAgain(caller)),
             Phase::Finding => {
                 steps.push(Step::HookCannotSay(caller));
-                if self.effects > 0 {
+                let request = scenario.request(caller);
+                if self.effects[request] > 0 {
                     steps.push(Step::HookSaysLanded(caller));
                 }
                 // An effect that can still come makes this a lie.
-                let before = |caller: &Caller| caller.phase == Phase::Before;
-                let nothing = self.effects == 0 && !self.callers.iter().any(before);
+                let comes = (0..).zip(&self.callers).any(|(other, caller)| {
+                    scenario.request(other) == request && caller.phase == Phase::Before
+                });
+                let nothing = self.effects[request] == 0 && !comes;
                 if nothing || scenario.flaw == Flaw::HookLies {
                     steps.push(Step::HookSaysNotLanded(caller));
                 }

@@ -5,13 +5,17 @@ use std::num::NonZeroU16;
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, OutcomeKind, Owner, Record,
-    ResolveReply, State, claim, complete, release, renew, resolve,
+    Remains, ResolveReply, State, claim, complete, release, renew, resolve,
 };
 
 use crate::kept::{Kept, LEASE, RETAIN};
 use crate::scenario::Flaw;
 
-const ASKED: Fingerprint = Fingerprint::from_bytes([1; 16]);
+/// What the callers ask for.
+pub(crate) const REQUESTS: [Fingerprint; 2] = [
+    Fingerprint::from_bytes([1; 16]),
+    Fingerprint::from_bytes([2; 16]),
+];
 
 /// What a caller or the operator sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,9 +27,7 @@ pub(crate) enum Command {
     /// The claim of the same owner after its hook said that nothing landed.
     Start,
     Complete(Ending),
-    Release {
-        count: bool,
-    },
+    Release(Remains),
     Renew,
     /// By hand: the key begins anew, or has this answer.
     Resolve(Option<u8>),
@@ -44,6 +46,7 @@ pub(crate) enum Ending {
 pub(crate) enum Reply {
     Granted {
         fence: u8,
+        fresh: bool,
     },
     Reconcile {
         fence: u8,
@@ -66,6 +69,7 @@ pub(crate) enum Reply {
 pub(crate) struct Sender {
     pub(crate) owner: u8,
     pub(crate) fence: u8,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) reconciles: bool,
     pub(crate) max_attempts: Option<u16>,
 }
@@ -77,7 +81,7 @@ fn header(state: State, sender: Sender) -> Header {
         fence: Fence::new(sender.fence.into()),
         attempts: 1,
         retain: RETAIN,
-        fingerprint: ASKED,
+        fingerprint: sender.fingerprint,
     }
 }
 
@@ -125,7 +129,7 @@ pub(crate) fn execute(
         Command::Offer | Command::Ask | Command::Start => {
             let request = ClaimRequest {
                 owner,
-                fingerprint: ASKED,
+                fingerprint: sender.fingerprint,
                 lease: LEASE,
                 retain: RETAIN,
                 max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
@@ -135,15 +139,16 @@ pub(crate) fn execute(
             };
             let (reply, write) = claim(current, &request, 0);
             let reply = match reply {
-                ClaimReply::Granted { fence, .. } => Reply::Granted {
+                ClaimReply::Granted { fence, fresh, .. } => Reply::Granted {
                     fence: number(fence),
+                    fresh,
                 },
                 ClaimReply::Reconcile { fence, .. } => Reply::Reconcile {
                     fence: number(fence),
                 },
                 ClaimReply::Running { .. } => Reply::Running,
                 ClaimReply::Done { record, .. } => answer(&record),
-                ClaimReply::Exhausted { .. } => Reply::Refused,
+                ClaimReply::Exhausted { .. } | ClaimReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
             (reply, write.map(|header| Kept::write(&header, 0)))
@@ -159,12 +164,13 @@ pub(crate) fn execute(
                 CompleteReply::Stored { .. } => Reply::Stored,
                 CompleteReply::Adopted { record, .. } => answer(&record),
                 CompleteReply::Superseded { .. } => Reply::Superseded,
+                CompleteReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),
             };
             (reply, write.map(|header| Kept::write(&header, body)))
         }
-        Command::Release { count } => {
-            let (_, write) = release(current, owner, count);
+        Command::Release(remains) => {
+            let (_, write) = release(current, owner, remains);
             (Reply::Noted, write.map(|header| Kept::write(&header, 0)))
         }
         Command::Renew => {
@@ -201,7 +207,7 @@ pub(crate) fn execute(
 fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw: Flaw) -> Sender {
     let theirs = kept.owner() != sender.owner;
     let claims = matches!(command, Command::Offer | Command::Ask | Command::Start);
-    let releases = matches!(command, Command::Release { .. });
+    let releases = matches!(command, Command::Release(_));
     let lapsed_finding = kept.is_reconciling() && kept.is_unknown();
     match flaw {
         Flaw::OwnersUnchecked if !claims => {
@@ -229,6 +235,12 @@ fn lie(record: &mut Record, kept: &Kept, command: Command, sender: Sender, flaw:
         }
         Flaw::AnswersAreFree if claims && kept.answer().is_some() => {
             record.header.state = State::Released;
+        }
+        Flaw::RequestsForgotten if claims && !kept.is_held() && kept.answer().is_none() => {
+            record.header.fingerprint = Fingerprint::NONE;
+        }
+        Flaw::AnswersUncompared if claims && kept.answer().is_some() => {
+            record.header.fingerprint = Fingerprint::NONE;
         }
         Flaw::FencesForgotten if claims && theirs => record.header.fence = Fence::default(),
         Flaw::AttemptsForgotten if claims && theirs => record.header.attempts = 0,

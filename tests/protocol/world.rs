@@ -1,11 +1,14 @@
 //! A key, its callers, and what is on its way between them.
 
-use crate::caller::{Caller, Phase, owner, value};
+use idem_runtime::Fingerprint;
+use idem_runtime::store::Remains;
+
+use crate::caller::{Caller, Phase, author, owner, value};
 use crate::kept::Kept;
 use crate::promise::{Broken, Promise};
-use crate::scenario::{Fate, Faults, Scenario};
+use crate::scenario::{Fate, Faults, Flaw, Scenario};
 use crate::step::Step;
-use crate::store::{Command, Ending, Reply, Sender, execute};
+use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
 
 /// The sender of what is done by hand.
 const HAND: u8 = u8::MAX;
@@ -34,9 +37,10 @@ pub(crate) struct World {
     bodies: u8,
     /// Bodies since the key last began anew.
     starts: u8,
-    pub(crate) effects: u8,
-    /// The answer of the first effect.
-    truth: u8,
+    /// Of each request.
+    pub(crate) effects: [u8; REQUESTS.len()],
+    /// The answer of the first effect of each.
+    truth: [u8; REQUESTS.len()],
     /// The stored answer that somebody was told; zero for none.
     told: u8,
     /// The highest fence of all claims.
@@ -52,6 +56,8 @@ impl World {
             phase: Phase::Idle,
             round: 0,
             fence: 0,
+            started: false,
+            fresh: false,
         };
         Self {
             kept: None,
@@ -61,8 +67,8 @@ impl World {
             faults: scenario.faults,
             bodies: 0,
             starts: 0,
-            effects: 0,
-            truth: 0,
+            effects: [0; REQUESTS.len()],
+            truth: [0; REQUESTS.len()],
             told: 0,
             highest: 0,
             unknown: false,
@@ -106,15 +112,18 @@ impl World {
                 self.execute(scenario, self.net[usize::from(message)]);
             }
             Step::HookSaysLanded(caller) => {
-                self.enter(caller, Phase::Completing(Ending::Value(self.truth)));
+                let truth = self.truth[scenario.request(caller)];
+                self.enter(caller, Phase::Completing(Ending::Value(truth)));
             }
             Step::HookSaysNotLanded(caller) => self.enter(caller, Phase::Starting(self.bodies)),
             Step::HookCannotSay(caller) => self.enter(caller, Phase::Completing(Ending::Unknown)),
             Step::Effect(caller) => {
-                self.effects += 1;
-                self.broken.note(Promise::OneEffect, self.effects == 1);
-                if self.truth == 0 {
-                    self.truth = value(caller);
+                let request = scenario.request(caller);
+                self.effects[request] += 1;
+                self.broken
+                    .note(Promise::OneEffect, self.effects[request] == 1);
+                if self.truth[request] == 0 {
+                    self.truth[request] = value(caller);
                 }
                 self.enter(caller, Phase::After);
             }
@@ -131,7 +140,9 @@ impl World {
                 // What has ended goes on behind the back of whoever dropped it.
                 let ends = matches!(phase, Phase::Before | Phase::After);
                 let finds = matches!(phase, Phase::Finding | Phase::Starting(_));
-                if ends {
+                if ends && fate == Fate::Release {
+                    self.end(caller, Fate::ReleaseBound);
+                } else if ends {
                     self.end(caller, fate);
                 } else if finds {
                     self.end(caller, Fate::Release);
@@ -201,10 +212,10 @@ impl World {
         let next = match phase {
             // Nobody waits for the reply to this release.
             Phase::Offering | Phase::Asking => {
-                self.send(caller, Command::Release { count: false });
+                self.send(caller, Command::Release(Remains::Request));
                 Phase::Over
             }
-            Phase::Starting(_) => return self.enter(caller, Phase::Releasing { count: false }),
+            Phase::Starting(_) => return self.enter(caller, Phase::Releasing(Remains::Request)),
             _ => Phase::Over,
         };
         self.callers[usize::from(caller)].phase = next;
@@ -212,11 +223,15 @@ impl World {
 
     /// A body ended without a value.
     fn end(&mut self, caller: u8, fate: Fate) {
+        let Caller { started, fresh, .. } = &mut self.callers[usize::from(caller)];
+        *started &= fate != Fate::Release;
+        let fresh = *fresh;
         let phase = match fate {
             Fate::Keep => Phase::Completing(Ending::Error(value(caller) + 10)),
             Fate::Unknown => Phase::Completing(Ending::Unknown),
-            Fate::Release => Phase::Releasing { count: false },
-            Fate::ReleaseCounted => Phase::Releasing { count: true },
+            Fate::Release if fresh => Phase::Releasing(Remains::Nothing),
+            Fate::Release | Fate::ReleaseBound => Phase::Releasing(Remains::Request),
+            Fate::ReleaseCounted => Phase::Releasing(Remains::Attempt),
             Fate::Hold => Phase::Over,
         };
         self.enter(caller, phase);
@@ -233,7 +248,12 @@ impl World {
                 owner(message.from, message.round)
             },
             fence: message.fence,
-            reconciles: !by_hand && scenario.callers[usize::from(message.from)] == b'h',
+            fingerprint: if by_hand {
+                Fingerprint::NONE
+            } else {
+                REQUESTS[scenario.request(message.from)]
+            },
+            reconciles: !by_hand && scenario.has_hook(message.from),
             max_attempts: scenario.max_attempts,
         };
         let reply = execute(
@@ -266,11 +286,19 @@ impl World {
                 .note(Promise::UnknownWaits, !self.unknown || found_out);
             let gone = mine && before.is_released();
             self.broken.note(Promise::GoneIsGone, !gone);
+            let request = scenario.request(message.from);
+            let others = (0..)
+                .zip(&self.callers)
+                .any(|(other, caller)| caller.started && scenario.request(other) != request);
+            self.broken.note(Promise::RequestStays, !others);
             self.unknown = false;
         }
         if resolved {
             self.told = 0;
             self.starts = 0;
+            for caller in &mut self.callers {
+                caller.started = false;
+            }
         }
         // Until somebody knows.
         self.unknown |= after.is_unknown() || after.is_reconciling();
@@ -291,6 +319,11 @@ impl World {
         }
         let asked = caller.phase;
         caller.phase = Phase::Over;
+        if let Reply::Answer(answer) = reply {
+            let own = answer == BY_HAND
+                || scenario.request(author(answer)) == scenario.request(message.from);
+            self.broken.note(Promise::OwnAnswers, own);
+        }
         match (asked, reply) {
             (Phase::Offering, Reply::Undecided) => self.enter(message.from, Phase::Asking),
             (Phase::Asking, Reply::Reconcile { fence }) => {
@@ -298,9 +331,15 @@ impl World {
                 caller.fence = fence;
                 self.fence(fence);
             }
-            (Phase::Offering | Phase::Asking | Phase::Starting(_), Reply::Granted { fence }) => {
+            (
+                Phase::Offering | Phase::Asking | Phase::Starting(_),
+                Reply::Granted { fence, fresh },
+            ) => {
                 caller.phase = Phase::Before;
                 caller.fence = fence;
+                caller.started = scenario.is_mixed();
+                let fresh = fresh && !matches!(asked, Phase::Starting(_));
+                caller.fresh = caller.started && (fresh || scenario.flaw == Flaw::FreshUnasked);
                 self.fence(fence);
                 if let Phase::Starting(bodies) = asked {
                     self.broken
@@ -317,7 +356,7 @@ impl World {
             (Phase::Asking, Reply::Running) => caller.phase = Phase::Waiting,
             // Refused after all.
             (Phase::Starting(_), _) => {
-                self.enter(message.from, Phase::Releasing { count: false });
+                self.enter(message.from, Phase::Releasing(Remains::Request));
             }
             (Phase::Completing(Ending::Value(answer) | Ending::Error(answer)), Reply::Stored)
             | (Phase::Offering | Phase::Asking | Phase::Completing(_), Reply::Answer(answer)) => {

@@ -7,7 +7,7 @@ use idem_harness::{Edition, RedisServer, Reply, RespConn};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, State, Store,
+    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{connect, until};
@@ -76,7 +76,7 @@ async fn claim(store: &RedisStore, number: u8) -> Header {
         dated: true,
     };
     match store.claim(&key(), &request).await.unwrap() {
-        ClaimReply::Granted { fence, attempt } => Header {
+        ClaimReply::Granted { fence, attempt, .. } => Header {
             state: State::Pending { lease: LEASE },
             owner: request.owner,
             fence,
@@ -112,7 +112,10 @@ async fn each_end_is_told(store: &RedisStore, listener: &mut Listener, often: us
     assert_eq!(claim(store, 1).await.owner, first.owner, "sent again");
 
     for expected in [often, 0] {
-        let released = store.release(&key(), &owner(1), true).await.unwrap();
+        let released = store
+            .release(&key(), &owner(1), Remains::Attempt)
+            .await
+            .unwrap();
         assert_eq!(released, ReleaseReply::Released);
         assert_eq!(listener.told(), expected, "a release, and once more");
     }
@@ -165,11 +168,17 @@ async fn the_end_of_a_claim_for_which_nobody_waits_is_not_told() {
         let first = claim(&store, 1).await;
         store.renew(&key(), &first).await.unwrap();
         store.read(&key()).await.unwrap();
-        store.release(&key(), &owner(1), true).await.unwrap();
+        store
+            .release(&key(), &owner(1), Remains::Attempt)
+            .await
+            .unwrap();
         // That somebody waited for the former claim does not matter to this one.
         let second = claim(&store, 2).await;
         wait(&store).await;
-        store.release(&key(), &second.owner, true).await.unwrap();
+        store
+            .release(&key(), &second.owner, Remains::Attempt)
+            .await
+            .unwrap();
         assert_eq!(listener.told(), 1);
         let third = claim(&store, 3).await;
         let small = done(&third, OutcomeKind::Tombstone);

@@ -25,6 +25,7 @@ mod provenance;
 mod reconciling;
 mod reconciling_faults;
 mod renewing;
+mod requests;
 mod resets;
 mod review;
 mod shutdown;

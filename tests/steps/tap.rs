@@ -9,7 +9,7 @@ use bytes::Bytes;
 use idem_runtime::conformance::Forward;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, State, Store, StoreFuture, Watch,
+    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store, StoreFuture, Watch,
 };
 use tokio::sync::{Notify, Semaphore};
 
@@ -127,9 +127,9 @@ impl Forward for Tap {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
-        self.pass(self.store.release(key, owner, count), |_| ())
+        self.pass(self.store.release(key, owner, remains), |_| ())
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

@@ -11,7 +11,7 @@ use idem_harness::{RedisServer, RespConn};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, ReleaseReply,
-    State, Store, StoreError, Watch,
+    Remains, State, Store, StoreError, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{HASTE, connect, connected, patiently};
@@ -53,7 +53,7 @@ impl Client {
             dated: true,
         };
         let reply = self.0.claim(key, &request).await.unwrap();
-        let ClaimReply::Granted { fence, attempt } = reply else {
+        let ClaimReply::Granted { fence, attempt, .. } = reply else {
             panic!("nobody holds the key, but {reply:?}");
         };
         Header {
@@ -82,7 +82,11 @@ impl Client {
     }
 
     pub(crate) async fn release(&self, key: &RecordKey, claim: &Header) {
-        let released = self.0.release(key, &claim.owner, false).await.unwrap();
+        let released = self
+            .0
+            .release(key, &claim.owner, Remains::Request)
+            .await
+            .unwrap();
         assert_eq!(released, ReleaseReply::Released);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{Header, OutcomeKind, Owner, ResolveReply, State};
+use idem_runtime::store::{Header, OutcomeKind, Owner, Remains, ResolveReply, State};
 
 use crate::client::{Client, key, told, untold};
 
@@ -61,7 +61,10 @@ async fn what_changes_nothing_tells_nobody() {
     mine.0.renew(&key(1), &claim).await.unwrap();
     mine.0.read(&key(1)).await.unwrap();
     let stranger = Owner::random();
-    mine.0.release(&key(1), &stranger, true).await.unwrap();
+    mine.0
+        .release(&key(1), &stranger, Remains::Attempt)
+        .await
+        .unwrap();
     assert!(untold(&mut watch));
     mine.complete(&key(1), &claim).await;
     told(&mut watch).await;

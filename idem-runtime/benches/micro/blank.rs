@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture,
+    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture,
 };
 
 #[derive(Debug)]
@@ -17,6 +17,7 @@ impl Store for Blank {
         StoreFuture::ready(Ok(ClaimReply::Granted {
             fence: Fence::new(1),
             attempt: 1,
+            fresh: true,
         }))
     }
 
@@ -28,7 +29,7 @@ impl Store for Blank {
         &'a self,
         _: &'a RecordKey,
         _: &'a Owner,
-        _: bool,
+        _: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
         StoreFuture::ready(Ok(ReleaseReply::Released))
     }

@@ -8,6 +8,7 @@ use super::format::OWN;
 use super::{Format, Replay, Sink, Unencodable};
 use crate::classify::Class;
 use crate::record::{HEADER, OutcomeKind};
+use crate::transition::Remains;
 
 /// What is to be done with a result.
 pub enum Encoded {
@@ -22,8 +23,8 @@ pub enum Encoded {
         /// Why it is a tombstone, if it is one.
         lost: Option<Unencodable>,
     },
-    /// Give the key back.
-    Release,
+    /// Give the key back; this remains of the attempt, or more.
+    Release(Remains),
 }
 
 impl Encoded {
@@ -92,7 +93,7 @@ impl Encoded {
     pub(crate) fn classed<E: Replay>(class: Class, error: &E, format: &Format) -> Self {
         match class {
             Class::Business => Self::store(OutcomeKind::Error, E::schema(), error, format),
-            Class::System => Self::Release,
+            Class::System => Self::Release(Remains::Nothing),
             Class::Unknown => Self::empty(OutcomeKind::Unknown, None),
         }
     }
@@ -107,7 +108,7 @@ impl fmt::Debug for Encoded {
                 .field("outcome", outcome)
                 .field("lost", lost)
                 .finish_non_exhaustive(),
-            Self::Release => f.write_str("Release"),
+            Self::Release(remains) => f.debug_tuple("Release").field(remains).finish(),
         }
     }
 }

@@ -65,7 +65,7 @@ fn write<T: Replay>(format: &Format, value: &T) -> Result<Vec<u8>, Unencodable> 
             assert_eq!(outcome, OutcomeKind::Value);
             Ok(record[HEADER..].to_vec())
         }
-        Encoded::Release => unreachable!("a value is stored"),
+        Encoded::Release(_) => unreachable!("a value is stored"),
     }
 }
 

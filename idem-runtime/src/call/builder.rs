@@ -68,7 +68,8 @@ impl<P> CallBuilder<P> {
     }
 
     /// What is asked: the same key with another fingerprint is refused as
-    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). Without one nothing is compared. The names of a struct's
+    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). After a system error of which nothing remains the key takes
+    /// another one. Without one nothing is compared. The names of a struct's
     /// fields take part.
     pub fn fingerprint<T: ToFingerprint + ?Sized>(mut self, request: &T) -> Self {
         self.inputs.request(request);

@@ -340,7 +340,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             let error = core.expired(key).await;
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
-        ClaimReply::Granted { fence, attempt } => {
+        ClaimReply::Granted { fence, attempt, .. } => {
             core.tell(key, EventKind::Claimed { attempt, fence });
             let claim = Header {
                 state: State::Pending {

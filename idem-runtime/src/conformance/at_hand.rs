@@ -5,7 +5,7 @@ use super::probe::{
     pending, reconciling, record, undecided,
 };
 use super::resolving::{new, reset, resolved};
-use crate::store::{ClaimReply, ClaimRequest, OutcomeKind, ReleaseReply, State};
+use crate::store::{ClaimReply, ClaimRequest, OutcomeKind, ReleaseReply, Remains, State};
 
 cases! {
     4 what_is_at_hand_is_what_a_claim_is_given,
@@ -122,6 +122,6 @@ async fn only_what_is_final_is_at_hand(p: Probe) {
     let p = p.at(9);
     p.take(&ask(A)).await;
     assert_eq!(p.at_hand(ASKED), None, "it runs");
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     assert_eq!(p.at_hand(ASKED), None, "it was given back");
 }

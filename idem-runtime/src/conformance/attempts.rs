@@ -2,7 +2,8 @@
 
 use super::probe::{A, B, C, LEASE, Probe, RETAIN, answer, ask, header, limit, owner, pending};
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, Remains, RenewReply,
+    State,
 };
 
 cases! {
@@ -59,7 +60,10 @@ async fn attempts_count_releases_that_count(p: Probe) {
     for n in 1..=5_u16 {
         let owner = owner(n.into());
         assert_eq!(p.take(&ask(owner)).await.attempts, n);
-        assert_eq!(p.release(owner, true).await, ReleaseReply::Released);
+        assert_eq!(
+            p.release(owner, Remains::Attempt).await,
+            ReleaseReply::Released
+        );
     }
     assert_eq!(exhausted(&p, &ask(A)).await, 5);
 }
@@ -67,7 +71,10 @@ async fn attempts_count_releases_that_count(p: Probe) {
 async fn attempts_do_not_count_releases_in_good_order(p: Probe) {
     for n in 0..20 {
         assert_eq!(p.take(&at_most(1, owner(n))).await.attempts, 1);
-        assert_eq!(p.release(owner(n), false).await, ReleaseReply::Released);
+        assert_eq!(
+            p.release(owner(n), Remains::Request).await,
+            ReleaseReply::Released
+        );
         assert_eq!(p.header().await.attempts, 0);
     }
 }
@@ -76,9 +83,9 @@ async fn a_release_that_does_not_count_takes_back_its_own_attempt_only(p: Probe)
     p.take(&ask(A)).await;
     p.advance(LEASE).await;
     assert_eq!(p.take(&ask(B)).await.attempts, 2);
-    assert_eq!(p.release(B, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Request).await, ReleaseReply::Released);
     assert_eq!(p.take(&ask(C)).await.attempts, 2, "A's attempt counts");
-    assert_eq!(p.release(C, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(C, Remains::Attempt).await, ReleaseReply::Released);
     assert_eq!(p.take(&ask(B)).await.attempts, 3);
 }
 
@@ -142,7 +149,7 @@ async fn without_a_limit_attempts_go_on(p: Probe) {
         };
         assert_eq!(p.take(&request).await.attempts, n);
         assert_eq!(
-            p.release(owner(n.into()), true).await,
+            p.release(owner(n.into()), Remains::Attempt).await,
             ReleaseReply::Released
         );
     }
@@ -183,7 +190,7 @@ async fn attempts_are_not_taken_below_zero(p: Probe) {
             ..header(pending())
         };
         p.plant(&claim, b"", RETAIN).await;
-        assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
         assert_eq!(p.header().await.attempts, after);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::probe::{A, B, LEASE, Probe, TTL, answer, ask, done, finished, header, record};
 use crate::store::{
-    ClaimReply, CompleteReply, HEADER, Header, OutcomeKind, ReleaseReply, RenewReply,
+    ClaimReply, CompleteReply, HEADER, Header, OutcomeKind, ReleaseReply, Remains, RenewReply,
 };
 
 cases! {
@@ -138,7 +138,7 @@ async fn a_large_answer_of_a_released_key_keeps_the_attempts(p: Probe) {
     let first = p.take(&ask(A)).await;
     p.advance(LEASE).await;
     let second = p.take(&ask(B)).await;
-    assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
     assert_eq!(
         p.complete(&answer(&first, &body(LARGE))).await,
         CompleteReply::Stored { late: true }
@@ -178,7 +178,10 @@ async fn what_is_done_with_a_large_answer_stays(p: Probe) {
     };
     let bytes = p.plant(&large, &body(LARGE), TTL).await;
     for owner in [A, B] {
-        assert_eq!(p.release(owner, false).await, ReleaseReply::Superseded);
+        assert_eq!(
+            p.release(owner, Remains::Request).await,
+            ReleaseReply::Superseded
+        );
         assert_eq!(p.renew(&Header { owner, ..large }).await, RenewReply::Lost);
         let replayed =
             expect!(p.claim(&ask(owner)).await, ClaimReply::Done { record, .. } => record);

@@ -39,7 +39,7 @@ async fn the_first_claim_is_granted(p: Probe) {
     assert_eq!(p.read().await, ReadReply::Absent, "the prefix is fresh");
     let (fence, attempt) = expect!(
         p.claim(&ask(A)).await,
-        ClaimReply::Granted { fence, attempt } => (fence, attempt)
+        ClaimReply::Granted { fence, attempt, .. } => (fence, attempt)
     );
     assert_eq!(attempt, 1, "attempts start at 1");
     assert!(fence > Fence::default(), "a fence is more than 0");

@@ -6,7 +6,7 @@ use super::probe::{
 };
 use crate::fingerprint::Fingerprint;
 use crate::store::{
-    ClaimReply, CompleteReply, Fence, Header, ReadReply, ReleaseReply, RenewReply, State,
+    ClaimReply, CompleteReply, Fence, Header, ReadReply, ReleaseReply, Remains, RenewReply, State,
 };
 
 cases! {
@@ -89,7 +89,7 @@ async fn what_is_said_of_a_claim_does_not_bring_it_back(p: Probe) {
         CompleteReply::Superseded { .. } => ()
     );
     assert_eq!(p.header().await, theirs, "the later attempt is not touched");
-    assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
     assert_eq!(p.complete_claim(&claim, &bytes).await, LATE);
     assert_eq!(p.found().await.0.body(), b"overtaken");
 

@@ -1,8 +1,8 @@
 //! What a completion does in every state, for either owner.
 
 use super::probe::{
-    A, B, LEASE, MS, OUTCOMES, Probe, RETAIN, SCHEMA, TTL, answer, ask, done, finished, header,
-    pending, record,
+    A, B, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, SCHEMA, TTL, answer, ask, done, finished,
+    header, pending, record,
 };
 use crate::store::{
     ClaimReply, CompleteReply, Fence, Header, OutcomeKind, Owner, Record, State, Unreadable,
@@ -108,8 +108,8 @@ async fn what_is_done_can_be_neither_released_nor_renewed(p: Probe) {
     let bytes = answer(&claim, b"final");
     assert_eq!(p.complete(&bytes).await, IN_TIME);
     for owner in [A, B] {
-        for count in [true, false] {
-            assert_eq!(p.release(owner, count).await, ReleaseReply::Superseded);
+        for remains in REMAINS {
+            assert_eq!(p.release(owner, remains).await, ReleaseReply::Superseded);
         }
         assert_eq!(p.renew(&Header { owner, ..claim }).await, RenewReply::Lost);
     }

@@ -12,7 +12,8 @@ use super::Forward;
 use crate::fingerprint::Fingerprint;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Watch,
+    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind,
+    StoreFuture, Watch,
 };
 
 /// What goes wrong with one operation.
@@ -335,11 +336,11 @@ impl Forward for Faulty {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
         self.run(Operation::Release, Some(*owner), move |store| {
             let (key, owner) = (key.clone(), *owner);
-            StoreFuture::pending(async move { store.release(&key, &owner, count).await })
+            StoreFuture::pending(async move { store.release(&key, &owner, remains).await })
         })
     }
 

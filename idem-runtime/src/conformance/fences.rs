@@ -1,7 +1,7 @@
 //! Fences grow with every claim of a key.
 
 use super::probe::{A, B, C, LEASE, MS, Probe, RETAIN, ask, header, owner, pending};
-use crate::store::{ClaimRequest, Fence, Header, ReleaseReply, RenewReply, State};
+use crate::store::{ClaimRequest, Fence, Header, ReleaseReply, Remains, RenewReply, State};
 
 cases! {
     7 a_takeover_has_a_higher_fence,
@@ -29,7 +29,10 @@ async fn a_claim_after_a_release_has_a_higher_fence(p: Probe) {
     for owner in [A, B, A, C] {
         let fence = p.take(&ask(owner)).await.fence;
         assert!(fence > last, "{fence:?} after {last:?}");
-        assert_eq!(p.release(owner, false).await, ReleaseReply::Released);
+        assert_eq!(
+            p.release(owner, Remains::Request).await,
+            ReleaseReply::Released
+        );
         last = fence;
     }
 }
@@ -45,7 +48,10 @@ async fn fences_grow_over_many_attempts(p: Probe) {
         assert!(fence > last, "{fence:?} after {last:?}");
         last = fence;
         if n % 2 == 0 {
-            assert_eq!(p.release(owner(n), true).await, ReleaseReply::Released);
+            assert_eq!(
+                p.release(owner(n), Remains::Attempt).await,
+                ReleaseReply::Released
+            );
         } else {
             p.advance(LEASE).await;
         }
@@ -56,7 +62,10 @@ async fn a_fence_grows_when_the_clock_does_not(p: Probe) {
     let mut fences = Vec::new();
     for n in 0..20 {
         fences.push(p.take(&ask(owner(n))).await.fence);
-        assert_eq!(p.release(owner(n), false).await, ReleaseReply::Released);
+        assert_eq!(
+            p.release(owner(n), Remains::Request).await,
+            ReleaseReply::Released
+        );
     }
     assert!(
         fences.is_sorted_by(|last, next| last < next),
@@ -110,7 +119,7 @@ async fn a_renewal_keeps_the_fence(p: Probe) {
 async fn a_fence_after_the_records_life_is_not_lower(p: Probe) {
     // The record is gone, so this one rests on the store's clock.
     let first = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     p.advance(RETAIN).await;
     let second = p.take(&ask(B)).await;
     assert!(second.fence >= first.fence);

@@ -1,12 +1,13 @@
-//! Fingerprints: kept through every state, compared in every state, and how `NONE` behaves.
+//! Fingerprints: kept through every state, compared in every state, taken off by a release, and how `NONE` behaves.
 
 use super::probe::{
-    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished, header,
-    pending, reconciling, record,
+    A, ASKED, B, C, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished,
+    header, pending, reconciling, record,
 };
 use crate::fingerprint::Fingerprint;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, Remains, RenewReply,
+    State,
 };
 
 cases! {
@@ -21,6 +22,13 @@ cases! {
     9 an_answer_without_a_fingerprint_does_not_forget_the_records,
     9 an_answer_brings_its_fingerprint_to_a_record_without,
     9 a_fingerprint_is_free_again_with_its_record,
+    9 a_release_of_which_nothing_remains_takes_the_fingerprint_off,
+    9 a_release_of_which_something_remains_keeps_the_fingerprint,
+    9 the_fingerprint_of_another_attempt_that_counts_stays,
+    9 a_release_sent_again_takes_no_fingerprint_of_another_claim,
+    9 a_reconciliation_given_back_keeps_the_fingerprint,
+    9 a_claim_says_whether_it_brought_the_fingerprint,
+    9 a_fingerprint_that_was_taken_off_may_be_brought_again,
 }
 
 fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
@@ -121,7 +129,7 @@ async fn a_fingerprint_outlives_the_claim_that_brought_it(p: Probe) {
     check("claimed").await;
     assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
     check("renewed").await;
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     check("released").await;
     p.take(&ask(B)).await;
     check("claimed again").await;
@@ -212,4 +220,106 @@ async fn a_fingerprint_is_free_again_with_its_record(p: Probe) {
     p.advance_the_rest().await;
     p.take(&asks(B, OTHER)).await;
     assert_eq!(p.header().await.fingerprint, OTHER);
+}
+
+/// Whether the claim, which must be granted, brought the fingerprint of the record.
+async fn brings(p: &Probe, request: &ClaimRequest) -> bool {
+    expect!(p.claim(request).await, ClaimReply::Granted { fresh, .. } => fresh)
+}
+
+async fn a_release_of_which_nothing_remains_takes_the_fingerprint_off(p: Probe) {
+    let first = p.take(&ask(A)).await;
+    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    let free = p.header().await;
+    assert_eq!((free.fingerprint, free.attempts), (NONE, 0));
+    assert_eq!((free.state, free.fence), (State::Released, first.fence));
+    let second = p.take(&asks(B, OTHER)).await;
+    assert_eq!(second.attempts, 1);
+    assert!(second.fence > first.fence);
+    assert_eq!(p.header().await.fingerprint, OTHER);
+    // What is still on its way of the first one changes nothing.
+    let bytes = p.peek().await.expect("the second claim stands there");
+    assert_eq!(
+        p.complete(&answer(&first, b"late")).await,
+        CompleteReply::Mismatch
+    );
+    assert_eq!(p.claim(&ask(A)).await, ClaimReply::Mismatch);
+    assert_eq!(p.renew(&first).await, RenewReply::Lost);
+    p.assert_untouched(&bytes, "the first attempt").await;
+}
+
+async fn a_release_of_which_something_remains_keeps_the_fingerprint(p: Probe) {
+    for (n, remains) in [Remains::Request, Remains::Attempt].into_iter().enumerate() {
+        let p = p.at(n);
+        p.take(&ask(A)).await;
+        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+        assert_eq!(p.header().await.fingerprint, ASKED);
+        assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
+    }
+}
+
+async fn the_fingerprint_of_another_attempt_that_counts_stays(p: Probe) {
+    p.take(&ask(A)).await;
+    p.advance(LEASE).await;
+    p.take(&ask(B)).await;
+    assert_eq!(p.release(B, Remains::Nothing).await, ReleaseReply::Released);
+    let kept = p.header().await;
+    assert_eq!((kept.fingerprint, kept.attempts), (ASKED, 1));
+    assert_eq!(p.claim(&asks(C, OTHER)).await, ClaimReply::Mismatch);
+    // More than fit into a byte of the counter.
+    for (n, attempts) in [0x100, 0x101, u16::MAX].into_iter().enumerate() {
+        let p = p.at(n);
+        let many = Header {
+            attempts,
+            ..header(pending())
+        };
+        p.plant(&many, b"", RETAIN).await;
+        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        let kept = p.header().await;
+        assert_eq!((kept.fingerprint, kept.attempts), (ASKED, attempts - 1));
+    }
+}
+
+async fn a_release_sent_again_takes_no_fingerprint_of_another_claim(p: Probe) {
+    p.take(&ask(A)).await;
+    for _ in 0..2 {
+        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.header().await.fingerprint, NONE);
+    }
+    p.take(&asks(B, OTHER)).await;
+    let bytes = p.peek().await.expect("another has the key");
+    let reply = p.release(A, Remains::Nothing).await;
+    assert_eq!(reply, ReleaseReply::Superseded);
+    p.assert_untouched(&bytes, "a release of an earlier claim")
+        .await;
+}
+
+async fn a_reconciliation_given_back_keeps_the_fingerprint(p: Probe) {
+    p.plant(&header(reconciling()), b"", RETAIN).await;
+    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    assert_eq!(p.header().await.fingerprint, ASKED);
+}
+
+async fn a_claim_says_whether_it_brought_the_fingerprint(p: Probe) {
+    assert!(brings(&p, &ask(A)).await, "there was no record");
+    assert!(!brings(&p, &ask(A)).await, "sent again");
+    p.advance(LEASE).await;
+    assert!(!brings(&p, &ask(B)).await, "a lapsed claim had it");
+    assert_eq!(p.release(B, Remains::Request).await, ReleaseReply::Released);
+    assert!(!brings(&p, &ask(C)).await, "an earlier attempt had it");
+    let p = p.at(1);
+    p.take(&asks(A, NONE)).await;
+    p.advance(LEASE).await;
+    assert!(brings(&p, &ask(B)).await, "the record had none");
+}
+
+async fn a_fingerprint_that_was_taken_off_may_be_brought_again(p: Probe) {
+    for request in [ask(A), asks(B, OTHER), ask(C)] {
+        assert!(brings(&p, &request).await);
+        assert_eq!(p.header().await.fingerprint, request.fingerprint);
+        let released = p.release(request.owner, Remains::Nothing).await;
+        assert_eq!(released, ReleaseReply::Released);
+    }
+    p.take(&asks(Owner::from_bytes([9; 16]), ASKED)).await;
+    assert_eq!(p.claim(&asks(B, OTHER)).await, ClaimReply::Mismatch);
 }

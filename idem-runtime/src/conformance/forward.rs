@@ -13,7 +13,7 @@ use crate::store::shared::each_operation;
 use crate::store::sql::Sql;
 use crate::store::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Watch,
 };
 
 /// Makes of each operation of a store one that is passed on, and may be another.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::probe::{A, B, LEASE, OTHER, Probe, answer, ask};
 use crate::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest};
 use crate::operation::{Operation, RecordKey};
-use crate::store::{ClaimReply, ClaimRequest, CompleteReply, ReadReply, ReleaseReply, RenewReply};
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, ReadReply, ReleaseReply, Remains, RenewReply,
+};
 
 cases! {
     11 keys_of_different_digests_are_separate,
@@ -69,14 +71,20 @@ async fn an_operation_on_one_key_does_not_touch_another(p: Probe) {
     let theirs = two.take(&other).await;
     let bytes = two.peek().await.expect("the claim is there");
     assert_eq!(one.renew(&claim).await, RenewReply::Renewed);
-    assert_eq!(one.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(
+        one.release(A, Remains::Attempt).await,
+        ReleaseReply::Released
+    );
     expect!(one.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
     one.advance(LEASE / 2).await;
     expect!(
         one.complete(&answer(&claim, b"x")).await,
         CompleteReply::Superseded { .. } => ()
     );
-    assert_eq!(one.release(B, false).await, ReleaseReply::Released);
+    assert_eq!(
+        one.release(B, Remains::Request).await,
+        ReleaseReply::Released
+    );
     expect!(
         one.complete(&answer(&claim, b"x")).await,
         CompleteReply::Stored { late: true } => ()

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, ASKED, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, TTL, answer, ask, dated, done,
-    finished, header, record,
+    A, ASKED, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, dated,
+    done, finished, header, record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply,
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains,
     RenewReply,
 };
 
@@ -76,10 +76,10 @@ async fn an_answer_is_refused_while_a_later_attempt_runs(p: Probe) {
 }
 
 async fn an_answer_is_stored_when_the_later_attempt_gave_up(p: Probe) {
-    for (n, count) in [true, false].into_iter().enumerate() {
+    for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         let (first, _) = overtaken(&p).await;
-        assert_eq!(p.release(B, count).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
         assert_eq!(p.complete(&answer(&first, b"first")).await, LATE);
         assert_eq!(p.found().await.0.body(), b"first");
     }
@@ -166,7 +166,10 @@ async fn a_later_attempt_that_was_overtaken_by_the_answer_has_lost(p: Probe) {
     let bytes = answer(&first, b"first");
     assert_eq!(p.complete(&bytes).await, LATE);
     assert_eq!(p.renew(&second).await, RenewReply::Lost);
-    assert_eq!(p.release(B, true).await, ReleaseReply::Superseded);
+    assert_eq!(
+        p.release(B, Remains::Attempt).await,
+        ReleaseReply::Superseded
+    );
     assert_eq!(p.found().await.0.body(), b"first");
 }
 
@@ -187,17 +190,24 @@ async fn a_later_attempt_is_given_the_answer_that_overtook_it(p: Probe) {
 async fn a_late_answer_keeps_the_fence_of_the_later_attempt(p: Probe) {
     let (first, second) = overtaken(&p).await;
     assert!(second.fence > first.fence);
-    assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
     assert_eq!(p.complete(&answer(&first, b"x")).await, LATE);
     assert_eq!(p.header().await.fence, second.fence);
 }
 
 async fn a_late_answer_keeps_the_attempts_that_were_counted(p: Probe) {
-    for (n, (count, expected)) in [(true, 2), (false, 1)].into_iter().enumerate() {
+    for (n, (remains, expected)) in [
+        (Remains::Attempt, 2),
+        (Remains::Request, 1),
+        (Remains::Nothing, 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let p = p.at(n);
         let (first, second) = overtaken(&p).await;
         assert_eq!((first.attempts, second.attempts), (1, 2));
-        assert_eq!(p.release(B, count).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
         assert_eq!(p.complete(&answer(&first, b"x")).await, LATE);
         assert_eq!(p.header().await.attempts, expected);
     }
@@ -234,7 +244,7 @@ async fn a_late_answer_to_another_request_is_refused(p: Probe) {
         .await;
     p.advance(LEASE).await;
     assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
-    assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
     assert_eq!(p.complete(&late).await, CompleteReply::Mismatch);
 }
 

@@ -8,7 +8,7 @@ use super::probe::{
 };
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, Header, MAX_RETAIN, ReadReply, ReleaseReply,
-    RenewReply, State,
+    Remains, RenewReply, State,
 };
 
 cases! {
@@ -63,9 +63,9 @@ async fn an_expired_answer_is_not_given_to_anybody(p: Probe) {
 async fn a_released_record_expires(p: Probe) {
     p.take(&ask(A)).await;
     p.advance(RETAIN / 4).await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     expires_in(&p, RETAIN / 4 * 3).await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Absent);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Absent);
 }
 
 async fn records_of_every_state_expire(p: Probe) {
@@ -160,7 +160,7 @@ async fn no_operation_leaves_a_record_without_an_expiry(p: Probe) {
             ),
             3 => expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ()),
             4 => assert_eq!(p.renew(&claim).await, RenewReply::Renewed),
-            5 => assert_eq!(p.release(A, true).await, ReleaseReply::Released),
+            5 => assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released),
             _ => drop(p.finish(b"x").await),
         }
         assert!(p.found().await.1 <= RETAIN);

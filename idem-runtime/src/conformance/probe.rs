@@ -12,8 +12,8 @@ use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, OutcomeKind, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError,
-    UNDECIDED, Watch,
+    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    StoreError, UNDECIDED, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -26,6 +26,8 @@ pub(super) const OTHER: Fingerprint = Fingerprint::from_bytes(*b"what was asked\
 pub(super) const NONE: Fingerprint = Fingerprint::NONE;
 
 pub(super) const MS: Duration = Duration::from_millis(1);
+/// What may remain of an attempt.
+pub(super) const REMAINS: [Remains; 3] = [Remains::Attempt, Remains::Request, Remains::Nothing];
 pub(super) const LEASE: Duration = Duration::from_mins(1);
 pub(super) const RETAIN: Duration = Duration::from_hours(24);
 /// How long an answer is kept: unlike `RETAIN`, so that neither is taken for the other.
@@ -239,10 +241,10 @@ impl Probe {
         self.store.listen(&self.fixture.prefix(), listener)
     }
 
-    pub(super) async fn release(&self, owner: Owner, count: bool) -> ReleaseReply {
+    pub(super) async fn release(&self, owner: Owner, remains: Remains) -> ReleaseReply {
         ok(
             "release",
-            self.store.release(&self.key, &owner, count).await,
+            self.store.release(&self.key, &owner, remains).await,
         )
     }
 
@@ -272,7 +274,7 @@ impl Probe {
     pub(super) async fn take(&self, request: &ClaimRequest) -> Header {
         let (fence, attempts) = expect!(
             self.claim(request).await,
-            ClaimReply::Granted { fence, attempt } => (fence, attempt),
+            ClaimReply::Granted { fence, attempt, .. } => (fence, attempt),
             "nothing stands in the way of {:?}", request.owner
         );
         Header {

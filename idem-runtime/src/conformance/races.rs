@@ -10,7 +10,8 @@ use super::probe::{
     pending, record, undecided, unknowns,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, RenewReply, ResolveReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, Remains, RenewReply,
+    ResolveReply, State,
 };
 
 cases! {
@@ -223,7 +224,7 @@ async fn a_release_and_a_takeover_do_not_both_happen(p: Probe) {
     for round in 0..ROUNDS * 4 {
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let (one, two) = (p.clone(), p.on(p.key.clone()));
-        let release = async move { one.release(A, false).await };
+        let release = async move { one.release(A, Remains::Request).await };
         let takeover = async move { two.claim(&ask(B)).await };
         let (released, taken) = both(round, release, takeover).await;
         let attempt = expect!(taken, ClaimReply::Granted { attempt, .. } => attempt);
@@ -245,7 +246,7 @@ async fn a_release_and_a_claim_happen_one_after_the_other(p: Probe) {
         let p = p.at(round);
         p.take(&ask(A)).await;
         let (one, two) = (p.clone(), p.on(p.key.clone()));
-        let release = async move { one.release(A, true).await };
+        let release = async move { one.release(A, Remains::Attempt).await };
         let claim = async move { two.claim(&ask(B)).await };
         let (released, claimed) = both(round, release, claim).await;
         assert_eq!(released, ReleaseReply::Released);
@@ -367,9 +368,12 @@ async fn fences_of_racing_claims_differ_and_attempts_add_up(p: Probe) {
                     max_attempts: None,
                     ..ask(owner)
                 };
-                if let ClaimReply::Granted { fence, attempt } = p.claim(&request).await {
+                if let ClaimReply::Granted { fence, attempt, .. } = p.claim(&request).await {
                     granted.push((fence, attempt));
-                    assert_eq!(p.release(owner, true).await, ReleaseReply::Released);
+                    assert_eq!(
+                        p.release(owner, Remains::Attempt).await,
+                        ReleaseReply::Released
+                    );
                 }
             }
             granted

@@ -5,7 +5,8 @@ use super::probe::{
     A, ASKED, B, C, LEASE, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, header, pending,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply,
+    State,
 };
 
 cases! {
@@ -22,7 +23,7 @@ cases! {
 async fn reading_sees_what_was_written_before(p: Probe) {
     let claim = p.take(&ask(A)).await;
     assert_eq!(p.header().await, claim);
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     assert_eq!(p.header().await.state, State::Released);
     let claim = p.take(&ask(B)).await;
     assert_eq!(p.header().await, claim);
@@ -64,7 +65,10 @@ async fn another_client_of_the_store_sees_the_same(p: Probe) {
     let claim = p.take(&ask(A)).await;
     expect!(other.claim(&ask(B)).await, ClaimReply::Running { .. } => ());
     assert_eq!(other.renew(&claim).await, RenewReply::Renewed);
-    assert_eq!(other.release(B, true).await, ReleaseReply::Superseded);
+    assert_eq!(
+        other.release(B, Remains::Attempt).await,
+        ReleaseReply::Superseded
+    );
     let bytes = answer(&claim, b"x");
     assert_eq!(
         other.complete(&bytes).await,
@@ -82,7 +86,7 @@ async fn a_key_that_was_never_used_is_absent(p: Probe) {
     for n in 0..5 {
         let p = p.at(n);
         assert_eq!(p.read().await, ReadReply::Absent);
-        assert_eq!(p.release(A, false).await, ReleaseReply::Absent);
+        assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Absent);
         assert_eq!(p.peek().await, None);
     }
     let claim: Header = header(pending());
@@ -128,7 +132,7 @@ async fn who_waits_does_not_see_a_claim_that_is_over(p: Probe) {
     assert!(!held(p.glance().await).is_zero());
     p.advance(LEASE).await;
     assert!(held(p.glance().await).is_zero(), "its lease is over");
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     let record = expect!(p.glance().await, ReadReply::Found { record, .. } => record);
     assert_eq!(record.header.state, State::Released);
 }

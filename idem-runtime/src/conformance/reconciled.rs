@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, done, finished,
-    header, pending, reconciling, record, undecided,
+    A, B, C, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, done,
+    finished, header, pending, reconciling, record, undecided,
 };
 use crate::store::{
-    ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, RenewReply, State,
+    ClaimReply, CompleteReply, Header, OutcomeKind, ReadReply, ReleaseReply, Remains, RenewReply,
+    State,
 };
 
 cases! {
@@ -131,10 +132,10 @@ async fn an_error_is_not_stored_where_who_was_to_find_out_vanished(p: Probe) {
 }
 
 async fn a_reconciliation_that_is_given_back_is_unknown(p: Probe) {
-    for (n, count) in [true, false].into_iter().enumerate() {
+    for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         let claim = looking(&p).await;
-        assert_eq!(p.release(B, count).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
         let expected = Header {
             state: undecided(),
             ..claim
@@ -151,13 +152,13 @@ async fn a_reconciliation_that_is_given_back_is_unknown(p: Probe) {
 
 async fn giving_a_reconciliation_back_leaves_the_attempts(p: Probe) {
     for attempts in [0, 1, 256, u16::MAX] {
-        for count in [true, false] {
+        for remains in REMAINS {
             let claim = Header {
                 attempts,
                 ..header(reconciling())
             };
             p.plant(&claim, b"", RETAIN).await;
-            assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+            assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
             assert_eq!(p.header().await.attempts, attempts);
         }
     }
@@ -166,7 +167,7 @@ async fn giving_a_reconciliation_back_leaves_the_attempts(p: Probe) {
 async fn giving_a_reconciliation_back_leaves_the_life(p: Probe) {
     for life in [RETAIN, RETAIN / 2, LEASE] {
         p.plant(&header(reconciling()), b"", life).await;
-        assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
         p.assert_left(p.found().await.1, life);
     }
     p.advance_just_before(LEASE).await;
@@ -177,14 +178,17 @@ async fn giving_a_reconciliation_back_leaves_the_life(p: Probe) {
 
 async fn giving_a_reconciliation_back_again_changes_nothing(p: Probe) {
     looking(&p).await;
-    assert_eq!(p.release(B, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Request).await, ReleaseReply::Released);
     let bytes = p.peek().await.expect("it is unknown now");
-    for count in [true, false] {
-        assert_eq!(p.release(B, count).await, ReleaseReply::Released);
+    for remains in REMAINS {
+        assert_eq!(p.release(B, remains).await, ReleaseReply::Released);
     }
     p.assert_untouched(&bytes, "a release, sent again").await;
     let next = p.look_into(&ask_to_find_out(C)).await;
-    assert_eq!(p.release(B, false).await, ReleaseReply::Superseded);
+    assert_eq!(
+        p.release(B, Remains::Request).await,
+        ReleaseReply::Superseded
+    );
     assert_eq!(p.header().await, next);
 }
 
@@ -195,8 +199,8 @@ async fn another_owner_does_not_give_a_reconciliation_back(p: Probe) {
         (undecided(), MS),
     ] {
         let bytes = p.plant(&header(state), b"", RETAIN - age).await;
-        for count in [true, false] {
-            assert_eq!(p.release(B, count).await, ReleaseReply::Superseded);
+        for remains in REMAINS {
+            assert_eq!(p.release(B, remains).await, ReleaseReply::Superseded);
         }
         p.assert_untouched(&bytes, "a release by another owner")
             .await;
@@ -207,8 +211,8 @@ async fn a_superseded_reconciliation_is_not_given_back(p: Probe) {
     let first = looking(&p).await;
     p.advance(LEASE).await;
     let next = p.look_into(&ask_to_find_out(C)).await;
-    for count in [true, false] {
-        assert_eq!(p.release(B, count).await, ReleaseReply::Superseded);
+    for remains in REMAINS {
+        assert_eq!(p.release(B, remains).await, ReleaseReply::Superseded);
     }
     assert_eq!(p.renew(&first).await, RenewReply::Lost);
     expect!(
@@ -266,7 +270,7 @@ async fn a_renewal_of_a_reconciliation_by_another_owner_changes_nothing(p: Probe
 
 async fn a_reconciliation_that_is_over_is_not_renewed(p: Probe) {
     let claim = looking(&p).await;
-    assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
     let bytes = p.peek().await.expect("it is unknown now");
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
     p.assert_untouched(&bytes, "a renewal of what was given back")

@@ -6,7 +6,9 @@ use super::probe::{
     A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, ask_to_find_out, done,
     header, limit, owner, pending, reconciling, unknowns,
 };
-use crate::store::{ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, ReleaseReply, State};
+use crate::store::{
+    ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, ReleaseReply, Remains, State,
+};
 
 cases! {
     13 an_unknown_outcome_is_told_to_who_cannot_find_out,
@@ -123,7 +125,7 @@ async fn a_lapsed_reconciliation_is_unknown(p: Probe) {
 
 async fn who_can_find_out_is_granted_the_body_where_none_ran(p: Probe) {
     assert_eq!(p.take(&ask_to_find_out(A)).await.attempts, 1);
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     let claim = p.take(&ask_to_find_out(B)).await;
     assert_eq!(claim.attempts, 1, "the first attempt ended in good order");
     assert_eq!(p.header().await, claim);
@@ -205,7 +207,10 @@ async fn finding_out_is_no_attempt(p: Probe) {
         p.advance(LEASE).await;
         assert_eq!(p.look_into(&ask_to_find_out(owner(n))).await.attempts, 1);
         if n % 2 == 0 {
-            assert_eq!(p.release(owner(n), true).await, ReleaseReply::Released);
+            assert_eq!(
+                p.release(owner(n), Remains::Attempt).await,
+                ReleaseReply::Released
+            );
         }
     }
     assert_eq!(p.header().await.attempts, 1);
@@ -253,7 +258,7 @@ async fn a_body_does_not_start_after_finding_out_without_attempts_left(p: Probe)
             expect!(p.claim(&request).await, ClaimReply::Exhausted { attempts: 3 } => ());
         }
         assert_eq!(p.header().await, found_out, "it is still held");
-        assert_eq!(p.release(B, true).await, ReleaseReply::Released);
+        assert_eq!(p.release(B, Remains::Attempt).await, ReleaseReply::Released);
         expect!(p.claim(&ask(C)).await, ClaimReply::Done { .. } => ());
     }
 }
@@ -365,7 +370,10 @@ async fn a_claim_after_its_own_unknown_outcome_is_granted_nothing(p: Probe) {
     let p2 = p.at(1);
     p2.plant(&header(State::Released), b"", RETAIN).await;
     p2.look_into(&ask_to_find_out(B)).await;
-    assert_eq!(p2.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(
+        p2.release(B, Remains::Attempt).await,
+        ReleaseReply::Released
+    );
     let given_back = p2.peek().await.expect("it is unknown now");
     for (p, bytes) in [(p, left_unknown), (p2, given_back)] {
         for request in [ask(B), ask_to_find_out(B)] {

@@ -1,9 +1,11 @@
 //! What a release does in every state, for either owner.
 
 use super::probe::{
-    A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, answer, ask, done, header, owner, pending,
+    A, B, C, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, answer, ask, done, header, owner, pending,
 };
-use crate::store::{ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, State};
+use crate::store::{
+    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, State,
+};
 
 cases! {
     2 the_owner_gives_a_key_back,
@@ -20,10 +22,10 @@ cases! {
 
 async fn the_owner_gives_a_key_back(p: Probe) {
     for (n, holder) in [A, C].into_iter().enumerate() {
-        for (m, count) in [true, false].into_iter().enumerate() {
+        for (m, remains) in REMAINS.into_iter().enumerate() {
             let p = p.at(n * 10 + m);
             p.take(&ask(holder)).await;
-            assert_eq!(p.release(holder, count).await, ReleaseReply::Released);
+            assert_eq!(p.release(holder, remains).await, ReleaseReply::Released);
             expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
         }
     }
@@ -33,8 +35,13 @@ async fn a_release_by_another_owner_changes_nothing(p: Probe) {
     for state in [pending(), State::Released] {
         for age in [MS, LEASE, LEASE * 3] {
             let bytes = p.plant(&header(state), b"", RETAIN - age).await;
-            for (owner, count) in [(B, true), (B, false), (C, true), (owner(3), false)] {
-                assert_eq!(p.release(owner, count).await, ReleaseReply::Superseded);
+            for (owner, remains) in [
+                (B, Remains::Attempt),
+                (B, Remains::Request),
+                (C, Remains::Nothing),
+                (owner(3), Remains::Request),
+            ] {
+                assert_eq!(p.release(owner, remains).await, ReleaseReply::Superseded);
             }
             p.assert_untouched(&bytes, "a release by another owner")
                 .await;
@@ -44,15 +51,15 @@ async fn a_release_by_another_owner_changes_nothing(p: Probe) {
 }
 
 async fn a_release_without_a_record_changes_nothing(p: Probe) {
-    for count in [true, false] {
-        assert_eq!(p.release(A, count).await, ReleaseReply::Absent);
+    for remains in REMAINS {
+        assert_eq!(p.release(A, remains).await, ReleaseReply::Absent);
         assert_eq!(p.read().await, ReadReply::Absent);
     }
 }
 
 async fn a_lapsed_claim_is_released_by_its_owner_if_nobody_took_it(p: Probe) {
     p.plant(&header(pending()), b"", RETAIN - LEASE * 2).await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     let expected = header(State::Released);
     assert_eq!(p.header().await, expected);
 }
@@ -61,8 +68,8 @@ async fn a_release_does_not_undo_what_is_done(p: Probe) {
     for outcome in OUTCOMES {
         let bytes = p.plant(&header(done(outcome)), b"done", RETAIN).await;
         for owner in [A, B] {
-            for count in [true, false] {
-                assert_eq!(p.release(owner, count).await, ReleaseReply::Superseded);
+            for remains in REMAINS {
+                assert_eq!(p.release(owner, remains).await, ReleaseReply::Superseded);
             }
         }
         p.assert_untouched(&bytes, "a release").await;
@@ -72,9 +79,9 @@ async fn a_release_does_not_undo_what_is_done(p: Probe) {
 async fn a_release_keeps_the_life_that_is_left(p: Probe) {
     for life in [RETAIN, RETAIN / 2, LEASE] {
         p.plant(&header(pending()), b"", life).await;
-        assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
         p.assert_left(p.found().await.1, life);
-        assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
         p.assert_left(p.found().await.1, life);
     }
     p.advance_just_before(LEASE).await;
@@ -85,7 +92,7 @@ async fn a_release_keeps_the_life_that_is_left(p: Probe) {
 
 async fn a_release_keeps_the_record(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     let expected = Header {
         state: State::Released,
         ..claim
@@ -99,8 +106,8 @@ async fn a_superseded_owner_does_not_release_its_successor(p: Probe) {
     p.take(&ask(A)).await;
     p.advance(LEASE).await;
     let successor = p.take(&ask(B)).await;
-    for count in [true, false] {
-        assert_eq!(p.release(A, count).await, ReleaseReply::Superseded);
+    for remains in REMAINS {
+        assert_eq!(p.release(A, remains).await, ReleaseReply::Superseded);
     }
     assert_eq!(p.header().await, successor);
     expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
@@ -108,7 +115,7 @@ async fn a_superseded_owner_does_not_release_its_successor(p: Probe) {
 
 async fn a_released_claim_cannot_be_renewed(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     let before = p.peek().await.expect("a released record stays");
     assert_eq!(p.renew(&claim).await, RenewReply::Lost);
     p.assert_untouched(&before, "a renewal of what was given back")
@@ -117,7 +124,7 @@ async fn a_released_claim_cannot_be_renewed(p: Probe) {
 
 async fn an_owner_that_released_can_still_complete(p: Probe) {
     let claim = p.take(&ask(A)).await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     let bytes = answer(&claim, b"it happened after all");
     assert_eq!(
         p.complete(&bytes).await,

@@ -6,7 +6,7 @@ use super::probe::{
     A, B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, TTL, answer, ask, done, header, pending,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, RenewReply, State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ReleaseReply, Remains, RenewReply, State,
 };
 
 cases! {
@@ -169,5 +169,5 @@ async fn a_renewal_does_not_take_a_released_key(p: Probe) {
     }
     p.assert_untouched(&released, "a renewal").await;
     p.assert_left(p.found().await.1, RETAIN / 2);
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
 }

@@ -6,12 +6,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::probe::{
-    A, B, C, LEASE, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, finished, header, limit,
-    pending, record,
+    A, B, C, LEASE, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, finished, header,
+    limit, pending, record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, ReleaseReply, RenewReply,
-    State,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, ReleaseReply, Remains,
+    RenewReply, State,
 };
 
 cases! {
@@ -140,10 +140,10 @@ async fn a_completion_sent_again_does_not_live_longer(p: Probe) {
 }
 
 async fn a_release_sent_again_counts_once(p: Probe) {
-    for (count, attempts) in [(true, 3), (false, 2)] {
+    for (remains, attempts) in [(Remains::Attempt, 3), (Remains::Request, 2)] {
         p.plant(&header(pending()), b"", RETAIN).await;
         for _ in 0..4 {
-            assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+            assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
             assert_eq!(p.header().await.attempts, attempts);
         }
     }
@@ -151,18 +151,21 @@ async fn a_release_sent_again_counts_once(p: Probe) {
 
 async fn a_release_sent_again_does_not_free_the_next_claim(p: Probe) {
     p.take(&ask(A)).await;
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     let next = p.take(&ask(B)).await;
-    assert_eq!(p.release(A, false).await, ReleaseReply::Superseded);
+    assert_eq!(
+        p.release(A, Remains::Request).await,
+        ReleaseReply::Superseded
+    );
     assert_eq!(p.header().await, next);
 }
 
 async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
     // As if the claim had been sent twice, and the network had kept one until now.
-    for (n, count) in [true, false].into_iter().enumerate() {
+    for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         p.take(&ask(A)).await;
-        assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
         let bytes = p.peek().await.expect("a released record stays");
         for request in [ask(A), ask_to_find_out(A), sole(A)] {
             assert_eq!(
@@ -180,7 +183,7 @@ async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
 
 async fn a_claim_after_its_own_release_is_no_obstacle_to_others(p: Probe) {
     p.take(&ask(A)).await;
-    assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     expect!(p.claim(&ask(A)).await, ClaimReply::Running { .. } => ());
     let next = p.take(&ask(B)).await;
     assert_eq!(next.attempts, 2);
@@ -197,7 +200,10 @@ async fn a_refusal_sent_again_is_the_same_refusal(p: Probe) {
             p.complete(&answer(&first, b"too late")).await,
             CompleteReply::Superseded { .. } => ()
         );
-        assert_eq!(p.release(A, true).await, ReleaseReply::Superseded);
+        assert_eq!(
+            p.release(A, Remains::Attempt).await,
+            ReleaseReply::Superseded
+        );
         assert_eq!(p.renew(&first).await, RenewReply::Lost);
         expect!(p.claim(&ask(C)).await, ClaimReply::Running { .. } => ());
     }
@@ -236,8 +242,8 @@ async fn an_operation_that_was_dropped_can_be_sent_again(p: Probe) {
         drop_after_one_poll(p.read()).await;
         assert_eq!(p.header().await, claim);
         if n % 2 == 0 {
-            drop_after_one_poll(p.release(A, false)).await;
-            assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+            drop_after_one_poll(p.release(A, Remains::Request)).await;
+            assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
             assert_eq!(p.header().await.attempts, 0);
         } else {
             let bytes = answer(&claim, b"once");

@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::probe::{
-    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, ask, ask_to_find_out, done,
-    header, owner, pending, reconciling, record, undecided,
+    A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, REMAINS, RETAIN, TTL, ask, ask_to_find_out,
+    done, header, owner, pending, reconciling, record, undecided,
 };
 use crate::store::{
-    ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, ReleaseReply, RenewReply,
+    ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, ReleaseReply, Remains, RenewReply,
     ResolveReply, State, Unreadable,
 };
 
@@ -152,7 +152,10 @@ async fn a_resolution_of_what_has_changed_since_changes_nothing(p: Probe) {
     let seen = p1.header().await;
     let claim = p1.look_into(&ask_to_find_out(B)).await;
     assert_eq!(p1.resolve(&seen, &resolution).await, ResolveReply::Changed);
-    assert_eq!(p1.release(B, true).await, ReleaseReply::Released);
+    assert_eq!(
+        p1.release(B, Remains::Attempt).await,
+        ReleaseReply::Released
+    );
     assert_eq!(p1.resolve(&seen, &resolution).await, ResolveReply::Changed);
     let claim = Header {
         state: undecided(),
@@ -310,8 +313,8 @@ async fn an_owner_whose_claim_was_resolved_has_lost_it(p: Probe) {
         resolved(&p, &claim, &bytes).await;
         let stored = p.peek().await.expect("it is there");
         assert_eq!(p.renew(&claim).await, RenewReply::Lost);
-        for count in [true, false] {
-            assert_eq!(p.release(A, count).await, ReleaseReply::Superseded);
+        for remains in REMAINS {
+            assert_eq!(p.release(A, remains).await, ReleaseReply::Superseded);
         }
         p.assert_untouched(&stored, "the owner of before").await;
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::probe::{A, B, LEASE, Probe, RETAIN, TTL, answer, ask, finished, record};
 use crate::store::{
-    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, RenewReply, ResolveReply,
+    ClaimReply, CompleteReply, Header, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply,
     StoreErrorKind,
 };
 
@@ -42,7 +42,7 @@ impl Full {
         for n in 0..MANY {
             let key = p.at(n);
             match key.try_claim(&ask(B)).await {
-                Ok(ClaimReply::Granted { fence, attempt }) => {
+                Ok(ClaimReply::Granted { fence, attempt, .. }) => {
                     let claim = Header {
                         owner: B,
                         fence,
@@ -186,7 +186,10 @@ async fn a_full_store_renews_and_takes_back(p: Probe) {
     one.advance(LEASE / 2).await;
     assert_eq!(one.renew(&full.running[0]).await, RenewReply::Renewed);
     one.assert_left(one.found().await.1, RETAIN);
-    assert_eq!(two.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(
+        two.release(A, Remains::Request).await,
+        ReleaseReply::Released
+    );
     assert_eq!(two.header().await.attempts, 0);
 }
 

@@ -4,7 +4,7 @@ use super::probe::{
     A, ASKED, B, C, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, ask, ask_to_find_out, done,
     finished, header, pending, record, undecided,
 };
-use crate::store::{ClaimReply, CompleteReply, Fence, Header, OutcomeKind, ReleaseReply};
+use crate::store::{ClaimReply, CompleteReply, Fence, Header, OutcomeKind, ReleaseReply, Remains};
 
 cases! {
     4 a_success_takes_the_place_of_an_unknown_outcome,
@@ -90,7 +90,10 @@ async fn a_success_over_an_unknown_outcome_is_final(p: Probe) {
         p.complete(&record(&of(C), b"later")).await,
         CompleteReply::Adopted { .. } => ()
     );
-    assert_eq!(p.release(A, true).await, ReleaseReply::Superseded);
+    assert_eq!(
+        p.release(A, Remains::Attempt).await,
+        ReleaseReply::Superseded
+    );
     assert_eq!(p.found().await.0.body(), b"it happened");
 }
 

@@ -2,12 +2,12 @@
 
 use super::Plant;
 use super::probe::{
-    A, B, LEASE, OUTCOMES, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, dated, done, finished,
-    header, pending, reconciling, record,
+    A, B, LEASE, OUTCOMES, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, dated, done,
+    finished, header, pending, reconciling, record,
 };
 use crate::store::{
-    ClaimReply, CompleteReply, HEADER, Header, ReadReply, ReleaseReply, RenewReply, ResolveReply,
-    State, Unreadable,
+    ClaimReply, CompleteReply, HEADER, Header, ReadReply, ReleaseReply, Remains, RenewReply,
+    ResolveReply, State, Unreadable,
 };
 
 cases! {
@@ -48,9 +48,9 @@ async fn refused(p: &Probe, error: Unreadable) {
             p.resolve(&header(pending()), &resolution).await,
             ResolveReply::Unreadable(error)
         );
-        for count in [true, false] {
+        for remains in REMAINS {
             assert_eq!(
-                p.release(owner, count).await,
+                p.release(owner, remains).await,
                 ReleaseReply::Unreadable(error)
             );
         }
@@ -140,7 +140,10 @@ async fn a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody(p: Probe)
     }
     let theirs = answer(&Header { owner: B, ..claim }, b"over it");
     assert_eq!(p.complete(&theirs).await, CompleteReply::Unreadable(error));
-    assert_eq!(p.release(B, true).await, ReleaseReply::Unreadable(error));
+    assert_eq!(
+        p.release(B, Remains::Attempt).await,
+        ReleaseReply::Unreadable(error)
+    );
     p.assert_untouched(&bytes, "what the store refused").await;
     let ours = answer(&claim, b"the answer");
     match p.complete(&ours).await {

@@ -2,12 +2,12 @@
 
 use super::patience::in_time;
 use super::probe::{
-    A, B, LEASE, Probe, RETAIN, TTL, answer, ask, ask_to_find_out, done, header, owner, pending,
-    record,
+    A, B, LEASE, Probe, REMAINS, RETAIN, TTL, answer, ask, ask_to_find_out, done, header, owner,
+    pending, record,
 };
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, ReleaseReply,
-    RenewReply, ResolveReply, State, Watch,
+    Remains, RenewReply, ResolveReply, State, Watch,
 };
 
 cases! {
@@ -46,13 +46,13 @@ async fn a_watch_is_told_of_a_completion(p: Probe) {
 }
 
 async fn a_watch_is_told_of_a_release(p: Probe) {
-    for (n, count) in [true, false].into_iter().enumerate() {
+    for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         p.take(&ask(A)).await;
         let Some(mut watch) = p.watch().await else {
             return;
         };
-        assert_eq!(p.release(A, count).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
         told(&p, &mut watch, "a release").await;
         expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
     }
@@ -91,7 +91,7 @@ async fn every_watch_of_a_key_is_told(p: Probe) {
         };
         watches.push(watch);
     }
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     for watch in &mut watches {
         told(&p, watch, "a release").await;
     }
@@ -107,7 +107,10 @@ async fn a_key_is_watched_again_after_the_last_has_left(p: Probe) {
         let Some(mut watch) = p.watch().await else {
             panic!("the store told, and then did not");
         };
-        assert_eq!(p.release(owner(n), false).await, ReleaseReply::Released);
+        assert_eq!(
+            p.release(owner(n), Remains::Request).await,
+            ReleaseReply::Released
+        );
         told(&p, &mut watch, "a release").await;
     }
 }
@@ -117,7 +120,7 @@ async fn a_watch_is_told_of_what_happened_before_it_asked(p: Probe) {
     let (Some(mut first), Some(mut second)) = (p.watch().await, p.watch().await) else {
         return;
     };
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     told(&p, &mut first, "a release").await;
     // It was on its way before anybody waited for it here.
     told(&p, &mut second, "a release").await;
@@ -129,7 +132,7 @@ async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
     let Some(mut watch) = p.watch().await else {
         return;
     };
-    assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+    assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     told(&p, &mut watch, "a release").await;
     let claim = p.take(&ask(B)).await;
     expect!(p.glance().await, ReadReply::Found { .. } => ());
@@ -183,7 +186,7 @@ async fn a_look_of_who_waits_changes_nothing_for_others(p: Probe) {
                 assert_eq!(stored, CompleteReply::Stored { late: false });
             }
             2 => {
-                assert_eq!(p.release(A, true).await, ReleaseReply::Released);
+                assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
                 assert_eq!(p.header().await.attempts, 1);
             }
             3 => {
@@ -219,7 +222,7 @@ async fn many_keys_are_watched_at_once(p: Probe) {
         watches.push((p, watch));
     }
     for (p, watch) in watches.iter_mut().rev() {
-        assert_eq!(p.release(A, false).await, ReleaseReply::Released);
+        assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
         told(p, watch, "a release").await;
     }
 }

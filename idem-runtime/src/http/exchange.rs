@@ -15,6 +15,7 @@ use crate::answer::{Body as Opened, Encoded, Format, How, Undecodable, Unencodab
 use crate::error::Error;
 use crate::outcome::{Outcome, Sealed};
 use crate::record::OutcomeKind;
+use crate::transition::Remains;
 
 /// What is stored of what.
 #[derive(Clone, Debug, Default)]
@@ -106,9 +107,17 @@ fn is_stream<B>(response: &Response<B>) -> bool {
         || streams.any(|stream| essence.eq_ignore_ascii_case(stream))
 }
 
-fn settled_as(verdict: Verdict) -> Encoded {
+/// `status` is that of a response that was not lost.
+fn settled_as(verdict: Verdict, status: Option<StatusCode>) -> Encoded {
     match verdict {
-        Verdict::Release => Encoded::Release,
+        Verdict::Release => Encoded::Release(match status {
+            // A layer inside may say 408 of a handler that it cut off.
+            Some(StatusCode::REQUEST_TIMEOUT) => Remains::Request,
+            // The request is to be corrected: the key takes another one.
+            Some(status) if status.is_client_error() => Remains::Nothing,
+            // The same request is to be repeated.
+            _ => Remains::Request,
+        }),
         Verdict::Store | Verdict::Unknown => Encoded::empty(OutcomeKind::Unknown, None),
     }
 }
@@ -131,14 +140,14 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
             } => return Encoded::empty(OutcomeKind::Tombstone, Some(*why)),
             Ended::Answered {
                 kept: Kept::Nothing(verdict),
-                ..
-            } => return settled_as(*verdict),
+                response,
+            } => return settled_as(*verdict, Some(response.status())),
             Ended::Answered {
                 kept: Kept::Broken, ..
             }
-            | Ended::Failed(_) => return settled_as(rules.status.without_response()),
+            | Ended::Failed(_) => return settled_as(rules.status.without_response(), None),
             // A body is answered or fails; only idem refuses.
-            Ended::Refused(_) => return Encoded::Release,
+            Ended::Refused(_) => return Encoded::Release(Remains::Request),
         };
         let status = response.status();
         let outcome = match status.as_u16() {

@@ -23,7 +23,9 @@ use ::http::StatusCode;
 pub enum Verdict {
     /// The response is stored, and every repeat of the request gets it.
     Store,
-    /// Nothing was done: the key is given back, and the next request with it is worked on.
+    /// Nothing was done: the key is given back, and the next request with it is worked on. After a 4xx other than 408
+    /// it may be a corrected one; after any other status another request with the key is a 422 `key-reused`. A
+    /// handler that asked for a derived key or made an idempotent call binds the key to its request in any case.
     Release,
     /// Nobody knows whether it was done. A repeat gets `outcome-unknown` until somebody has found out (see
     /// [`Entry`](crate::Entry)); it is not worked on.
@@ -35,7 +37,7 @@ pub enum Verdict {
 /// | status | [`careful`](Self::careful) | [`draft`](Self::draft) | [`stripe`](Self::stripe) | why |
 /// |---|---|---|---|---|
 /// | 1xx, 2xx, 3xx | store | store | store | it was done |
-/// | 400, 422 | release | store | release | the request is not valid, and nothing was done: the client mends it, and sends it with a new key, for it is another request |
+/// | 400, 422 | release | store | release | the request is not valid, and nothing was done: the client corrects it, and sends it with the same key or a new one |
 /// | 401, 403, 407 | release | store | release | who asks was not let in; the same request may be let in later |
 /// | 404, 412, 423 | release | store | store | what it is about is not there, has changed (`If-Match` is no part of the request's fingerprint) or is locked: now, and perhaps not later |
 /// | 405, 406, 411, 413, 414, 415, 416, 417, 421, 426, 428, 431 | release | store | release | the server did not take the request in this form |

@@ -77,8 +77,8 @@ pub use crate::record::{
     Unreadable,
 };
 pub use crate::transition::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, RenewReply, ResolveReply,
-    UNDECIDED, claim, complete, release, renew, resolve,
+    ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, Remains, RenewReply,
+    ResolveReply, UNDECIDED, claim, complete, release, renew, resolve,
 };
 
 /// Keeps records and decides, one key at a time, who may run.
@@ -110,7 +110,9 @@ pub use crate::transition::{
 /// 7. **Fences grow** with every claim of a key as long as its record is kept.
 /// 8. **Attempts count** every start of a body since the last reset, less those released with
 ///    `count = false`; at `max_attempts` no body is granted. Finding out is no attempt.
-/// 9. **Fingerprints are kept** through every state, and compared in every state.
+/// 9. **Fingerprints are kept** through every state, and compared in every state. Only a release with
+///    [`Remains::Nothing`] of the one attempt that counts takes the fingerprint off, and a claim says whether it
+///    brought it.
 /// 10. **What cannot be read is not replaced.**
 /// 11. **Keys are separate**: prefix, operation and digest each.
 /// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never
@@ -189,12 +191,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         self.complete(key, record)
     }
 
-    /// Gives the key back. `count` says whether the attempt counts as abandoned.
+    /// Gives the key back. `remains` says whether the attempt counts, and whether the key stays with its request.
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply>;
 
     /// Starts the lease of a claim again. `claim` is the header of the claim as it was granted.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::sql::Sql;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::Observer;
@@ -27,7 +27,7 @@ macro_rules! each_operation {
                 &'a self, key: &'a RecordKey, claim: &'a Header, record: &'a Bytes
             ) -> StoreFuture<'a, CompleteReply>;
             fn release<'a>(
-                &'a self, key: &'a RecordKey, owner: &'a Owner, count: bool
+                &'a self, key: &'a RecordKey, owner: &'a Owner, remains: Remains
             ) -> StoreFuture<'a, ReleaseReply>;
             fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
             fn resolve<'a>(

@@ -44,6 +44,9 @@ pub enum ClaimReply {
         fence: Fence,
         /// Which attempt this is, starting at 1.
         attempt: u16,
+        /// Whether the record has its fingerprint from this claim: there was no record before, or one without a
+        /// fingerprint. `false` for a claim that is sent again.
+        fresh: bool,
     },
     /// It is yours to find out whether an earlier attempt had its effect.
     Reconcile {
@@ -102,6 +105,26 @@ pub enum CompleteReply {
     Mismatch,
     /// What stands under the key is not ours to touch.
     Unreadable(Unreadable),
+}
+
+/// What a release keeps of the attempt that it ends, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Remains {
+    /// Nothing: the attempt is not counted. Where the record counts no other attempt either, it loses its
+    /// fingerprint, and the next claim brings its own. Only for a claim that was granted `fresh`.
+    Nothing,
+    /// The request: the attempt is not counted, and another request is a mismatch.
+    Request,
+    /// The attempt: it counts as abandoned, and another request is a mismatch.
+    Attempt,
+}
+
+impl Remains {
+    /// Whether the attempt counts.
+    #[must_use]
+    pub const fn counts(self) -> bool {
+        matches!(self, Self::Attempt)
+    }
 }
 
 /// The answer to a release.

@@ -117,6 +117,7 @@ fn a_claim_is_written_exactly_where_it_is_granted() {
             State::Pending { .. } => ClaimReply::Granted {
                 fence: write.fence,
                 attempt: write.attempts,
+                fresh: header.fingerprint.is_none(),
             },
             State::Reconciling { .. } => ClaimReply::Reconcile {
                 fence: write.fence,
@@ -189,21 +190,28 @@ fn a_claim_sent_again_is_answered_alike() {
             left: write.retain,
         });
         let (again, kept) = claim(current, request, NOW_US + 100);
-        assert_eq!((&again, kept.as_ref()), (reply, Some(write)));
+        let mut expected = reply.clone();
+        // The record has the fingerprint by now, from whichever claim.
+        if let ClaimReply::Granted { fresh, .. } = &mut expected {
+            *fresh &= write.fingerprint.is_none();
+        }
+        assert_eq!((again, kept.as_ref()), (expected, Some(write)));
     });
 }
+
+const REMAINS: [Remains; 3] = [Remains::Nothing, Remains::Request, Remains::Attempt];
 
 #[test]
 fn nothing_is_granted_to_an_owner_that_gave_its_claim_back() {
     each_claim(|header, left, request, reply, write| {
         let Some(write) = write else { return };
-        for count in [false, true] {
+        for remains in REMAINS {
             let claimed = record(write);
             let current = Some(Current {
                 record: &claimed,
                 left: write.retain,
             });
-            let (released, given_back) = release(current, request.owner, count);
+            let (released, given_back) = release(current, request.owner, remains);
             assert_eq!(released, ReleaseReply::Released);
             let given_back = record(&given_back.expect("a claim is given back"));
             let current = Some(Current {
@@ -266,18 +274,29 @@ fn a_release_makes_a_body_possible_again_and_an_unknown_outcome_no_less_unknown(
             record: &there,
             left,
         });
-        let (_, write) = release(current, A, false);
-        let Some(write) = write else { continue };
-        match there.header.state {
-            State::Pending { .. } => {
-                assert_eq!(write.state, State::Released);
-                assert_eq!(write.attempts, there.header.attempts.saturating_sub(1));
+        for remains in REMAINS {
+            let (_, write) = release(current, A, remains);
+            let Some(write) = write else { continue };
+            let kept = there.header.fingerprint;
+            match there.header.state {
+                State::Pending { .. } => {
+                    assert_eq!(write.state, State::Released);
+                    let uncounted = u16::from(remains != Remains::Attempt);
+                    let attempts = there.header.attempts.saturating_sub(uncounted);
+                    assert_eq!(write.attempts, attempts);
+                    let bare = remains == Remains::Nothing && attempts == 0;
+                    let expected = if bare { Fingerprint::NONE } else { kept };
+                    assert_eq!(write.fingerprint, expected);
+                }
+                State::Reconciling { .. } => {
+                    assert!(write.is_unknown(left));
+                    assert_eq!(
+                        (write.attempts, write.fingerprint),
+                        (there.header.attempts, kept)
+                    );
+                }
+                other => panic!("{other:?} was given back"),
             }
-            State::Reconciling { .. } => {
-                assert!(write.is_unknown(left));
-                assert_eq!(write.attempts, there.header.attempts);
-            }
-            other => panic!("{other:?} was given back"),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{EPOCHS, Faults, Flaw, Scenario};
 use crate::caller::{owner, value};
 use crate::kept::Kept;
 use crate::scenario::Flaw as StoreFlaw;
-use crate::store::{Command, Ending, Reply, Sender, execute};
+use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
 
 /// The place of a copy that is decided upon when it arrives.
 const LATE: u8 = u8::MAX;
@@ -223,6 +223,7 @@ impl World {
                 let hand = Sender {
                     owner: HAND,
                     fence: 0,
+                    fingerprint: REQUESTS[0],
                     reconciles: false,
                     max_attempts: None,
                 };
@@ -290,7 +291,7 @@ impl World {
 
     fn hear_claim(&mut self, number: u8, reply: Reply, flaw: Flaw) {
         let phase = match reply {
-            Reply::Granted { fence } => {
+            Reply::Granted { fence, .. } => {
                 self.callers[usize::from(number)].fence = fence;
                 self.note(Promise::AnswersEndIt, self.told == 0);
                 Phase::Running
@@ -388,6 +389,7 @@ fn sender(number: u8, caller: Caller) -> Sender {
     Sender {
         owner: owner(number, caller.round),
         fence: caller.fence,
+        fingerprint: REQUESTS[0],
         reconciles: false,
         max_attempts: None,
     }

@@ -87,7 +87,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let format = &self.engine.core.format;
         let encoded = output.write(format);
         match format.seal(self.running.key.digest(), encoded) {
-            Encoded::Release => match self.undo().await {
+            Encoded::Release(_) => match self.undo().await {
                 Ok(()) => self.tell(EventKind::Released { counted: false }),
                 // The body's error says more, but its caller would commit: and of a transaction that the
                 // server has rolled back for a deadlock, a commit succeeds.

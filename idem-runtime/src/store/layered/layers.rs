@@ -268,7 +268,7 @@ impl Layers {
     pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
         let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
         let asked = Instant::now();
-        let ClaimReply::Granted { fence, attempt } = self.durable.claim(&epoch, &claim).await?
+        let ClaimReply::Granted { fence, attempt, .. } = self.durable.claim(&epoch, &claim).await?
         else {
             return Err(StoreError::new(
                 StoreErrorKind::Protocol,

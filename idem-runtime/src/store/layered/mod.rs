@@ -23,8 +23,8 @@ use super::Record;
 pub use super::front::{Copied, Front, is_final, supersedes};
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, Store, StoreError, StoreErrorKind,
-    StoreFuture, Watch,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store, StoreError,
+    StoreErrorKind, StoreFuture, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::{EventKind, Observer};
@@ -220,10 +220,10 @@ impl LayeredStore {
         &self,
         key: &RecordKey,
         owner: &Owner,
-        count: bool,
+        remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
         let place = self.0.place(key);
-        let reply = self.0.durable.release(key, owner, count).await?;
+        let reply = self.0.durable.release(key, owner, remains).await?;
         if let ReleaseReply::Released | ReleaseReply::Absent = reply {
             self.0.forget(&place, Some(*owner));
         }
@@ -319,9 +319,9 @@ impl Store for LayeredStore {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.release(key, owner, count))
+        StoreFuture::pending(self.release(key, owner, remains))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

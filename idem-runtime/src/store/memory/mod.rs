@@ -25,8 +25,8 @@ use self::used::{Change, Room};
 use self::written::{encoded, rewritten};
 use super::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Listener, Listeners, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreError,
-    StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers, front::is_final,
+    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreError, StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers, front::is_final,
 };
 use crate::clock::Clock;
 use crate::fingerprint::Fingerprint;
@@ -312,12 +312,12 @@ impl Store for MemoryStore {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
         StoreFuture::ready(self.0.settle(
             key,
             |current| {
-                let (reply, write) = transition::release(current, *owner, count);
+                let (reply, write) = transition::release(current, *owner, remains);
                 (reply, write.map(|header| (encoded(&header), None)))
             },
             ReleaseReply::Unreadable,

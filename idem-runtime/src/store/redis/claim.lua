@@ -6,6 +6,7 @@
 -- ARGV[3]  attempts after which nothing is granted; 0 for no limit
 --
 -- Returns {'A', header}           granted: the body if that is pending, else to find out
+--         {'F', header}           the same, and the record has its fingerprint from this claim
 --         {'B', left}             another's claim, for so many milliseconds; 0 for one's own that
 --                                 comes after its release
 --         {'D', …}, {'G', …}      done or unknown, see `answer`
@@ -58,4 +59,4 @@ if seen then
 elseif not redis.call('SET', KEYS[1], w, 'PX', ARGV[2], 'NX') then
   return {'V', ''} -- an empty string stands there
 end
-return dated({'A', w})
+return dated({seen and seen.print ~= NO_PRINT and 'A' or 'F', w})

@@ -39,8 +39,8 @@ pub use self::source::RedisSource;
 use self::subscribers::Subscribers;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, Watch,
-    told::Observers,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreFuture,
+    Watch, told::Observers,
 };
 use crate::observer::Observer;
 
@@ -222,9 +222,9 @@ impl Store for RedisStore {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, count))
+        StoreFuture::pending(self.0.release(key, owner, remains))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

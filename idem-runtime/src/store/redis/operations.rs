@@ -7,7 +7,7 @@ use redis::{Cmd, Value};
 
 use super::super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, RenewReply, ResolveReply, State, StoreError, StoreErrorKind,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreError, StoreErrorKind,
     Unreadable,
 };
 use super::Inner;
@@ -195,7 +195,7 @@ impl Inner {
                 return Ok(ClaimReply::Unreadable(error));
             }
             return Ok(match answer.code {
-                b'A' => {
+                code @ (b'A' | b'F') => {
                     let header = Header::decode(&answer.bytes()?).map_err(|_| unexpected())?;
                     let (fence, attempts) = (header.fence, header.attempts);
                     match header.state {
@@ -203,6 +203,7 @@ impl Inner {
                         _ => ClaimReply::Granted {
                             fence,
                             attempt: attempts,
+                            fresh: code == b'F',
                         },
                     }
                 }
@@ -280,10 +281,14 @@ impl Inner {
         &self,
         key: &RecordKey,
         owner: &Owner,
-        count: bool,
+        remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
-        let count: &[u8] = if count { b"1" } else { b"0" };
-        let arguments: [&[u8]; 2] = [owner.as_bytes(), count];
+        let remains: &[u8] = match remains {
+            Remains::Request => b"0",
+            Remains::Attempt => b"1",
+            Remains::Nothing => b"2",
+        };
+        let arguments: [&[u8]; 2] = [owner.as_bytes(), remains];
         let answer = self
             .script("a release", &self.scripts.release, &key.name(), &arguments)
             .await?;

@@ -59,6 +59,7 @@ impl Inner {
             Ok(Value::Nil) => Ok(Some(ClaimReply::Granted {
                 fence: claim.fence,
                 attempt: claim.attempts,
+                fresh: true,
             })),
             Ok(Value::BulkString(bytes)) => {
                 self.readable(bytes.len())?;

@@ -1,7 +1,7 @@
 -- Gives a key back. The record keeps the life that it has left: it carries counter and fence.
 --
 -- ARGV[1]  the owner that gives it back, 16 bytes
--- ARGV[2]  1 if the attempt counts as abandoned, else 0
+-- ARGV[2]  what remains: 0 the request, 1 the attempt, which counts as abandoned, 2 nothing
 --
 -- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} another's, nothing
 --         changed; {'N'} no record
@@ -15,14 +15,15 @@ if not seen then return nothing() end
 if seen.owner ~= ARGV[1] then return {'S'} end
 if seen.state == 'R' or seen.state == 'U' and sub(seen.bytes, 28, 31) == UNDECIDED then return {'C'} end
 if seen.done then return {'S'} end
-local state, word, attempts = 'R', '\0\0\0\0', num(sub(seen.bytes, 26, 27))
+local state, word, attempts, print = 'R', '\0\0\0\0', num(sub(seen.bytes, 26, 27)), seen.print
 if seen.state == 'Q' then
   -- Whoever was to find out did not: nobody knows, as before.
   state, word = 'U', UNDECIDED
-elseif ARGV[2] == '0' then
+elseif ARGV[2] ~= '1' then
   attempts = math.max(attempts - 1, 0)
+  if ARGV[2] == '2' and attempts == 0 then print = NO_PRINT end
 end
-local w = '1' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. sub(seen.bytes, 32, 52)
+local w = '1' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. sub(seen.bytes, 32, 36) .. print
 begin(seen.life)
 -- Not KEEPTTL: on Redis 6 the clock goes on while a script runs, and a record whose life ends just now
 -- would be written again without one, and live for ever.

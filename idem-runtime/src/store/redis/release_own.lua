@@ -10,8 +10,10 @@ if DECLARED then
     local life, high, low = redis.call('PTTL', KEYS[1]), string.byte(there, 26, 27)
     -- More attempts than that go the long way, as does a record without a life.
     if life > 0 and high == 0 and low > 0 then
-      if ARGV[2] == '0' then low = low - 1 end
-      local free = '1R' .. sub(there, 3, 26) .. string.char(low) .. '\0\0\0\0' .. sub(there, 32)
+      if ARGV[2] ~= '1' then low = low - 1 end
+      local print = sub(there, 37)
+      if ARGV[2] == '2' and low == 0 then print = string.rep('\0', 16) end
+      local free = '1R' .. sub(there, 3, 26) .. string.char(low) .. '\0\0\0\0' .. sub(there, 32, 36) .. print
       redis.call('SET', KEYS[1], free, 'PX', life)
       if state == '1W' then redis.pcall(PUBLISH, KEYS[1], '') end
       return 1

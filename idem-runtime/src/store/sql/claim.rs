@@ -140,6 +140,7 @@ fn granted(fence: i64) -> ClaimReply {
     ClaimReply::Granted {
         fence: Fence::new(fence.unsigned_abs()),
         attempt: FIRST,
+        fresh: true,
     }
 }
 

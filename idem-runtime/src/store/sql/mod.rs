@@ -140,7 +140,8 @@ pub(crate) use self::within::{Failed, Within};
 use super::Watch;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey,
-    ReleaseReply, RenewReply, ResolveReply, Store, StoreError, StoreFuture, told::Observers,
+    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreFuture,
+    told::Observers,
 };
 use crate::observer::Observer;
 
@@ -337,9 +338,9 @@ impl<B: Backend> Store for SqlStore<B> {
         &'a self,
         key: &'a RecordKey,
         owner: &'a Owner,
-        count: bool,
+        remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, count))
+        StoreFuture::pending(self.0.release(key, owner, remains))
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {

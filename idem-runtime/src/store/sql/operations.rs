@@ -9,10 +9,11 @@ use super::lane::Lane;
 use super::row::{Columns, life_us};
 use super::seats::Rank;
 use super::site::{Site, Write, kept};
+use crate::fingerprint::Fingerprint;
 use crate::operation::RecordKey;
 use crate::record::{HEADER, Header, Owner};
 use crate::store::{
-    CompleteReply, Current, ReadReply, ReleaseReply, RenewReply, ResolveReply, StoreError,
+    CompleteReply, Current, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply, StoreError,
 };
 use crate::transition;
 
@@ -67,13 +68,16 @@ impl<B: Sealed> Inner<B> {
         &self,
         key: &RecordKey,
         owner: &Owner,
-        count: bool,
+        remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
         let site = Site::new(&self.lane, ("a release", Rank::Ending), key, &[]);
         let arguments = [
             Argument::Bytes(&site.place),
             Argument::Bytes(owner.as_bytes()),
-            Argument::Int(i64::from(!count)),
+            Argument::Int(i64::from(!remains.counts())),
+            // A record whose attempts are no more than that loses its fingerprint.
+            Argument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
+            Argument::Bytes(Fingerprint::NONE.as_bytes()),
         ];
         let statement = &self.statements.release;
         let answer = site.run(statement, &arguments).await?;
@@ -81,7 +85,7 @@ impl<B: Sealed> Inner<B> {
             return Ok(ReleaseReply::Released);
         }
         let decide = |current: Option<Current<'_>>, _| {
-            let (reply, write) = transition::release(current, *owner, count);
+            let (reply, write) = transition::release(current, *owner, remains);
             let write = write.map(|header| Write {
                 header,
                 life: None,

@@ -186,7 +186,7 @@ impl<B: Sealed> Inner<B> {
             dated: true,
         };
         let (fence, attempts) = match self.claim(&key, &request, &admission).await? {
-            ClaimReply::Granted { fence, attempt } => (fence, attempt),
+            ClaimReply::Granted { fence, attempt, .. } => (fence, attempt),
             ClaimReply::Running { lease_left } => return Ok(lease_left),
             ClaimReply::Done { left, .. } => return Ok(left),
             _ => return Ok(purge.every),

@@ -119,6 +119,7 @@ const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version 
      AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 const RELEASE: &str = "UPDATE {t} SET state = 'R', detail = 0, version = version + 1, \
+     fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
      WHERE record_key = ?1 AND owner = ?2 AND layout = 49 AND state = 'P' AND expires_us > {now}{bounded}";
 

@@ -140,6 +140,7 @@ impl<B: Sealed> Inner<B> {
                     return Ok(ClaimReply::Granted {
                         fence: Fence::new(row.written_by().1.unsigned_abs()),
                         attempt: first.attempts,
+                        fresh: true,
                     });
                 }
                 let reply = self.take_over(conn, &place, row, request, wait).await?;
