@@ -151,8 +151,9 @@ impl Entry {
         self.left
     }
 
-    /// The effect happened, and this is its answer: every later call gets it. It is kept for the
-    /// operation's `ttl`.
+    /// The effect happened, and this is its answer: every later call gets it. It is kept for
+    /// `ttl`, and at least for as long as the record that it settles was to be kept: a `ttl` that only the attribute of
+    /// the function names need not be repeated here.
     ///
     /// # Errors
     ///
@@ -169,8 +170,8 @@ impl Entry {
         self.answer(encoded).await
     }
 
-    /// The call failed for good, and this business error is its answer. It is kept for the operation's
-    /// `error_ttl`.
+    /// The call failed for good, and this business error is its answer. It is kept for
+    /// `error_ttl`, and at least for as long as the record that it settles was to be kept.
     ///
     /// # Errors
     ///
@@ -238,7 +239,8 @@ impl Entry {
             state,
             // Its own, so that a repeat is known as one, and nobody's claim is taken for it.
             owner: Owner::random(),
-            retain,
+            // The `ttl` that the record was written with may be known to the operation alone.
+            retain: retain.max(self.record.header.retain),
             ..self.record.header
         }
     }
@@ -299,14 +301,7 @@ impl Engine {
             Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
         })?;
         let policy = self.core.defaults.clone();
-        let mut entry = self.core.entry(operation, digest, policy).await?;
-        if let Some(entry) = &mut entry {
-            // The operation's own `ttl` is not known here, but the record was written with it.
-            let kept = entry.record.header.retain;
-            entry.policy.ttl = entry.policy.ttl.max(kept);
-            entry.policy.error_ttl = Some(entry.policy.error_ttl().max(kept));
-        }
-        Ok(entry)
+        self.core.entry(operation, digest, policy).await
     }
 }
 

@@ -21,7 +21,9 @@ on_every_store![
     a_resolved_value_is_replayed,
     a_resolved_value_lives_for_its_ttl,
     a_resolved_error_is_replayed,
-    a_resolved_error_lives_for_its_own_ttl,
+    a_resolved_error_lives_for_its_own_ttl_if_that_is_longer,
+    a_record_settled_without_the_operations_ttl_lives_as_long_as_before,
+    a_record_reset_without_the_operations_ttl_keeps_its_fence_as_long_as_before,
     an_abandoned_call_may_be_resolved,
     a_late_success_does_not_replace_a_resolution,
     a_reset_key_runs_again_with_a_higher_fence,
@@ -132,16 +134,56 @@ async fn a_resolved_error_is_replayed(world: World) {
     }
 }
 
-async fn a_resolved_error_lives_for_its_own_ttl(world: World) {
-    let call = || world.pay().error_ttl(Duration::from_mins(1));
-    timed_out(call()).await;
-    let declined = PayError::Declined { run: 3 };
-    let entry = call().entry().await.unwrap().unwrap();
-    entry.resolve_error(&declined).await.unwrap();
-    world.pass_in_store(Duration::from_secs(58));
-    assert_eq!(answered(call()).await, Err(declined));
-    world.pass_in_store(Duration::from_secs(2));
-    assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
+async fn a_resolved_error_lives_for_its_own_ttl_if_that_is_longer(world: World) {
+    for (error_ttl, life) in [(48, 48), (1, 24)] {
+        let call = || {
+            let call = world.engine.operation("pay").key(&error_ttl);
+            call.error_ttl(Duration::from_hours(error_ttl))
+        };
+        timed_out(call()).await;
+        let declined = PayError::Declined { run: 3 };
+        let entry = call().entry().await.unwrap().unwrap();
+        entry.resolve_error(&declined).await.unwrap();
+        world.pass_in_store(Duration::from_hours(life) - Duration::from_secs(2));
+        assert_eq!(answered(call()).await, Err(declined));
+        world.pass_in_store(Duration::from_secs(2));
+        assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
+    }
+}
+
+/// As an operator finds it: by the name of the operation and the key.
+async fn a_record_settled_without_the_operations_ttl_lives_as_long_as_before(world: World) {
+    let days = Duration::from_hours(30 * 24);
+    let call = || world.pay().ttl(days);
+    for declined in [false, true] {
+        timed_out(call()).await;
+        let entry = entry(&world).await;
+        let answer = if declined {
+            let declined = PayError::Declined { run: 3 };
+            entry.resolve_error(&declined).await.unwrap();
+            Err(declined)
+        } else {
+            entry.resolve(&FOUND).await.unwrap();
+            Ok(FOUND)
+        };
+        world.pass_in_store(days - Duration::from_secs(2));
+        assert_eq!(answered(call()).await, answer);
+        world.pass_in_store(Duration::from_secs(2));
+    }
+}
+
+async fn a_record_reset_without_the_operations_ttl_keeps_its_fence_as_long_as_before(world: World) {
+    let days = Duration::from_hours(30 * 24);
+    timed_out(world.pay().ttl(days)).await;
+    let entry = entry(&world).await;
+    let fence = entry.fence();
+    entry.reset().await.unwrap();
+    world.pass_in_store(days - Duration::from_secs(2));
+    let (state, attempts) = stands(&world).await;
+    assert_eq!((state, attempts), (EntryState::Released, 0));
+    let body = Body::start(world.pay(), receipt(7)).await;
+    assert!(self::entry(&world).await.fence() > fence);
+    body.end().await.unwrap();
 }
 
 async fn an_abandoned_call_may_be_resolved(world: World) {
