@@ -10,6 +10,7 @@ mod departures;
 mod draft;
 mod endings;
 mod killed;
+mod middleware;
 mod outages;
 mod payments;
 mod refusals;

@@ -41,13 +41,18 @@ pub enum Verdict {
 /// | 401, 403, 407 | release | store | release | who asks was not let in; the same request may be let in later |
 /// | 404, 412, 423 | release | store | store | what it is about is not there, has changed (`If-Match` is no part of the request's fingerprint) or is locked: now, and perhaps not later |
 /// | 405, 406, 411, 413, 414, 415, 416, 417, 421, 426, 428, 431 | release | store | release | the server did not take the request in this form |
-/// | 408, 425, 429 | release | store | release | not now: the request came too slowly, too early or too often |
+/// | 425, 429 | release | store | release | not now: the request came too early or too often |
 /// | 409 | store | store | release | a conflict is a business answer ("sold out"); at Stripe, it is a request that still runs |
 /// | 402, 410, 424, 451, every other 4xx | store | store | store | a business answer |
 /// | 501, 503, 505, 506, 510, 511 | release | store | store | the server says that it did not try |
-/// | 500, 502, 504, 507, 508, every other 5xx, and above | **unknown** | store | store | ambiguous: it may have been done |
+/// | 408, 500, 502, 504, 507, 508, every other 5xx, and above | **unknown** | store | store | ambiguous: it may have been done. 408 is what a time-out layer inside answers for a handler that it cut off |
 ///
-/// The last line is what [`ambiguous`](Self::ambiguous) changes, and [`on`](Self::on) changes any single status.
+/// A layer *inside* this one answers in the handler's place: before the handler was asked (authentication, limits,
+/// load shedding, routing), which the statuses above say, or after it had begun (time-outs, caught panics), for which
+/// it should say 408, 500 or 504. A layer that answers 503 for a handler that it cut off belongs outside, where this
+/// layer lets the handler run to its end; or its status is named: `.on(SERVICE_UNAVAILABLE, Verdict::Unknown)`.
+///
+/// The last line of the table is what [`ambiguous`](Self::ambiguous) changes, and [`on`](Self::on) changes any single status.
 /// What idem itself refuses is never stored.
 ///
 /// Sources: [draft-ietf-httpapi-idempotency-key-header-07, section
@@ -81,14 +86,19 @@ pub struct StatusPolicy {
 const NOT_TRIED: &[u16] = &[501, 503, 505, 506, 510, 511];
 
 const CAREFUL: &[u16] = &[
-    400, 401, 403, 404, 405, 406, 407, 408, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425,
-    426, 428, 429, 431, 501, 503, 505, 506, 510, 511,
+    400, 401, 403, 404, 405, 406, 407, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426,
+    428, 429, 431, 501, 503, 505, 506, 510, 511,
 ];
 
 const STRIPE: &[u16] = &[
-    400, 401, 403, 405, 406, 407, 408, 409, 411, 413, 414, 415, 416, 417, 421, 422, 425, 426, 428,
-    429, 431,
+    400, 401, 403, 405, 406, 407, 409, 411, 413, 414, 415, 416, 417, 421, 422, 425, 426, 428, 429,
+    431,
 ];
+
+/// It may have been done.
+fn is_ambiguous(code: u16) -> bool {
+    code == 408 || code >= 500 && !NOT_TRIED.contains(&code)
+}
 
 impl Default for StatusPolicy {
     /// [`careful`](Self::careful).
@@ -130,7 +140,7 @@ impl StatusPolicy {
         }
     }
 
-    /// What becomes of a key where nobody knows whether the request was done: after 500, 502, 504 and every other
+    /// What becomes of a key where nobody knows whether the request was done: after 408, 500, 502, 504 and every other
     /// 5xx but 501, 503, 505, 506, 510 and 511; when the handler panics, its service fails, or the body of its
     /// response breaks off.
     ///
@@ -157,7 +167,7 @@ impl StatusPolicy {
         match own {
             Some((_, verdict)) => *verdict,
             None if self.released.contains(&code) => Verdict::Release,
-            None if code >= 500 && !NOT_TRIED.contains(&code) => self.ambiguous,
+            None if is_ambiguous(code) => self.ambiguous,
             None => Verdict::Store,
         }
     }
@@ -195,10 +205,11 @@ mod tests {
     fn careful_releases_refusals_and_does_not_guess() {
         let policy = StatusPolicy::default();
         assert_eq!(with(&policy, Verdict::Release), CAREFUL);
-        assert_eq!(with(&policy, Verdict::Unknown), rest(500, NOT_TRIED));
+        let unknown: Vec<u16> = [408].into_iter().chain(rest(500, NOT_TRIED)).collect();
+        assert_eq!(with(&policy, Verdict::Unknown), unknown);
         let released: Vec<u16> = CAREFUL.iter().copied().filter(|code| *code < 500).collect();
         let stored = with(&policy, Verdict::Store);
-        assert_eq!(stored.len(), 400 - released.len());
+        assert_eq!(stored.len(), 400 - released.len() - 1);
         for code in [101, 200, 201, 204, 303, 402, 409, 410, 451] {
             assert!(stored.contains(&code), "{code}");
         }
@@ -227,8 +238,8 @@ mod tests {
             for verdict in [Verdict::Store, Verdict::Release, Verdict::Unknown] {
                 let policy = preset.clone().ambiguous(verdict);
                 for status in all() {
-                    let is_ambiguous = rest(500, NOT_TRIED).contains(&status.as_u16());
-                    let expected = if is_ambiguous {
+                    let code = status.as_u16();
+                    let expected = if code == 408 || rest(500, NOT_TRIED).contains(&code) {
                         verdict
                     } else {
                         preset.verdict(status)
