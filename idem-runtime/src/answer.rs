@@ -7,6 +7,7 @@ mod encoded;
 mod encryption;
 mod failure;
 mod format;
+mod lossless;
 mod provenance;
 mod schema;
 mod sink;
@@ -28,9 +29,13 @@ pub use self::sink::{Body, Sink};
 /// A value that can be stored as an answer and read back. Implemented for every type that
 /// serializes and deserializes without borrowing, and for an [`Answer`] of one.
 ///
-/// Answers are stored as JSON, or as the engine's [`AnswerFormat`] says. What JSON cannot hold does
-/// not come back: `f64::NAN` is written as `null`, so a replay of it is
-/// [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable), never a second run.
+/// Answers are stored as JSON, or as the engine's [`AnswerFormat`] says. What a format
+/// cannot hold is not stored, and duplicates get [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): `Some` of
+/// nothing (`Some(None)`, `Some(())`), and in JSON a number that is not finite and a map whose keys are no text. Numbers
+/// come back bit for bit. What a type itself does not read back is
+/// [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for duplicates: a field that is skipped when written and
+/// required when read, a 128-bit integer in an enum that is untagged or tagged within. An untagged enum whose variants
+/// look alike is read as the first that fits, which cannot be detected.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored as an answer",
     label = "duplicates get a stored copy of what is returned",

@@ -270,7 +270,7 @@ fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> 
     let detail = if schema == expected {
         // The same name: what else differs, nobody has written down.
         format!(
-            "{error}: its serialized form does not bring this value back (in JSON not NaN, nor a field that is \
+            "{error}: its serialized form does not bring this value back (a field that is \
              skipped when written and required when read), the type has changed under its name, or the record is \
              damaged; if no version reads it, reset its entry to run the call again"
         )

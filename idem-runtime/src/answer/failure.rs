@@ -12,6 +12,8 @@ pub enum Unencodable {
     },
     /// Its `Serialize` refused.
     NotSerializable,
+    /// Its format writes it as another value.
+    Lossy,
     /// Its `Serialize` panicked.
     Panicked,
     /// It is an error, and what should say of which class panicked.
@@ -33,6 +35,10 @@ impl fmt::Display for Unencodable {
             Self::NotSerializable => {
                 f.write_str("its `Serialize` refused; duplicates get `NotStored`")
             }
+            Self::Lossy => f.write_str(
+                "its format does not bring it back: it holds `Some` of nothing (`Some(None)`, `Some(())`) or, in JSON, a \
+                 number that is not finite; duplicates get `NotStored`",
+            ),
             Self::Panicked => f.write_str("its `Serialize` panicked; duplicates get `NotStored`"),
             Self::Unclassified => {
                 f.write_str("what classifies the error panicked; duplicates get `Unknown`")

@@ -45,8 +45,8 @@ const KNOWN: u8 = MESSAGE_PACK | COMPRESSED | ENCRYPTED | OWN;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AnswerFormat {
-    /// JSON: text that an operator can read in the store. It does not hold everything: `f64::NAN` is
-    /// written as `null` and does not come back, and keys of maps are strings or numbers.
+    /// JSON: text that an operator can read in the store. It does not hold everything: numbers
+    /// are finite, and keys of maps are strings or numbers. An answer that holds another one is not stored.
     #[default]
     Json,
     /// `MessagePack`, a binary format, with the names of fields as in JSON, so that fields may be added

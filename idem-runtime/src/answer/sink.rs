@@ -7,6 +7,7 @@ use std::io;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::lossless::loses;
 use super::{AnswerFormat, Format, Undecodable, Unencodable};
 use crate::record::HEADER;
 
@@ -43,7 +44,11 @@ impl Sink {
             #[cfg(feature = "msgpack")]
             AnswerFormat::MessagePack => rmp_serde::encode::write_named(&mut *self, value).is_ok(),
         };
-        self.put_in(written)
+        self.put_in(written)?;
+        if loses(value, self.format) {
+            return Err(Unencodable::Lossy);
+        }
+        Ok(())
     }
 
     /// What has come of writing a value.

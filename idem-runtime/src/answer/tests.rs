@@ -7,6 +7,7 @@ mod encryption;
 #[cfg(feature = "msgpack")]
 mod msgpack;
 mod properties;
+mod unfriendly;
 
 use std::time::Duration;
 

@@ -1,0 +1,278 @@
+//! What a format writes and does not bring back.
+//!
+//! JSON writes `None`, `()` and a unit struct as `null`, and `Some` as what is in it: `Some(None)` is read as `None`.
+//! It writes a number that is not finite as `null`, too. `MessagePack` writes `None` and `()` as `nil`.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::ser::{
+    Error, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
+    SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
+};
+
+use super::AnswerFormat;
+
+/// Whether the format writes this value as another one. A serializer that writes nothing finds out: for types without
+/// options and floats it comes to nothing.
+pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
+    let lost = Cell::new(false);
+    let check = Check {
+        is_json: matches!(format, AnswerFormat::Json),
+        in_some: false,
+        lost: &lost,
+    };
+    // What fails here and did not when it was written is not this one's to judge.
+    let _ = value.serialize(check);
+    lost.get()
+}
+
+/// Looks at one value.
+#[derive(Clone, Copy)]
+struct Check<'a> {
+    is_json: bool,
+    /// Written as if the `Some` around it were not there.
+    in_some: bool,
+    lost: &'a Cell<bool>,
+}
+
+/// Looks at what is in a value.
+#[derive(Clone, Copy)]
+struct Within<'a>(Check<'a>);
+
+/// Never this module's own: the value says so of itself.
+#[derive(Debug)]
+struct Failed;
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value does not serialize")
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl Error for Failed {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self
+    }
+}
+
+impl<'a> Check<'a> {
+    /// What is written as nothing: lost if it is in a `Some`.
+    fn nothing(self) {
+        if self.in_some {
+            self.lost.set(true);
+        }
+    }
+
+    fn within(self) -> Within<'a> {
+        Within(Check {
+            in_some: false,
+            ..self
+        })
+    }
+}
+
+/// The values that every format brings back.
+macro_rules! brought_back {
+    ($($method:ident: $of:ty),+ $(,)?) => {
+        $(
+            fn $method(self, _: $of) -> Result<(), Failed> {
+                Ok(())
+            }
+        )+
+    };
+}
+
+impl<'a> Serializer for Check<'a> {
+    type Ok = ();
+    type Error = Failed;
+    type SerializeSeq = Within<'a>;
+    type SerializeTuple = Within<'a>;
+    type SerializeTupleStruct = Within<'a>;
+    type SerializeTupleVariant = Within<'a>;
+    type SerializeMap = Within<'a>;
+    type SerializeStruct = Within<'a>;
+    type SerializeStructVariant = Within<'a>;
+
+    brought_back! {
+        serialize_bool: bool,
+        serialize_i8: i8,
+        serialize_i16: i16,
+        serialize_i32: i32,
+        serialize_i64: i64,
+        serialize_i128: i128,
+        serialize_u8: u8,
+        serialize_u16: u16,
+        serialize_u32: u32,
+        serialize_u64: u64,
+        serialize_u128: u128,
+        serialize_char: char,
+        serialize_str: &str,
+        serialize_bytes: &[u8],
+    }
+
+    fn serialize_f32(self, number: f32) -> Result<(), Failed> {
+        self.serialize_f64(number.into())
+    }
+
+    fn serialize_f64(self, number: f64) -> Result<(), Failed> {
+        if self.is_json && !number.is_finite() {
+            self.lost.set(true);
+        }
+        Ok(())
+    }
+
+    fn serialize_none(self) -> Result<(), Failed> {
+        self.nothing();
+        Ok(())
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Failed> {
+        value.serialize(Check {
+            in_some: true,
+            ..self
+        })
+    }
+
+    fn serialize_unit(self) -> Result<(), Failed> {
+        self.nothing();
+        Ok(())
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<(), Failed> {
+        // An empty list in `MessagePack`.
+        if self.is_json {
+            self.nothing();
+        }
+        Ok(())
+    }
+
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+    ) -> Result<(), Failed> {
+        Ok(())
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), Failed> {
+        // Written as what is in it.
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), Failed> {
+        value.serialize(self.within().0)
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Within<'a>, Failed> {
+        Ok(self.within())
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Within<'a>, Failed> {
+        Ok(self.within())
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Within<'a>, Failed> {
+        Ok(self.within())
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Within<'a>, Failed> {
+        Ok(self.within())
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Within<'a>, Failed> {
+        Ok(self.within())
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Within<'a>, Failed> {
+        Ok(self.within())
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Within<'a>, Failed> {
+        Ok(self.within())
+    }
+
+    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), Failed> {
+        Ok(())
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.is_json
+    }
+}
+
+/// What has elements or fields.
+macro_rules! looks_within {
+    ($($compound:ident: $method:ident($($name:ident)?)),+ $(,)?) => {
+        $(
+            impl $compound for Within<'_> {
+                type Ok = ();
+                type Error = Failed;
+
+                fn $method<T: Serialize + ?Sized>(
+                    &mut self,
+                    $($name: &'static str,)?
+                    value: &T,
+                ) -> Result<(), Failed> {
+                    $(let _ = $name;)?
+                    value.serialize(self.0)
+                }
+
+                fn end(self) -> Result<(), Failed> {
+                    Ok(())
+                }
+            }
+        )+
+    };
+}
+
+looks_within! {
+    SerializeSeq: serialize_element(),
+    SerializeTuple: serialize_element(),
+    SerializeTupleStruct: serialize_field(),
+    SerializeTupleVariant: serialize_field(),
+    SerializeStruct: serialize_field(name),
+    SerializeStructVariant: serialize_field(name),
+}
+
+impl SerializeMap for Within<'_> {
+    type Ok = ();
+    type Error = Failed;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Failed> {
+        key.serialize(self.0)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failed> {
+        value.serialize(self.0)
+    }
+
+    fn end(self) -> Result<(), Failed> {
+        Ok(())
+    }
+}
