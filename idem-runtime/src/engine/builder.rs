@@ -15,6 +15,7 @@ use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::operation::Prefix;
+use crate::outage::Outage;
 use crate::padded::{Lanes, Tally};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed, Policy,
@@ -333,6 +334,7 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
+            outage: Outage::default(),
             formats: Lanes::of(|| format.apart()),
             format,
             tokens: self.tokens,
