@@ -305,6 +305,14 @@ impl Begin {
             }
         };
         let (lease, sent) = (request.lease, asked.sent);
+        let ticket = ticket.or_else(|| {
+            let is_grant = matches!(
+                asked.reply,
+                ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
+            );
+            let until = core.clock.now() + lease;
+            is_grant.then(|| (core.flights).take_over(key.digest(), self.fingerprint, until))
+        });
         Led::To(match asked.reply {
             ClaimReply::Granted {
                 fence,

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::answer::{Encoded, How, Replay, Unencodable};
 use crate::cause::Cause;
 use crate::clock::{Elapsed, deadline};
-use crate::context::Context;
+use crate::context::{Context, bind_outer};
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::flight::Ticket;
@@ -61,6 +61,8 @@ impl Claim {
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
+        // Its holder may never ask for its context.
+        bind_outer();
         let lease = Arc::new(Lease::new(core, key, header, fresh, policy, sent, ticket));
         lease.announce();
         let held = Held {

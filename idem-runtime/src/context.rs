@@ -80,6 +80,12 @@ pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
     CONTEXT.try_with(holds).unwrap_or(false)
 }
 
+/// A call begins in this task: what it does, it does for the request of the call whose body this is.
+pub(crate) fn bind_outer() {
+    // Outside of a body there is nothing to bind.
+    let _ = CONTEXT.try_with(Context::bind);
+}
+
 /// Whether a body runs in this task.
 pub(crate) fn is_inside() -> bool {
     CONTEXT.try_with(|_| ()).is_ok()
@@ -279,7 +285,8 @@ impl Context {
     /// into the key or the label.
     ///
     /// The other side may know this request under that key from now on. So the call's key stays with its request:
-    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)).
+    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a transaction
+    /// (`tx = …`) the error undoes the claim as well, and nothing keeps the request.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -17,6 +17,7 @@ use crate::backoff::Backoff;
 use crate::clock::deadline;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::observer::EventKind;
 use crate::operation::{Operation, RecordKey};
@@ -77,6 +78,8 @@ pub struct Entry {
     core: Arc<Core>,
     key: RecordKey,
     policy: Policy,
+    /// The fingerprint of the call that asked.
+    asked: Fingerprint,
     record: Record,
     left: Duration,
 }
@@ -155,6 +158,10 @@ impl Entry {
     /// `ttl`, and at least for as long as the record that it settles was to be kept: a `ttl` that only the attribute of
     /// the function names need not be repeated here.
     ///
+    /// The record of a key that was given back, and of which nothing remains, knows no request. Then the answer is
+    /// that of the request whose entry this is, and other arguments are a mismatch; of an entry that was asked for
+    /// without a fingerprint, or by its digest, it is the answer to every request.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Changed`] if the record is not the one that was seen any more, or holds an answer
@@ -229,7 +236,11 @@ impl Entry {
             OutcomeKind::Error => self.policy.error_ttl(),
             _ => self.policy.ttl,
         };
-        let header = self.header(State::Done { outcome, schema }, retain);
+        let mut header = self.header(State::Done { outcome, schema }, retain);
+        // A key that was given back may have lost its fingerprint. Without one the answer goes to every request.
+        if header.fingerprint.is_none() {
+            header.fingerprint = self.asked;
+        }
         record[..HEADER].copy_from_slice(&header.encode());
         self.send(record.into(), Some(outcome)).await
     }
@@ -301,7 +312,8 @@ impl Engine {
             Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
         })?;
         let policy = self.core.defaults.clone();
-        self.core.entry(operation, digest, policy).await
+        let asked = (Fingerprint::NONE, policy);
+        self.core.entry(operation, digest, asked).await
     }
 }
 
@@ -310,7 +322,7 @@ impl Core {
         self: &Arc<Self>,
         operation: Operation,
         digest: KeyDigest,
-        policy: Policy,
+        (asked, policy): (Fingerprint, Policy),
     ) -> Result<Option<Entry>, Error> {
         let key = self.record_key(operation, digest);
         let reply = self.patiently(key.operation(), || self.read(&key)).await?;
@@ -320,6 +332,7 @@ impl Core {
                 core: Arc::clone(self),
                 key,
                 policy,
+                asked,
                 record,
                 left,
             })),

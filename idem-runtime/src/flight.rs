@@ -217,6 +217,30 @@ impl Flights {
         Join::Follow(Follower::new(shard, key, id, told), again)
     }
 
+    /// A call that asked for itself was granted the key, so that nobody else has it: it leads from here on, and who
+    /// waits for another request asks again.
+    pub(crate) fn take_over(
+        &self,
+        key: &KeyDigest,
+        fingerprint: Fingerprint,
+        until: Duration,
+    ) -> Ticket {
+        let shard = self.shard(key);
+        let mut keys = lock(shard);
+        keys.next_id += 1;
+        let flight = Flight {
+            id: keys.next_id,
+            fingerprint,
+            phase: Phase::Asking(until),
+            tell: None,
+        };
+        let id = flight.id;
+        if let Some(other) = keys.flights.insert(*key, flight) {
+            other.tell(Signal::Ask);
+        }
+        Ticket::new(shard, key, id)
+    }
+
     /// The answer of this key was taken back: what a claim says that was sent before is not for calls
     /// that begin after. Those that wait ask again.
     pub(crate) fn forget(&self, key: &KeyDigest) {

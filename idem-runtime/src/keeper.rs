@@ -315,8 +315,13 @@ impl Shared {
     }
 
     fn insert(&self, mut queue: MutexGuard<'_, Queue>, lease: &Arc<Lease>, due: Duration) {
-        // Whoever gives up is told when that is, and not when it would have been renewed.
-        let (due, place) = (nanos(due.min(lease.give_up)), &lease.place);
+        let place = &lease.place;
+        let due = nanos(if place.is_settling() {
+            due
+        } else {
+            // Whoever gives up is told when that is, and not when it would have been renewed.
+            due.min(lease.give_up)
+        });
         if place.due.load(Ordering::Relaxed) == GONE {
             return;
         }
@@ -401,7 +406,8 @@ impl Shared {
                 tell(EventKind::LeaseLost { reason });
             }
         };
-        if sent >= lease.give_up {
+        // A body that has ended does not hang: its answer is being stored, and another body would contradict it.
+        if sent >= lease.give_up && !lease.place.is_settling() {
             return lost(
                 "the body ran for longer than `max_run`, so its lease is no longer renewed",
             );

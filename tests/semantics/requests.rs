@@ -12,10 +12,12 @@ on_every_store![
     a_claim_that_was_given_back_takes_another_request,
     a_key_that_another_system_may_know_keeps_its_request,
     a_key_whose_body_ran_another_call_keeps_its_request,
+    a_key_whose_body_claimed_another_call_keeps_its_request,
     a_key_of_a_dropped_body_keeps_its_request,
     a_key_with_an_abandoned_attempt_keeps_its_request,
     a_key_whose_errors_count_keeps_its_request,
     a_later_attempt_does_not_free_what_an_earlier_one_bound,
+    a_resolved_key_answers_its_request_only,
 ];
 
 async fn pay(world: &World, asked: &'static str, answer: Answer) -> Answer {
@@ -79,6 +81,20 @@ async fn a_key_whose_body_ran_another_call_keeps_its_request(world: World) {
     assert_kept(&world).await;
 }
 
+async fn a_key_whose_body_claimed_another_call_keeps_its_request(world: World) {
+    let call = world.pay().fingerprint(&"first");
+    let inner = world.engine.operation("charge").key(&7);
+    let body = |_| async move {
+        let Begun::Claimed(claim) = inner.begin().await? else {
+            panic!("nothing is stored")
+        };
+        claim.complete(&receipt(1).unwrap()).await?;
+        Err::<Receipt, _>(PayError::Down)
+    };
+    assert_eq!(call.run(body).await, Err(PayError::Down));
+    assert_kept(&world).await;
+}
+
 async fn a_key_of_a_dropped_body_keeps_its_request(world: World) {
     let call = world.pay().on_cancel(OnCancel::Release);
     let body = Body::start(call.fingerprint(&"first"), receipt(1)).await;
@@ -119,4 +135,15 @@ async fn a_later_attempt_does_not_free_what_an_earlier_one_bound(world: World) {
         assert_eq!(early, Err(PayError::Down));
     }
     assert_kept(&world).await;
+}
+
+async fn a_resolved_key_answers_its_request_only(world: World) {
+    assert_eq!(
+        pay(&world, "first", Err(PayError::Down)).await,
+        Err(PayError::Down)
+    );
+    let entry = world.pay().fingerprint(&"first").entry().await.unwrap();
+    entry.unwrap().resolve(&receipt(1).unwrap()).await.unwrap();
+    let other = refusal(answered(world.pay().fingerprint(&"other")).await);
+    assert_eq!(other.kind(), &ErrorKind::Mismatch);
 }

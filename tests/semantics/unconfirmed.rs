@@ -22,6 +22,8 @@ on_every_store![
     two_callers_of_one_key_never_get_two_answers,
     an_answer_is_stored_however_long_the_store_was_away,
     a_repeat_waits_for_the_answer_that_is_being_stored,
+    a_repeat_waits_for_the_answer_after_max_run_as_well,
+    a_repeat_of_a_corrected_request_waits_for_its_answer,
     a_shutdown_counts_the_answers_that_are_not_stored,
 ];
 
@@ -128,6 +130,43 @@ async fn a_repeat_waits_for_the_answer_that_is_being_stored(world: World) {
     assert!(!repeat.is_finished(), "it does not run");
     back(&world);
     assert_eq!(until(&world, repeat).await.unwrap(), receipt(1));
+}
+
+async fn a_repeat_waits_for_the_answer_after_max_run_as_well(world: World) {
+    let answer = lapsed(&world, world.pay().max_run(LEASE_OVER * 2), receipt(1)).await;
+    assert_unconfirmed(&refusal(answer));
+    // Nobody hangs: the body has ended, and what is left of it is its answer.
+    for _ in 0..4 {
+        world.clock.advance(LEASE_OVER);
+        others().await;
+    }
+    world.pass_in_store(LEASE_OVER);
+    let repeat = tokio::spawn(answered(world.pay()));
+    others().await;
+    assert!(!repeat.is_finished(), "it does not run");
+    back(&world);
+    assert_eq!(until(&world, repeat).await.unwrap(), receipt(1));
+}
+
+async fn a_repeat_of_a_corrected_request_waits_for_its_answer(world: World) {
+    let wrong = || world.pay().fingerprint(&"wrong");
+    let first = Body::start(wrong(), Err(PayError::Down)).await;
+    let again = tokio::spawn(answered(wrong()));
+    others().await;
+    world.store.fail(Operation::Claim, [Fault::Hangs]);
+    assert_eq!(first.end().await, Err(PayError::Down));
+    // It leads by now, and the corrected request claims beside it.
+    sent(&world, Operation::Claim, 2).await;
+    let corrected = || world.pay().fingerprint(&"corrected");
+    let answer = lapsed(&world, corrected(), receipt(2)).await;
+    assert_unconfirmed(&refusal(answer));
+    drop(again);
+    world.pass_in_store(LEASE_OVER);
+    let repeat = tokio::spawn(answered(corrected()));
+    others().await;
+    assert!(!repeat.is_finished(), "it does not run");
+    back(&world);
+    assert_eq!(until(&world, repeat).await.unwrap(), receipt(2));
 }
 
 async fn a_shutdown_counts_the_answers_that_are_not_stored(world: World) {

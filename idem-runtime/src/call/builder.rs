@@ -358,7 +358,8 @@ impl<P> CallBuilder<P> {
     pub async fn entry(self) -> Result<Option<Entry>, Error> {
         let (engine, ask) = describe(self.taken_apart().0)?;
         let (operation, digest) = (ask.operation, ask.digest);
-        engine.core.entry(operation, digest, ask.policy).await
+        let asked = (ask.fingerprint, ask.policy);
+        engine.core.entry(operation, digest, asked).await
     }
 
     /// Asks for the claim and leaves body and completion to the caller.

@@ -108,8 +108,8 @@ pub use crate::transition::{
 /// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact
 ///    to the millisecond.
 /// 7. **Fences grow** with every claim of a key as long as its record is kept.
-/// 8. **Attempts count** every start of a body since the last reset, less those released with
-///    `count = false`; at `max_attempts` no body is granted. Finding out is no attempt.
+/// 8. **Attempts count** every start of a body since the last reset, less those released without
+///    [`Remains::Attempt`]; at `max_attempts` no body is granted. Finding out is no attempt.
 /// 9. **Fingerprints are kept** through every state, and compared in every state. Only a release with
 ///    [`Remains::Nothing`] of the one attempt that counts takes the fingerprint off, and a claim says whether it
 ///    brought it.
