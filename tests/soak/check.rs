@@ -288,6 +288,9 @@ impl<'a> Checker<'a, '_> {
             for (earlier, how) in answers[..at].iter().zip(unstored) {
                 // What an operator resolved is not taken back by the same.
                 let from = earlier.teller.map_or(earlier.told + 1, |call| call.begun);
+                // A caller who began before a reset may be told what was stored then, however late.
+                let first = self.called_for(later.text).map(|call| call.begun).min();
+                let from = from.min(first.unwrap_or(from));
                 // The last caller who got the later one.
                 let last = |call: &Call| match &call.told {
                     Some((told, Told::Answer(text))) if **text == *later.text => Some(*told),
@@ -326,14 +329,17 @@ impl<'a> Checker<'a, '_> {
             };
             // Of those that the caller could have known, the one that was told last.
             let known = answers.iter().zip(unstored);
-            let newest = known
-                .filter(|(answer, _)| answer.text != &**text && answer.told < call.begun)
-                .max_by_key(|(answer, _)| answer.told);
-            let first = answers.iter().find(|answer| answer.text == &**text);
-            let (Some((newest, how)), Some(first)) = (newest, first) else {
+            let Some(first) = answers.iter().find(|answer| answer.text == &**text) else {
                 continue;
             };
-            if newest.told > first.told && !self.settled(newest.told, *told) {
+            let newest = known
+                .filter(|(answer, _)| answer.text != &**text)
+                .filter(|(answer, _)| self.is_newer(answer, first.told, call.begun))
+                .max_by_key(|(answer, _)| answer.told);
+            let Some((newest, how)) = newest else {
+                continue;
+            };
+            if !self.settled(newest.told, *told) {
                 let why = format!(
                     "call {}/{} got `{text}` again, long after `{}` was told",
                     call.process, call.id, newest.text
@@ -347,6 +353,25 @@ impl<'a> Checker<'a, '_> {
                 }
             }
         }
+    }
+
+    /// Whether the answer was the key's at some moment after `from` and before `to`: it was asked for and told between
+    /// the two, or an operator gave it.
+    fn is_newer(&self, answer: &Answer<'_>, from: u64, to: u64) -> bool {
+        let within =
+            |begun: u64, told: Option<u64>| begun > from && told.is_some_and(|told| told < to);
+        let told = |call: &Call| call.told.as_ref().map(|(told, _)| *told);
+        let given = |one: &&Settling| one.answer.as_deref() == Some(answer.text) && !one.failed;
+        self.called_for(answer.text)
+            .any(|call| within(call.begun, told(call)))
+            || (self.key.settlings.iter().filter(given)).any(|one| within(one.from, one.to))
+    }
+
+    /// The calls that were told this answer.
+    fn called_for(&self, text: &str) -> impl Iterator<Item = &'a Call> {
+        self.key.calls.iter().filter(
+            move |call| matches!(&call.told, Some((_, Told::Answer(told))) if **told == *text),
+        )
     }
 
     /// After an answer was told, no body starts, and every caller gets it.

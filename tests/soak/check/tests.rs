@@ -307,6 +307,25 @@ fn an_old_answer_after_the_new_one_was_told_is_found() {
 }
 
 #[test]
+fn an_old_answer_told_late_to_a_call_from_before_the_reset_is_good() {
+    let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "s1"));
+    let reset = "2000000 reset 5 s1 begin\n2001000 reset 5 s1 done";
+    let again = "4500000 call 8 s1 0\n4501000 told 8 s1 ok 1.9/0";
+    // A follower whose reply was on its way, or the owner, that stood still.
+    let follower = "1999000 call 7 s1 0\n4000000 told 7 s1 ok 0.1/0";
+    assert_good(&[&first, &second, reset, follower, again], Vec::new());
+    let owner = first.replace("1003000 told", "4000000 told");
+    assert_good(&[&owner, &second, reset, again], Vec::new());
+    // It began after the new one was told.
+    let late = follower.replace("1999000", "3500000");
+    assert_found(
+        &[&first, &second, reset, &late, again],
+        Vec::new(),
+        &[What::Stale],
+    );
+}
+
+#[test]
 fn unknown_stays_unknown_until_it_is_resolved() {
     let [first, second] = [FIRST, SECOND].map(|lines| lines.replace("p1", "u1"));
     let unknown = first.replace("ok 0.1/0", "unknown");
