@@ -10,6 +10,8 @@ use syn::{Attribute, Data, DeriveInput, Error, Fields, Generics, Meta, Path, Res
 const CLASSES: [&str; 4] = ["business", "system", "unknown", "delegate"];
 const CHOICE: &str =
     "`#[class(business)]`, `#[class(system)]`, `#[class(unknown)]` or `#[class(delegate)]`";
+/// The other helper, for this one.
+const OTHER: &str = "the crate is named by `#[classify(crate = ..)]`";
 
 enum Class {
     Business,
@@ -90,6 +92,10 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
                 .iter()
                 .filter(|attr| attr.path().is_ident("class"))
             {
+                if names_crate(attr) {
+                    errors.at(span_of(attr), OTHER);
+                    continue;
+                }
                 misplaced = true;
                 errors.at(
                     span_of(attr),
@@ -177,7 +183,19 @@ fn class(
     }
 }
 
+/// `#[class(crate = ..)]`
+fn names_crate(attr: &Attribute) -> bool {
+    let Meta::List(list) = &attr.meta else {
+        return false;
+    };
+    let first = list.tokens.clone().into_iter().next();
+    matches!(first, Some(TokenTree::Ident(word)) if word == "crate")
+}
+
 fn word(input: ParseStream<'_>) -> Result<Ident> {
+    if input.peek(Token![crate]) {
+        return Err(input.error(OTHER));
+    }
     let usage = format!("expected one class: {CHOICE}");
     let word = input
         .parse::<Ident>()

@@ -31,8 +31,8 @@ pub(crate) fn shape(sig: &Signature, errors: &mut Errors) -> Option<(Shape, Type
                 "`#[idempotent]` needs an `async fn`; it also implements a method declared `-> impl Future`"
             }
             _ => {
-                "`#[idempotent]` needs an `async fn`; if this is one, put `#[idempotent]` above the attribute that \
-                 takes its `async` away"
+                "`#[idempotent]` needs an `async fn`: add `async`; if it is there, put `#[idempotent]` above the attribute \
+                 that takes it away"
             }
         };
         errors.at(sig.fn_token.span, message);

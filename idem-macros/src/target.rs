@@ -239,6 +239,10 @@ fn take_skip(attrs: &mut Vec<Attribute>, errors: &mut Errors) -> Option<Span> {
             errors.at(first_span(attr.path()), message);
             return false;
         }
+        if attr.path().is_ident("idempotent") {
+            errors.at(first_span(attr.path()), "a parameter takes `#[idem(skip)]`");
+            return false;
+        }
         if !attr.path().is_ident("idem") {
             return true;
         }

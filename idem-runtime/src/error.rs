@@ -243,8 +243,10 @@ impl fmt::Display for Error {
             ),
             ErrorKind::Exhausted { attempts } => write!(
                 f,
-                "{attempts} attempts were abandoned and none is left; find out why they crashed \
-                 or lost their lease"
+                "{attempts} {} abandoned and none is left; find out why {} crashed or lost {} lease",
+                if *attempts == 1 { "attempt was" } else { "attempts were" },
+                if *attempts == 1 { "it" } else { "they" },
+                if *attempts == 1 { "its" } else { "their" },
             ),
             ErrorKind::NotStored => f.write_str(
                 "done before, but its answer was too large or not serializable and was not kept",

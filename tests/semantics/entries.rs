@@ -144,7 +144,8 @@ async fn a_resolved_error_lives_for_its_own_ttl_if_that_is_longer(world: World) 
         let declined = PayError::Declined { run: 3 };
         let entry = call().entry().await.unwrap().unwrap();
         entry.resolve_error(&declined).await.unwrap();
-        world.pass_in_store(Duration::from_hours(life) - Duration::from_secs(2));
+        let nearly = Duration::from_hours(life).saturating_sub(Duration::from_secs(2));
+        world.pass_in_store(nearly);
         assert_eq!(answered(call()).await, Err(declined));
         world.pass_in_store(Duration::from_secs(2));
         assert_eq!(paid(call(), &Runs::default()).await, receipt(1));
@@ -166,7 +167,7 @@ async fn a_record_settled_without_the_operations_ttl_lives_as_long_as_before(wor
             entry.resolve(&FOUND).await.unwrap();
             Ok(FOUND)
         };
-        world.pass_in_store(days - Duration::from_secs(2));
+        world.pass_in_store(days.saturating_sub(Duration::from_secs(2)));
         assert_eq!(answered(call()).await, answer);
         world.pass_in_store(Duration::from_secs(2));
     }
@@ -178,7 +179,7 @@ async fn a_record_reset_without_the_operations_ttl_keeps_its_fence_as_long_as_be
     let entry = entry(&world).await;
     let fence = entry.fence();
     entry.reset().await.unwrap();
-    world.pass_in_store(days - Duration::from_secs(2));
+    world.pass_in_store(days.saturating_sub(Duration::from_secs(2)));
     let (state, attempts) = stands(&world).await;
     assert_eq!((state, attempts), (EntryState::Released, 0));
     let body = Body::start(world.pay(), receipt(7)).await;

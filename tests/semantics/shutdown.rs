@@ -282,8 +282,11 @@ async fn what_is_not_done_in_time_is_counted(world: World) {
     // The claim whose outcome is being stored is held as well.
     assert_eq!((unfinished.running, unfinished.storing), (2, 1));
     let told = unfinished.to_string();
-    assert!(told.contains("2 calls wait, 2 bodies run"), "{told}");
-    assert!(told.contains("1 outcomes are being stored"), "{told}");
+    assert!(
+        told.contains("calls that wait: 2, bodies that run"),
+        "{told}"
+    );
+    assert!(told.contains("outcomes that are being stored: 1"), "{told}");
     assert_eq!(running.end().await, receipt(7));
     for waits in waits {
         assert_eq!(waits.await.unwrap(), receipt(7), "what is late goes on");

@@ -180,7 +180,7 @@ async fn a_shutdown_counts_the_answers_that_are_not_stored(world: World) {
         "{unfinished:?}"
     );
     assert!(
-        unfinished.to_string().contains("1 answers are not stored"),
+        unfinished.to_string().contains("answers that are not stored, so that their calls may run again if the process ends now: 1"),
         "{unfinished}"
     );
     back(&world);

@@ -139,11 +139,22 @@ fn a_function_is_no_slip_of_a_word() {
         ("Keep", "keep"),
         ("unkown", "unknown"),
         ("clasify", "classify"),
+        ("kept", "keep"),
+        ("released", "release"),
+        ("retry", "release"),
     ] {
         let begin = format!("`on_error` has no value `{text}`; did you mean `{meant}`?");
         assert!(message(text).starts_with(&begin), "{}", message(text));
     }
-    for text in ["judge", "reclassify", "self::realease", "release", "kept"] {
+    assert!(message("Class::System").contains("write `on_error = release`"));
+    assert!(message("idem::Class::Business").contains("write `on_error = keep`"));
+    for text in [
+        "judge",
+        "reclassify",
+        "self::realease",
+        "release",
+        "self::kept",
+    ] {
         assert_eq!(message(text), "", "{text}");
     }
 }

@@ -134,9 +134,17 @@ impl OnError {
                            function `fn(&E) -> Class`";
             Error::new(error.span(), message)
         })?;
+        if let Some(meant) = class(&path) {
+            let message = format!(
+                "`on_error` says what becomes of every error: write `on_error = {meant}`. A class for each is what \
+                 `on_error = classify` asks the error for, or a function `fn(&E) -> Class`"
+            );
+            return Err(Error::new_spanned(path, message));
+        }
         let word = path.get_ident().map(ToString::to_string);
         if let Some(word) = &word
-            && let Some(meant) = almost(word, &["classify", "release", "keep", "unknown"])
+            && let Some(meant) =
+                synonym(word).or_else(|| almost(word, &["classify", "release", "keep", "unknown"]))
         {
             // No function is called `Keep`.
             let function = if word.eq_ignore_ascii_case(meant) {
@@ -156,6 +164,31 @@ impl OnError {
             _ => Self::By(path),
         })
     }
+}
+
+/// The word that says what becomes of errors of this class, if that is what the path names.
+fn class(path: &Path) -> Option<&'static str> {
+    let mut last = path.segments.iter().rev();
+    let (variant, of) = (last.next()?, last.next()?);
+    if of.ident != "Class" {
+        return None;
+    }
+    match &*variant.ident.to_string() {
+        "Business" => Some("keep"),
+        "System" => Some("release"),
+        "Unknown" => Some("unknown"),
+        _ => None,
+    }
+}
+
+/// What a word means that says the same in other words.
+fn synonym(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "business" | "kept" | "store" | "stored" => "keep",
+        "released" | "retry" | "system" => "release",
+        "classified" => "classify",
+        _ => return None,
+    })
 }
 
 /// What a word was meant to be that may also be the name of a function.

@@ -27,9 +27,9 @@ impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the engine was not idle in time: {} calls wait, {} bodies run and lapse with their \
-             leases if the process ends now, {} outcomes are being stored; {} answers are not stored, and their \
-             calls may run again if the process ends now",
+            "the engine was not idle in time; calls that wait: {}, bodies that run and lapse with their \
+             leases if the process ends now: {}, outcomes that are being stored: {}, answers that are not stored, so \
+             that their calls may run again if the process ends now: {}",
             self.waiting, self.running, self.storing, self.unstored
         )
     }

@@ -1,5 +1,11 @@
 //! Types that formats do not hold well: what is stored is read back equal, bit for bit, or it is not stored.
 
+#![allow(
+    clippy::option_option,
+    clippy::zero_sized_map_values,
+    reason = "types as users have them"
+)]
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
