@@ -164,9 +164,6 @@ impl EngineBuilder {
     /// A store with a queue in front of its connections refuses a claim that could not be sent in this time at
     /// once, with [`Error::retry_after`](crate::Error::retry_after). A claim that waited there and was sent has this
     /// time again for its reply.
-    ///
-    /// Once the errors of a store have kept a claim for this long, other claims fail at their first error, until one has
-    /// a reply or none has failed for this long.
     pub fn claim_deadline(mut self, deadline: Duration) -> Self {
         self.limits.claim_deadline = deadline;
         self

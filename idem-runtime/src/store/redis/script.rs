@@ -251,13 +251,13 @@ impl Answer {
     }
 }
 
-/// Whether a script says that it wrote: a claim that is granted (`A`), what is stored, given back,
+/// Whether a script says that it wrote: a claim that is granted (`A`, `F`), what is stored, given back,
 /// renewed or resolved (`C`), a claim that was lost and is written again (`L`).
 pub(super) fn wrote(reply: &Value) -> bool {
     match reply {
         Value::Int(written) => *written == 1,
         Value::Array(parts) => {
-            matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'L']))
+            matches!(parts.first(), Some(Value::BulkString(code)) if matches!(code[..], [b'A' | b'C' | b'F' | b'L']))
         }
         _ => false,
     }
