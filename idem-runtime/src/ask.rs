@@ -38,7 +38,6 @@ impl Core {
             if sent >= silent_until
                 && let Some(error) = failure
             {
-                self.outage.goes_on(sent, self.limits.claim_deadline);
                 return Err(unavailable(operation, error));
             }
             let (reply, waited) = {
@@ -54,18 +53,12 @@ impl Core {
                 sent = (sent + waited).min(clock.now());
             }
             let reply = match reply {
-                Ok(Ok(reply)) => {
-                    self.outage.ends();
-                    reply
-                }
+                Ok(Ok(reply)) => reply,
                 Ok(Err(error)) => {
                     let now = clock.now();
                     // The store knows that more tries before the deadline are of no use.
-                    if !error.is_transient() || error.retry_after().is_some() {
-                        return Err(unavailable(operation, error));
-                    }
-                    if now >= silent_until || self.outage.lasts(now) {
-                        self.outage.goes_on(now, self.limits.claim_deadline);
+                    let is_final = !error.is_transient() || error.retry_after().is_some();
+                    if is_final || now >= silent_until {
                         return Err(unavailable(operation, error));
                     }
                     let pause = backoff.retry().min(silent_until.saturating_sub(now));

@@ -3,22 +3,18 @@
 use std::time::Duration;
 
 use idem_runtime::ErrorKind;
-use idem_runtime::clock::Clock as _;
 use idem_runtime::store::{ReadReply, Store};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt, Runs};
+use idem_tests::pay::{PayError, Receipt};
 use idem_tests::world::World;
 
-use crate::stage::{answered, others, paid, receipt, refusal, sent};
+use crate::stage::{answered, others, receipt, refusal, sent};
 
 on_every_store![
     a_silent_store_fails_the_call_at_its_deadline,
     a_failing_store_is_asked_again_until_the_deadline,
     a_store_that_fails_before_it_falls_silent_says_why,
-    a_store_that_failed_for_a_whole_deadline_keeps_later_calls_waiting_no_longer,
-    a_store_that_is_back_is_asked_again_as_before,
-    a_failure_of_long_ago_shortens_no_patience,
     a_grant_that_comes_after_its_lease_is_asked_for_again,
     a_store_that_refuses_is_not_asked_again,
     a_claim_whose_reply_is_lost_does_not_block_itself,
@@ -76,51 +72,6 @@ async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
         tries.iter().all(|owner| *owner == tries[0]),
         "always the same owner"
     );
-}
-
-/// One call waits for the whole deadline.
-async fn outage(world: &World) {
-    world.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
-    let call = tokio::spawn(answered(world.pay()));
-    assert_eq!(
-        refusal(world.finished(call).await).kind(),
-        &ErrorKind::StoreUnavailable
-    );
-}
-
-async fn a_store_that_failed_for_a_whole_deadline_keeps_later_calls_waiting_no_longer(
-    world: World,
-) {
-    outage(&world).await;
-    let before = (world.clock.now(), world.store.sent(Operation::Claim).len());
-    for key in 0..3 {
-        let call = world.engine.operation("pay").key(&("other", key));
-        let error = refusal(answered(call).await);
-        assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
-        assert!(error.is_retryable());
-    }
-    let after = (world.clock.now(), world.store.sent(Operation::Claim).len());
-    assert_eq!(after, (before.0, before.1 + 3), "each asked once");
-}
-
-async fn a_store_that_is_back_is_asked_again_as_before(world: World) {
-    outage(&world).await;
-    world.store.heal();
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
-    world.store.fail(Operation::Claim, [Fault::Lost; 3]);
-    let call = world.engine.operation("pay").key(&"other");
-    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    assert_eq!(world.finished(call).await, receipt(1));
-}
-
-async fn a_failure_of_long_ago_shortens_no_patience(world: World) {
-    outage(&world).await;
-    world.store.heal();
-    world.clock.advance(Duration::from_secs(2));
-    world.store.fail(Operation::Claim, [Fault::Lost; 3]);
-    let call = world.pay();
-    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
-    assert_eq!(world.finished(call).await, receipt(1));
 }
 
 async fn a_store_that_fails_before_it_falls_silent_says_why(world: World) {

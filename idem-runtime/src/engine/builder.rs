@@ -15,7 +15,6 @@ use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::operation::Prefix;
-use crate::outage::Outage;
 use crate::padded::{Lanes, Tally};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed, Policy,
@@ -334,7 +333,6 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
-            outage: Outage::default(),
             formats: Lanes::of(|| format.apart()),
             format,
             tokens: self.tokens,
