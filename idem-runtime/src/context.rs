@@ -80,7 +80,7 @@ pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
     CONTEXT.try_with(holds).unwrap_or(false)
 }
 
-/// A call begins in this task: what it does, it does for the request of the call whose body this is.
+/// Binds the call whose body begins another call in this task to its request: the inner call acts for that request.
 pub(crate) fn bind_outer() {
     // Outside of a body there is nothing to bind.
     let _ = CONTEXT.try_with(Context::bind);

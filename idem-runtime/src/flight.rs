@@ -217,8 +217,8 @@ impl Flights {
         Join::Follow(Follower::new(shard, key, id, told), again)
     }
 
-    /// A call that asked for itself was granted the key, so that nobody else has it: it leads from here on, and who
-    /// waits for another request asks again.
+    /// Makes a call the leader of the key that asked for itself and was granted the claim. Followers of another request
+    /// ask again.
     pub(crate) fn take_over(
         &self,
         key: &KeyDigest,
