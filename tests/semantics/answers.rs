@@ -14,7 +14,7 @@ on_every_store![
     an_answer_that_was_moved_to_another_key_is_refused,
     an_error_that_was_made_a_value_is_refused,
     an_answer_that_was_changed_is_refused,
-    plain_answers_are_refused_where_encryption_is_required,
+    plaintext_is_refused_unless_it_is_accepted,
     the_limit_holds_before_compression_and_after_encryption,
     a_claim_without_a_body_seals_its_answer,
     an_answer_by_hand_is_sealed,
@@ -33,22 +33,23 @@ type Setting = fn(EngineBuilder) -> EngineBuilder;
 
 /// The settings of four deploys; all can read encrypted answers.
 const SETTINGS: [Setting; 5] = [
-    |engine| engine.encrypt(EncryptionKeys::new(8, [8; 32]).also(7, SECRET)),
-    |engine| engine.encrypt(keys().also(8, [8; 32])),
+    |engine| {
+        engine
+            .encrypt(EncryptionKeys::new(8, [8; 32]).also(7, SECRET))
+            .accept_plaintext()
+    },
+    |engine| engine.encrypt(keys().also(8, [8; 32])).accept_plaintext(),
     |engine| {
         engine
             .encrypt(keys().also(8, [8; 32]))
+            .accept_plaintext()
             .answer_format(AnswerFormat::MessagePack)
     },
+    |engine| engine.encrypt(keys().also(8, [8; 32])).compress_above(10),
     |engine| {
         engine
             .encrypt(keys().also(8, [8; 32]))
-            .require_encrypted()
-            .compress_above(10)
-    },
-    |engine| {
-        engine
-            .encrypt(keys().also(8, [8; 32]))
+            .accept_plaintext()
             .answer_format(AnswerFormat::MessagePack)
             .compress_above(10)
     },
@@ -76,7 +77,7 @@ fn outcome(number: usize) -> Result<Vec<Receipt>, PayError> {
 
 async fn every_setting_reads_what_every_setting_wrote(mut world: World) {
     let mut number = 0;
-    // Plain answers are read by all who do not refuse them; encrypted ones by all with a key.
+    // Plaintext is read by every engine that accepts it; encrypted answers by every engine with the key.
     let lenient = SETTINGS.into_iter().enumerate().filter(|(n, _)| *n != 3);
     let lenient: Vec<_> = lenient.map(|(_, setting)| setting).collect();
     let pairs = [
@@ -197,12 +198,12 @@ async fn an_answer_that_was_changed_is_refused(world: World) {
     }
 }
 
-async fn plain_answers_are_refused_where_encryption_is_required(world: World) {
+async fn plaintext_is_refused_unless_it_is_accepted(world: World) {
+    write(&world, Ok(MEMO.to_owned())).await;
+    let world = world.with(|engine| engine.encrypt(keys()).accept_plaintext());
     write(&world, Ok(MEMO.to_owned())).await;
     let world = world.with(|engine| engine.encrypt(keys()));
-    write(&world, Ok(MEMO.to_owned())).await;
-    let world = world.with(|engine| engine.encrypt(keys()).require_encrypted());
-    assert!(refused(&world).await.contains("`require_encrypted`"));
+    assert!(refused(&world).await.contains("`accept_plaintext`"));
     assert_eq!(world.events.count("claimed"), 1);
 }
 
@@ -250,8 +251,7 @@ async fn a_claim_without_a_body_seals_its_answer(world: World) {
 }
 
 async fn an_answer_by_hand_is_sealed(world: World) {
-    let strict: Setting = |engine| engine.encrypt(keys()).require_encrypted();
-    let world = world.with(strict);
+    let world = world.with(|engine| engine.encrypt(keys()));
     let first = world
         .pay()
         .run(|_| async { Err::<String, _>(PayError::TimedOut) });
@@ -280,9 +280,9 @@ async fn secrets_are_in_no_message(world: World) {
     let error = twice.build().unwrap_err();
     assert!(error.to_string().contains("two keys have the id 7"));
     told.push(format!("{error} {error:?}"));
-    let needless = idem_runtime::Engine::builder(world.store.clone()).require_encrypted();
+    let needless = idem_runtime::Engine::builder(world.store.clone()).accept_plaintext();
     let error = needless.build().unwrap_err();
-    assert!(error.to_string().contains("`require_encrypted` needs"));
+    assert!(error.to_string().contains("`accept_plaintext` needs"));
     told.extend(world.events.all());
     let bytes = format!("{SECRET:?}");
     let bytes = bytes.trim_matches(['[', ']']);

@@ -136,11 +136,12 @@ impl fmt::Debug for EncryptionKeys {
     }
 }
 
-/// Whether answers are encrypted, and whether they must be.
+/// Whether answers are encrypted, and whether those that are not are read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Encryption {
     pub(crate) keys: Option<Arc<EncryptionKeys>>,
-    pub(crate) required: bool,
+    /// While encryption is introduced. Without keys every answer is plaintext.
+    pub(crate) accepts_plaintext: bool,
 }
 
 impl Encryption {
@@ -149,7 +150,7 @@ impl Encryption {
         let keys = self.keys.as_deref();
         Self {
             keys: keys.cloned().map(Arc::new),
-            required: self.required,
+            accepts_plaintext: self.accepts_plaintext,
         }
     }
 
@@ -159,8 +160,8 @@ impl Encryption {
             Some(keys) => keys.ambiguous().map_or(Ok(()), |id| {
                 Err(format!("`encrypt`: two keys have the id {id}"))
             }),
-            None if self.required => {
-                Err("`require_encrypted` needs the keys of `encrypt`".to_owned())
+            None if self.accepts_plaintext => {
+                Err("`accept_plaintext` needs the keys of `encrypt`".to_owned())
             }
             None => Ok(()),
         }
@@ -184,7 +185,7 @@ impl Encryption {
     }
 
     pub(super) fn accept_plain(&self) -> Result<(), Undecodable> {
-        if self.required {
+        if self.is_on() && !self.accepts_plaintext {
             return Err(Undecodable::Plain);
         }
         Ok(())

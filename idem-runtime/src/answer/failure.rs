@@ -126,7 +126,9 @@ impl fmt::Display for Undecodable {
                  encrypted with another key of this id"
             ),
             Self::Plain => {
-                f.write_str("it is not encrypted, which this engine asks for (`require_encrypted`)")
+                f.write_str(
+                    "it is not encrypted, and this engine reads encrypted answers only (`accept_plaintext` reads both)",
+                )
             }
             Self::Damaged => f.write_str("it does not decompress"),
             Self::TooLarge { max_bytes } => {

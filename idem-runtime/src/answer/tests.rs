@@ -88,6 +88,7 @@ fn formats() -> Vec<Format> {
     #[cfg(feature = "encryption")]
     also(&mut formats, |format| {
         format.encryption.keys = Some(EncryptionKeys::new(9, [9; 32]).into());
+        format.encryption.accepts_plaintext = true;
     });
     formats
 }

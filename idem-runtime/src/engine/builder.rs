@@ -227,25 +227,29 @@ impl EngineBuilder {
     /// can still delete a record, so that the body runs again, put an older answer of the same call
     /// back, or leave a record without an answer.
     ///
-    /// Answers that are not encrypted are still read, so that this can be turned on while processes
-    /// without it run; those refuse encrypted answers as [`ErrorKind::Undecodable`], so deploy a build
-    /// with the feature `encryption` first, then the keys. Whoever writes the store can forge plain
-    /// answers as long as [`require_encrypted`](Self::require_encrypted) is not set.
+    /// An answer that is not encrypted is refused as [`ErrorKind::Undecodable`], and nothing runs: a writer of the
+    /// store could have planted it. A store that holds plaintext answers already needs
+    /// [`accept_plaintext`](Self::accept_plaintext) for a while.
     #[cfg(feature = "encryption")]
     pub fn encrypt(mut self, keys: crate::EncryptionKeys) -> Self {
         self.format.encryption.keys = Some(Arc::new(keys));
         self
     }
 
-    /// Refuses answers that are not encrypted as [`ErrorKind::Undecodable`]; nothing runs. Without
-    /// this, whoever can write to the store can put a plain answer of their making under a key, and
-    /// it is replayed.
+    /// Reads plaintext answers beside encrypted ones, while encryption is introduced; default refused.
     ///
-    /// Set it once every process has encrypted its answers for the longest `ttl`: plain answers from
-    /// before are refused too. `build` fails without [`encrypt`](Self::encrypt).
+    /// **For a limited time**: meanwhile a writer of the store can plant a plaintext answer under any key, and it is
+    /// replayed. To introduce encryption without a refused answer, deploy everywhere
+    ///
+    /// 1. a build with the feature `encryption`, without keys;
+    /// 2. `.encrypt(keys).accept_plaintext()`: every process encrypts what it writes, and reads both;
+    /// 3. `.encrypt(keys)` alone, once the longest `ttl` has passed since the end of step 2. Put that date into the
+    ///    code beside the call.
+    ///
+    /// `build` fails without [`encrypt`](Self::encrypt).
     #[cfg(feature = "encryption")]
-    pub fn require_encrypted(mut self) -> Self {
-        self.format.encryption.required = true;
+    pub fn accept_plaintext(mut self) -> Self {
+        self.format.encryption.accepts_plaintext = true;
         self
     }
 

@@ -17,7 +17,7 @@ fn with(keys: EncryptionKeys) -> Format {
     Format {
         encryption: Encryption {
             keys: Some(keys.into()),
-            required: false,
+            accepts_plaintext: true,
         },
         ..Format::default()
     }
@@ -143,11 +143,11 @@ fn another_key_or_none_does_not_open_it() {
 }
 
 #[test]
-fn plain_answers_are_refused_where_encryption_is_required() {
+fn plaintext_is_refused_unless_it_is_accepted() {
     let strict = Format {
         encryption: Encryption {
             keys: Some(keys().into()),
-            required: true,
+            accepts_plaintext: false,
         },
         ..Format::default()
     };
@@ -167,11 +167,11 @@ fn settings_that_contradict_each_other_are_refused() {
     let strict = Format {
         encryption: Encryption {
             keys: None,
-            required: true,
+            accepts_plaintext: true,
         },
         ..Format::default()
     };
-    assert!(strict.check().unwrap_err().contains("`require_encrypted`"));
+    assert!(strict.check().unwrap_err().contains("`accept_plaintext`"));
     assert_eq!(with(keys().also(8, [1; 32])).check(), Ok(()));
     for twice in [
         keys().also(7, [1; 32]),
