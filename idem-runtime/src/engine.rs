@@ -228,9 +228,7 @@ impl Engine {
             let installed = INSTALLED.read();
             installed.unwrap_or_else(PoisonError::into_inner).clone()
         };
-        Self::scoped()
-            .or_else(installed)
-            .or_else(Self::in_disabled_environment)
+        Self::scoped().or_else(installed)
     }
 
     /// The engine that this task is in the scope of.

@@ -143,9 +143,10 @@ impl Core {
         if self.is_closed() {
             return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
         }
-        match &self.protection {
+        match self.protection {
             Protection::On => Ok(true),
-            Protection::Off(reason) => {
+            Protection::Off => {
+                let reason = "`Engine::disabled` in a debug build";
                 self.tell(key, EventKind::Unprotected { reason });
                 Ok(false)
             }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::disabled::by_environment;
 use super::{Core, Engine, Limits, Protection};
 use crate::answer::{AnswerFormat, Format};
 use crate::cache::{Answers, LocalCache};
@@ -38,7 +37,7 @@ pub struct EngineBuilder {
     format: Format,
     tokens: Tokens,
     local_cache: Option<LocalCache>,
-    protection: Option<Protection>,
+    protection: Protection,
 }
 
 impl EngineBuilder {
@@ -57,7 +56,7 @@ impl EngineBuilder {
             format: Format::default(),
             tokens: Tokens::default(),
             local_cache: None,
-            protection: None,
+            protection: Protection::On,
         }
     }
 
@@ -274,7 +273,7 @@ impl EngineBuilder {
     }
 
     pub(super) fn protection(mut self, protection: Protection) -> Self {
-        self.protection = Some(protection);
+        self.protection = protection;
         // What it issues is its own.
         self.tokens = Tokens::random();
         self
@@ -325,8 +324,6 @@ impl EngineBuilder {
             Arc::clone(&self.clock),
             Arc::clone(&self.observer),
         );
-        let (by_environment, ineffective) = by_environment();
-        let protection = self.protection.unwrap_or(by_environment);
         let core = Core {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             store: self.store,
@@ -345,23 +342,21 @@ impl EngineBuilder {
             closing: AtomicBool::new(false),
             entering: Tally::default(),
             unleased: AtomicUsize::new(0),
-            protection,
+            protection: self.protection,
         };
-        let disabled = match &core.protection {
+        let disabled = match core.protection {
             Protection::On => None,
-            Protection::Off(why) => Some(format!(
-                "DISABLED ({why}): every call runs its body, nothing is stored and nothing is replayed"
-            )),
+            Protection::Off => Some(
+                "DISABLED (`Engine::disabled` in a debug build): every call runs its body, nothing is stored and \
+                 nothing is replayed",
+            ),
             Protection::Refused => Some(
-                "`Engine::disabled` in a release build refuses every call; IDEM_DISABLED=unprotected \
-                 in the environment means it"
-                    .to_owned(),
+                "`Engine::disabled` refuses every call in a release build: build an engine with a store",
             ),
         };
-        let ineffective = ineffective.map(ToOwned::to_owned);
-        let switch = disabled.into_iter().chain(ineffective);
+        let disabled = disabled.map(ToOwned::to_owned).into_iter();
         core.store.observed_by(&core.keeper.observer());
-        for message in switch.chain(core.store.warnings()) {
+        for message in disabled.chain(core.store.warnings()) {
             core.observer.observe(&Event {
                 operation: "",
                 key: None,
