@@ -24,6 +24,7 @@
 //! What idem itself answers is a [`Problem`]: a document after RFC 9457.
 //!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
+#![doc = include_str!("docs/middleware.md")]
 #![cfg_attr(feature = "axum", doc = include_str!("docs/axum.md"))]
 
 mod body;

@@ -69,9 +69,12 @@ type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 ///
 /// # Where it stands among layers
 ///
-/// Authentication outside of it, so that the scope can use what it found; CORS, compression and tracing outside
-/// of it too, since they answer for the request at hand. The handler runs in another task than the request: what
-/// a layer outside keeps in task-locals is not there.
+/// Outside: what is about the request at hand (authentication, request ids, tracing, CORS, compression). Inside: what is
+/// about the effect, and must end with the handler though its client has left (transactions, concurrency limits). What
+/// happens on the wrong side is said in [inside or outside](super#inside-or-outside).
+///
+/// The handler runs in a task of its own. The current `tracing` span goes along into it with the feature `tracing`; what
+/// a layer outside keeps in task-locals does not.
 ///
 /// # Example
 ///
