@@ -6,6 +6,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
+use idem_runtime::OnRunning;
 use idem_runtime::http::{IdempotencyLayer, KeyRules, StatusPolicy, Verdict};
 
 use super::caller::Caller;
@@ -63,6 +64,8 @@ fn api(shop: &Shop) -> Router<Shop> {
         )
         .ttl(RETENTION)
         .lease(Duration::from_secs(3))
+        // Programs give up on a response sooner than people do.
+        .on_running(OnRunning::Wait(Duration::from_secs(1)))
         .max_body_bytes(MOST_BYTES)
         .documented_at(DOCUMENTED_AT);
     let charges = IdempotencyLayer::scoped(shop.engine.clone(), "charges.create", Caller::of)
@@ -70,6 +73,8 @@ fn api(shop: &Shop) -> Router<Shop> {
         .status_policy(StatusPolicy::stripe().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release))
         .ttl(RETENTION)
         .lease(Duration::from_secs(3))
+        // As Stripe does: its SDKs come back by themselves.
+        .on_running(OnRunning::Reject)
         .max_body_bytes(MOST_BYTES)
         .on_problem(charges::refusal);
     Router::new()

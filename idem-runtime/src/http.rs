@@ -14,7 +14,7 @@
 //! | has a body that is too long, or breaks off | 413 `body-too-large`, 400 `body-unreadable` | |
 //! | is the first with its key | what the handler answers | draft, 2.6 |
 //! | has a key that came with another request | 422 `key-reused` | draft, 2.4 and 2.7 |
-//! | repeats one that is still worked on | 409 `request-running` with `Retry-After`, or a wait | draft, 2.6 and 2.7 |
+//! | repeats one that is still worked on | the response, if it comes within 5 s; then 409 `request-running` with `Retry-After` | draft, 2.6 and 2.7, where it is 409 at once: [`on_running`](IdempotencyLayer::on_running) |
 //! | repeats one that is done | its status, headers and body, and `idempotent-replayed: true` | draft, 2.6 |
 //! | repeats one that was refused with nothing done (by default 400, 401, 403, 404, 422, 429, 503, …) | what the handler answers now | [`StatusPolicy`] |
 //! | repeats one of which nobody knows whether it was done (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown` | [`StatusPolicy::ambiguous`] |
@@ -24,6 +24,7 @@
 //! What idem itself answers is a [`Problem`]: a document after RFC 9457.
 //!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
+#![doc = include_str!("docs/middleware.md")]
 #![cfg_attr(feature = "axum", doc = include_str!("docs/axum.md"))]
 
 mod body;

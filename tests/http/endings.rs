@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::post;
 use http::{Request, Response};
+use idem_runtime::OnRunning;
 use idem_runtime::http::{Buffered, IdempotencyLayer, StatusPolicy, Verdict};
 use tokio::sync::Notify;
 use tower::{Layer as _, ServiceExt as _};
@@ -29,7 +30,8 @@ fn gated(desk: &Desk) -> (Arc<Gate>, Router) {
         through.go_on.notified().await;
         run.to_string()
     });
-    let shop = Router::new().route("/orders", handler).layer(desk.layer());
+    let layer = desk.layer().on_running(OnRunning::Reject);
+    let shop = Router::new().route("/orders", handler).layer(layer);
     (gate, shop)
 }
 

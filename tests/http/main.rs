@@ -18,3 +18,4 @@ mod review;
 mod server;
 mod settings;
 mod smuggling;
+mod spans;

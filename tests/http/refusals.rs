@@ -228,17 +228,21 @@ async fn a_request_that_was_not_refused_is_to_be_repeated_as_it_was() {
 async fn a_repeat_of_a_running_request_is_told_when_to_come_back() {
     let desk = Desk::new();
     let layer = desk.layer().lease(Duration::from_mins(1));
+    // It is not renewed.
+    let layer = layer.max_run(Duration::ZERO).on_running(OnRunning::Reject);
     let (gate, shop) = gated(&desk, layer);
     let first = tokio::spawn({
         let shop = shop.clone();
         async move { send(&shop, order("")).await }
     });
     soon("the handler runs", gate.started.notified()).await;
-    desk.clock.advance(Duration::from_millis(4_500));
-    let refused = send(&shop, order("")).await;
-    assert_eq!(refused.problem(), (409, "request-running".to_owned()));
-    // What is left of the lease, rounded up.
-    assert_eq!(refused.headers["retry-after"], "56");
+    // What is left of the lease, rounded up, and 2 s at most.
+    for (passed, seconds) in [(0, "2"), (57_900, "2"), (1_200, "1"), (800, "1")] {
+        desk.clock.advance(Duration::from_millis(passed));
+        let refused = send(&shop, order("")).await;
+        assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+        assert_eq!(refused.headers["retry-after"], seconds, "after {passed} ms");
+    }
     // Another request with the key is told so at once.
     let other = send(&shop, order("other")).await;
     assert_eq!(other.problem(), (422, "key-reused".to_owned()));
@@ -249,12 +253,9 @@ async fn a_repeat_of_a_running_request_is_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_repeat_waits_where_the_layer_says_so() {
+async fn a_repeat_waits_for_the_first() {
     let desk = Desk::new();
-    let layer = desk
-        .layer()
-        .on_running(OnRunning::Wait(Duration::from_mins(1)));
-    let (gate, shop) = gated(&desk, layer);
+    let (gate, shop) = gated(&desk, desk.layer());
     let ask = || {
         let shop = shop.clone();
         tokio::spawn(async move { send(&shop, order("")).await })
@@ -262,14 +263,68 @@ async fn a_repeat_waits_where_the_layer_says_so() {
     let first = ask();
     soon("the handler runs", gate.started.notified()).await;
     let second = ask();
-    // It waits in this process, and asks the store nothing more.
-    tokio::task::yield_now().await;
+    waits(&desk).await;
+    desk.clock.advance(Duration::from_millis(4_999));
+    others().await;
+    assert!(!second.is_finished());
     gate.go_on.notify_one();
     let first = soon("the first response", first).await.unwrap();
     let second = soon("the second response", second).await.unwrap();
     assert!(!first.is_replayed() && second.is_replayed());
     assert_eq!(first.body, second.body);
     assert_eq!(desk.runs(), 1);
+}
+
+/// Until a repeat waits, for 5 s at most. The renewal of the lease is due after 10 s.
+async fn waits(desk: &Desk) {
+    let patience = Duration::from_secs(5);
+    soon("a repeat waits", desk.clock.sleeper_within(patience)).await;
+}
+
+/// Whatever was woken on this thread goes first.
+async fn others() {
+    for _ in 0..32 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_repeat_that_has_waited_for_5_s_is_told_when_to_come_back() {
+    let desk = Desk::new();
+    // Renewals are due every 20 s.
+    let (gate, shop) = gated(&desk, desk.layer().lease(Duration::from_mins(1)));
+    let ask = || {
+        let shop = shop.clone();
+        tokio::spawn(async move { send(&shop, order("")).await })
+    };
+    let first = ask();
+    soon("the handler runs", gate.started.notified()).await;
+    for _ in 0..2 {
+        let repeat = ask();
+        waits(&desk).await;
+        desk.clock.advance(Duration::from_secs(5));
+        let refused = soon("a refusal", repeat).await.unwrap();
+        assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+        assert_eq!(refused.headers["retry-after"], "2");
+    }
+    gate.go_on.notify_one();
+    assert_eq!(soon("the first response", first).await.unwrap().body, "1");
+    assert_eq!(desk.runs(), 1);
+}
+
+#[tokio::test]
+async fn a_repeat_does_what_the_engine_says_unless_the_layer_does() {
+    let desk = Desk::with(|engine| engine.on_running(OnRunning::Reject));
+    let (gate, shop) = gated(&desk, desk.layer());
+    let first = tokio::spawn({
+        let shop = shop.clone();
+        async move { send(&shop, order("")).await }
+    });
+    soon("the handler runs", gate.started.notified()).await;
+    let refused = send(&shop, order("")).await;
+    assert_eq!(refused.problem(), (409, "request-running".to_owned()));
+    gate.go_on.notify_one();
+    soon("the first response", first).await.unwrap();
 }
 
 #[tokio::test]

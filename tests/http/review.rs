@@ -15,10 +15,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use http_body::Frame;
 use idem_harness::{RedisServer, Reply};
-use idem_runtime::Engine;
 use idem_runtime::http::{Buffered, IdempotencyLayer, KeyRules, StatusPolicy};
 use idem_runtime::store::HEADER;
 use idem_runtime::store::redis::RedisStore;
+use idem_runtime::{Engine, OnRunning};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -230,7 +230,8 @@ async fn leave_during_the_response(desk: &Desk) -> (Router, crate::client::Sourc
         answers.notify_one();
         body.lock().unwrap().take().expect("it runs once")
     });
-    let shop = Router::new().route("/orders", handler).layer(desk.layer());
+    let layer = desk.layer().on_running(OnRunning::Reject);
+    let shop = Router::new().route("/orders", handler).layer(layer);
     let client = shop.clone();
     let client = tokio::spawn(async move { send(&client, order("")).await });
     soon("the handler answers", answering.notified()).await;

@@ -13,7 +13,7 @@ use axum::routing::post;
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::SqliteStore;
-use idem_runtime::{Engine, EngineBuilder, Event, Observer};
+use idem_runtime::{Engine, EngineBuilder, Event, Observer, OnRunning};
 use idem_tests::events::Events;
 use tokio::net::TcpListener;
 
@@ -64,7 +64,10 @@ async fn main() {
         }
         format!("done: {order}")
     });
-    let layer = IdempotencyLayer::public(engine, "shop.api").max_attempts(Some(attempts));
+    let layer = IdempotencyLayer::public(engine, "shop.api");
+    let layer = layer
+        .max_attempts(Some(attempts))
+        .on_running(OnRunning::Reject);
     let service = Router::new().route("/orders", handler).layer(layer);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.expect("a port is free");

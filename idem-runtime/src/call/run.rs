@@ -120,6 +120,7 @@ where
         let held = Held { body, output };
         Run { held, drive }.await
     };
+    let task = in_span(task);
     // Nothing awaits between the grant and this, so no claim is lost on the way.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return task.await;
@@ -133,6 +134,18 @@ where
         Err(Ok(panic)) => resume_unwind(panic),
         Err(Err(_)) => refuse(shut_down(operation)),
     }
+}
+
+/// In the span that the caller is in, so that what the body records stays part of it. Where the caller has gone, the span
+/// lasts until the body has ended.
+#[cfg(feature = "tracing")]
+fn in_span<F: Future>(task: F) -> impl Future<Output = F::Output> {
+    tracing::Instrument::in_current_span(task)
+}
+
+#[cfg(not(feature = "tracing"))]
+fn in_span<F: Future>(task: F) -> F {
+    task
 }
 
 fn shut_down(operation: Operation) -> Error {

@@ -34,7 +34,8 @@ type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 /// 2. The key ([`KeyRules`]): missing or not valid, 400.
 /// 3. The scope: nobody whose key it could be, 403.
 /// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; broken off, 400.
-/// 5. What the store knows of the key: another request, 422; still worked on, 409; and so on, see [`Problem`].
+/// 5. What the store knows of the key: another request, 422; still worked on, a wait and then 409; and so on, see
+///    [`Problem`].
 ///
 /// The same request has the same method, path, query and body, byte by byte. Headers do not count. Under the
 /// feature `axum` the path is the one that the client wrote, in nested routers too.
@@ -68,9 +69,12 @@ type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 ///
 /// # Where it stands among layers
 ///
-/// Authentication outside of it, so that the scope can use what it found; CORS, compression and tracing outside
-/// of it too, since they answer for the request at hand. The handler runs in another task than the request: what
-/// a layer outside keeps in task-locals is not there.
+/// Outside: what is about the request at hand (authentication, request ids, tracing, CORS, compression). Inside: what is
+/// about the effect, and must end with the handler though its client has left (transactions, concurrency limits). What
+/// happens on the wrong side is said in [inside or outside](super#inside-or-outside).
+///
+/// The handler runs in a task of its own. The current `tracing` span goes along into it with the feature `tracing`; what
+/// a layer outside keeps in task-locals does not.
 ///
 /// # Example
 ///
@@ -140,7 +144,6 @@ impl IdempotencyLayer {
             max_body_bytes: 2 << 20,
             overrides: Overrides {
                 on_duplicate: Some(OnDuplicate::Replay),
-                on_running: Some(OnRunning::Reject),
                 ..Overrides::default()
             },
             documented_at: None,
@@ -210,8 +213,8 @@ impl IdempotencyLayer {
         self.set(|it| it.overrides.error_ttl = Some(ttl))
     }
 
-    /// How long a claim lasts unless renewed, and so the longest `Retry-After` of a 409; default the engine's,
-    /// 100 ms to 24 h.
+    /// How long a claim lasts unless renewed, and so the time after which a repeat of a request whose server has
+    /// crashed is worked on; default the engine's, 100 ms to 24 h.
     pub fn lease(self, lease: Duration) -> Self {
         self.set(|it| it.overrides.lease = Some(lease))
     }
@@ -222,10 +225,16 @@ impl IdempotencyLayer {
         self.set(|it| it.overrides.max_run = Some(max_run))
     }
 
-    /// What a repeat gets while the first request is worked on; default [`OnRunning::Reject`]: 409 with
-    /// `Retry-After`, in whole seconds, of what is left of the lease. [`OnRunning::Wait`] waits for the response
-    /// first. Clients that obey `Retry-After` come back when the *lease* is over, which is long after most handlers
-    /// are done: for them a wait, or a short lease, is quicker.
+    /// What a repeat does while the first request is worked on; default the engine's, which is [`OnRunning::Wait`]
+    /// for 5 s unless it was set: it gets the response if that comes in this time, and after it 409
+    /// `request-running` with `Retry-After`. [`OnRunning::Reject`]: 409 at once, as the draft has it (section 2.6),
+    /// which knows no wait; a [`StatusPolicy::draft`] does not change this setting.
+    ///
+    /// `Retry-After` is what is left of the lease, and 2 s at most: the lease ends long after most handlers do.
+    ///
+    /// A repeat that waits keeps its connection and its body, and no connection to the store. Its wait ends when its
+    /// client leaves. A time-out outside the layer that is shorter than the wait answers first, without
+    /// `Retry-After`.
     pub fn on_running(self, on_running: OnRunning) -> Self {
         self.set(|it| it.overrides.on_running = Some(on_running))
     }

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind};
 /// | `caller-unknown` | 403 | the layer's scope found nobody whose key it could be |
 /// | `token-invalid` | 403 | the one-time token is not for this caller and request |
 /// | `token-expired` | 403 | it has expired, and no answer to it is stored |
-/// | `request-running` | 409 | the first request is still being worked on; `Retry-After` |
+/// | `request-running` | 409 | the first request is still being worked on; `Retry-After` of 1 or 2 s |
 /// | `request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
 /// | `body-unreadable` | 400 | the request body broke off |
 /// | `body-too-large` | 413 | it is longer than the layer takes |
@@ -66,6 +66,12 @@ pub struct Problem {
     /// Whether idem refused, so that this call ran nothing, or what it ran has a record of its own.
     is_refusal: bool,
 }
+
+/// The longest `Retry-After` of a running request. The lease tells when its owner is given up, not when its handler is
+/// done: a client that waited for the end of a lease of 30 s would wait 30 s for a handler of 0.3 s. What a client that
+/// comes back too early costs is one claim, once in this time. Not less than 1 s, the smallest delay that is not "at
+/// once" (RFC 9110, section 10.2.3).
+const SOON: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -348,6 +354,9 @@ impl From<&Error> for Problem {
             ),
         };
         problem.retry_after = error.retry_after();
+        if matches!(error.kind(), ErrorKind::Running { .. }) {
+            problem.retry_after = problem.retry_after.map(|left| left.min(SOON));
+        }
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
             problem.retry_after.get_or_insert(Duration::from_secs(1));
         }

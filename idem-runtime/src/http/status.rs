@@ -119,7 +119,9 @@ impl StatusPolicy {
         }
     }
 
-    /// The draft's rule: a repeat gets the earlier result, "success or an error", whatever it was.
+    /// The draft's rule: a repeat gets the earlier result, "success or an error", whatever it was. That a repeat of a
+    /// running request is refused at once is another setting:
+    /// [`OnRunning::Reject`](crate::OnRunning::Reject) of [`on_running`](super::IdempotencyLayer::on_running).
     #[must_use]
     pub fn draft() -> Self {
         Self {
