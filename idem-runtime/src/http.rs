@@ -13,7 +13,7 @@
 //! | comes from nobody the scope knows | 403 `caller-unknown` | draft, 2.2 and 5 |
 //! | has a body that is too long, or breaks off | 413 `body-too-large`, 400 `body-unreadable` | |
 //! | is the first with its key | what the handler answers | draft, 2.6 |
-//! | has a key that came with another request | 422 `key-reused` | draft, 2.4 and 2.7 |
+//! | has a key that came with another request ([`Fingerprinter`]) | 422 `key-reused` | draft, 2.4 and 2.7 |
 //! | repeats one that is still worked on | 409 `request-running` with `Retry-After`, or a wait | draft, 2.6 and 2.7 |
 //! | repeats one that is done | its status, headers and body, and `idempotent-replayed: true` | draft, 2.6 |
 //! | repeats one that was refused with nothing done (by default 400, 401, 403, 404, 422, 429, 503, …) | what the handler answers now | [`StatusPolicy`] |
@@ -41,6 +41,7 @@ mod body;
 mod exchange;
 #[cfg(feature = "axum")]
 mod extract;
+mod fingerprint;
 mod headers;
 mod key;
 mod layer;
@@ -55,6 +56,7 @@ mod wire;
 
 pub use self::body::{Buffered, RequestBody, ResponseBody};
 pub(crate) use self::exchange::Rules;
+pub use self::fingerprint::Fingerprinter;
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;
 pub use self::problem::Problem;

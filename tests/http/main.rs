@@ -9,6 +9,7 @@ mod crowd;
 mod departures;
 mod draft;
 mod endings;
+mod fingerprints;
 mod killed;
 mod middleware;
 mod outages;

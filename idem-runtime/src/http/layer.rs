@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tower_layer::Layer;
 
 use super::exchange::Rules;
+use super::fingerprint::Fingerprinter;
 use super::key::{IdempotencyKey, KeyRules};
 use super::problem::Problem;
 use super::scope::Scope;
@@ -54,8 +55,10 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; broken off, 400.
 /// 5. What the store knows of the key: another request, 422; still worked on, 409; and so on, see [`Problem`].
 ///
-/// The same request has the same method, path, query and body, byte by byte. Headers do not count. Under the
-/// feature `axum` the path is the one that the client wrote, in nested routers too.
+/// The same request has the same method, path, query and body, byte by byte. Headers do not count.
+/// [`fingerprint`](Self::fingerprint) says otherwise: a JSON document that is written anew, a form with another
+/// boundary, headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers
+/// too.
 ///
 /// | response | what the client gets | what a repeat gets |
 /// |---|---|---|
@@ -140,6 +143,7 @@ pub(super) struct Settings {
     methods: Vec<Method>,
     pub(super) rules: Arc<Rules>,
     pub(super) max_body_bytes: usize,
+    pub(super) fingerprinter: Fingerprinter,
     pub(super) reconcile: Option<Arc<Hook>>,
     overrides: Overrides,
     documented_at: Option<String>,
@@ -157,6 +161,7 @@ impl IdempotencyLayer {
             methods: vec![Method::POST, Method::PATCH],
             rules: Arc::default(),
             max_body_bytes: 2 << 20,
+            fingerprinter: Fingerprinter::new(),
             reconcile: None,
             overrides: Overrides {
                 on_duplicate: Some(OnDuplicate::Replay),
@@ -272,6 +277,12 @@ impl IdempotencyLayer {
     /// worked on. A longer one gets 413.
     pub fn max_body_bytes(self, max_body_bytes: usize) -> Self {
         self.set(|it| it.max_body_bytes = max_body_bytes)
+    }
+
+    /// What makes two requests the same one; default [`Fingerprinter::new`]: method, path, query and body, byte by
+    /// byte.
+    pub fn fingerprint(self, fingerprinter: Fingerprinter) -> Self {
+        self.set(|it| it.fingerprinter = fingerprinter)
     }
 
     /// The largest response that is stored, in bytes: status, headers and body as they are laid out, before they are
@@ -506,6 +517,7 @@ impl fmt::Debug for Settings {
             .field("methods", &self.methods)
             .field("rules", &self.rules)
             .field("max_body_bytes", &self.max_body_bytes)
+            .field("fingerprinter", &self.fingerprinter)
             .finish_non_exhaustive()
     }
 }

@@ -138,7 +138,13 @@ where
     let Ok(scope) = settings.scope.find(&parts) else {
         return Ok(refuse_keyed(Problem::caller_unknown(), parts, key));
     };
-    let taken = request::take(&parts, body, settings.max_body_bytes).await;
+    let taken = request::take(
+        &parts,
+        body,
+        &settings.fingerprinter,
+        settings.max_body_bytes,
+    )
+    .await;
     let (body, asked) = match taken {
         Ok(taken) => taken,
         Err(problem) => return Ok(refuse_keyed(problem, parts, key)),
