@@ -8,8 +8,10 @@ use axum::body::Body;
 use axum::routing::post;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use idem_harness::RedisServer;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer, StatusPolicy};
-use idem_runtime::{EntryState, ErrorKind, Reconciled, context};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::{Engine, EntryState, ErrorKind, Reconciled, context};
 use tokio::sync::Notify;
 
 use crate::client::{Desk, order, send, soon};
@@ -70,6 +72,30 @@ async fn an_operator_writes_the_response_of_a_request_that_was_done() {
     assert_eq!(other.problem(), (422, "key-reused".to_owned()));
     assert_eq!(desk.runs(), 1);
     assert_eq!(desk.events.count("resolved value"), 1);
+}
+
+/// The operator's program, the server and the next server have one store and nothing else in common.
+#[tokio::test]
+async fn what_an_operator_writes_is_replayed_by_every_server() {
+    let redis = RedisServer::start();
+    let layer = async || {
+        let store = RedisStore::connect(&redis.url()).await.unwrap();
+        IdempotencyLayer::public(Engine::new(store), "shop.api")
+    };
+    let desk = Desk::new();
+    let shop = unlucky(&desk, layer().await);
+    assert_eq!(send(&shop, order("tea")).await.status, 500);
+    let entry = layer().await.entry(None, NAME).await.unwrap().unwrap();
+    entry.resolve_response(paid()).await.unwrap();
+    for shop in [shop, unlucky(&desk, layer().await)] {
+        let again = send(&shop, order("tea")).await;
+        assert!(again.is_replayed());
+        assert_eq!(
+            (again.status.as_u16(), &again.body[..]),
+            (201, &b"{\"id\":7}"[..])
+        );
+    }
+    assert_eq!(desk.runs(), 1);
 }
 
 #[tokio::test]
