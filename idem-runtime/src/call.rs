@@ -7,6 +7,8 @@ mod in_tx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod lent;
 mod overtaken;
+#[cfg(feature = "http")]
+mod replays;
 mod run;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod within;
@@ -22,6 +24,8 @@ pub use self::builder::CallBuilder;
 pub use self::in_tx::CallInTx;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::lent::{Lent, lend};
+#[cfg(feature = "http")]
+pub(crate) use self::replays::Replays;
 pub use self::run::{Run, finish, run};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
@@ -94,6 +98,8 @@ impl Call {
     /// With an output that can be asked how old it is, or not.
     fn told_by(mut self, output: &dyn AnyOutput) -> Self {
         self.overrides.ageless = !output.tells_age();
+        #[cfg(feature = "http")]
+        Replays::called();
         self
     }
 
@@ -246,7 +252,12 @@ fn enter(call: Call) -> Result<(Engine, Entry), Error> {
 
 /// The output becomes what is stored.
 fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
-    if let Err(undecodable) = output.read(stored) {
+    let read = output.read(stored);
+    #[cfg(feature = "http")]
+    if read.is_ok() {
+        Replays::replayed();
+    }
+    if let Err(undecodable) = read {
         let error = undecodable_error(output.schemas(), stored, undecodable);
         engine.core.refused(&error);
         output.refuse(error);

@@ -82,6 +82,9 @@ pub struct Entry {
     asked: Fingerprint,
     record: Record,
     left: Duration,
+    /// How the layer that it was asked for by stores a response.
+    #[cfg(feature = "http")]
+    pub(crate) rules: Arc<crate::http::Rules>,
 }
 
 /// Where a call is in its life.
@@ -212,7 +215,12 @@ impl Entry {
         self.send(record, None).await
     }
 
-    async fn answer(self, encoded: Encoded) -> Result<(), Error> {
+    #[cfg(feature = "http")]
+    pub(crate) fn format(&self) -> &crate::answer::Format {
+        &self.core.format
+    }
+
+    pub(crate) async fn answer(self, encoded: Encoded) -> Result<(), Error> {
         if let EntryState::Answered(_) | EntryState::NotStored = self.state() {
             let error = Error::new(ErrorKind::Changed, self.key.operation().clone());
             return Err(error.detail("it is answered already; only a reset can change that"));
@@ -335,6 +343,8 @@ impl Core {
                 asked,
                 record,
                 left,
+                #[cfg(feature = "http")]
+                rules: Arc::default(),
             })),
             ReadReply::Unreadable(error) => {
                 Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))

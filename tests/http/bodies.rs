@@ -9,19 +9,28 @@ use axum::response::Response;
 use axum::routing::post;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::{Body as _, Frame};
-use idem_runtime::http::{StatusPolicy, Verdict};
+use idem_harness::{MariaDbServer, PostgresServer, RedisServer, TestDir};
+use idem_runtime::http::{IdempotencyLayer, StatusPolicy, Verdict};
+use idem_runtime::store::Store;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::{MySqlStore, PostgresStore, SqliteStore};
+use idem_runtime::{EncryptionKeys, Engine};
 
 use crate::client::{Desk, Source, call, data, frames, order, send, soon};
 
 /// A router that answers with this once, and fails the test if it is asked again.
 fn once(desk: &Desk, policy: StatusPolicy, response: Response) -> Router {
+    behind(desk.layer().status_policy(policy), desk, response)
+}
+
+/// The same behind this layer.
+fn behind(layer: IdempotencyLayer, desk: &Desk, response: Response) -> Router {
     let desk_of_handler = desk.clone();
     let response = Arc::new(Mutex::new(Some(response)));
     let handler = move || async move {
         desk_of_handler.run();
         response.lock().unwrap().take().expect("it is asked once")
     };
-    let layer = desk.layer().status_policy(policy);
     Router::new().route("/orders", post(handler)).layer(layer)
 }
 
@@ -42,18 +51,13 @@ async fn is_lost(desk: &Desk, shop: &Router) {
     assert_eq!(desk.runs(), 1);
 }
 
-/// A desk whose engine keeps so many bytes.
-fn small(max_value_bytes: usize) -> Desk {
-    Desk::with(|engine| engine.max_value_bytes(max_value_bytes))
-}
-
 #[tokio::test]
 async fn a_response_that_is_too_large_reaches_its_client_and_is_not_stored() {
-    let desk = small(1_000);
+    let desk = Desk::new();
     let whole = vec![7; 5_000];
-    let shop = once(
+    let shop = behind(
+        desk.layer().max_response_bytes(1_000),
         &desk,
-        StatusPolicy::default(),
         Response::new(Body::from(whole.clone())),
     );
     assert_eq!(send(&shop, order("")).await.body, whole);
@@ -64,9 +68,10 @@ async fn a_response_that_is_too_large_reaches_its_client_and_is_not_stored() {
 
 #[tokio::test]
 async fn a_response_without_a_known_length_is_read_up_to_the_limit_only() {
-    let desk = small(1_000);
+    let desk = Desk::new();
     let (source, body) = frames();
-    let shop = once(&desk, StatusPolicy::default(), Response::new(body));
+    let layer = desk.layer().max_response_bytes(1_000);
+    let shop = behind(layer, &desk, Response::new(body));
     for _ in 0..11 {
         source.send(data(vec![7; 100])).unwrap();
     }
@@ -85,14 +90,128 @@ async fn a_response_without_a_known_length_is_read_up_to_the_limit_only() {
 #[tokio::test]
 async fn the_limit_counts_what_is_stored_besides_the_body() {
     for (length, is_stored) in [(40, true), (99, false)] {
-        let desk = small(100);
+        let desk = Desk::new();
         let response = Response::new(Body::from(vec![7; length]));
-        let shop = once(&desk, StatusPolicy::default(), response);
+        let shop = behind(desk.layer().max_response_bytes(100), &desk, response);
         assert_eq!(send(&shop, order("")).await.body.len(), length);
         if is_stored {
             assert!(send(&shop, order("")).await.is_replayed());
         } else {
             is_lost(&desk, &shop).await;
+        }
+    }
+}
+
+/// A page of the web is a few hundred KiB, and a list that an API answers some MiB.
+#[tokio::test]
+async fn a_response_of_some_mib_is_stored() {
+    for (bytes, is_stored) in [(300 << 10, true), (4_000_000, true), (4 << 20, false)] {
+        let desk = Desk::new();
+        let response = Response::new(Body::from(vec![7; bytes]));
+        let shop = behind(desk.layer(), &desk, response);
+        assert_eq!(send(&shop, order("")).await.body.len(), bytes);
+        if is_stored {
+            let again = send(&shop, order("")).await;
+            assert!(again.is_replayed(), "{bytes}: {:?}", again.headers);
+            assert_eq!(again.body, vec![7; bytes]);
+        } else {
+            is_lost(&desk, &shop).await;
+        }
+    }
+}
+
+/// What an engine keeps of a value is kept of a response as well, and what it does not is no limit of responses.
+#[tokio::test]
+async fn the_limit_of_values_is_another_one() {
+    for (max_value_bytes, bytes) in [(5 << 20, (5 << 20) - 100), (10, 1_000)] {
+        let desk = Desk::with(|engine| engine.max_value_bytes(max_value_bytes));
+        let response = Response::new(Body::from(vec![7; bytes]));
+        let shop = behind(desk.layer(), &desk, response);
+        send(&shop, order("")).await;
+        assert!(send(&shop, order("")).await.is_replayed(), "{bytes}");
+    }
+}
+
+/// Compressed and encrypted, too: what is written under the limit is read, whatever the engine keeps of values.
+#[tokio::test]
+async fn a_response_of_many_mib_comes_back_however_it_is_stored() {
+    let random: Vec<u8> = (0..9_u32 << 18)
+        .flat_map(|number| number.wrapping_mul(0x9e37_79b9).to_be_bytes())
+        .collect();
+    let keys = || EncryptionKeys::new(1, [7; 32]);
+    for whole in [vec![7; 9 << 20], random] {
+        let desk = Desk::with(|engine| engine.compress_above(100).encrypt(keys()));
+        let response = Response::new(Body::from(whole.clone()));
+        let limit = whole.len() + 100;
+        let shop = behind(desk.layer().max_response_bytes(limit), &desk, response);
+        send(&shop, order("")).await;
+        let again = send(&shop, order("")).await;
+        assert!(again.is_replayed(), "{:?}", again.headers);
+        assert!(again.body == whole);
+    }
+}
+
+/// The largest response that is stored by default, in a database as it is installed.
+async fn fits<S: Store>(store: S) {
+    let (desk, engine) = (Desk::new(), Engine::new(store));
+    let layer = IdempotencyLayer::public(&engine, "shop.api");
+    // With its status, the counts of headers and trailers, and a tag.
+    let whole = vec![7; (4 << 20) - 20];
+    let response = Response::new(Body::from(whole.clone()));
+    let shop = behind(layer, &desk, response);
+    send(&shop, order("")).await;
+    let again = send(&shop, order("")).await;
+    assert!(again.is_replayed(), "{:?}", again.headers);
+    assert!(again.body == whole);
+}
+
+#[tokio::test]
+async fn sqlite_takes_a_response_of_some_mib() {
+    let dir = TestDir::new("large").unwrap();
+    let url = format!("sqlite:{}", dir.path().join("shop.db").display());
+    let store = SqliteStore::connect(&url).await.unwrap();
+    store.migrate().await.unwrap();
+    fits(store).await;
+}
+
+#[tokio::test]
+async fn postgres_takes_a_response_of_some_mib() {
+    let server = PostgresServer::start();
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    fits(store).await;
+}
+
+#[tokio::test]
+async fn mariadb_takes_a_response_of_some_mib() {
+    let server = MariaDbServer::start();
+    let store = MySqlStore::connect(&server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    fits(store).await;
+}
+
+/// What a store would not read back is not written.
+#[tokio::test]
+async fn a_store_may_take_less() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let engine = Engine::new(store);
+    let desk = Desk::new();
+    for (key, bytes, is_stored) in [("a", 8_000_000, true), ("b", 8 << 20, false)] {
+        let layer = IdempotencyLayer::public(&engine, "shop.api").max_response_bytes(60 << 20);
+        let response = Response::new(Body::from(vec![7; bytes]));
+        let shop = behind(layer, &desk, response);
+        let ask = || {
+            let request =
+                http::Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
+            request.body(Body::empty()).unwrap()
+        };
+        assert_eq!(send(&shop, ask()).await.body.len(), bytes);
+        let again = send(&shop, ask()).await;
+        if is_stored {
+            assert!(again.is_replayed() && again.body == vec![7; bytes]);
+        } else {
+            assert_eq!(again.problem(), (500, "answer-lost".to_owned()));
         }
     }
 }

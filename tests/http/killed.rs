@@ -90,6 +90,36 @@ async fn not_again(url: &str, time_passes: impl AsyncFn(Duration)) {
     assert!(!told.iter().any(|line| line == "run"), "{told:?}");
 }
 
+/// Where a hook finds out that it was done, no handler runs either, and the repeat gets what was found.
+async fn found(url: &str, time_passes: impl AsyncFn(Duration)) {
+    for attempts in [1, 3] {
+        // Each with a key of its own: the first is done by then.
+        let body = format!("tea {attempts}");
+        let key = format!("\"{attempts}\"");
+        let mut killed = Process::start(url, attempts, "held");
+        let mut client = connect(killed.addr).await;
+        client.write(&with_key(&key, &body)).await;
+        killed.worker.line_after("run");
+        killed.worker.kill9();
+        assert_eq!(client.rest().await, b"", "there is no answer");
+
+        let mut next = Process::start(url, attempts, "found");
+        time_passes(LEASE).await;
+        for _ in 0..2 {
+            let mut client = connect(next.addr).await;
+            client.write(&with_key(&key, &body)).await;
+            let answer = client.answer().await;
+            assert_eq!(answer.body, format!("found: {body}"));
+            assert!(answer.is_replayed());
+        }
+        next.worker.kill9();
+        let told = next.worker.rest();
+        assert!(!told.iter().any(|line| line == "run"), "{told:?}");
+        let asked = told.iter().filter(|line| *line == "event landed");
+        assert_eq!(asked.count(), 1, "{told:?}");
+    }
+}
+
 fn in_redis(server: &RedisServer) -> impl AsyncFn(Duration) {
     async |by| {
         let aged = server.advance(by, "");
@@ -131,4 +161,17 @@ async fn sqlite_a_request_that_may_run_once_only_does_not_run_again() {
     let dir = TestDir::new("killed").unwrap();
     let url = file(&dir);
     not_again(&url, in_sqlite(&url).await).await;
+}
+
+#[tokio::test]
+async fn redis_a_request_whose_server_was_killed_is_found_by_a_hook() {
+    let server = RedisServer::start();
+    found(&server.url(), in_redis(&server)).await;
+}
+
+#[tokio::test]
+async fn sqlite_a_request_whose_server_was_killed_is_found_by_a_hook() {
+    let dir = TestDir::new("killed").unwrap();
+    let url = file(&dir);
+    found(&url, in_sqlite(&url).await).await;
 }

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::extract::Form;
 use axum::response::Json;
 use axum::routing::post;
+use http::StatusCode;
 use idem_harness::{PaymentSdk, TcpProxy};
 use idem_runtime::OnRunning;
 use idem_runtime::http::{IdempotencyLayer, KeyRules, StatusPolicy};
@@ -40,7 +41,7 @@ struct Provider {
 }
 
 impl Provider {
-    /// A charge of 9,999 is held. The customer waits so long for a reply.
+    /// A charge of 9,999 is held, and one of 5,000 fails. The customer waits so long for a reply.
     async fn open(timeout: Duration) -> Self {
         let (arrivals, arrived) = watch::channel(0);
         let charges: Arc<Mutex<Vec<u64>>> = Arc::default();
@@ -66,8 +67,13 @@ impl Provider {
             if payment.amount == 9_999 {
                 hold.notified().await;
             }
+            if payment.amount == 5_000 {
+                let error = json!({ "error": { "type": "api_error", "message": "it failed" } });
+                return Err((StatusCode::INTERNAL_SERVER_ERROR, Json(error)));
+            }
             let id = format!("pi_{number}");
-            Json(json!({ "id": id, "object": "payment_intent", "amount": payment.amount }))
+            let paid = json!({ "id": id, "object": "payment_intent", "amount": payment.amount });
+            Ok(Json(paid))
         });
         let service = Router::new().route("/v1/payment_intents", charge);
         let server = Server::start(service.layer(layer)).await;
@@ -150,4 +156,15 @@ async fn a_payment_that_is_asked_for_again_while_it_is_made_is_one_charge() {
     assert_eq!(paid["body"]["id"], "pi_1");
     assert_eq!(paid["headers"]["idempotent-replayed"], "true");
     assert_eq!(provider.charges(), [9_999]);
+}
+
+/// An official SDK repeats whatever is 500 and above, unless it is told that this is of no use.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_that_failed_for_good_is_asked_for_once() {
+    let mut provider = Provider::open(PATIENCE).await;
+    let failed = provider.pay(5_000);
+    assert_eq!(failed["http_status"], 500, "{failed}");
+    assert_eq!(failed["headers"]["stripe-should-retry"], "false");
+    assert_eq!(*provider.arrived.borrow(), 1);
+    assert_eq!(provider.charges(), [5_000]);
 }

@@ -1,6 +1,7 @@
-//! A server in a process of its own: `idem-http-server <url> <attempts> held|free`.
+//! A server in a process of its own: `idem-http-server <url> <attempts> held|free|found`.
 //!
-//! Its handler answers at once, or never. It says `listening <address>`, `run` whenever the handler runs, and
+//! Its handler answers at once (`free`), or never (`held`). With `found`, a reconcile hook finds that every request was
+//! done that may have been. It says `listening <address>`, `run` whenever the handler runs, and
 //! `event <words>` of what its engine tells.
 
 use std::io::{self, Write as _};
@@ -9,11 +10,12 @@ use std::time::Duration;
 use std::{env, future};
 
 use axum::Router;
+use axum::http::Response;
 use axum::routing::post;
 use idem_runtime::http::IdempotencyLayer;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::SqliteStore;
-use idem_runtime::{Engine, EngineBuilder, Event, Observer, OnRunning};
+use idem_runtime::{Engine, EngineBuilder, Event, Observer, OnRunning, Reconciled};
 use idem_tests::events::Events;
 use tokio::net::TcpListener;
 
@@ -46,12 +48,12 @@ async fn engine(url: &str) -> EngineBuilder {
 async fn main() {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let [url, attempts, manner] = &arguments[..] else {
-        panic!("idem-http-server <url> <attempts> held|free");
+        panic!("idem-http-server <url> <attempts> held|free|found");
     };
     let is_held = match &**manner {
         "held" => true,
-        "free" => false,
-        other => panic!("neither held nor free: {other}"),
+        "free" | "found" => false,
+        other => panic!("neither held, free nor found: {other}"),
     };
     let attempts: NonZeroU16 = attempts.parse().expect("a number of attempts");
     let engine = engine(url).await.lease(Duration::from_mins(1));
@@ -64,10 +66,16 @@ async fn main() {
         }
         format!("done: {order}")
     });
-    let layer = IdempotencyLayer::public(engine, "shop.api");
-    let layer = layer
+    let layer = IdempotencyLayer::public(engine, "shop.api")
         .max_attempts(Some(attempts))
         .on_running(OnRunning::Reject);
+    let layer = match &**manner {
+        "found" => layer.reconcile(|request, _| async move {
+            let found = [b"found: ", &request.body()[..]].concat();
+            Reconciled::Landed(Response::new(found))
+        }),
+        _ => layer,
+    };
     let service = Router::new().route("/orders", handler).layer(layer);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await;
     let listener = listener.expect("a port is free");

@@ -1,11 +1,14 @@
 //! What a client sees that repeats its requests.
 
-use idem_runtime::HasEngine;
+use axum::Router;
+use http::Method;
+use http_body_util::Full;
 use idem_runtime::conformance::{Fault, Operation};
-use idem_runtime::http::IdempotencyLayer;
+use idem_runtime::http::{IdempotencyLayer, MarkReplays};
+use idem_runtime::{Error, HasEngine};
 use serde_json::json;
 
-use crate::client::{Reply, post, send};
+use crate::client::{Reply, post, request, send};
 use crate::shop::{Server, Shop};
 
 async fn order(server: &Server, key: &str, item: &str) -> Reply {
@@ -147,14 +150,20 @@ async fn a_system_error_gives_the_key_back() {
 async fn a_business_error_is_replayed() {
     let shop = Shop::new();
     let server = shop.open().await;
-    for _ in 0..2 {
+    for is_again in [false, true] {
         let refused = order(&server, "k", "dear").await;
         assert_eq!(
             (refused.status.as_u16(), &refused.body[..]),
             (402, &b"1"[..])
         );
+        assert_eq!(refused.is_replayed(), is_again);
     }
     assert_eq!(shop.runs(), 1);
+    // What idem refuses is no replay, nor is what runs.
+    let refused = order(&server, "k", "tea").await;
+    refused.assert_problem(422, "key-reused");
+    assert!(!refused.is_replayed());
+    assert!(!order(&server, "l", "dear").await.is_replayed());
 }
 
 #[tokio::test]
@@ -178,6 +187,51 @@ async fn without_the_store_nothing_is_done() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(shop.runs(), 0);
     assert_eq!(order(&server, "k", "tea").await.status, 201);
+}
+
+/// A handler that makes calls: its response is a replay if nothing has run for it.
+#[tokio::test]
+async fn a_response_is_a_replay_if_each_call_of_its_handler_was() {
+    let shop = Shop::new();
+    let engine = shop.engine();
+    let handler = axum::routing::post(move |keys: String| async move {
+        let mut sum = 0;
+        for key in keys.split(',') {
+            let call = engine.operation("count").key(key);
+            let finishes = key.starts_with('f');
+            let body = |_| async { Ok::<_, Error>(1) };
+            let counted = if finishes {
+                call.finish(body).await
+            } else {
+                call.run(body).await
+            };
+            sum += counted.unwrap_or_default();
+        }
+        sum.to_string()
+    });
+    let routes = Router::new()
+        .route("/count", handler)
+        .layer(MarkReplays::new());
+    let server = Server::start(routes).await;
+    let is_replayed = async |keys: &'static str| {
+        let request = request(Method::POST, "/count").body(Full::from(keys));
+        send(server.at, request.unwrap()).await.is_replayed()
+    };
+    for (keys, expected) in [
+        ("a", false),
+        ("a", true),
+        ("a,b", false),
+        ("a,b", true),
+        ("c,a", false),
+        ("f1", false),
+        ("f1,a", true),
+        ("f2,a", false),
+        ("a,f3", false),
+        // Refused: an empty key is none.
+        ("a,", false),
+    ] {
+        assert_eq!(is_replayed(keys).await, expected, "{keys}");
+    }
 }
 
 /// The layer knows the whole request, the attribute what the handler makes of it: each keeps an answer of its own.

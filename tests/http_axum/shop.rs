@@ -14,7 +14,7 @@ use http::StatusCode;
 use http::header::LOCATION;
 use http::request::Parts;
 use idem_runtime::conformance::Faulty;
-use idem_runtime::http::{IdempotencyKey, Reply};
+use idem_runtime::http::{IdempotencyKey, MarkReplays, Reply};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Classify, Engine, Error, HasEngine, idempotent};
 use serde::{Deserialize, Serialize};
@@ -109,6 +109,7 @@ impl Shop {
             .route("/orders", post(create))
             .route("/impatient", post(create_or_reject))
             .layer(from_fn_with_state(self.clone(), tell_when_left))
+            .layer(MarkReplays::new())
             .with_state(self.clone())
     }
 

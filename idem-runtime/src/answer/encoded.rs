@@ -59,17 +59,15 @@ impl Encoded {
         Self::store(OutcomeKind::Value, T::schema(), value, format)
     }
 
-    /// The record of what its type lays out itself: `write` appends at most `max_bytes` bytes, and the
-    /// rest is as for a value.
+    /// The record of what its type lays out itself: `write` appends at most `max_bytes` bytes, and more than
+    /// `limit` are not stored.
     #[cfg(feature = "http")]
     pub(crate) fn own(
         outcome: OutcomeKind,
         schema: u32,
-        max_bytes: usize,
-        format: &Format,
+        (max_bytes, limit): (usize, usize),
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Self {
-        let limit = format.max_value_bytes;
         let too_large = || {
             let lost = Unencodable::TooLarge { max_bytes: limit };
             Self::empty(OutcomeKind::Tombstone, Some(lost))

@@ -5,7 +5,7 @@ use std::fmt;
 /// Why an answer became a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unencodable {
-    /// More bytes than the engine keeps.
+    /// More bytes than the engine or the layer keeps.
     TooLarge {
         /// The limit.
         max_bytes: usize,
@@ -30,7 +30,8 @@ impl fmt::Display for Unencodable {
         match self {
             Self::TooLarge { max_bytes } => write!(
                 f,
-                "it is larger than {max_bytes} bytes (`max_value_bytes`); duplicates get `NotStored`"
+                "it is larger than {max_bytes} bytes (`max_value_bytes`; of a response of an HTTP layer, \
+                 `max_response_bytes`); duplicates get `NotStored`"
             ),
             Self::NotSerializable => {
                 f.write_str("its `Serialize` refused; duplicates get `NotStored`")

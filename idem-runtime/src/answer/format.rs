@@ -86,6 +86,8 @@ pub struct Format {
     pub(crate) write: AnswerFormat,
     /// The longest answer, both as it is serialized and as it is stored.
     pub(crate) max_value_bytes: usize,
+    /// What the store reads back of an answer, whatever its layout.
+    pub(crate) max_stored_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) encryption: Encryption,
 }
@@ -95,6 +97,7 @@ impl Default for Format {
         Self {
             write: AnswerFormat::Json,
             max_value_bytes: 256 << 10,
+            max_stored_bytes: usize::MAX,
             compression: Compression::default(),
             encryption: Encryption::default(),
         }
@@ -112,7 +115,17 @@ pub(super) struct Bound<'a> {
     pub(super) tag: u8,
 }
 
+/// The longest answer that a type lays out itself, unless `max_value_bytes` is more.
+const MAX_OWN_BYTES: usize = 64 << 20;
+
 impl Format {
+    /// The longest answer that a type lays out itself.
+    pub(crate) fn max_own_bytes(&self) -> usize {
+        MAX_OWN_BYTES
+            .max(self.max_value_bytes)
+            .min(self.max_stored_bytes)
+    }
+
     /// The same, with keys of its own: how often they are held is then counted apart.
     pub(crate) fn apart(&self) -> Self {
         Self {
@@ -176,7 +189,11 @@ impl Format {
             };
             record = self.encryption.seal(&bound, content)?;
         }
-        let max_bytes = self.max_value_bytes;
+        let max_bytes = match tag {
+            // What laid it out kept to a limit of its own.
+            Some(tag) if tag & OWN != 0 => self.max_own_bytes(),
+            _ => self.max_value_bytes,
+        };
         if record.len() > HEADER + max_bytes {
             return Err(Unencodable::TooLarge { max_bytes });
         }
@@ -218,7 +235,11 @@ impl Format {
             bytes = self.encryption.open(&bound, &bytes)?.into();
         }
         if tag & COMPRESSED != 0 {
-            bytes = expand(&bytes, self.max_value_bytes)?.into();
+            let max_bytes = match layout {
+                Layout::Own => self.max_value_bytes.max(MAX_OWN_BYTES),
+                Layout::Serialized(_) => self.max_value_bytes,
+            };
+            bytes = expand(&bytes, max_bytes)?.into();
         }
         Ok(Body { layout, bytes })
     }

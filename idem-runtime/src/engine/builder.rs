@@ -191,7 +191,8 @@ impl EngineBuilder {
     /// compressed, and as it is stored: other formats than JSON add 1 byte, encryption 45. A longer
     /// one goes to its caller and leaves a tombstone, so that duplicates get
     /// [`ErrorKind::NotStored`]. At most 512 MiB, and no more than the store reads back (for Redis
-    /// `max_record_bytes`, 8 MiB).
+    /// `max_record_bytes`, 8 MiB). Responses of an HTTP layer have a limit of their own,
+    /// `IdempotencyLayer::max_response_bytes`.
     pub fn max_value_bytes(mut self, max_value_bytes: usize) -> Self {
         self.format.max_value_bytes = max_value_bytes;
         self
@@ -311,7 +312,8 @@ impl EngineBuilder {
         self.tokens.check().map_err(refuse)?;
         // What the store would not read back is not written: duplicates learn that it is not stored.
         if let Some(most) = self.store.max_record_bytes() {
-            format.max_value_bytes = format.max_value_bytes.min(most.saturating_sub(HEADER));
+            format.max_stored_bytes = most.saturating_sub(HEADER);
+            format.max_value_bytes = format.max_value_bytes.min(format.max_stored_bytes);
         }
         let mut limits = self.limits;
         limits.claim_deadline = limits.claim_deadline.min(LONG);

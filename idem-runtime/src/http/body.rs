@@ -88,6 +88,19 @@ impl Frames {
         self.data.iter()
     }
 
+    /// The data as one piece; a single one is shared, more are copied.
+    pub(super) fn joined(&self) -> Bytes {
+        match self.data.len() {
+            0 => Bytes::new(),
+            1 => self.data[0].clone(),
+            _ => {
+                let mut joined = BytesMut::with_capacity(self.bytes);
+                self.data().for_each(|data| joined.extend_from_slice(data));
+                joined.freeze()
+            }
+        }
+    }
+
     /// What comes after the data.
     pub(super) fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
@@ -165,6 +178,11 @@ impl<B: Body> Buffered<B> {
             End::Broken(error) => Rest::Broken(error),
         };
         Self { frames, rest }
+    }
+
+    /// The data of one that is all in memory.
+    pub(super) fn bytes(&self) -> Bytes {
+        self.frames.joined()
     }
 
     /// The trailers of one that is all in memory.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ::http::header::CONTENT_TYPE;
 use ::http::{Response, StatusCode};
+use bytes::Bytes;
 use http_body::Body;
 
 use super::body::{Buffered, End, Frames, read};
@@ -19,9 +20,48 @@ use crate::transition::Remains;
 
 /// What is stored of what.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rules {
+pub(crate) struct Rules {
     pub(super) status: StatusPolicy,
     pub(super) headers: StoredHeaders,
+    /// `None`: [`RESPONSE_BYTES`], or what the engine keeps of a value where that is more.
+    pub(super) max_response_bytes: Option<usize>,
+}
+
+/// How large a response may be that is stored, unless a layer says otherwise.
+const RESPONSE_BYTES: usize = 4 << 20;
+
+impl Rules {
+    /// How large a response may be that is stored, in bytes as it is laid out.
+    pub(super) fn max_bytes(&self, format: &Format) -> usize {
+        let by_default = || RESPONSE_BYTES.max(format.max_value_bytes);
+        let asked = self.max_response_bytes.unwrap_or_else(by_default);
+        asked.min(format.max_own_bytes())
+    }
+
+    /// A response as an answer: its status, the headers that are stored, and these frames.
+    pub(super) fn encode<B>(
+        &self,
+        response: &Response<B>,
+        frames: &Frames,
+        format: &Format,
+    ) -> Encoded {
+        let status = response.status();
+        let outcome = match status.as_u16() {
+            ..400 => OutcomeKind::Value,
+            _ => OutcomeKind::Error,
+        };
+        let trailers = frames.trailers().map(|trailers| self.headers.of(trailers));
+        let written = Written {
+            status,
+            headers: self.headers.of(response.headers()).collect(),
+            trailers: trailers.into_iter().flatten().collect(),
+            body: frames,
+        };
+        let (schema, limit) = (schema_of(SCHEMA), self.max_bytes(format));
+        Encoded::own(outcome, schema, (written.max_bytes(), limit), |out| {
+            written.write(out);
+        })
+    }
 }
 
 /// What came of a request: a response, stored or not; the error of the service; idem's own refusal.
@@ -93,6 +133,24 @@ impl<B: Body, E> Exchange<B, E> {
         let response = Response::from_parts(parts, body);
         Self::executed(Ended::Answered { response, kept })
     }
+
+    /// The response of an earlier attempt, which a reconcile hook has found. It is stored, whatever its status.
+    pub(super) fn landed(response: Response<Bytes>) -> Self {
+        let (parts, body) = response.into_parts();
+        let frames = Frames::new(body, None);
+        let kept = if is_final(parts.status) {
+            Kept::Whole(frames.clone())
+        } else {
+            Kept::Lost(Unencodable::Stream)
+        };
+        let response = Response::from_parts(parts, Buffered::whole(frames));
+        Self::executed(Ended::Answered { response, kept })
+    }
+}
+
+/// Whether a response of this status is the answer to its request (RFC 9110, section 15.2).
+pub(super) fn is_final(status: StatusCode) -> bool {
+    !status.is_informational()
 }
 
 /// Whether it comes bit by bit, or is no message at all: to wait for its end would be to withhold it.
@@ -149,22 +207,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
             // A body is answered or fails; only idem refuses.
             Ended::Refused(_) => return Encoded::Release(Remains::Request),
         };
-        let status = response.status();
-        let outcome = match status.as_u16() {
-            ..400 => OutcomeKind::Value,
-            _ => OutcomeKind::Error,
-        };
-        let trailers = frames.trailers().map(|trailers| rules.headers.of(trailers));
-        let written = Written {
-            status,
-            headers: rules.headers.of(response.headers()).collect(),
-            trailers: trailers.into_iter().flatten().collect(),
-            body: frames,
-        };
-        let schema = schema_of(SCHEMA);
-        Encoded::own(outcome, schema, written.max_bytes(), format, |out| {
-            written.write(out);
-        })
+        rules.encode(response, frames, format)
     }
 
     fn decode(_: OutcomeKind, body: &Opened<'_>) -> Result<Self, Undecodable> {

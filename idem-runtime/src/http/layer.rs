@@ -2,26 +2,45 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::Future;
 use std::num::NonZeroU16;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::request::Parts;
-use ::http::{Method, Response};
+use ::http::{Method, Request, Response};
 use bytes::Bytes;
 use tower_layer::Layer;
 
 use super::exchange::Rules;
+use super::fingerprint::Fingerprinter;
 use super::key::{IdempotencyKey, KeyRules};
 use super::problem::Problem;
 use super::scope::Scope;
 use super::service::Idempotency;
 use super::status::{StatusPolicy, Verdict};
 use crate::call::CallBuilder;
+use crate::context::Context;
 use crate::engine::{Engine, HasEngine};
+use crate::operation::Operation;
 use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
+use crate::reconcile::{self, Reconciled};
 
-type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
+/// How a service tells a problem.
+#[derive(Clone)]
+enum OnProblem {
+    Plain(Arc<Plain>),
+    OfRequest(Arc<OfRequest>),
+}
+
+type Plain = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
+type OfRequest = dyn Fn(Problem, &Parts) -> Response<Bytes> + Send + Sync;
+
+/// What finds out whether an earlier attempt at a request was done.
+pub(super) type Hook = dyn Fn(Request<Bytes>, Context) -> Finding + Send + Sync;
+
+type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;
 
 /// Makes the requests of a service idempotent by their `Idempotency-Key`, after
 /// [draft-ietf-httpapi-idempotency-key-header-07][draft].
@@ -37,15 +56,17 @@ type OnProblem = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 /// 5. What the store knows of the key: another request, 422; still worked on, a wait and then 409; and so on, see
 ///    [`Problem`].
 ///
-/// The same request has the same method, path, query and body, byte by byte. Headers do not count. Under the
-/// feature `axum` the path is the one that the client wrote, in nested routers too.
+/// The same request has the same method, path, query and body, byte by byte. Headers do not count.
+/// [`fingerprint`](Self::fingerprint) says otherwise: a JSON document that is written anew, a form with another
+/// boundary, headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers
+/// too.
 ///
 /// | response | what the client gets | what a repeat gets |
 /// |---|---|---|
 /// | by its status: store | it, once it is stored | it, less the headers that are never stored |
 /// | by its status: release | it, as it comes | is worked on |
-/// | by its status: unknown | it, as it comes | 500 `outcome-unknown` |
-/// | larger than [`max_value_bytes`](crate::EngineBuilder::max_value_bytes), to be stored | it, as it comes, once so much has come | 500 `answer-lost` |
+/// | by its status: unknown | it, as it comes | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) finds out or an operator [resolves](Self::entry) it |
+/// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, as it comes, once so much has come | 500 `answer-lost` |
 /// | `text/event-stream`, `multipart/x-mixed-replace`, 101: to be stored | it, as it comes | 500 `answer-lost` |
 /// | its body breaks off | what came, and the error | as [`StatusPolicy::ambiguous`] says |
 /// | none: the handler panicked, the service failed | the panic, the error | as [`StatusPolicy::ambiguous`] says |
@@ -126,9 +147,11 @@ pub(super) struct Settings {
     methods: Vec<Method>,
     pub(super) rules: Arc<Rules>,
     pub(super) max_body_bytes: usize,
+    pub(super) fingerprinter: Fingerprinter,
+    pub(super) reconcile: Option<Arc<Hook>>,
     overrides: Overrides,
     documented_at: Option<String>,
-    on_problem: Option<Arc<OnProblem>>,
+    on_problem: Option<OnProblem>,
 }
 
 impl IdempotencyLayer {
@@ -142,6 +165,8 @@ impl IdempotencyLayer {
             methods: vec![Method::POST, Method::PATCH],
             rules: Arc::default(),
             max_body_bytes: 2 << 20,
+            fingerprinter: Fingerprinter::new(),
+            reconcile: None,
             overrides: Overrides {
                 on_duplicate: Some(OnDuplicate::Replay),
                 ..Overrides::default()
@@ -263,6 +288,75 @@ impl IdempotencyLayer {
         self.set(|it| it.max_body_bytes = max_body_bytes)
     }
 
+    /// What makes two requests the same one; default [`Fingerprinter::new`]: method, path, query and body, byte by
+    /// byte.
+    pub fn fingerprint(self, fingerprinter: Fingerprinter) -> Self {
+        self.set(|it| it.fingerprinter = fingerprinter)
+    }
+
+    /// The largest response that is stored, in bytes: status, headers and body as they are laid out, before they are
+    /// compressed and encrypted. Default 4 MiB, or [`max_value_bytes`](crate::EngineBuilder::max_value_bytes) where
+    /// that is more; at most 64 MiB or that, and what the store reads back (Redis: `max_record_bytes`, 8 MiB). What a
+    /// server takes is yours to keep to: MariaDB 16 MiB (`max_allowed_packet`).
+    ///
+    /// A response is held back, in memory, until it is stored: so much for each request at once. A larger one is passed
+    /// on as soon as that shows, by what it says of its length or by what has come. Its request was done and is not
+    /// done again: a repeat gets 500 `answer-lost`.
+    pub fn max_response_bytes(self, max_response_bytes: usize) -> Self {
+        self.set(|it| Arc::make_mut(&mut it.rules).max_response_bytes = Some(max_response_bytes))
+    }
+
+    /// Finds out whether an earlier attempt at a request was done, whose outcome is unknown: its handler answered with
+    /// an ambiguous status, panicked, or was killed. Asked before the repeat is refused as `outcome-unknown` or
+    /// `attempts-exhausted`, or is worked on after a crash, as the attribute's
+    /// [`reconcile`](crate::idempotent#reconcile) is. Default: it is not asked for.
+    ///
+    /// | it says | the request | repeats |
+    /// |---|---|---|
+    /// | [`Reconciled::Landed`] | gets this response, with `idempotent-replayed: true`. It is stored, whatever its status | get it |
+    /// | [`Reconciled::NotLanded`] | is worked on | get what the handler answers |
+    /// | [`Reconciled::Unknown`], an `Err`, a panic, nothing within [`reconcile_deadline`](crate::EngineBuilder::reconcile_deadline) | gets 500 `outcome-unknown`, with `retryable: true` | ask again |
+    ///
+    /// It gets the request with its whole body, and its [`IdempotencyKey`] among the extensions;
+    /// [`Context::derive_key`] makes the key that the handler gave to a provider. `NotLanded` says that the effect can
+    /// no longer happen either: the handler may run at once. At one time there is one hook for a key.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use idem_runtime::{Engine, Reconciled, http::IdempotencyLayer, store::memory::MemoryStore};
+    ///
+    /// # async fn find_payment(_: &str) -> Result<Option<String>, std::io::Error> { Ok(None) }
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::public(engine, "shop.api").reconcile(|_request, context| async move {
+    ///     // The handler gave this key to the provider, too.
+    ///     let key = context.derive_key("provider");
+    ///     Ok::<_, std::io::Error>(match find_payment(&key).await? {
+    ///         Some(receipt) => Reconciled::Landed(Response::new(receipt)),
+    ///         None => Reconciled::NotLanded,
+    ///     })
+    /// });
+    /// # drop(layer);
+    /// ```
+    pub fn reconcile<H, F, R, T>(self, hook: H) -> Self
+    where
+        H: Fn(Request<Bytes>, Context) -> F + Send + Sync + 'static,
+        F: Future<Output = R> + Send + 'static,
+        R: reconcile::Verdict<Response<T>>,
+        T: Into<Bytes>,
+    {
+        let hook = move |request, context| -> Finding {
+            let found = hook(request, context);
+            Box::pin(async move {
+                match found.await.verdict() {
+                    Reconciled::Landed(response) => Reconciled::Landed(response.map(Into::into)),
+                    Reconciled::NotLanded => Reconciled::NotLanded,
+                    Reconciled::Unknown => Reconciled::Unknown,
+                }
+            })
+        };
+        self.set(|it| it.reconcile = Some(Arc::new(hook)))
+    }
+
     /// More response headers that are not stored. A name that no header can have changes nothing.
     pub fn never_store<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.set(|it| {
@@ -298,7 +392,38 @@ impl IdempotencyLayer {
         T: Into<Bytes>,
     {
         let on_problem = move |problem| on_problem(problem).map(Into::into);
-        self.set(|it| it.on_problem = Some(Arc::new(on_problem)))
+        self.set(|it| it.on_problem = Some(OnProblem::Plain(Arc::new(on_problem))))
+    }
+
+    /// As [`on_problem`](Self::on_problem), with the request that is refused, less its body. Where a key was read, it
+    /// is among the extensions as [`IdempotencyKey`]. The head of each request is copied for it.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, http::{IdempotencyKey, IdempotencyLayer}, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::public(engine, "shop.api").on_problem_with(|problem, request| {
+    ///     let problem = match request.extensions.get::<IdempotencyKey>() {
+    ///         // To the client that sent it, and nowhere else.
+    ///         Some(key) => problem.member("idempotency_key", key.as_str()),
+    ///         None => problem,
+    ///     };
+    ///     problem.into_response()
+    /// });
+    /// # drop(layer);
+    /// ```
+    pub fn on_problem_with<F, T>(self, on_problem: F) -> Self
+    where
+        F: Fn(Problem, &Parts) -> Response<T> + Send + Sync + 'static,
+        T: Into<Bytes>,
+    {
+        let on_problem =
+            move |problem, request: &Parts| on_problem(problem, request).map(Into::into);
+        self.set(|it| it.on_problem = Some(OnProblem::OfRequest(Arc::new(on_problem))))
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
     }
 }
 
@@ -308,9 +433,14 @@ impl Settings {
         self.methods.contains(method)
     }
 
-    /// The longest response that is stored.
-    pub(super) fn max_value_bytes(&self) -> usize {
-        self.engine.core.format.max_value_bytes
+    /// What every call of the layer is known by.
+    pub(super) fn operation(&self) -> Operation {
+        Operation::new(self.name.clone())
+    }
+
+    /// The largest response that is stored.
+    pub(super) fn max_response_bytes(&self) -> usize {
+        self.rules.max_bytes(&self.engine.core.format)
     }
 
     /// The call of a request.
@@ -320,7 +450,13 @@ impl Settings {
         key: &IdempotencyKey,
         asked: &[u8; 32],
     ) -> CallBuilder<Arc<Rules>> {
+        self.named(scope, key.as_str()).fingerprint(asked)
+    }
+
+    /// The calls of whatever requests come with this key.
+    pub(super) fn named(&self, scope: Option<&str>, key: &str) -> CallBuilder<Arc<Rules>> {
         let mut overrides = self.overrides;
+        overrides.reconciles = self.reconcile.is_some();
         overrides.on_panic = Some(match self.rules.status.without_response() {
             Verdict::Release => OnPanic::Release,
             Verdict::Store | Verdict::Unknown => OnPanic::Unknown,
@@ -330,22 +466,32 @@ impl Settings {
             Some(scope) => call.scope(scope),
             None => call,
         };
-        call.key(key.as_str())
-            .fingerprint(asked)
+        call.key(key)
             .overrides(overrides)
             .on_error(Arc::clone(&self.rules))
     }
 
-    /// The response that tells a refusal.
-    pub(super) fn refusal(&self, problem: Problem) -> Response<Bytes> {
+    /// The head of a request, if it is needed to tell what becomes of it.
+    pub(super) fn head(&self, request: &Parts) -> Option<Parts> {
+        let is_told = matches!(self.on_problem, Some(OnProblem::OfRequest(_)));
+        is_told.then(|| request.clone())
+    }
+
+    /// The response that tells a refusal. `request` is the [`head`](Self::head) of what is refused.
+    pub(super) fn refusal(&self, problem: Problem, request: Option<&Parts>) -> Response<Bytes> {
         let problem = match &self.documented_at {
             Some(uri) => problem.documented_at(uri),
             None => problem,
         };
-        let mut response = match &self.on_problem {
-            Some(on_problem) => on_problem(problem),
-            None => problem.into_response().map(Into::into),
+        let is_retryable = problem.is_retryable();
+        let mut response = match (&self.on_problem, request) {
+            (Some(OnProblem::Plain(on_problem)), _) => on_problem(problem),
+            (Some(OnProblem::OfRequest(on_problem)), Some(request)) => on_problem(problem, request),
+            _ => problem.into_response().map(Into::into),
         };
+        self.rules
+            .status
+            .advise(response.headers_mut(), is_retryable);
         // A layer around this one does not store it, in whatever words it is told.
         let said = response.extensions().get::<Verdict>().copied();
         let verdict = said.unwrap_or(Verdict::Release);
@@ -380,6 +526,7 @@ impl fmt::Debug for Settings {
             .field("methods", &self.methods)
             .field("rules", &self.rules)
             .field("max_body_bytes", &self.max_body_bytes)
+            .field("fingerprinter", &self.fingerprinter)
             .finish_non_exhaustive()
     }
 }

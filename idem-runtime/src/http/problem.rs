@@ -1,39 +1,44 @@
 //! What a client is told when idem itself answers: a problem document.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use ::http::header::{CONTENT_TYPE, LINK, RETRY_AFTER};
 use ::http::{HeaderValue, Response, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::key::KeyRefusal;
 use super::status::Verdict;
 use crate::error::{Error, ErrorKind};
 
 /// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): `application/problem+json` with `type`,
-/// `title`, `status`, `detail` and `instance`, and besides them `code`, a word for programs.
+/// `title`, `status`, `detail` and `instance`, and besides them (section 3.2) `code`, a word for programs, and
+/// `retryable`: whether the request is worth sending again as it is, with the same key, and after `Retry-After` where
+/// there is one.
 ///
-/// Nothing in it comes from the request, the store or a stored answer.
+/// Nothing in it comes from the request, the store or a stored answer, unless [`member`](Self::member) adds it.
 ///
 /// | `code` | status | when |
 /// |---|---|---|
-/// | `key-missing` | 400 | the operation requires a key |
-/// | `key-invalid` | 400 | not one string, empty, too long, sent twice |
-/// | `caller-unknown` | 403 | the layer's scope found nobody whose key it could be |
-/// | `token-invalid` | 403 | the one-time token is not for this caller and request |
-/// | `token-expired` | 403 | it has expired, and no answer to it is stored |
-/// | `request-running` | 409 | the first request is still being worked on; `Retry-After` of 1 or 2 s |
-/// | `request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
-/// | `body-unreadable` | 400 | the request body broke off |
-/// | `body-too-large` | 413 | it is longer than the layer takes |
-/// | `key-reused` | 422 | the key came before with another request |
-/// | `outcome-unknown` | 500 | nobody knows whether an earlier attempt had its effect, or what is stored of it cannot be read; it is not repeated |
-/// | `attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
-/// | `answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
-/// | `misconfigured` | 500 | a mistake in the server's own settings |
-/// | `answer-unconfirmed` | 503 | worked on, and the answer is not stored yet; to send it again with the same key gets it; `Retry-After` |
-/// | `unavailable` | 503 | the store cannot be asked, or the server shuts down; to send it again with the same key is safe; `Retry-After` |
+/// | <a id="key-missing"></a>`key-missing` | 400 | the operation requires a key |
+/// | <a id="key-invalid"></a>`key-invalid` | 400 | not one string, empty, too long, sent twice |
+/// | <a id="caller-unknown"></a>`caller-unknown` | 403 | the layer's scope found nobody whose key it could be |
+/// | <a id="token-invalid"></a>`token-invalid` | 403 | the one-time token is not for this caller and request |
+/// | <a id="token-expired"></a>`token-expired` | 403 | it has expired, and no answer to it is stored |
+/// | <a id="request-running"></a>`request-running` | 409 | the first request is still being worked on; `Retry-After` of 1 or 2 s |
+/// | <a id="request-repeated"></a>`request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
+/// | <a id="body-unreadable"></a>`body-unreadable` | 400 | the request body broke off |
+/// | <a id="body-too-large"></a>`body-too-large` | 413 | it is longer than the layer takes |
+/// | <a id="key-reused"></a>`key-reused` | 422 | the key came before with another request |
+/// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | nobody knows whether an earlier attempt had its effect, or what is stored of it cannot be read; it is not repeated |
+/// | <a id="attempts-exhausted"></a>`attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
+/// | <a id="answer-lost"></a>`answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
+/// | <a id="misconfigured"></a>`misconfigured` | 500 | a mistake in the server's own settings |
+/// | <a id="answer-unconfirmed"></a>`answer-unconfirmed` | 503 | worked on, and the answer is not stored yet; to send it again with the same key gets it; `Retry-After` |
+/// | <a id="unavailable"></a>`unavailable` | 503 | the store cannot be asked, or the server shuts down; to send it again with the same key is safe; `Retry-After` |
 ///
 /// Behind an [`IdempotencyLayer`](super::IdempotencyLayer), a response made of one gives the layer's key back
 /// ([`Verdict::Release`]): nothing was done, or what was done has a record of its own. A handler that had done something
@@ -54,7 +59,7 @@ use crate::error::{Error, ErrorKind};
 /// assert_eq!(document["type"], "https://api.example.com/docs/idempotency#key-missing");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Problem {
     status: StatusCode,
     code: &'static str,
@@ -63,6 +68,9 @@ pub struct Problem {
     documented_at: Option<String>,
     instance: Option<String>,
     retry_after: Option<Duration>,
+    is_retryable: bool,
+    /// What the service adds.
+    members: BTreeMap<Cow<'static, str>, Value>,
     /// Whether idem refused, so that this call ran nothing, or what it ran has a record of its own.
     is_refusal: bool,
 }
@@ -81,7 +89,25 @@ struct Document<'a> {
     detail: &'a str,
     instance: &'a str,
     code: &'a str,
+    retryable: bool,
+    #[serde(flatten)]
+    members: &'a BTreeMap<Cow<'static, str>, Value>,
 }
+
+/// The members that a document has of itself.
+const MEMBERS: &[&str] = &[
+    "type",
+    "title",
+    "status",
+    "detail",
+    "instance",
+    "code",
+    "retryable",
+];
+
+/// Where the codes are described, unless a service has a page of its own.
+const DOCUMENTATION: &str =
+    "https://docs.rs/idem-runtime/latest/idem_runtime/http/struct.Problem.html";
 
 impl Problem {
     fn new(
@@ -98,6 +124,8 @@ impl Problem {
             documented_at: None,
             instance: None,
             retry_after: None,
+            is_retryable: false,
+            members: BTreeMap::new(),
             is_refusal: true,
         }
     }
@@ -114,12 +142,13 @@ impl Problem {
 
     /// The request body broke off.
     pub(crate) fn body_unreadable() -> Self {
-        Self::new(
+        let problem = Self::new(
             StatusCode::BAD_REQUEST,
             "body-unreadable",
             "The request body could not be read",
             "it broke off, and nothing was done: send the request again with the same key",
-        )
+        );
+        problem.retryable(true)
     }
 
     /// The request body is longer than the layer takes.
@@ -146,8 +175,8 @@ impl Problem {
         problem
     }
 
-    /// Where a person can read about it: an absolute URI. It becomes the `Link` of relation `describedby`, and,
-    /// with the code as its fragment, the `type`. Without one the type is `about:blank`.
+    /// Where a person can read about it: an absolute URI. It becomes the `Link` of relation `describedby` (draft,
+    /// 2.7), and, with the code as its fragment, the `type`. Default: this page.
     ///
     /// # Panics
     ///
@@ -163,6 +192,38 @@ impl Problem {
     #[must_use]
     pub fn instance(mut self, uri: impl Into<String>) -> Self {
         self.instance = Some(uri.into());
+        self
+    }
+
+    /// Adds an extension member ([RFC 9457, section 3.2](https://www.rfc-editor.org/rfc/rfc9457#section-3.2)), such as
+    /// the key of the request that is refused. The client reads it: nothing of other callers, and no secret. A name
+    /// that the document has of itself is left out, and so is a value that is not to be written as JSON.
+    ///
+    /// ```
+    /// use idem_runtime::http::{KeyRefusal, Problem};
+    ///
+    /// let problem = Problem::from(KeyRefusal::Empty).member("support", &"https://api.example.com/support");
+    /// let document: serde_json::Value = serde_json::from_str(problem.into_response().body())?;
+    /// assert_eq!(document["support"], "https://api.example.com/support");
+    /// assert_eq!(document["retryable"], false);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    #[must_use]
+    pub fn member<T>(mut self, name: impl Into<Cow<'static, str>>, value: &T) -> Self
+    where
+        T: Serialize + ?Sized,
+    {
+        let name = name.into();
+        if let Ok(value) = serde_json::to_value(value)
+            && !MEMBERS.contains(&&*name)
+        {
+            self.members.insert(name, value);
+        }
+        self
+    }
+
+    pub(super) fn retryable(mut self, is_retryable: bool) -> Self {
+        self.is_retryable = is_retryable;
         self
     }
 
@@ -184,6 +245,12 @@ impl Problem {
         &self.detail
     }
 
+    /// The member `retryable`: whether the request is worth sending again as it is, with the same key.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.is_retryable
+    }
+
     /// When the request is worth repeating, where that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -193,16 +260,18 @@ impl Problem {
     /// The response that tells it.
     #[must_use]
     pub fn into_response(self) -> Response<String> {
-        let documented_at = self.documented_at.as_deref();
-        let type_uri = documented_at.map(|uri| format!("{uri}#{}", self.code));
+        let documented_at = self.documented_at.as_deref().unwrap_or(DOCUMENTATION);
+        let type_uri = format!("{documented_at}#{}", self.code);
         let instance = self.instance.unwrap_or_else(random_urn);
         let document = Document {
-            r#type: type_uri.as_deref().unwrap_or("about:blank"),
+            r#type: &type_uri,
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,
             instance: &instance,
             code: self.code,
+            retryable: self.is_retryable,
+            members: &self.members,
         };
         let body = serde_json::to_string(&document).unwrap_or_default();
         let mut response = Response::new(body);
@@ -225,12 +294,25 @@ impl Problem {
             let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        let link =
-            documented_at.map(|uri| format!("<{uri}>; rel=\"describedby\"; type=\"text/html\""));
-        if let Some(Ok(link)) = link.map(HeaderValue::try_from) {
+        let link = format!("<{documented_at}>; rel=\"describedby\"; type=\"text/html\"");
+        if let Ok(link) = HeaderValue::try_from(link) {
             headers.insert(LINK, link);
         }
         response
+    }
+}
+
+/// Without the values of members, which may be the client's key.
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Problem")
+            .field("status", &self.status)
+            .field("code", &self.code)
+            .field("detail", &self.detail)
+            .field("retry_after", &self.retry_after)
+            .field("retryable", &self.is_retryable)
+            .field("members", &self.members.keys())
+            .finish_non_exhaustive()
     }
 }
 
@@ -353,11 +435,14 @@ impl From<&Error> for Problem {
                 "the request was not worked on: the server's settings do not allow it",
             ),
         };
+        problem.is_retryable = error.is_retryable();
         problem.retry_after = error.retry_after();
         if matches!(error.kind(), ErrorKind::Running { .. }) {
             problem.retry_after = problem.retry_after.map(|left| left.min(SOON));
         }
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
+            // Whatever the operator has to mend first, the client has nothing to change.
+            problem.is_retryable = true;
             problem.retry_after.get_or_insert(Duration::from_secs(1));
         }
         problem

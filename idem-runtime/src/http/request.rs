@@ -4,13 +4,11 @@ use ::http::Uri;
 use ::http::header::CONTENT_LENGTH;
 use ::http::request::Parts;
 use http_body::Body;
-use sha2::{Digest as _, Sha256};
+use sha2::Digest as _;
 
 use super::body::{Buffered, End, read};
+use super::fingerprint::Fingerprinter;
 use super::problem::Problem;
-
-/// First in what is hashed: the version of its layout.
-const DOMAIN: &[u8] = b"idempotency http request 1";
 
 /// The body of a request, in memory, and the digest of what it asks.
 ///
@@ -25,6 +23,7 @@ const DOMAIN: &[u8] = b"idempotency http request 1";
 pub(super) async fn take<B: Body>(
     parts: &Parts,
     body: B,
+    fingerprinter: &Fingerprinter,
     max_bytes: usize,
 ) -> Result<(Buffered<B>, [u8; 32]), Problem> {
     let announced = parts.headers.get(CONTENT_LENGTH);
@@ -32,26 +31,24 @@ pub(super) async fn take<B: Body>(
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |it| it > max_bytes)) {
         return Err(Problem::body_too_large(max_bytes));
     }
-    let mut hash = Sha256::new();
     let uri = asked_for(parts);
-    field(&mut hash, DOMAIN);
-    field(&mut hash, parts.method.as_str().as_bytes());
-    field(&mut hash, uri.path().as_bytes());
-    // No query is another request than an empty one.
-    hash.update([u8::from(uri.query().is_some())]);
-    field(&mut hash, uri.query().unwrap_or_default().as_bytes());
-    // The body is the last, and so needs no length.
-    match read(body, max_bytes, |data| hash.update(data)).await {
-        (frames, End::Whole) => Ok((Buffered::whole(frames), hash.finalize().into())),
+    let mut hash = fingerprinter.begin(parts, uri);
+    let show = |data: &[u8]| {
+        if let Some(hash) = &mut hash {
+            hash.update(data);
+        }
+    };
+    match read(body, max_bytes, show).await {
+        (frames, End::Whole) => {
+            let asked = match hash {
+                Some(hash) => hash.finalize().into(),
+                None => fingerprinter.digest(parts, uri, &frames.joined()),
+            };
+            Ok((Buffered::whole(frames), asked))
+        }
         (_, End::More(_)) => Err(Problem::body_too_large(max_bytes)),
         (_, End::Broken(_)) => Err(Problem::body_unreadable()),
     }
-}
-
-/// With its length before it, so that no two lists of fields are the same bytes.
-fn field(hash: &mut Sha256, bytes: &[u8]) {
-    hash.update((bytes.len() as u64).to_be_bytes());
-    hash.update(bytes);
 }
 
 /// The target as the client wrote it: a nested router of axum leaves only the end of the path.

@@ -31,6 +31,17 @@ impl Scope {
         Self::Of(Arc::new(find))
     }
 
+    /// The same for a caller that is known: what [`find`](Self::find) makes of what its requests say.
+    pub(super) fn named(&self, scope: Option<&str>) -> Result<Option<String>, Nobody> {
+        match (self, scope) {
+            (Self::Public, None) => Ok(None),
+            (Self::Of(_), Some(scope)) if !scope.trim().is_empty() => {
+                Ok(Some(fitting(scope.into()).into_owned()))
+            }
+            _ => Err(Nobody),
+        }
+    }
+
     /// Whose key a request has; `None` for everybody's.
     pub(super) fn find(&self, request: &Parts) -> Result<Option<String>, Nobody> {
         match self {
@@ -81,6 +92,22 @@ mod tests {
         assert_eq!(found(""), Err(Nobody));
         assert_eq!(found(" \t"), Err(Nobody));
         assert_eq!(found("acme"), Ok(Some("acme".to_owned())));
+    }
+
+    #[test]
+    fn a_caller_that_is_known_has_the_scope_of_its_requests() {
+        let of = Scope::of(|_| None);
+        for scope in ["acme", &"x".repeat(MAX + 1)] {
+            assert_eq!(of.named(Some(scope)), found(scope));
+        }
+        for (of, scope) in [
+            (&of, None),
+            (&of, Some(" ")),
+            (&Scope::Public, Some("acme")),
+        ] {
+            assert_eq!(of.named(scope), Err(Nobody));
+        }
+        assert_eq!(Scope::Public.named(None), Ok(None));
     }
 
     #[test]

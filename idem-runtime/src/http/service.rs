@@ -6,18 +6,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::http::header::{CONTENT_LENGTH, TRAILER};
+use ::http::request::Parts;
 use ::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use bytes::Bytes;
 use http_body::Body;
 use tower_service::Service;
 
 use super::body::{Buffered, Frames, RequestBody, ResponseBody};
-use super::exchange::{Ended, Exchange, Rules};
+use super::exchange::{Ended, Exchange, Kept, Rules};
 use super::key::KeyRefusal;
 use super::layer::Settings;
 use super::problem::Problem;
 use super::request;
+use super::status::Verdict;
 use crate::answer::How;
 use crate::call::CallBuilder;
+use crate::error::ErrorKind;
+use crate::reconcile::{reconciled, unsettled};
 
 /// The response header of a replay: `Idempotent-Replayed: true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -113,46 +118,70 @@ where
     R: Body + Send + 'static,
     R::Error: Send,
 {
-    let refuse = |problem| {
+    let refuse = |problem, request: Option<&Parts>| {
         let whole = |body| Buffered::whole(Frames::new(body, None));
-        settings.refusal(problem).map(whole)
-    };
-    let key = match settings.keys.read(request.headers()) {
-        Ok(Some(key)) => key,
-        Ok(None) if settings.required => return Ok(refuse(KeyRefusal::Missing.into())),
-        Ok(None) => return pass(inner, request).await,
-        Err(refusal) => return Ok(refuse(refusal.into())),
+        settings.refusal(problem, request).map(whole)
     };
     let (mut parts, body) = request.into_parts();
-    let Ok(scope) = settings.scope.find(&parts) else {
-        return Ok(refuse(Problem::caller_unknown()));
+    let key = match settings.keys.read(&parts.headers) {
+        Ok(Some(key)) => key,
+        Ok(None) if settings.required => {
+            return Ok(refuse(KeyRefusal::Missing.into(), Some(&parts)));
+        }
+        Ok(None) => return pass(inner, Request::from_parts(parts, body)).await,
+        Err(refusal) => return Ok(refuse(refusal.into(), Some(&parts))),
     };
-    let (body, asked) = match request::take(&parts, body, settings.max_body_bytes).await {
+    let refuse_keyed = |problem, mut parts: Parts, key| {
+        parts.extensions.insert(key);
+        refuse(problem, Some(&parts))
+    };
+    let Ok(scope) = settings.scope.find(&parts) else {
+        return Ok(refuse_keyed(Problem::caller_unknown(), parts, key));
+    };
+    let taken = request::take(
+        &parts,
+        body,
+        &settings.fingerprinter,
+        settings.max_body_bytes,
+    )
+    .await;
+    let (body, asked) = match taken {
         Ok(taken) => taken,
-        Err(problem) => return Ok(refuse(problem)),
+        Err(problem) => return Ok(refuse_keyed(problem, parts, key)),
     };
     let call = settings.call(scope.as_deref(), &key, &asked);
     parts.extensions.insert(key);
-    let method = parts.method.clone();
+    let (method, head) = (parts.method.clone(), settings.head(&parts));
     let request = Request::from_parts(parts, body);
-    let run = run(
-        call,
-        inner,
-        request,
-        Arc::clone(&settings.rules),
-        settings.max_value_bytes(),
-    );
+    let run = run(call, inner, request, Arc::clone(&settings));
     let Exchange { end, how } = Box::pin(run).await;
     match end {
-        Ended::Answered { mut response, .. } => {
-            if how != How::Executed {
+        Ended::Answered { mut response, kept } => {
+            let is_replayed = how != How::Executed;
+            if is_replayed {
                 mark_as_replayed(&mut response, &method);
+            }
+            let is_final = match kept {
+                Kept::Whole(_) | Kept::Lost(_) => true,
+                Kept::Broken => false,
+                // The next request asks the hook.
+                Kept::Nothing(Verdict::Unknown) => settings.reconcile.is_none(),
+                Kept::Nothing(_) => is_replayed,
+            };
+            if is_final {
+                settings.rules.status.advise_of_final(&mut response);
             }
             response.extensions_mut().insert(how);
             Ok(response)
         }
         Ended::Failed(error) => Err(error),
-        Ended::Refused(error) => Ok(refuse(Problem::from(&error))),
+        Ended::Refused(error) => {
+            let mut problem = Problem::from(&error);
+            if let (ErrorKind::Unknown { .. }, Some(_)) = (error.kind(), &settings.reconcile) {
+                problem = problem.retryable(true);
+            }
+            Ok(refuse(problem, head.as_ref()))
+        }
     }
 }
 
@@ -161,8 +190,7 @@ async fn run<S, B, R>(
     call: CallBuilder<Arc<Rules>>,
     mut inner: S,
     request: Request<RequestBody<B>>,
-    rules: Arc<Rules>,
-    max_bytes: usize,
+    settings: Arc<Settings>,
 ) -> Exchange<R, S::Error>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
@@ -173,11 +201,32 @@ where
     R: Body + Send + 'static,
     R::Error: Send,
 {
-    call.finish(move |_| async move {
+    call.finish(move |context| async move {
+        if let Some(hook) = &settings.reconcile
+            && unsettled()
+        {
+            let asked = copy(&request);
+            // Called in there, where its panics are heard.
+            let hook = async { hook(asked, context).await };
+            if let Some(landed) = reconciled(hook).await {
+                return Exchange::landed(landed);
+            }
+        }
         let result = inner.call(request).await;
-        Exchange::of(result, &rules, max_bytes).await
+        Exchange::of(result, &settings.rules, settings.max_response_bytes()).await
     })
     .await
+}
+
+/// A request whose body is in memory, once more.
+fn copy<B: Body>(request: &Request<RequestBody<B>>) -> Request<Bytes> {
+    let mut copy = Request::new(request.body().bytes());
+    copy.method_mut().clone_from(request.method());
+    copy.uri_mut().clone_from(request.uri());
+    *copy.version_mut() = request.version();
+    copy.headers_mut().clone_from(request.headers());
+    copy.extensions_mut().clone_from(request.extensions());
+    copy
 }
 
 /// Says that this response to a request of this method is not the first, how long it is, and what comes after it.

@@ -1,6 +1,9 @@
 //! What becomes of a key, by the status of the response.
 
-use ::http::StatusCode;
+use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+
+/// By which a server says whether a repeat is of use.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 
 /// What becomes of a key once its request has been answered.
 ///
@@ -80,6 +83,8 @@ pub struct StatusPolicy {
     ambiguous: Verdict,
     /// What was said of single statuses; the last word counts.
     own: Vec<(StatusCode, Verdict)>,
+    /// Whether responses say to SDKs whether a repeat is of use.
+    advises: bool,
 }
 
 /// Of 5xx: the server did not try. In order, as all of these.
@@ -116,6 +121,7 @@ impl StatusPolicy {
             released: CAREFUL,
             ambiguous: Verdict::Unknown,
             own: Vec::new(),
+            advises: false,
         }
     }
 
@@ -128,17 +134,24 @@ impl StatusPolicy {
             released: &[],
             ambiguous: Verdict::Store,
             own: Vec::new(),
+            advises: false,
         }
     }
 
     /// Stripe's rule: whatever the endpoint answered is stored, a 500 too; not what came before the endpoint:
     /// validation, credentials, conflicts, limits.
+    ///
+    /// SDKs for Stripe repeat a 409 and whatever is 500 and above by themselves, unless the response says
+    /// `Stripe-Should-Retry: false`. Under this policy a response says so where a repeat gets nothing else: what is
+    /// stored, or of unknown outcome, with such a status, the first time and when it is replayed; and a
+    /// [`Problem`](super::Problem) says what its `retryable` is. A header that the handler has set stays.
     #[must_use]
     pub fn stripe() -> Self {
         Self {
             released: STRIPE,
             ambiguous: Verdict::Store,
             own: Vec::new(),
+            advises: true,
         }
     }
 
@@ -171,6 +184,24 @@ impl StatusPolicy {
             None if self.released.contains(&code) => Verdict::Release,
             None if is_ambiguous(code) => self.ambiguous,
             None => Verdict::Store,
+        }
+    }
+
+    /// Tells SDKs, where they are told, whether a repeat is of use; what a handler has said stays.
+    pub(super) fn advise(&self, headers: &mut HeaderMap, should_retry: bool) {
+        if self.advises {
+            let value = if should_retry { "true" } else { "false" };
+            let value = HeaderValue::from_static(value);
+            headers.entry(SHOULD_RETRY).or_insert(value);
+        }
+    }
+
+    /// The same for a response whose repeats get nothing else.
+    pub(super) fn advise_of_final<B>(&self, response: &mut Response<B>) {
+        let status = response.status();
+        // No SDK repeats another one.
+        if status == StatusCode::CONFLICT || status.as_u16() >= 500 {
+            self.advise(response.headers_mut(), false);
         }
     }
 

@@ -1,0 +1,47 @@
+//! Which of the calls of a task were replayed.
+
+use std::cell::Cell;
+use std::future::Future;
+
+tokio::task_local! {
+    static SEEN: Cell<Replays>;
+}
+
+/// How many calls a task has made while it is watched, and how many of them were answered from their record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Replays {
+    calls: u32,
+    replayed: u32,
+}
+
+impl Replays {
+    /// Counts the calls that this makes in its own task.
+    pub(crate) async fn watch<F: Future>(future: F) -> F::Output {
+        SEEN.scope(Cell::default(), future).await
+    }
+
+    /// Whether there were calls, and each was answered from its record.
+    pub(crate) fn are_all() -> bool {
+        let seen = SEEN.try_with(Cell::get).unwrap_or_default();
+        seen.calls > 0 && seen.calls == seen.replayed
+    }
+
+    /// A call is made.
+    pub(super) fn called() {
+        count(|seen| seen.calls += 1);
+    }
+
+    /// It was answered from its record.
+    pub(super) fn replayed() {
+        count(|seen| seen.replayed += 1);
+    }
+}
+
+/// Does nothing in a task that is not watched.
+fn count(add: fn(&mut Replays)) {
+    let _ = SEEN.try_with(|cell| {
+        let mut seen = cell.get();
+        add(&mut seen);
+        cell.set(seen);
+    });
+}

@@ -1,0 +1,268 @@
+//! What makes two requests the same one.
+
+mod json;
+mod multipart;
+
+use std::fmt;
+use std::sync::Arc;
+
+use ::http::header::CONTENT_TYPE;
+use ::http::request::Parts;
+use ::http::{HeaderName, HeaderValue, Uri};
+use sha2::{Digest as _, Sha256};
+
+use self::json::Pointer;
+
+/// First in what is hashed of a request whose body counts as it is, and no header.
+const PLAIN: &[u8] = b"idempotency http request 1";
+/// First in what is hashed of any other.
+const OTHER: &[u8] = b"idempotency http request 2";
+
+/// A rule of a service.
+type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
+
+/// What makes two requests the same one: see [`IdempotencyLayer::fingerprint`](super::IdempotencyLayer::fingerprint).
+///
+/// Method, path and query count always, and the body does: byte by byte, unless a rule for bodies of its type says
+/// otherwise. Of several rules that of [`of`](Self::of) comes first. A body that is not what its `Content-Type` says
+/// counts byte by byte, and so does one that is compressed (`Content-Encoding`).
+///
+/// A body that a rule applies to is in memory up to three times while its fingerprint is taken, each of at most
+/// [`max_body_bytes`](super::IdempotencyLayer::max_body_bytes). That is done on the thread of the request, and takes some
+/// tens of milliseconds for 2 MiB at worst (a document of very many members).
+///
+/// Each rule has a fingerprint of its own: after it is turned on or off, a repeat of an earlier request that it applies
+/// to is a 422 `key-reused`. Nothing runs twice.
+///
+/// ```
+/// use idem_runtime::{Engine, http::{Fingerprinter, IdempotencyLayer}, store::memory::MemoryStore};
+///
+/// let engine = Engine::new(MemoryStore::new());
+/// let fingerprinter = Fingerprinter::new().json_without(["/sent_at"]).multipart().header("content-language");
+/// let layer = IdempotencyLayer::public(engine, "shop.api").fingerprint(fingerprinter);
+/// # drop(layer);
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "it does nothing until a layer has it"]
+pub struct Fingerprinter {
+    /// What of a document does not count; `None`: a document counts byte by byte.
+    json: Option<Arc<[Pointer]>>,
+    multipart: bool,
+    own: Option<Arc<Own>>,
+    headers: Vec<HeaderName>,
+}
+
+/// What counts of a body.
+enum Content {
+    Raw,
+    Json {
+        of_type: Vec<u8>,
+        text: Vec<u8>,
+    },
+    /// Hashed already.
+    Multipart(Sha256),
+    Own(Vec<u8>),
+}
+
+impl Fingerprinter {
+    /// Every body counts byte by byte, and no header does.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of a JSON document (`application/json`, `…+json`) neither the order of members nor whitespace between tokens
+    /// counts, nor how a character of a string is escaped.
+    ///
+    /// The rest does: the order of elements, and numbers as they are written, so that `1`, `1.0` and `1e0` are three
+    /// (unlike [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785), which rounds to a double: two amounts beyond 2^53
+    /// would be one). A document counts byte by byte where parsers do not agree on it: with a name twice in one object,
+    /// with half of a surrogate pair, or nested more than 128 levels deep.
+    pub fn json(self) -> Self {
+        self.json_without([""; 0])
+    }
+
+    /// As [`json`](Self::json), and what these pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) name does
+    /// not count: neither its value, nor whether it is there. For what a client writes anew when it repeats a request,
+    /// such as `/sent_at`, `/items/0/nonce` or, with a `/` in its name, `/a~1b`. Whatever the handler acts on must
+    /// count: a repeat that differs in these alone gets the response of the first.
+    ///
+    /// A text that is no pointer, and the empty one, which is the whole document, exclude nothing. Called twice, the
+    /// second list counts.
+    pub fn json_without<P: AsRef<str>>(mut self, pointers: impl IntoIterator<Item = P>) -> Self {
+        let pointers = pointers.into_iter();
+        self.json = Some(
+            pointers
+                .filter_map(|pointer| Pointer::read(pointer.as_ref()))
+                .collect(),
+        );
+        self
+    }
+
+    /// Of a form (`multipart/form-data`) the boundary does not count, which clients make at random for each request.
+    /// All else does: the order of the parts, their headers, and so their names, file names and types, and their bytes.
+    ///
+    /// A form counts byte by byte where its boundary stands elsewhere than in its delimiter lines, or these are not
+    /// exactly as [RFC 2046](https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1) writes them (section 5.1.1): with
+    /// text before the first or after the last, with blanks at their ends.
+    pub fn multipart(mut self) -> Self {
+        self.multipart = true;
+        self
+    }
+
+    /// What counts of a body by a rule of your own, in the place of its bytes; `None` where the rule is not for this
+    /// request, and the others apply. Called once for each request with a key, and does not block.
+    ///
+    /// Two requests for which it returns the same bytes are one: whatever the handler acts on must be among them.
+    ///
+    /// ```
+    /// use idem_runtime::http::Fingerprinter;
+    ///
+    /// // Of a payment file its lines count, however they end.
+    /// let by_lines = Fingerprinter::new().of(|request, body| {
+    ///     let is_text = request.headers.get("content-type")? == "text/csv";
+    ///     is_text.then(|| body.iter().copied().filter(|byte| *byte != b'\r').collect())
+    /// });
+    /// # drop(by_lines);
+    /// ```
+    pub fn of<F>(mut self, rule: F) -> Self
+    where
+        F: Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync + 'static,
+    {
+        self.own = Some(Arc::new(rule));
+        self
+    }
+
+    /// This header counts as well: whether it is there, and its values in their order. For one that changes what is
+    /// done, and is the same when the request is repeated. A name that no header can have changes nothing.
+    pub fn header(mut self, name: impl AsRef<str>) -> Self {
+        self.headers.extend(name.as_ref().parse::<HeaderName>());
+        self.headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+        self.headers.dedup();
+        self
+    }
+
+    /// What is hashed before a body of which every byte counts; `None` if it takes the whole body to say.
+    pub(super) fn begin(&self, request: &Parts, uri: &Uri) -> Option<Sha256> {
+        let may_differ = self.own.is_some()
+            || self.json.is_some() && json_type(request).is_some()
+            || self.multipart && boundary(request).is_some();
+        (!may_differ).then(|| self.head(request, uri, "raw"))
+    }
+
+    /// The digest of a request with its whole body.
+    pub(super) fn digest(&self, request: &Parts, uri: &Uri, body: &[u8]) -> [u8; 32] {
+        let hash = match self.content(request, uri, body) {
+            Content::Multipart(hash) => return hash.finalize().into(),
+            Content::Raw => {
+                let mut hash = self.head(request, uri, "raw");
+                hash.update(body);
+                hash
+            }
+            Content::Json { of_type, text } => {
+                let mut hash = self.head(request, uri, "json");
+                field(&mut hash, &of_type);
+                hash.update(text);
+                hash
+            }
+            Content::Own(bytes) => {
+                let mut hash = self.head(request, uri, "own");
+                hash.update(bytes);
+                hash
+            }
+        };
+        hash.finalize().into()
+    }
+
+    fn content(&self, request: &Parts, uri: &Uri, body: &[u8]) -> Content {
+        if let Some(own) = &self.own
+            && let Some(bytes) = own(request, body)
+        {
+            return Content::Own(bytes);
+        }
+        if let Some(without) = &self.json
+            && let Some(of_type) = json_type(request)
+            && let Some(text) = json::canonical(body, without)
+        {
+            return Content::Json { of_type, text };
+        }
+        if self.multipart
+            && let Some(boundary) = boundary(request)
+            && let Some(parts) = multipart::parts(body, boundary)
+        {
+            let mut hash = self.head(request, uri, "multipart");
+            parts.for_each(|part| field(&mut hash, part));
+            return Content::Multipart(hash);
+        }
+        Content::Raw
+    }
+
+    /// What counts besides the body. The body is the last, and so needs no length.
+    fn head(&self, request: &Parts, uri: &Uri, rule: &str) -> Sha256 {
+        let mut hash = Sha256::new();
+        let is_plain = rule == "raw" && self.headers.is_empty();
+        field(&mut hash, if is_plain { PLAIN } else { OTHER });
+        field(&mut hash, request.method.as_str().as_bytes());
+        field(&mut hash, uri.path().as_bytes());
+        // No query is another request than an empty one.
+        hash.update([u8::from(uri.query().is_some())]);
+        field(&mut hash, uri.query().unwrap_or_default().as_bytes());
+        if is_plain {
+            return hash;
+        }
+        count(&mut hash, self.headers.len());
+        for name in &self.headers {
+            let values = request.headers.get_all(name);
+            field(&mut hash, name.as_str().as_bytes());
+            count(&mut hash, values.iter().count());
+            for value in values {
+                field(&mut hash, value.as_bytes());
+            }
+        }
+        field(&mut hash, rule.as_bytes());
+        hash
+    }
+}
+
+/// With its length before it, so that no two lists of fields are the same bytes.
+fn field(hash: &mut Sha256, bytes: &[u8]) {
+    count(hash, bytes.len());
+    hash.update(bytes);
+}
+
+fn count(hash: &mut Sha256, number: usize) {
+    hash.update((number as u64).to_be_bytes());
+}
+
+/// The one `Content-Type` of a request.
+fn content_type(request: &Parts) -> Option<&HeaderValue> {
+    let mut lines = request.headers.get_all(CONTENT_TYPE).iter();
+    lines.next().filter(|_| lines.next().is_none())
+}
+
+/// The type of a JSON document, in small letters and without its parameters.
+fn json_type(request: &Parts) -> Option<Vec<u8>> {
+    let line = content_type(request)?.as_bytes();
+    let essence = line.split(|byte| *byte == b';').next()?;
+    let essence = essence.trim_ascii().to_ascii_lowercase();
+    let is_json = essence == b"application/json" || essence.ends_with(b"+json");
+    is_json.then_some(essence)
+}
+
+/// The boundary of a form.
+fn boundary(request: &Parts) -> Option<&[u8]> {
+    multipart::boundary(content_type(request)?.as_bytes())
+}
+
+impl fmt::Debug for Fingerprinter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fingerprinter")
+            .field("json", &self.json)
+            .field("multipart", &self.multipart)
+            .field("own", &self.own.is_some())
+            .field("headers", &self.headers)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,343 @@
+use std::fmt::Write as _;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+
+fn of(document: &str) -> Option<String> {
+    without(document, &[])
+}
+
+fn without(document: &str, pointers: &[&str]) -> Option<String> {
+    let pointers: Vec<_> = pointers
+        .iter()
+        .filter_map(|text| Pointer::read(text))
+        .collect();
+    let text = canonical(document.as_bytes(), &pointers)?;
+    Some(String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn what_is_written_is_frozen() {
+    let document = r#" { "b" : [1, 2.50 ,{}], "a":"\u0041\/\n\ud83d\ude00ä", "":null } "#;
+    let written = "{\"\":null,\"a\":\"A/\\n😀ä\",\"b\":[1,2.50,{},],}";
+    assert_eq!(of(document).unwrap(), written);
+}
+
+#[test]
+fn the_writing_of_a_document_does_not_count() {
+    for (one, other) in [
+        (r#"{"a":1,"b":2}"#, "{\r\n\t\"b\": 2,\n \"a\": 1 }"),
+        (
+            r#"{"a":{"c":[{"e":1,"d":2}]}}"#,
+            r#"{"a":{"c":[{"d":2,"e":1}]}}"#,
+        ),
+        (r#"{"\u0061":"\u20AC"}"#, r#"{"a":"€"}"#),
+        (r#""\/""#, r#""/""#),
+    ] {
+        assert!(of(one).is_some(), "{one}");
+        assert_eq!(of(one), of(other), "{one} {other}");
+    }
+}
+
+#[test]
+fn whatever_else_differs_counts() {
+    let documents = [
+        "1",
+        "1.0",
+        "1e0",
+        "1E0",
+        "10",
+        "-0",
+        "0",
+        "9007199254740993",
+        "9007199254740992",
+        "\"1\"",
+        "null",
+        "false",
+        "true",
+        "\"\"",
+        "{}",
+        "[]",
+        "[[]]",
+        "[null]",
+        "[1,2]",
+        "[2,1]",
+        "[12]",
+        "[\"1,2\"]",
+        "{\"a\":1}",
+        "{\"a\":2}",
+        "{\"A\":1}",
+        "{\"a\":{}}",
+        "{\"a\":[]}",
+        "{\"a\":1,\"b\":2}",
+        "{\"a\":2,\"b\":1}",
+        "\"a\"",
+        "\"a \"",
+        "\"\\n\"",
+        "\"\\\\n\"",
+        "\"\u{e9}\"",
+        "\"e\u{301}\"",
+        "{\"a\":null}",
+        "[1,[2]]",
+        "[[1],2]",
+        "[[1,2]]",
+        "1e400",
+        "1e401",
+    ];
+    let mut written: Vec<_> = documents
+        .iter()
+        .map(|document| of(document).unwrap())
+        .collect();
+    written.sort();
+    written.dedup();
+    assert_eq!(written.len(), documents.len());
+}
+
+#[test]
+fn what_is_no_document_is_not_guessed_at() {
+    let deep = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(of(&deep(DEEPEST)).is_some());
+    let too_deep = [deep(DEEPEST + 1), "[{\"a\":".repeat(100_000)];
+    for document in too_deep {
+        assert_eq!(of(&document), None);
+    }
+    for document in [
+        "",
+        " ",
+        "{",
+        "[1",
+        "[1,]",
+        "[,1]",
+        "{\"a\":1,}",
+        "{\"a\"}",
+        "{a:1}",
+        "{1:1}",
+        "01",
+        "1.",
+        ".5",
+        "+1",
+        "-",
+        "1e",
+        "1e+",
+        "--1",
+        "0x1",
+        "tru",
+        "truE",
+        "NaN",
+        "Infinity",
+        "nulll",
+        "1 2",
+        "[1 2]",
+        "{\"a\":1 \"b\":2}",
+        "'a'",
+        "\"a",
+        "\"\\",
+        "\"\\x41\"",
+        "\"\\u12\"",
+        "\"\\u+123\"",
+        "\"\\u00é\"",
+        "\"\n\"",
+        "\"\\n\n\"",
+        "\u{feff}1",
+        "// 1",
+        "[1]]",
+        "\"\\ud800\"",
+        "\"\\udc00\"",
+        "\"\\ud800\\u0041\"",
+        "\"\\ud800a\"",
+        "\"\\ud800\\n\"",
+        "\u{a0}1",
+        "{\"a\":1,\"a\":1}",
+        "{\"a\":1,\"b\":{},\"\\u0061\":2}",
+        "[{\"a\":1,\"a\":2}]",
+    ] {
+        assert_eq!(of(document), None, "{document}");
+    }
+    assert_eq!(canonical(b"\"\xff\"", &[]), None);
+    assert_eq!(canonical(b"1\0", &[]), None);
+}
+
+#[test]
+fn what_a_pointer_names_does_not_count_nor_whether_it_is_there() {
+    let sent_at = &["/sent_at"][..];
+    let bare = without(r#"{"amount":1}"#, sent_at);
+    assert_eq!(without(r#"{"sent_at":"noon","amount":1}"#, sent_at), bare);
+    assert_eq!(
+        without(r#"{"amount":1,"sent_at":{"a":[7]}}"#, sent_at),
+        bare
+    );
+    assert_eq!(without(r#"{"sent_\u0061t":7,"amount":1}"#, sent_at), bare);
+    for other in [
+        r#"{"amount":2}"#,
+        r#"{"amount":1,"a":{"sent_at":1}}"#,
+        r#"{"amount":1,"SENT_AT":1}"#,
+        r#"[{"amount":1}]"#,
+    ] {
+        assert_ne!(without(other, sent_at), bare, "{other}");
+    }
+    // It is read all the same.
+    assert_eq!(without(r#"{"amount":1,"sent_at":nul}"#, sent_at), None);
+    assert_eq!(
+        without(r#"{"amount":1,"sent_at":1,"sent_at":2}"#, sent_at),
+        None
+    );
+    assert_eq!(
+        without(r#"{"amount":1,"sent_at":{"a":1,"a":1}}"#, sent_at),
+        None
+    );
+
+    let nested = &["/a/b", "/a~1b/~01", "/list/1/x", "/"][..];
+    let full = r#"{"a":{"b":1,"c":2},"a/b":{"~1":3,"k":4},"list":[{"x":5},{"x":6}],"":7}"#;
+    let rest = r#"{"a":{"c":2},"a/b":{"k":4},"list":[{"x":5},{}]}"#;
+    assert_eq!(without(full, nested), of(rest));
+    assert_eq!(without("[1,2,3]", &["/1"]), of("[1,3]"));
+    assert_eq!(
+        without("[1,2,3]", &["/01", "/-", "/1/", "/+1"]),
+        of("[1,2,3]")
+    );
+    assert_eq!(without(r#"{"a":{"b":1}}"#, &["/a", "/a/b"]), of("{}"));
+}
+
+#[test]
+fn what_is_no_pointer_names_nothing() {
+    for text in ["", "a", "#/a", "/a~", "/~2", "/a~~1"] {
+        assert_eq!(Pointer::read(text), None, "{text}");
+    }
+}
+
+/// A document, and how it is written is yet to be said.
+#[derive(Clone, Debug)]
+enum Tree {
+    Plain(String),
+    Text(String),
+    Array(Vec<Self>),
+    Object(Vec<(String, Self)>),
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    let plain = prop_oneof![
+        Just("true".to_owned()),
+        Just("null".to_owned()),
+        "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,3})?([eE][+-]?[0-9]{1,2})?",
+    ];
+    let leaf = prop_oneof![
+        plain.prop_map(Tree::Plain),
+        "[a\"\\\\/\n\u{1}\u{7f}é😀]{0,4}".prop_map(Tree::Text),
+    ];
+    leaf.prop_recursive(5, 60, 5, |inner| {
+        let member = ("[ab\"\\\\/é😀]{0,3}", inner.clone());
+        prop_oneof![
+            vec(inner, 0..5).prop_map(Tree::Array),
+            vec(member, 0..5).prop_map(|mut members| {
+                members.sort_by(|a, b| a.0.cmp(&b.0));
+                members.dedup_by(|a, b| a.0 == b.0);
+                Tree::Object(members)
+            }),
+        ]
+    })
+}
+
+/// Writes it in a manner that these numbers say.
+fn write(tree: &Tree, turns: &mut dyn Iterator<Item = u8>, out: &mut String) {
+    let blanks =
+        |out: &mut String, turn: u8| out.push_str(["", " ", "\n\t", "\r"][usize::from(turn % 4)]);
+    let mut turn = || turns.next().unwrap_or_default();
+    blanks(out, turn());
+    match tree {
+        Tree::Plain(text) => out.push_str(text),
+        Tree::Text(text) => write_text(text, turn(), out),
+        Tree::Array(elements) => {
+            out.push('[');
+            for (index, element) in elements.iter().enumerate() {
+                out.push_str(if index > 0 { "," } else { "" });
+                write(element, turns, out);
+            }
+            out.push(']');
+        }
+        Tree::Object(members) => {
+            out.push('{');
+            let first = usize::from(turn()) % members.len().max(1);
+            let (before, after) = members.split_at(first);
+            for (index, (name, value)) in after.iter().chain(before).enumerate() {
+                out.push_str(if index > 0 { " ,\n" } else { "" });
+                write_text(name, turns.next().unwrap_or_default(), out);
+                out.push_str(" :");
+                write(value, turns, out);
+            }
+            out.push('}');
+        }
+    }
+    out.push(' ');
+}
+
+fn write_text(text: &str, turn: u8, out: &mut String) {
+    if turn.is_multiple_of(2) {
+        out.push_str(&serde_json::to_string(text).unwrap());
+        return;
+    }
+    out.push('"');
+    for unit in text.encode_utf16() {
+        write!(out, "\\u{unit:04X}").unwrap();
+    }
+    out.push('"');
+}
+
+fn written(tree: &Tree, turns: &[u8]) -> String {
+    let mut out = String::new();
+    write(tree, &mut turns.iter().copied(), &mut out);
+    out
+}
+
+proptest! {
+    #[test]
+    fn however_a_document_is_written_it_is_the_same(
+        tree in tree(),
+        one in vec(any::<u8>(), 0..60),
+        other in vec(any::<u8>(), 0..60),
+    ) {
+        let (one, other) = (written(&tree, &one), written(&tree, &other));
+        prop_assert!(of(&one).is_some(), "{}", one);
+        prop_assert_eq!(of(&one), of(&other), "{} {}", one, other);
+    }
+
+    /// Two documents that are one here are one to `serde_json` as well.
+    #[test]
+    fn a_change_that_another_parser_sees_counts(
+        tree in tree(),
+        turns in vec(any::<u8>(), 0..60),
+        at in any::<prop::sample::Index>(),
+        insert in "[\\[\\]{}:,\"\\\\a0-9.eE+ -]?",
+        remove in 0_usize..3,
+    ) {
+        let document = written(&tree, &turns);
+        let bytes = document.as_bytes();
+        let at = at.index(bytes.len());
+        let end = (at + remove).min(bytes.len());
+        let changed = [&bytes[..at], insert.as_bytes(), &bytes[end..]].concat();
+        let Some(after) = canonical(&changed, &[]) else {
+            return Ok(());
+        };
+        let read = serde_json::from_slice::<Value>(&changed);
+        match (read, serde_json::from_str::<Value>(&document)) {
+            (Ok(changed), Ok(document)) if changed == document => {
+                // It may be written in other words: `1` and `1.0` are one value to it, and two here.
+            }
+            (Err(error), _) => prop_assert!(error.to_string().contains("out of range"), "{}", error),
+            _ => prop_assert_ne!(after, canonical(bytes, &[]).unwrap()),
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_a_panic(bytes in vec(any::<u8>(), 0..60), text in "[\\[\\]{}:,\"\\\\utrefalsn0-9.eE+ -]{0,20}") {
+        let places = [Pointer::read("/a/0").unwrap()];
+        let _ = canonical(&bytes, &places);
+        if canonical(text.as_bytes(), &places).is_some()
+            && let Err(error) = serde_json::from_str::<Value>(&text)
+        {
+            prop_assert!(error.to_string().contains("out of range"), "{}: {}", text, error);
+        }
+    }
+}

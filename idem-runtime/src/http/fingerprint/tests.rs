@@ -1,0 +1,231 @@
+use ::http::Request;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+/// A request to `/orders` of this type.
+fn request(of_type: &str) -> Parts {
+    let request = Request::post("/orders?a=1").header("content-type", of_type);
+    request.body(()).unwrap().into_parts().0
+}
+
+fn digest(fingerprinter: &Fingerprinter, request: &Parts, body: &[u8]) -> [u8; 32] {
+    let uri = &request.uri;
+    let digest = fingerprinter.digest(request, uri, body);
+    // As it is taken while a body comes.
+    if let Some(mut hash) = fingerprinter.begin(request, uri) {
+        hash.update(body);
+        assert_eq!(digest, <[u8; 32]>::from(hash.finalize()));
+    }
+    digest
+}
+
+const JSON: &str = "application/json";
+const FORM: &str = "multipart/form-data; boundary=b";
+
+/// As it was before there were other rules: records outlive a release.
+#[test]
+fn the_fingerprint_of_bytes_is_frozen() {
+    let expected = {
+        let mut hash = Sha256::new();
+        let fields: [&[u8]; 3] = [b"idempotency http request 1", b"POST", b"/orders"];
+        for bytes in fields {
+            hash.update((bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        }
+        hash.update([1]);
+        hash.update(3_u64.to_be_bytes());
+        hash.update(b"a=1tea");
+        <[u8; 32]>::from(hash.finalize())
+    };
+    for of_type in ["text/plain", JSON] {
+        assert_eq!(
+            digest(&Fingerprinter::new(), &request(of_type), b"tea"),
+            expected
+        );
+    }
+}
+
+#[test]
+fn a_rule_applies_to_bodies_of_its_type_and_to_no_others() {
+    let bytes = Fingerprinter::new();
+    let rules = Fingerprinter::new().json().multipart();
+    let form = b"--b\r\n\r\ntea\r\n--b--";
+    let cases: [(&str, &[u8], bool); 10] = [
+        (JSON, b"{\"b\":1, \"a\":2}", true),
+        ("Application/Problem+JSON ; charset=utf-8", b"[]", true),
+        (JSON, b"{\"b\":1, \"b\":2}", false),
+        (JSON, b"", false),
+        (JSON, b"\x1f\x8b\x08", false),
+        ("text/plain", b"{}", false),
+        ("application/jsonx", b"{}", false),
+        (FORM, form, true),
+        (FORM, b"tea", false),
+        ("multipart/form-data; boundary=c", form, false),
+    ];
+    for (of_type, body, applies) in cases {
+        let request = request(of_type);
+        let same = digest(&bytes, &request, body) == digest(&rules, &request, body);
+        assert_eq!(same, !applies, "{of_type} {}", body.escape_ascii());
+    }
+    let mut two_types = request(JSON);
+    two_types
+        .headers
+        .append(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    assert_eq!(
+        digest(&rules, &two_types, b"{}"),
+        digest(&bytes, &two_types, b"{}")
+    );
+}
+
+/// A body that is written as another rule would write it is another request.
+#[test]
+fn rules_are_apart() {
+    let body = b"{\"a\":1,}";
+    let own = Fingerprinter::new().of(|_, body| Some(body.to_vec()));
+    let json = Fingerprinter::new().json();
+    let header = Fingerprinter::new().header("x-a");
+    let all = [
+        digest(&Fingerprinter::new(), &request(JSON), body),
+        digest(&own, &request(JSON), body),
+        digest(&json, &request(JSON), b"{\"a\":1}"),
+        digest(&header, &request(JSON), body),
+    ];
+    for (at, one) in all.iter().enumerate() {
+        assert!(!all[..at].contains(one), "{at}");
+    }
+    let merge = digest(&json, &request("application/merge-patch+json"), b"[]");
+    let patch = digest(&json, &request("application/json-patch+json"), b"[]");
+    assert_ne!(merge, patch);
+}
+
+#[test]
+fn a_rule_of_the_service_comes_first_and_may_leave_it_to_the_others() {
+    let rules = Fingerprinter::new().json().of(|request, body| {
+        let is_text = request.headers[CONTENT_TYPE] == "text/plain";
+        is_text.then(|| body.to_ascii_lowercase())
+    });
+    let text = request("text/plain");
+    assert_eq!(digest(&rules, &text, b"Tea"), digest(&rules, &text, b"tEA"));
+    assert_ne!(digest(&rules, &text, b"tea"), digest(&rules, &text, b"rum"));
+    let json = request(JSON);
+    assert_eq!(digest(&rules, &json, b"[ ]"), digest(&rules, &json, b"[]"));
+    assert_ne!(
+        digest(&rules, &json, b"[\"a\"]"),
+        digest(&rules, &json, b"[\"A\"]")
+    );
+}
+
+#[test]
+fn a_header_counts_with_all_its_values() {
+    let rules = Fingerprinter::new()
+        .header("X-A")
+        .header("x-b")
+        .header("x-a")
+        .header("no name");
+    let same = Fingerprinter::new().header("x-b").header("x-a");
+    let with = |headers: &[(&'static str, &'static str)]| {
+        let mut request = request("text/plain");
+        for (name, value) in headers {
+            request
+                .headers
+                .append(*name, HeaderValue::from_static(value));
+        }
+        assert_eq!(
+            digest(&rules, &request, b"tea"),
+            digest(&same, &request, b"tea")
+        );
+        digest(&rules, &request, b"tea")
+    };
+    assert_eq!(
+        with(&[("x-a", "1"), ("x-c", "1")]),
+        with(&[("x-c", "2"), ("x-a", "1")])
+    );
+    let all = [
+        with(&[]),
+        with(&[("x-a", "")]),
+        with(&[("x-b", "")]),
+        with(&[("x-a", "1")]),
+        with(&[("x-a", "1"), ("x-a", "")]),
+        with(&[("x-a", ""), ("x-a", "1")]),
+        with(&[("x-a", "1"), ("x-b", "1")]),
+        with(&[("x-a", "11")]),
+    ];
+    for (at, one) in all.iter().enumerate() {
+        assert!(!all[..at].contains(one), "{at}");
+    }
+}
+
+#[test]
+fn nothing_of_a_request_is_in_debug() {
+    let rules = Fingerprinter::new().json_without(["/a"]).of(|_, _| None);
+    let text = format!("{rules:?}");
+    assert!(
+        text.contains("own: true") && text.contains("\"a\""),
+        "{text}"
+    );
+}
+
+fn form(boundary: &str, parts: &[(String, Vec<u8>)]) -> (Parts, Vec<u8>) {
+    let mut body = Vec::new();
+    for (name, content) in parts {
+        body.extend(
+            format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n")
+                .bytes(),
+        );
+        body.extend(content);
+        body.extend(b"\r\n");
+    }
+    body.extend(format!("--{boundary}--\r\n").bytes());
+    (
+        request(&format!("multipart/form-data; boundary={boundary}")),
+        body,
+    )
+}
+
+fn parts() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
+    let content = prop_oneof![
+        vec(any::<u8>(), 0..30),
+        "[\r\n-]{0,8}".prop_map(String::into_bytes),
+    ];
+    vec(("[a-z]{1,3}", content), 1..5)
+}
+
+proptest! {
+    #[test]
+    fn a_form_with_another_boundary_is_the_same(
+        parts in parts(),
+        one in "-{0,6}[A-Za-z0-9]{16,24}",
+        other in "-{0,6}[A-Za-z0-9]{16,24}",
+    ) {
+        let rules = Fingerprinter::new().multipart();
+        let ((a, one), (b, other)) = (form(&one, &parts), form(&other, &parts));
+        prop_assert_eq!(digest(&rules, &a, &one), digest(&rules, &b, &other));
+    }
+
+    /// No change of a byte makes a form of it that is the same.
+    #[test]
+    fn a_form_with_another_byte_is_another(
+        parts in parts(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let rules = Fingerprinter::new().multipart();
+        let (request, body) = form("b0undary", &parts);
+        let mut changed = body.clone();
+        let at = at.index(body.len());
+        changed[at] = byte;
+        let is_same = digest(&rules, &request, &changed) == digest(&rules, &request, &body);
+        prop_assert_eq!(is_same, changed == body);
+    }
+
+    #[test]
+    fn parts_in_another_order_are_another_form(parts in parts()) {
+        let rules = Fingerprinter::new().multipart();
+        let turned: Vec<_> = parts.iter().rev().cloned().collect();
+        let ((a, one), (b, other)) = (form("b0undary", &parts), form("b0undary", &turned));
+        let is_same = digest(&rules, &a, &one) == digest(&rules, &b, &other);
+        prop_assert_eq!(is_same, parts == turned);
+    }
+}

@@ -1,0 +1,101 @@
+//! Responses of handlers whose calls were replayed say so.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::{Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::reply::mark_replayed;
+use crate::call::Replays;
+
+/// Gives a response the header `idempotent-replayed: true` where each idempotent call that its handler made was
+/// answered from its record.
+///
+/// [`Reply`](super::Reply) and [`Answer`](crate::Answer) say so by themselves, and responses of an
+/// [`IdempotencyLayer`](super::IdempotencyLayer) do. This is for what cannot know it: a kept error of a handler
+/// under `#[idempotent]`, and a handler that makes a call and writes a response of its result.
+///
+/// A call that ran, or was refused, leaves the header out, also beside one that was replayed. Not counted are calls
+/// that the handler makes in a task of its own (`tokio::spawn`), and [`Claim`](crate::Claim)s.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use axum::{Router, body::Body, http::{Request, StatusCode}, routing::post};
+/// use idem_runtime::{Engine, Error, http::MarkReplays, store::memory::MemoryStore};
+/// use tower::ServiceExt as _;
+///
+/// let engine = Engine::new(MemoryStore::new());
+/// let order = move || async move {
+///     let call = engine.operation("orders.create").key("7");
+///     let order = call.run(|_| async { Ok::<_, Error>("two teapots".to_owned()) }).await;
+///     order.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+/// };
+/// let shop: Router = Router::new().route("/orders", post(order)).layer(MarkReplays::new());
+///
+/// let send = || shop.clone().oneshot(Request::post("/orders").body(Body::empty()).unwrap());
+/// assert!(!send().await.unwrap().headers().contains_key("idempotent-replayed"));
+/// assert_eq!(send().await.unwrap().headers()["idempotent-replayed"], "true");
+/// # });
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use = "a layer does nothing until it is put around a service"]
+pub struct MarkReplays;
+
+impl MarkReplays {
+    /// The layer.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl<S> Layer<S> for MarkReplays {
+    type Service = MarkedReplays<S>;
+
+    fn layer(&self, inner: S) -> MarkedReplays<S> {
+        MarkedReplays { inner }
+    }
+}
+
+/// A service whose responses say that they are replays: what [`MarkReplays`] makes of a service.
+///
+/// # Errors
+///
+/// Those of the inner service.
+///
+/// # Cancel safety
+///
+/// That of the inner service.
+#[derive(Clone, Copy, Debug)]
+pub struct MarkedReplays<S> {
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for MarkedReplays<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was ready goes, and a fresh one stays.
+        let fresh = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, fresh);
+        Box::pin(Replays::watch(async move {
+            let mut response = inner.call(request).await?;
+            if Replays::are_all() {
+                mark_replayed(response.headers_mut());
+            }
+            Ok(response)
+        }))
+    }
+}

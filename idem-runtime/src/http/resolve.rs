@@ -1,0 +1,106 @@
+//! The record of a request, settled by hand.
+
+use std::sync::Arc;
+
+use ::http::Response;
+use bytes::Bytes;
+
+use super::body::Frames;
+use super::exchange::is_final;
+use super::layer::IdempotencyLayer;
+use crate::answer::{Encoded, Unencodable};
+use crate::entry::Entry;
+use crate::error::{Error, ErrorKind};
+use crate::record::OutcomeKind;
+
+impl IdempotencyLayer {
+    /// What the store holds under a key of this layer: to see how a request stands, and to settle one whose outcome
+    /// is unknown, with [`Entry::resolve_response`].
+    ///
+    /// `scope` is what the layer's scope finds in a request of this caller, `None` for a
+    /// [public](Self::public) layer; `key` is the text of the header, without its quotation marks.
+    /// [`Engine::entry`](crate::Engine::entry) finds the same record by the digest that an event names, with the
+    /// layer's name as operation.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] for a scope that no request of this layer has: `None` where the layer has scopes, one
+    /// where it has none, a blank one. Else as [`CallBuilder::entry`](crate::CallBuilder::entry).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use axum::{Router, body::Body, http::{Request, StatusCode}, routing::post};
+    /// use idem_runtime::{Engine, EntryState, http::IdempotencyLayer, store::memory::MemoryStore};
+    /// use tower::ServiceExt as _;
+    ///
+    /// let layer = IdempotencyLayer::public(Engine::new(MemoryStore::new()), "shop.api");
+    /// let timed_out = || async { StatusCode::GATEWAY_TIMEOUT };
+    /// let shop: Router = Router::new().route("/payments", post(timed_out)).layer(layer.clone());
+    /// let pay = || Request::post("/payments").header("idempotency-key", "\"order-7\"").body(Body::empty()).unwrap();
+    /// assert_eq!(shop.clone().oneshot(pay()).await.unwrap().status(), 504);
+    ///
+    /// // The provider's dashboard shows the payment: the operator writes the response that the client has missed.
+    /// let entry = layer.entry(None, "order-7").await.unwrap().expect("the request came");
+    /// assert_eq!(entry.state(), EntryState::Unknown);
+    /// let paid = http::Response::builder().status(201).header("location", "/payments/7");
+    /// entry.resolve_response(paid.body(r#"{"id":7}"#).unwrap()).await.unwrap();
+    ///
+    /// let again = shop.oneshot(pay()).await.unwrap();
+    /// assert_eq!((again.status().as_u16(), &again.headers()["location"]), (201, &"/payments/7".parse().unwrap()));
+    /// assert_eq!(again.headers()["idempotent-replayed"], "true");
+    /// # });
+    /// ```
+    pub async fn entry(&self, scope: Option<&str>, key: &str) -> Result<Option<Entry>, Error> {
+        let settings = self.settings();
+        let Ok(scope) = settings.scope.named(scope) else {
+            let error = Error::new(ErrorKind::InvalidKey, settings.operation());
+            return Err(error.detail("no request of this layer has this scope"));
+        };
+        let entry = settings.named(scope.as_deref(), key).entry().await?;
+        Ok(entry.map(|mut entry| {
+            entry.rules = Arc::clone(&settings.rules);
+            entry
+        }))
+    }
+}
+
+impl Entry {
+    /// The request was done, and this is its response: every repeat gets it, with `idempotent-replayed: true`. For
+    /// records of an [`IdempotencyLayer`]; see [`IdempotencyLayer::entry`].
+    ///
+    /// It is stored as the response of a handler is: without the headers that are never stored, for the `ttl` of the
+    /// layer or, from status 400 on, its `error_ttl`, and at least for as long as the record that it settles was to be
+    /// kept. An entry that was found by its digest ([`Engine::entry`](crate::Engine::entry)) knows nothing of the
+    /// layer's settings: then the engine's `ttl` and the default limit of 4 MiB count, and no
+    /// [`never_store`](IdempotencyLayer::never_store).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotStored`] if it is larger than
+    /// [`max_response_bytes`](IdempotencyLayer::max_response_bytes), or of a status below 200, which answers no
+    /// request. Else as [`resolve`](Self::resolve).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn resolve_response<B: Into<Bytes>>(
+        self,
+        response: Response<B>,
+    ) -> Result<(), Error> {
+        let (parts, body) = response.into_parts();
+        let frames = Frames::new(body.into(), None);
+        let encoded = if is_final(parts.status) {
+            let response = Response::from_parts(parts, ());
+            self.rules.encode(&response, &frames, self.format())
+        } else {
+            Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
+        };
+        self.answer(encoded).await
+    }
+}
