@@ -52,13 +52,15 @@ pub enum ErrorKind {
     /// A system error of which nothing remains frees the key for other arguments: see `fingerprint` in the manual of
     /// `#[idempotent]`.
     Mismatch,
-    /// A body ended without anybody knowing whether its effect happened.
+    /// A body ended without anybody knowing whether its effect happened. How an operator settles it:
+    /// [`guide::operator`](crate::guide::operator).
     Unknown {
         /// Since when it is known to be unknown, to the accuracy of the local clock: when the body
         /// ended, or a reconcile hook last could not say.
         since: SystemTime,
     },
-    /// Every attempt that this key is allowed was abandoned (crashed or lost its lease).
+    /// Every attempt that this key is allowed was abandoned (crashed or lost its lease). How an operator settles it:
+    /// [`guide::operator`](crate::guide::operator).
     Exhausted {
         /// How many attempts were started.
         attempts: u32,
@@ -101,6 +103,11 @@ pub enum ErrorKind {
     TokenInvalid,
     /// The one-time token has expired and no answer to it is stored. Nothing was run.
     TokenExpired,
+    /// The store cannot do what was asked of it, such as list its records.
+    Unsupported,
+    /// The cursor of a listing belongs to another listing or store, or the store has changed too much since. Begin
+    /// the listing again.
+    InvalidCursor,
     /// A duration or limit of the operation is out of range.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
@@ -299,6 +306,10 @@ impl fmt::Display for Error {
                 "the one-time token has expired and there is no answer to it, so nothing was run; show the user a \
                  page with a new one, and if many expire give them a longer `life` or compare clocks",
             ),
+            ErrorKind::Unsupported => f.write_str("the store cannot do this"),
+            ErrorKind::InvalidCursor => {
+                f.write_str("the cursor is not that of this listing; begin the listing again")
+            }
             ErrorKind::InvalidPolicy => f.write_str("a setting is out of its range"),
             ErrorKind::NoEngine => f.write_str(
                 "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \

@@ -77,7 +77,7 @@ fn half_way(header: Header) -> Header {
 /// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement`](super::statement).
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
-const INSERT: &str = "(record_key, operation, layout, state, owner, fence, attempts, detail, retain_ms, \
+const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, detail, retain_ms, \
      fingerprint, body, expires_us, version) \
      VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
 
