@@ -21,7 +21,8 @@ pub(crate) struct Asked {
 }
 
 impl Core {
-    /// Sends the claim until it has a reply, for `claim_deadline` from `now` on.
+    /// Sends the claim until it has a reply, for `claim_deadline` from `now` on, or a part of that in an
+    /// [outage](crate::outage).
     pub(crate) async fn ask(
         self: &Arc<Self>,
         key: &RecordKey,
@@ -32,13 +33,15 @@ impl Core {
         let (clock, operation) = (&*self.clock, key.operation());
         let mut backoff = Backoff::new(&request.owner);
         let mut silent_until = now + self.limits.claim_deadline;
+        // Until when it is sent again after an error, and once more in any case.
+        let mut failing_until = now + self.outage.patience(now, self.limits.claim_deadline);
         let (mut failure, mut late) = (None, false);
         let mut sent = now;
         loop {
             if sent >= silent_until
                 && let Some(error) = failure
             {
-                return Err(unavailable(operation, error));
+                return Err(self.out(operation, error, sent));
             }
             let (reply, waited) = {
                 let admission = orphan.arm(silent_until.saturating_sub(sent));
@@ -53,16 +56,23 @@ impl Core {
                 sent = (sent + waited).min(clock.now());
             }
             let reply = match reply {
-                Ok(Ok(reply)) => reply,
+                Ok(Ok(reply)) => {
+                    self.outage.ends();
+                    reply
+                }
                 Ok(Err(error)) => {
                     let now = clock.now();
                     // The store knows that more tries before the deadline are of no use.
-                    let is_final = !error.is_transient() || error.retry_after().is_some();
-                    if is_final || now >= silent_until {
+                    if !error.is_transient() || error.retry_after().is_some() {
                         return Err(unavailable(operation, error));
                     }
-                    let pause = backoff.retry().min(silent_until.saturating_sub(now));
-                    clock.sleep_until(now + pause).await;
+                    let is_last = failure.is_some() && now >= failing_until;
+                    if is_last || now >= silent_until {
+                        return Err(self.out(operation, error, now));
+                    }
+                    let until = Some(failing_until).filter(|until| now < *until);
+                    let until = until.unwrap_or(silent_until);
+                    clock.sleep_until(until.min(now + backoff.retry())).await;
                     failure = Some(error);
                     sent = clock.now();
                     continue;
@@ -88,6 +98,7 @@ impl Core {
                 if !late {
                     late = true;
                     silent_until = heard + self.limits.claim_deadline;
+                    failing_until = silent_until;
                 }
                 sent = heard;
                 continue;
@@ -95,6 +106,12 @@ impl Core {
             orphan.disarm();
             return Ok(Asked { reply, sent });
         }
+    }
+
+    /// The store has failed for as long as the claim was tried, up to `now`.
+    fn out(&self, operation: &Operation, error: StoreError, now: Duration) -> Error {
+        self.outage.goes_on(now, self.limits.claim_deadline);
+        unavailable(operation, error)
     }
 
     fn silent(&self, operation: &Operation) -> Error {

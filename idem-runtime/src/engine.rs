@@ -23,6 +23,7 @@ use crate::key::KeyDigest;
 use crate::observer::{Event, EventKind, Observer};
 use crate::on_error::Classified;
 use crate::operation::{Operation, Prefix, RecordKey};
+use crate::outage::Outage;
 use crate::padded::{Lanes, Tally};
 use crate::policy::Policy;
 use crate::store::Store;
@@ -66,6 +67,7 @@ pub(crate) struct Core {
     pub(crate) prefixes: Lanes<Prefix>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
+    pub(crate) outage: Outage,
     pub(crate) format: Format,
     /// The same for answers that are handed out, one for each lane.
     pub(crate) formats: Lanes<Format>,

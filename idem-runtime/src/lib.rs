@@ -48,6 +48,7 @@ mod observer;
 mod on_error;
 mod operation;
 mod orphan;
+mod outage;
 mod outcome;
 mod padded;
 mod policy;

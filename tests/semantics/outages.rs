@@ -3,18 +3,24 @@
 use std::time::Duration;
 
 use idem_runtime::ErrorKind;
+use idem_runtime::clock::Clock as _;
 use idem_runtime::store::{ReadReply, Store};
 use idem_tests::faulty::{Fault, Operation};
 use idem_tests::on_every_store;
-use idem_tests::pay::{PayError, Receipt};
+use idem_tests::pay::{PayError, Receipt, Runs};
 use idem_tests::world::World;
 
-use crate::stage::{answered, others, receipt, refusal, sent};
+use crate::stage::{Pay, answered, others, paid, receipt, refusal, sent};
 
 on_every_store![
     a_silent_store_fails_the_call_at_its_deadline,
     a_failing_store_is_asked_again_until_the_deadline,
     a_store_that_fails_before_it_falls_silent_says_why,
+    after_a_failure_of_a_whole_deadline_later_calls_fail_soon,
+    the_first_call_after_an_outage_succeeds,
+    a_call_in_an_outage_awaits_the_try_that_is_under_way,
+    an_outage_ends_with_a_reply,
+    an_outage_that_no_call_has_seen_for_long_is_over,
     a_grant_that_comes_after_its_lease_is_asked_for_again,
     a_store_that_refuses_is_not_asked_again,
     a_claim_whose_reply_is_lost_does_not_block_itself,
@@ -72,6 +78,97 @@ async fn a_failing_store_is_asked_again_until_the_deadline(world: World) {
         tries.iter().all(|owner| *owner == tries[0]),
         "always the same owner"
     );
+}
+
+/// What is left of a deadline of 2 s while an outage lasts.
+const SHORT: Duration = Duration::from_millis(250);
+
+/// Calls until the store is unavailable; how long that took, and how many claims.
+async fn fails(world: &World, call: Pay) -> (Duration, usize) {
+    let claims = world.store.sent(Operation::Claim).len();
+    let began = world.clock.now();
+    let mut call = tokio::spawn(answered(call));
+    let error = loop {
+        tokio::select! {
+            biased;
+            answer = &mut call => break refusal(answer.unwrap()),
+            () = world.clock.sleeper_within(Duration::from_secs(1)) => {}
+        }
+        // To the moment.
+        if let Some(step) = world.clock.next_wake() {
+            world.clock.advance(step);
+        }
+        others().await;
+    };
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert!(error.is_retryable());
+    let message = error.to_string();
+    assert!(message.contains("an injected fault"), "{message}");
+    let claims = world.store.sent(Operation::Claim).len() - claims;
+    (world.clock.now().saturating_sub(began), claims)
+}
+
+/// A store fails for the whole deadline of one call, and goes on failing.
+async fn outage(world: &World) {
+    world.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    let (took, _) = fails(world, world.pay()).await;
+    assert_eq!(took, Duration::from_secs(2));
+}
+
+/// A call of another key.
+fn other(world: &World, key: u32) -> Pay {
+    world.engine.operation("pay").key(&("other", key))
+}
+
+async fn after_a_failure_of_a_whole_deadline_later_calls_fail_soon(world: World) {
+    outage(&world).await;
+    for key in 0..3 {
+        let (took, claims) = fails(&world, other(&world, key)).await;
+        assert_eq!(took, SHORT);
+        assert!(claims > 2, "it makes attempts of its own: {claims}");
+        // Later, and another call's failure is what is remembered.
+        world.clock.advance(Duration::from_secs(15));
+    }
+}
+
+async fn the_first_call_after_an_outage_succeeds(world: World) {
+    outage(&world).await;
+    // A connection remembers its last failure, and the next attempt is under way.
+    world.store.heal();
+    world.store.fail(Operation::Claim, [Fault::Lost; 2]);
+    let call = other(&world, 0);
+    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
+    assert_eq!(world.finished(call).await, receipt(1));
+}
+
+async fn a_call_in_an_outage_awaits_the_try_that_is_under_way(world: World) {
+    outage(&world).await;
+    world.store.heal();
+    world.store.fail(Operation::Claim, [Fault::ReplyHeld]);
+    let claims = world.store.sent(Operation::Claim).len();
+    let call = other(&world, 0);
+    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
+    sent(&world, Operation::Claim, claims + 1).await;
+    world.clock.advance(SHORT * 2);
+    others().await;
+    world.store.deliver();
+    assert_eq!(call.await.unwrap(), receipt(1));
+}
+
+async fn an_outage_ends_with_a_reply(world: World) {
+    outage(&world).await;
+    world.store.heal();
+    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
+    world.store.fail(Operation::Claim, [Fault::Lost; 1_000]);
+    let (took, _) = fails(&world, other(&world, 0)).await;
+    assert_eq!(took, Duration::from_secs(2));
+}
+
+async fn an_outage_that_no_call_has_seen_for_long_is_over(world: World) {
+    outage(&world).await;
+    world.clock.advance(Duration::from_secs(16));
+    let (took, _) = fails(&world, other(&world, 0)).await;
+    assert_eq!(took, Duration::from_secs(2));
 }
 
 async fn a_store_that_fails_before_it_falls_silent_says_why(world: World) {

@@ -15,6 +15,7 @@ use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::operation::Prefix;
+use crate::outage::Outage;
 use crate::padded::{Lanes, Tally};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed, Policy,
@@ -163,6 +164,11 @@ impl EngineBuilder {
     /// A store with a queue in front of its connections refuses a claim that could not be sent in this time at
     /// once, with [`Error::retry_after`](crate::Error::retry_after). A claim that waited there and was sent has this
     /// time again for its reply.
+    ///
+    /// Once a claim has got nothing but errors for all of this time (a server that refuses connections, say), those that
+    /// follow try again for an eighth of it, and 250 ms at least: each makes an attempt of its own, so that the first
+    /// one after the store is back succeeds. This ends with a reply to any claim, or when no claim was made for eight
+    /// times this time. A store that is silent costs every claim all of it.
     pub fn claim_deadline(mut self, deadline: Duration) -> Self {
         self.limits.claim_deadline = deadline;
         self
@@ -337,6 +343,7 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
+            outage: Outage::default(),
             formats: Lanes::of(|| format.apart()),
             format,
             tokens: self.tokens,
