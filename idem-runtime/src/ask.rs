@@ -114,6 +114,8 @@ fn slow(operation: &Operation) -> Error {
 pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
     let kind = match error.kind() {
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,
+        StoreErrorKind::Unsupported => ErrorKind::Unsupported,
+        StoreErrorKind::InvalidCursor => ErrorKind::InvalidCursor,
         _ => ErrorKind::StoreUnavailable,
     };
     let (permanent, retry_after) = (!error.is_transient(), error.retry_after());

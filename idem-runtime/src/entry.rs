@@ -23,7 +23,7 @@ use crate::observer::EventKind;
 use crate::operation::{Operation, RecordKey};
 use crate::policy::Policy;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
-use crate::store::{ReadReply, StoreError};
+use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 use crate::transition::ResolveReply;
 
 /// What the store held under a key when it was asked: see
@@ -122,6 +122,15 @@ impl Entry {
                 answer => EntryState::Answered(answer),
             },
         }
+    }
+
+    /// The operation of the call.
+    ///
+    /// Of an entry that was [listed](crate::Engine::entries) on Redis it is the one in the record's name: cut to 48
+    /// bytes, with `_` for what is not a letter, a digit or one of `.:_-`.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        self.key.operation().as_str()
     }
 
     /// The digest of operation, scope and key. Safe to log.
@@ -342,28 +351,48 @@ impl Core {
         }
     }
 
+    /// The entry of a record that was listed.
+    pub(crate) fn listed(self: &Arc<Self>, listed: Listed) -> Entry {
+        let bytes = Bytes::copy_from_slice(&listed.header.encode());
+        Entry {
+            core: Arc::clone(self),
+            key: listed.key,
+            policy: self.defaults.clone(),
+            asked: Fingerprint::NONE,
+            record: Record::new(listed.header, bytes),
+            left: listed.left,
+        }
+    }
+
     /// Reads on the engine's own thread, where a store has its second connection.
     pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        let (mut tell, told) = oneshot::channel();
+        let (tell, told) = oneshot::channel();
         let (core, place) = (Arc::clone(self), key.clone());
         if self.keeper.start().is_ok() {
-            self.keeper.spawn(async move {
-                let mut reading = core.store.read(&place);
-                // Whoever asked may be gone. Then so is this, or a store that never replies would
-                // keep the engine for ever.
-                let reply = poll_fn(|cx| match tell.poll_closed(cx) {
-                    Poll::Ready(()) => Poll::Ready(None),
-                    Poll::Pending => Pin::new(&mut reading).poll(cx).map(Some),
-                });
-                if let Some(reply) = reply.await {
-                    let _ = tell.send(reply);
-                }
-            });
+            self.keeper
+                .spawn(async move { unless_gone(core.store.read(&place), tell).await });
             if let Ok(reply) = told.await {
                 return reply;
             }
         }
         self.store.read(key).await
+    }
+
+    /// Lists there, too.
+    pub(crate) async fn list(
+        self: &Arc<Self>,
+        request: &ListRequest,
+    ) -> Result<ListReply, StoreError> {
+        let (tell, told) = oneshot::channel();
+        let (core, step) = (Arc::clone(self), request.clone());
+        if self.keeper.start().is_ok() {
+            self.keeper
+                .spawn(async move { unless_gone(core.store.list(&step), tell).await });
+            if let Ok(reply) = told.await {
+                return reply;
+            }
+        }
+        self.store.list(request).await
     }
 
     /// Sends what may be sent again until it has a reply, for `claim_deadline`.
@@ -396,5 +425,19 @@ impl Core {
                 }
             }
         }
+    }
+}
+
+/// Waits for a reply as long as its caller does: a store that never replies would keep the engine for ever.
+async fn unless_gone<T: Unpin>(
+    mut asking: StoreFuture<'_, T>,
+    mut tell: oneshot::Sender<Result<T, StoreError>>,
+) {
+    let reply = poll_fn(|cx| match tell.poll_closed(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => Pin::new(&mut asking).poll(cx).map(Some),
+    });
+    if let Some(reply) = reply.await {
+        let _ = tell.send(reply);
     }
 }

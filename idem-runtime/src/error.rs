@@ -101,6 +101,11 @@ pub enum ErrorKind {
     TokenInvalid,
     /// The one-time token has expired and no answer to it is stored. Nothing was run.
     TokenExpired,
+    /// The store cannot do what was asked of it, such as list its records.
+    Unsupported,
+    /// The cursor of a listing belongs to another listing or store, or the store has changed too much since. Begin
+    /// the listing again.
+    InvalidCursor,
     /// A duration or limit of the operation is out of range.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
@@ -299,6 +304,10 @@ impl fmt::Display for Error {
                 "the one-time token has expired and there is no answer to it, so nothing was run; show the user a \
                  page with a new one, and if many expire give them a longer `life` or compare clocks",
             ),
+            ErrorKind::Unsupported => f.write_str("the store cannot do this"),
+            ErrorKind::InvalidCursor => {
+                f.write_str("the cursor is not that of this listing; begin the listing again")
+            }
             ErrorKind::InvalidPolicy => f.write_str("a setting is out of its range"),
             ErrorKind::NoEngine => f.write_str(
                 "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \

@@ -28,6 +28,18 @@ impl Operation {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Appends the name as it stands in [`RecordKey::name`].
+    pub(crate) fn plain(&self, out: &mut String) {
+        const MOST: usize = 48;
+        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'_' | b'-');
+        if self.0.len() <= MOST && self.0.bytes().all(plain) {
+            out.push_str(&self.0);
+        } else {
+            let plainly = |byte| if plain(byte) { char::from(byte) } else { '_' };
+            out.extend(self.0.bytes().take(MOST).map(plainly));
+        }
+    }
 }
 
 impl fmt::Debug for Operation {
@@ -127,17 +139,11 @@ impl RecordKey {
     /// cluster's hash tag; the digest tells operations apart all the same.
     #[must_use]
     pub fn name(&self) -> String {
-        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'_' | b'-');
-        let operation = self.operation.as_str();
-        let mut name = String::with_capacity(self.prefix.len() + operation.len().min(48) + 45);
+        let operation = self.operation.as_str().len().min(48);
+        let mut name = String::with_capacity(self.prefix.len() + operation + 45);
         name.push_str(&self.prefix);
         name.push(':');
-        if operation.len() <= 48 && operation.bytes().all(plain) {
-            name.push_str(operation);
-        } else {
-            let plainly = |byte| if plain(byte) { char::from(byte) } else { '_' };
-            name.extend(operation.bytes().take(48).map(plainly));
-        }
+        self.operation.plain(&mut name);
         name.push(':');
         self.digest.text(&mut name);
         name

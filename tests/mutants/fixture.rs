@@ -7,8 +7,9 @@ use bytes::Bytes;
 use idem_runtime::Fingerprint;
 use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Watch, Watchers,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreFuture, Watch, Watchers,
 };
 
 use crate::flaw::Flaw;
@@ -128,6 +129,11 @@ impl Store for Flawed {
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         let _turn = self.turn();
         StoreFuture::ready(Ok(self.0.read(key)))
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        let _turn = self.turn();
+        StoreFuture::ready(self.0.list(request))
     }
 }
 

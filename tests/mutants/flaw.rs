@@ -114,10 +114,22 @@ pub(crate) enum Flaw {
     TellsOfResetsOnly,
     TellsOfOneResolution,
     NeverBeginsToTell,
+    ListsOtherPrefixes,
+    ListsOtherOperations,
+    ListsEveryState,
+    ListsEveryAttempt,
+    ListsTheExpired,
+    ListsWithoutTheUnreadable,
+    ListsAllButTheLastOfAStep,
+    ListsByNumber,
+    ListsWithTheFullLife,
+    ListsAtOnce,
+    ListsFromTheStartWhereLost,
+    CannotListUnlessAsked,
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 108] = [
+pub(crate) const FLAWS: [(u8, Flaw); 120] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -226,4 +238,16 @@ pub(crate) const FLAWS: [(u8, Flaw); 108] = [
     (15, Flaw::TellsOfResetsOnly),
     (15, Flaw::TellsOfOneResolution),
     (15, Flaw::NeverBeginsToTell),
+    (16, Flaw::ListsOtherPrefixes),
+    (16, Flaw::ListsOtherOperations),
+    (16, Flaw::ListsEveryState),
+    (16, Flaw::ListsEveryAttempt),
+    (16, Flaw::ListsTheExpired),
+    (16, Flaw::ListsWithoutTheUnreadable),
+    (16, Flaw::ListsAllButTheLastOfAStep),
+    (16, Flaw::ListsByNumber),
+    (16, Flaw::ListsWithTheFullLife),
+    (16, Flaw::ListsAtOnce),
+    (16, Flaw::ListsFromTheStartWhereLost),
+    (16, Flaw::CannotListUnlessAsked),
 ];

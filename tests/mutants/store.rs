@@ -19,7 +19,7 @@ use crate::flaw::Flaw;
 pub(crate) const MS: Duration = Duration::from_millis(1);
 const YEARS: Duration = Duration::from_hours(24 * 365 * 100);
 
-type Name = (String, String, Vec<u8>);
+pub(crate) type Name = (String, String, Vec<u8>);
 /// The prefix that somebody listens to.
 type Listening = (Arc<str>, Weak<dyn Listener>);
 

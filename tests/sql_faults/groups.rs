@@ -119,7 +119,7 @@ async fn spoil(home: &Home) {
     home.sql("CREATE TABLE children (id INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)")
         .await;
     home.sql(
-        "CREATE TRIGGER spoils AFTER INSERT ON idem_records WHEN new.operation = 'spoilt' \
+        "CREATE TRIGGER spoils AFTER INSERT ON idem_records WHEN new.op = 'spoilt' \
          BEGIN INSERT INTO children VALUES (1); END",
     )
     .await;

@@ -30,7 +30,7 @@ fn alive() -> usize {
 }
 
 async fn rows<B: Kind>(home: &Home) -> u64 {
-    let rows = "SELECT count(*) FROM idem_records WHERE operation = 'filled'";
+    let rows = "SELECT count(*) FROM idem_records WHERE op = 'filled'";
     home.sql(rows).await.parse().unwrap()
 }
 

@@ -101,9 +101,9 @@ async fn a_large_answer_waits_for_room_in_a_full_file() {
         .await;
     assert_eq!(answer.as_ref(), Ok(&large));
     assert_eq!(till.events.count("unsaved"), 1);
-    home.sql("DELETE FROM idem_records WHERE operation = 'till.pay'")
+    home.sql("DELETE FROM idem_records WHERE op = 'till.pay'")
         .await;
-    home.sql("DELETE FROM idem_records WHERE operation = 'elsewhere'")
+    home.sql("DELETE FROM idem_records WHERE op = 'elsewhere'")
         .await;
     happened(&till.events, "completed", 1).await;
     let again: Result<String, Error> = call().run(async |_| unreachable!("answered")).await;

@@ -3,8 +3,10 @@
 -- For very large tables: PARTITION BY KEY (record_key), never by time. A unique index of a partitioned table
 -- must contain the partition column, so that with one of time the same key could exist twice.
 CREATE TABLE IF NOT EXISTS idem_records (
-    record_key  BINARY(32)   NOT NULL PRIMARY KEY COMMENT 'SHA-256 of prefix, operation and digest',
-    operation   VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL COMMENT 'for people',
+    record_key  BINARY(48)   NOT NULL PRIMARY KEY
+        COMMENT '16 bytes of the SHA-256 of prefix and operation, and the digest',
+    op          VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
+        COMMENT 'the operation, for listings; no statement looks for it',
     layout      BIGINT       NOT NULL COMMENT '49; a record of another layout is refused',
     state       CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
         COMMENT 'P pending, R released, Q reconciling; done: D value, E error, U unknown, T tombstone',

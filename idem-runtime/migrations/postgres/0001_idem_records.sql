@@ -5,8 +5,9 @@
 --   CREATE TABLE idem_records (…) PARTITION BY HASH (record_key);
 --   CREATE TABLE idem_records_0 PARTITION OF idem_records FOR VALUES WITH (MODULUS 16, REMAINDER 0); …
 CREATE TABLE IF NOT EXISTS idem_records (
-    record_key  bytea  NOT NULL PRIMARY KEY, -- 32 bytes: SHA-256 of prefix, operation and digest
-    operation   text   NOT NULL,             -- for people; no statement of idem looks for it
+    record_key  bytea  NOT NULL PRIMARY KEY, -- 48 bytes: 16 of the SHA-256 of prefix and operation,
+                                             -- and the digest
+    op          text   NOT NULL,             -- the operation, for listings; no statement of idem looks for it
     layout      bigint NOT NULL,             -- 49; a record of another layout is refused
     state       text   NOT NULL,             -- P pending, R released, Q reconciling;
                                              -- done: D value, E error, U unknown, T tombstone

@@ -1,7 +1,8 @@
 -- The records of idem on SQLite, one a key. Can be run again.
 CREATE TABLE IF NOT EXISTS idem_records (
-    record_key  BLOB    NOT NULL PRIMARY KEY, -- 32 bytes: SHA-256 of prefix, operation and digest
-    operation   TEXT    NOT NULL,             -- for people; no statement of idem looks for it
+    record_key  BLOB    NOT NULL PRIMARY KEY, -- 48 bytes: 16 of the SHA-256 of prefix and operation,
+                                              -- and the digest
+    op          TEXT    NOT NULL,             -- the operation, for listings; no statement of idem looks for it
     layout      INTEGER NOT NULL,             -- 49; a record of another layout is refused
     state       TEXT    NOT NULL,             -- P pending, R released, Q reconciling;
                                               -- done: D value, E error, U unknown, T tombstone

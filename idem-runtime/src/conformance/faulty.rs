@@ -11,9 +11,9 @@ use tokio::sync::Semaphore;
 use super::Forward;
 use crate::fingerprint::Fingerprint;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind,
-    StoreFuture, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Owner, ReadReply,
+    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError,
+    StoreErrorKind, StoreFuture, Watch,
 };
 
 /// What goes wrong with one operation.
@@ -72,6 +72,8 @@ pub enum Operation {
     Read,
     /// [`Store::watch`]
     Watch,
+    /// [`Store::list`]
+    List,
 }
 
 /// An operation that was sent.
@@ -382,6 +384,13 @@ impl Forward for Faulty {
         self.run(Operation::Read, None, move |store| {
             let key = key.clone();
             StoreFuture::pending(async move { store.glance(&key).await })
+        })
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        self.run(Operation::List, None, move |store| {
+            let request = request.clone();
+            StoreFuture::pending(async move { store.list(&request).await })
         })
     }
 }

@@ -12,8 +12,9 @@ use crate::store::shared::each_operation;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 use crate::store::sql::Sql;
 use crate::store::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
+    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreFuture, Watch,
 };
 
 /// Makes of each operation of a store one that is passed on, and may be another.

@@ -118,6 +118,7 @@ mod late;
 mod leases;
 mod life;
 mod listening;
+mod listings;
 mod patience;
 mod probe;
 mod races;
@@ -267,6 +268,7 @@ pub fn cases() -> Vec<Case> {
         room::cases(),
         watching::cases(),
         listening::cases(),
+        listings::cases(),
     ]
     .concat()
 }

@@ -35,6 +35,7 @@ mod admission;
 mod front;
 pub mod layered;
 mod listen;
+mod listing;
 pub mod memory;
 #[cfg(any(
     feature = "mysql",
@@ -69,6 +70,15 @@ use bytes::Bytes;
 pub use self::admission::Admission;
 pub use self::front::{Copied, Front};
 pub use self::listen::{Hearing, Listener, Listeners};
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
+pub(crate) use self::listing::EXAMINED;
+pub(crate) use self::listing::no_position;
+pub use self::listing::{EntryFilter, ListReply, ListRequest, Listed};
 pub use self::watch::{Feed, Watch, Watchers};
 use crate::observer::Observer;
 pub use crate::operation::RecordKey;
@@ -125,6 +135,11 @@ pub use crate::transition::{
 /// 15. **Who listens is told** of every resolution of its prefix, soon after whoever resolved has the
 ///     reply at the latest; or that some may not be told. A store that cannot says so. An engine takes
 ///     what it resolves itself out of its own cache, and does not wait to be told.
+/// 16. **A listing misses no record.** The steps from the first to the last give each record that is kept and is
+///     asked for throughout at least once, with the key under which the other operations find it, and with a header
+///     and a life of one moment. They give no record of another prefix, operation or state, and none that has
+///     expired. Each step examines a bounded number of records and gives `limit` of them at most, where the server
+///     lets it; it delays no other operation. A position is good in every process. A store that cannot list says so.
 ///
 /// # Cancel safety
 ///
@@ -256,6 +271,17 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Called on the engine's own thread.
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         self.read(key)
+    }
+
+    /// One step of a listing of the records under a prefix, headers only.
+    ///
+    /// Called on the engine's own thread. The default is an error of kind [`StoreErrorKind::Unsupported`]: this store
+    /// cannot list.
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        let _ = request;
+        StoreFuture::ready(Err(listing::unsupported(
+            "this store does not list its records (`Store::list`); look an entry up by its key or digest",
+        )))
     }
 
     /// An engine on this store is built, and this is who is told what happens in it: also what befalls
@@ -391,6 +417,10 @@ pub enum StoreErrorKind {
     TooLarge,
     /// The server answered something that the protocol does not have.
     Protocol,
+    /// The store cannot do this at all.
+    Unsupported,
+    /// The position of a listing is none of this store's, or not good any more. Begin the listing again.
+    InvalidCursor,
 }
 
 impl StoreError {

@@ -8,8 +8,9 @@ use bytes::Bytes;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 use super::sql::Sql;
 use super::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture, Watch,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
+    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreFuture, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::Observer;
@@ -37,6 +38,7 @@ macro_rules! each_operation {
             fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool;
             fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
             fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
+            fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply>;
             fn observed_by(&self, observer: &Arc<dyn Observer>);
             fn max_record_bytes(&self) -> Option<usize>;
             fn keeps_forever(&self) -> bool;

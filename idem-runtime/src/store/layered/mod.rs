@@ -22,9 +22,9 @@ pub use self::stats::LayeredStats;
 use super::Record;
 pub use super::front::{Copied, Front, is_final, supersedes};
 use super::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store, StoreError,
-    StoreErrorKind, StoreFuture, Watch,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
+    Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    StoreError, StoreErrorKind, StoreFuture, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::{EventKind, Observer};
@@ -351,6 +351,16 @@ impl Store for LayeredStore {
 
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         StoreFuture::pending(self.0.glance(key))
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        StoreFuture::pending(async move {
+            let mut reply = self.0.durable.list(request).await?;
+            // The epoch is no call's.
+            let epoch = epochs::record_of(Arc::clone(&request.prefix));
+            reply.found.retain(|listed| listed.key != epoch);
+            Ok(reply)
+        })
     }
 
     fn max_record_bytes(&self) -> Option<usize> {

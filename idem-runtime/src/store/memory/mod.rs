@@ -4,6 +4,7 @@
 
 mod builder;
 mod front;
+mod listing;
 mod looks;
 mod owners;
 #[cfg(any(test, feature = "testing"))]
@@ -24,9 +25,10 @@ use self::shard::Shard;
 use self::used::{Change, Room};
 use self::written::{encoded, rewritten};
 use super::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Header, Listener, Listeners, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreError, StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers, front::is_final,
+    ClaimReply, ClaimRequest, CompleteReply, Current, Header, ListReply, ListRequest, Listener,
+    Listeners, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers,
+    front::is_final,
 };
 use crate::clock::Clock;
 use crate::fingerprint::Fingerprint;
@@ -384,6 +386,10 @@ impl Store for MemoryStore {
             ReadReply::Unreadable,
             false,
         ))
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        StoreFuture::ready(self.0.list(request))
     }
 }
 

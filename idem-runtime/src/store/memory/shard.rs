@@ -77,6 +77,13 @@ impl Shard {
         self.records.get_mut(key).filter(|slot| slot.expires > now)
     }
 
+    /// The records that have not expired, in no order.
+    pub(super) fn all_alive(&self, now: Duration) -> impl Iterator<Item = (&RecordKey, &Slot)> {
+        self.records
+            .iter()
+            .filter(move |(_, slot)| slot.expires > now)
+    }
+
     /// Puts a record in the place of whatever stands there.
     pub(super) fn put(&mut self, key: &RecordKey, bytes: Bytes, expires: Duration) -> Change {
         match self.records.entry(key.clone()) {

@@ -189,14 +189,18 @@ impl RedisStoreBuilder {
                 _ => found = Some((Route::Node(Box::new(node)), Report::of_server(server))),
             }
         }
-        let (link, own, report) = if let (Some((link, report)), Some(target)) = (found, &target) {
-            let own = Node::new(target, own_plan, clock);
-            (link, Route::Node(Box::new(own)), report)
-        } else {
-            let (link, own) = (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?);
-            let report = link.look(&look).await?;
-            (link, own, report)
-        };
+        let (link, own, listing, report) =
+            if let (Some((link, report)), Some(target)) = (found, &target) {
+                // The library chooses the node of a cluster by the key alone.
+                let listing = has_one_clock.then(|| Node::new(target, own_plan, None));
+                let own = Node::new(target, own_plan, clock);
+                let route = |node| Route::Node(Box::new(node));
+                (link, route(own), listing.map(route), report)
+            } else {
+                let (link, own) = (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?);
+                let report = link.look(&look).await?;
+                (link, own, Some(cluster(&seeds, own_plan)?), report)
+            };
         report.refuse(self.allow_eviction)?;
         let sharded = report.publish() == "SPUBLISH";
         // Two commands in a row, on one connection.
@@ -216,6 +220,7 @@ impl RedisStoreBuilder {
             scripts: Scripts::new(&report),
             link,
             own,
+            listing,
             subscribers,
             plain: does_without.into(),
             stages: stages.into(),

@@ -208,6 +208,11 @@ impl Cluster {
             .collect()
     }
 
+    /// A number for the map as it is known: another one where a slot has another primary.
+    pub(super) fn map_number(&self) -> u64 {
+        self.slots().map_or(0, |slots| slots.number())
+    }
+
     /// A client of the node at this address.
     pub(super) fn client(&self, at: &Address) -> Result<Client, StoreError> {
         client_at(&self.node, at)

@@ -8,6 +8,7 @@ mod failure;
 mod front;
 mod glance;
 mod link;
+mod listing;
 mod node;
 mod operations;
 mod plain;
@@ -38,9 +39,9 @@ use self::script::Scripts;
 pub use self::source::RedisSource;
 use self::subscribers::Subscribers;
 use super::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Listener, Owner, ReadReply,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreFuture,
-    Watch, told::Observers,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
+    Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
+    StoreError, StoreFuture, Watch, told::Observers,
 };
 use crate::observer::Observer;
 
@@ -49,7 +50,8 @@ use crate::observer::Observer;
 /// Clones share one connection, which is made again when it breaks or falls silent. Leases are
 /// renewed, and waiting calls look, on a second connection of the engine's own thread. As soon as a
 /// call waits for another to finish, a third one is made there, on which it is told; and an engine with a
-/// [local cache](crate::LocalCache) has one on which it hears of resets.
+/// [local cache](crate::LocalCache) has one on which it hears of resets. [Listings](crate::Engine::entries) have
+/// one of their own, made by the first of them.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
@@ -73,6 +75,7 @@ use crate::observer::Observer;
 /// | larger answer | `SET` aside and a script that moves it | `SET … IFEQ … PX` | script |
 /// | answer to a call that others wait for | the same, and the script tells them | that, and then as on Redis 7 | script |
 /// | giving back, renewing, resolving | script | script | script |
+/// | a step of a listing | `SCAN … MATCH COUNT TYPE` and a script for each record | the same | the same |
 ///
 /// Whatever a plain command finds that it cannot judge, a script decides. What is compared in plain is
 /// compared by the server: the whole claim, byte by byte. [`Durability::Replicated`], a
@@ -96,7 +99,7 @@ use crate::observer::Observer;
 ///   An engine with a [local cache](crate::LocalCache) hears of resets by `&idem:* +publish +subscribe
 ///   +unsubscribe`, on a cluster as well.
 ///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`. So that a large answer
-///   costs the server less: `+rename`.
+///   costs the server less: `+rename`. To [list records](crate::Engine::entries): `+scan`.
 ///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
 ///   warns that it could not check the eviction policy.
 /// - Persistence as the business needs it. With asynchronous replication a failover can forget a
@@ -119,6 +122,9 @@ struct Inner {
     link: Route,
     /// For renewals and reads: made by the first of them, on the engine's own thread.
     own: Route,
+    /// For listings: made by the first of them, on the engine's own thread. `None` where no connection can be told
+    /// which node of a cluster to ask.
+    listing: Option<Route>,
     /// Connects when a key is first watched, on the engine's own thread as well.
     subscribers: Subscribers,
     scripts: Scripts,
@@ -261,6 +267,10 @@ impl Store for RedisStore {
         tokio::spawn(async move { trial.try_to_publish().await });
         tokio::spawn(listening(listener).follow());
         true
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        StoreFuture::pending(self.0.list(request))
     }
 
     fn observed_by(&self, observer: &Arc<dyn Observer>) {

@@ -80,6 +80,8 @@ pub(super) struct Scripts {
     pub(super) renew: Script,
     pub(super) resolve: Script,
     pub(super) read: Script,
+    /// The header alone.
+    pub(super) header: Script,
     /// The same, by somebody who waits.
     pub(super) wait: Script,
     /// That somebody waits, and no more.
@@ -141,6 +143,12 @@ impl Scripts {
                 Some("no-writes"),
                 Keeping::Nothing,
                 include_str!("read.lua"),
+            ),
+            header: Script::new(
+                report,
+                Some("no-writes"),
+                Keeping::Nothing,
+                include_str!("header.lua"),
             ),
             wait: Script::new(
                 report,

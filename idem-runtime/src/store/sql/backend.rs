@@ -284,6 +284,8 @@ pub struct Answer {
     pub(crate) granted: Option<i64>,
     /// Of several that were asked for, those that are there.
     pub(crate) rows: Vec<(Place, Row)>,
+    /// A block of a listing, with what the table calls the operation of each.
+    pub(crate) block: Vec<(Place, String, Row)>,
 }
 
 impl Answer {

@@ -119,6 +119,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let mut inner = Inner {
             lane: lane((self.connections, self.connections.div_ceil(8))),
             own: lane((2, 0)),
+            listing: lane((1, 0)),
             statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
             met: Met::new(),
             observers,

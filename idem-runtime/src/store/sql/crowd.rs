@@ -222,17 +222,18 @@ mod tests {
     use tokio::sync::oneshot::Receiver;
     use tokio::sync::oneshot::error::TryRecvError;
 
+    use super::super::row::PLACE;
     use super::{BYTES, Crowd, Told, Turn, Way};
 
     fn now(crowd: &Arc<Crowd>, place: u8) -> Turn {
-        match crowd.enter(&[place; 32]) {
+        match crowd.enter(&[place; PLACE]) {
             Way::Now(turn) => turn,
             Way::Later(..) => panic!("there was a turn left"),
         }
     }
 
     fn later(crowd: &Arc<Crowd>, place: u8) -> Receiver<Told> {
-        match crowd.enter(&[place; 32]) {
+        match crowd.enter(&[place; PLACE]) {
             Way::Now(_) => panic!("there was no turn left"),
             Way::Later(told, _) => told,
         }
@@ -254,7 +255,10 @@ mod tests {
         let mut waiting = [5, 3, 4, 3].map(|place| later(&crowd, place));
         drop(one);
         let mut turn = turn(&mut waiting[0]);
-        assert_eq!(turn.places(&[5; 32]), [[3; 32], [4; 32], [5; 32]]);
+        assert_eq!(
+            turn.places(&[5; PLACE]),
+            [[3; PLACE], [4; PLACE], [5; PLACE]]
+        );
         assert_eq!(waiting[1].try_recv().err(), Some(TryRecvError::Empty));
         turn.tell(|_| None);
         for told in &mut waiting[1..] {
@@ -270,7 +274,7 @@ mod tests {
         let crowd = Crowd::new(1);
         let first = now(&crowd, 1);
         let mut numbers = Vec::new();
-        let waiting = [2, 3].map(|place| match crowd.enter(&[place; 32]) {
+        let waiting = [2, 3].map(|place| match crowd.enter(&[place; PLACE]) {
             Way::Now(_) => panic!("there was no turn left"),
             Way::Later(told, number) => {
                 numbers.push(number);
@@ -279,7 +283,7 @@ mod tests {
         });
         assert!(numbers.iter().all(|number| !crowd.has_taken(*number)));
         drop(first);
-        let Way::Later(_since, since) = crowd.enter(&[4; 32]) else {
+        let Way::Later(_since, since) = crowd.enter(&[4; PLACE]) else {
             panic!("there was no turn left");
         };
         assert!(numbers.iter().all(|number| crowd.has_taken(*number)));
@@ -307,7 +311,7 @@ mod tests {
             let mut waiting: Vec<_> = (0..100).map(|place| later(&crowd, place)).collect();
             drop(has_turn);
             has_turn = turn(&mut waiting[0]);
-            widths.push(has_turn.places(&[0; 32]).len());
+            widths.push(has_turn.places(&[0; PLACE]).len());
             has_turn.weigh(bytes);
             crowd.lock().waiting.clear();
         }
@@ -321,8 +325,8 @@ mod tests {
         drop(narrow);
         narrow = turn(&mut waiting[0]);
         assert_eq!(
-            narrow.places(&[2; 32]),
-            [[2; 32], [3; 32]],
+            narrow.places(&[2; PLACE]),
+            [[2; PLACE], [3; PLACE]],
             "never quite alone"
         );
     }
@@ -348,7 +352,7 @@ mod tests {
         let (impatient, mut other) = (later(&crowd, 2), later(&crowd, 3));
         drop(impatient);
         let mut turn = crowd.overtake();
-        assert_eq!(turn.places(&[2; 32]), [[2; 32], [3; 32]]);
+        assert_eq!(turn.places(&[2; PLACE]), [[2; PLACE], [3; PLACE]]);
         turn.tell(|_| None);
         assert!(matches!(other.try_recv(), Ok(Told::Row(None))));
         // What was stuck has no turn to give any more.

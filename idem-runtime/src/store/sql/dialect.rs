@@ -30,6 +30,23 @@ macro_rules! prepared {
             };
         }
         match $statement.kind {
+            Kind::Block => {
+                use sqlx::Row as _;
+                let found = (&mut *$conn).fetch_all(query.persistent(false)).await?;
+                let mut block = Vec::with_capacity(found.len());
+                for found in &found {
+                    // The last two columns, behind those of a row.
+                    let (place, operation) = (found.len() - 2, found.len() - 1);
+                    let place: &[u8] = found.try_get(place)?;
+                    let row = crate::store::sql::dialect::row!(found, &[u8], try_get);
+                    let operation: String = found.try_get(operation)?;
+                    block.push((place.try_into().unwrap_or([0; PLACE]), operation, row));
+                }
+                Ok(Answer {
+                    block,
+                    ..Answer::default()
+                })
+            }
             Kind::Execute => {
                 let done = (&mut *$conn).execute(query).await?;
                 Ok(Answer {
@@ -73,7 +90,7 @@ macro_rules! several {
         for found in &found {
             let place: &[u8] = found.try_get(12)?;
             // A place that is none is nobody's.
-            let place = place.try_into().unwrap_or_default();
+            let place = place.try_into().unwrap_or([0; PLACE]);
             let row = crate::store::sql::dialect::seen!($statement, found);
             rows.push((place, row));
         }

@@ -47,7 +47,7 @@ impl Many {
 }
 
 pub(super) const CLAIM: Template = Template {
-    before: "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, attempts, detail, \
+    before: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
              retain_ms, fingerprint, body, expires_us, version) VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)",
     after: " ON CONFLICT (record_key) DO NOTHING",

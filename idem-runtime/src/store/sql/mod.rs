@@ -24,8 +24,9 @@
 //!
 //! # Connections
 //!
-//! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, and two for renewals
-//! and reads (in SQLite another, which writes for many at once); count them against the server's limit, for each process. Bodies hold none of them. Calls
+//! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, two for renewals
+//! and reads (in SQLite another, which writes for many at once), and one for [listings](crate::Engine::entries), made
+//! by the first of them; count them against the server's limit, for each process. Bodies hold none of them. Calls
 //! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it
 //! while they wait for somebody else's: there your pool is what may run dry.
 //!
@@ -85,6 +86,7 @@ mod group;
 #[cfg(feature = "sqlite")]
 mod job;
 mod lane;
+mod listing;
 #[cfg(feature = "sqlite")]
 mod lull;
 #[cfg(feature = "sqlite")]
@@ -139,9 +141,9 @@ pub(crate) use self::within::{Failed, Within};
 #[cfg(feature = "postgres")]
 use super::Watch;
 use super::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreFuture,
-    told::Observers,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Owner,
+    ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError,
+    StoreFuture, told::Observers,
 };
 use crate::observer::Observer;
 
@@ -205,6 +207,8 @@ pub(crate) struct Inner<B: Sealed> {
     lane: Lane<B>,
     /// For renewals and reads: its connections are made on the engine's own thread.
     own: Lane<B>,
+    /// For listings: its one connection is made there as well, and keeps no other statement waiting.
+    listing: Lane<B>,
     statements: Statements,
     met: claim::Met,
     /// Told of steps of the database's clock.
@@ -276,7 +280,7 @@ impl<B: Backend> SqlStore<B> {
 impl<B: Sealed> Inner<B> {
     async fn migrate(&self) -> Result<(), StoreError> {
         const WHAT: &str = "creating the table";
-        let nowhere = [backend::Argument::Bytes(&[0; 32])];
+        let nowhere = [backend::Argument::Bytes(&[0; row::PLACE])];
         let probe = statement::probe::<B>(&self.table);
         let schema = builder::schema::<B>(&self.table);
         for collisions in 1.. {
@@ -358,6 +362,10 @@ impl<B: Backend> Store for SqlStore<B> {
 
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         StoreFuture::pending(self.0.read(key))
+    }
+
+    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
+        StoreFuture::pending(self.0.list(request))
     }
 
     #[cfg(feature = "postgres")]

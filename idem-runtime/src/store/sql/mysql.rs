@@ -9,7 +9,7 @@ use sqlx::{Executor as _, MySqlConnection};
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
 use super::dialect::{prepared, scripts, several};
-use super::row::{Parts, Row};
+use super::row::{PLACE, Parts, Row};
 use super::script::{counted, written};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
@@ -35,7 +35,7 @@ impl Sealed for MySql {
 
     // Two statements in one message: MySQL has no `RETURNING`. `ROW_COUNT` is about the first of them.
     const CLAIM: Template = Template {
-        text: "INSERT IGNORE INTO {t} (record_key, operation, layout, state, owner, fence, attempts, \
+        text: "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, fence, attempts, \
                detail, retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1); \
                SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
@@ -44,7 +44,7 @@ impl Sealed for MySql {
         kind: Kind::Script,
     };
 
-    const INSERT: &'static str = "INSERT IGNORE INTO {t} (record_key, operation, layout, state, owner, \
+    const INSERT: &'static str = "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, \
         fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)";
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::Postgres;
 use super::failure::store_error;
-use super::row::place;
+use super::row::{PLACE, Place, place};
 use crate::operation::RecordKey;
 use crate::store::{Feed, StoreError, StoreErrorKind, StoreFuture, Watch, Watchers};
 
@@ -36,10 +36,10 @@ pub struct Notices {
 }
 
 #[derive(Default)]
-struct Keys(Mutex<HashMap<[u8; 32], RecordKey>>);
+struct Keys(Mutex<HashMap<Place, RecordKey>>);
 
 impl Keys {
-    fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], RecordKey>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, RecordKey>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -160,9 +160,9 @@ async fn hear(mut listener: PgListener, watchers: Watchers, keys: Weak<Keys>) {
 }
 
 /// The place that a notice names, in hexadecimal digits.
-fn read(payload: &str) -> Option<[u8; 32]> {
-    let mut place = [0; 32];
-    (payload.len() == 64 && payload.is_ascii()).then_some(())?;
+fn read(payload: &str) -> Option<Place> {
+    let mut place = [0; PLACE];
+    (payload.len() == 2 * PLACE && payload.is_ascii()).then_some(())?;
     for (index, byte) in place.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&payload[index * 2..index * 2 + 2], 16).ok()?;
     }

@@ -12,7 +12,7 @@ use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
 use super::dialect::{prepared, scripts, several};
 use super::notices::Notices;
-use super::row::{Parts, Row};
+use super::row::{PLACE, Parts, Row};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
 
@@ -39,7 +39,7 @@ impl Sealed for Postgres {
     // as well: the record was made after this statement began, which therefore does not see it.
     const CLAIM: Template = Template {
         text: "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
-               fresh AS (INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
+               fresh AS (INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
                attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
                SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
                WHERE NOT EXISTS (SELECT 1 FROM found){bounded} ON CONFLICT (record_key) DO NOTHING \
@@ -57,7 +57,7 @@ impl Sealed for Postgres {
 
     const ARRAYS: bool = true;
 
-    const INSERT: &'static str = "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
+    const INSERT: &'static str = "INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
         attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1 WHERE true{bounded} \
         ON CONFLICT (record_key) DO NOTHING";

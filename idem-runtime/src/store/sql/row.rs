@@ -7,6 +7,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::backend::Argument;
+use crate::key::KeyDigest;
 use crate::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, LAYOUT, Owner, Record, Unreadable};
 
@@ -20,18 +21,50 @@ pub(crate) fn life_us(retain: Duration) -> i64 {
     i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
 }
 
-/// Where a record stands.
-pub(crate) type Place = [u8; 32];
+/// The bytes of a [`Place`].
+pub(crate) const PLACE: usize = SPACE + 32;
+const SPACE: usize = 16;
 
-/// Where a record stands: 32 bytes, whatever prefix and operation are.
-pub(crate) fn place(key: &RecordKey) -> Place {
+/// Where a record stands: its [`space`], and its digest. So the records of an operation stand side by side, and a
+/// listing reads their digests back.
+pub(crate) type Place = [u8; PLACE];
+
+/// What the places of an operation begin with: 16 bytes, whatever prefix and operation are.
+fn space(prefix: &str, operation: &str) -> [u8; SPACE] {
     let mut hash = Sha256::new();
-    for part in [key.prefix().as_bytes(), key.operation().as_str().as_bytes()] {
+    for part in [prefix.as_bytes(), operation.as_bytes()] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.update(key.digest().as_bytes());
-    hash.finalize().into()
+    let hash: [u8; 32] = hash.finalize().into();
+    *hash.first_chunk().expect("32 are more than 16")
+}
+
+/// Where the record of a key stands.
+pub(crate) fn place(key: &RecordKey) -> Place {
+    place_of(
+        key.prefix(),
+        key.operation().as_str(),
+        *key.digest().as_bytes(),
+    )
+}
+
+/// The first and the last place of an operation.
+pub(super) fn places(prefix: &str, operation: &str) -> [Place; 2] {
+    [[0; 32], [0xff; 32]].map(|digest| place_of(prefix, operation, digest))
+}
+
+fn place_of(prefix: &str, operation: &str, digest: [u8; 32]) -> Place {
+    let mut place = [0; PLACE];
+    place[..SPACE].copy_from_slice(&space(prefix, operation));
+    place[SPACE..].copy_from_slice(&digest);
+    place
+}
+
+/// The digest of the record at a place, if prefix and operation are these.
+pub(super) fn digest_at(place: &Place, prefix: &str, operation: &str) -> Option<KeyDigest> {
+    let digest = place[SPACE..].try_into().ok()?;
+    (place[..SPACE] == space(prefix, operation)).then_some(KeyDigest::from_bytes(digest))
 }
 
 /// The operation as the table shows it to people. It may be any text, but not every database takes a zero
@@ -180,6 +213,11 @@ impl Row {
             left = FOREVER.saturating_sub(AHEAD.saturating_sub(left));
         }
         Ok(Some((record, left)))
+    }
+
+    /// Whether its life is not over.
+    pub(super) fn is_alive(&self) -> bool {
+        self.left_us > 0
     }
 
     /// Who wrote it, and with which fence, as the statements compare them.

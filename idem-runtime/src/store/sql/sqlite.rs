@@ -10,7 +10,7 @@ use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
 use super::dialect::{prepared, scripts, several};
 use super::group::Group;
-use super::row::{Parts, Row};
+use super::row::{PLACE, Parts, Row};
 use super::script::counted;
 use super::statement::{Kind, Statement, Template};
 use super::step;
@@ -57,7 +57,7 @@ impl Sealed for Sqlite {
     const SHOWS_EARLY: bool = false;
 
     const CLAIM: Template = Template {
-        text: "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, attempts, detail, \
+        text: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
                retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1) \
                ON CONFLICT (record_key) DO NOTHING \

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use super::backend::{Sealed, Text};
 use super::crowd::WIDEST;
+use super::listing;
 #[cfg(feature = "sqlite")]
 use super::many::{self, Many};
 
@@ -32,6 +33,8 @@ pub(crate) enum Kind {
     Fetch,
     /// Prepared once a connection; gives back a row for each of the places that it names.
     Several,
+    /// Planned anew each time, by its arguments; gives back a block of a listing.
+    Block,
     /// Prepared once a connection; gives back how many rows it changed.
     Execute,
     /// As that, and gives back the time at which it changed a row, if it did.
@@ -77,7 +80,7 @@ impl Statement {
     /// Whether it changes nothing.
     #[cfg(feature = "sqlite")]
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self.kind, Kind::Fetch | Kind::Several)
+        matches!(self.kind, Kind::Fetch | Kind::Several | Kind::Block)
     }
 }
 
@@ -91,7 +94,7 @@ pub(super) fn filled<B: Sealed>(text: &str, table: &str) -> String {
 }
 
 /// What [`Row`](super::row::Row) reads, in its order.
-const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
+pub(super) const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
                        expires_us - {now} AS left_us, {now} AS now_us, version";
 
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
@@ -125,7 +128,7 @@ const RELEASE: &str = "UPDATE {t} SET state = 'R', detail = 0, version = version
 
 /// `?6` is the fence. What is there already stays.
 #[cfg(feature = "sqlite")]
-pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, operation, layout, state, owner, fence, \
+pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
      attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1) \
      ON CONFLICT (record_key) DO NOTHING";
@@ -145,6 +148,7 @@ pub(crate) struct Statements {
     pub(crate) release: Statement,
     pub(crate) purge: Statement,
     pub(crate) touch: Statement,
+    pub(crate) list: Statement,
     /// [`insert`](Self::insert) and [`replace`](Self::replace) where that ends the wait of others.
     pub(crate) insert_told: Statement,
     pub(crate) replace_told: Statement,
@@ -197,6 +201,7 @@ impl Statements {
             release: telling(RELEASE),
             purge: execute(B::PURGE),
             touch: execute(TOUCH),
+            list: of(Kind::Block, &listing::statement()),
             insert_told: telling(B::INSERT),
             replace_told: telling(REPLACE),
         }
@@ -232,7 +237,7 @@ fn several<B: Sealed>(table: &str) -> Vec<Statement> {
 
 /// Succeeds where all columns are.
 pub(super) fn probe<B: Sealed>(table: &str) -> Statement {
-    let text = "SELECT {columns}, operation FROM {t} WHERE record_key = ?1";
+    let text = "SELECT {columns}, op FROM {t} WHERE record_key = ?1";
     Statement::new::<B>(Kind::Fetch, text, table)
 }
 

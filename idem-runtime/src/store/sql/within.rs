@@ -77,7 +77,7 @@ fn half_way(header: Header) -> Header {
 /// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement`](super::statement).
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
-const INSERT: &str = "(record_key, operation, layout, state, owner, fence, attempts, detail, retain_ms, \
+const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, detail, retain_ms, \
      fingerprint, body, expires_us, version) \
      VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1)";
 
@@ -94,9 +94,13 @@ const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
 /// A text with its savepoints named. Each key has its own: in MySQL a savepoint takes the place of another
 /// of its name, which for a call within a body would be the outer call's.
 fn named(place: &[u8], text: &str) -> String {
-    let mut number = [0; 8];
-    number.copy_from_slice(&place[..8]);
-    let number = u64::from_be_bytes(number);
+    // Of the operation, where a place begins, and of the digest, where it ends.
+    let number = match (place.first_chunk(), place.last_chunk()) {
+        (Some(operation), Some(digest)) => {
+            u64::from_be_bytes(*operation) ^ u64::from_be_bytes(*digest)
+        }
+        _ => 0,
+    };
     text.replace("{claim}", &format!("idem_claim_{number:016x}"))
         .replace("{body}", &format!("idem_body_{number:016x}"))
 }

@@ -88,6 +88,25 @@ impl Slots {
         }
     }
 
+    /// The same in every process for the same map, whatever the order of its nodes.
+    pub(super) fn number(&self) -> u64 {
+        // FNV-1a: nobody chooses maps that are to meet.
+        let mut number = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |byte: u8| number = (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let mut last = None;
+        for slot in 0..SLOTS {
+            let owner = self.owner(slot);
+            if owner != last {
+                slot.to_be_bytes().into_iter().for_each(&mut add);
+                let owner = owner.map(ToString::to_string).unwrap_or_default();
+                owner.bytes().for_each(&mut add);
+                add(0);
+            }
+            last = owner;
+        }
+        number
+    }
+
     pub(super) fn nodes(&self) -> &[Address] {
         &self.nodes
     }
@@ -204,6 +223,28 @@ mod tests {
         assert_eq!(slots.owner(3), Some(&address(7_009)));
         assert_eq!(slots.owner(4), Some(&address(7_000)));
         assert_eq!(slots.nodes().len(), 2);
+    }
+
+    #[test]
+    fn a_map_has_one_number_in_whatever_order_it_is_told() {
+        let (one, two) = (
+            range(0, 5_000, "", 7_000),
+            range(5_001, 16_383, "10.0.0.2", 7_001),
+        );
+        let number = |ranges: &[Value]| {
+            let slots = Slots::read(&Value::Array(ranges.to_vec()), &address(7_000));
+            slots.unwrap().number()
+        };
+        let known = number(&[one.clone(), two.clone()]);
+        assert_eq!(known, number(&[two, one.clone()]));
+        for other in [
+            range(5_001, 16_382, "10.0.0.2", 7_001),
+            range(5_002, 16_383, "10.0.0.2", 7_001),
+            range(5_001, 16_383, "10.0.0.3", 7_001),
+            range(5_001, 16_383, "", 7_000),
+        ] {
+            assert_ne!(known, number(&[one.clone(), other.clone()]), "{other:?}");
+        }
     }
 
     #[test]

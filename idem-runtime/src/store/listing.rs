@@ -1,0 +1,202 @@
+//! Listing the records of a store, a step at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{StoreError, StoreErrorKind};
+use crate::operation::{Operation, RecordKey};
+use crate::record::{Header, OutcomeKind, State};
+
+/// How many records a step of a store of this crate examines at most.
+pub(crate) const EXAMINED: usize = 1_000;
+
+/// Which records a listing gives.
+///
+/// All but [`Any`](Self::Any) and [`Exhausted`](Self::Exhausted) are an [`EntryState`](crate::EntryState) each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EntryFilter {
+    /// Every record.
+    #[default]
+    Any,
+    /// A claim is held: a body runs, or a reconcile hook does.
+    Running,
+    /// A body crashed or lost its lease, and no other call has claimed the key since.
+    Abandoned,
+    /// The key was given back.
+    Released,
+    /// A value or a business error is stored.
+    Answered,
+    /// The call was done, and its answer could not be stored.
+    NotStored,
+    /// It is not known whether the effect happened.
+    Unknown,
+    /// Abandoned or released, and no attempt is left.
+    Exhausted,
+}
+
+impl EntryFilter {
+    /// Whether a record with this header, to be kept for `left`, is one of these. For
+    /// [`Exhausted`](Self::Exhausted) its attempts are compared by [`ListRequest::wants`].
+    #[must_use]
+    pub fn matches(self, header: &Header, left: Duration) -> bool {
+        let pending = matches!(header.state, State::Pending { .. });
+        match self {
+            Self::Any => true,
+            Self::Running => !header.lapsed(left),
+            Self::Abandoned => pending && header.lapsed(left),
+            Self::Released => header.state == State::Released,
+            Self::Exhausted => header.state == State::Released || pending && header.lapsed(left),
+            Self::Unknown => header.is_unknown(left),
+            Self::Answered => matches!(
+                header.state,
+                State::Done {
+                    outcome: OutcomeKind::Value | OutcomeKind::Error,
+                    ..
+                }
+            ),
+            Self::NotStored => matches!(
+                header.state,
+                State::Done {
+                    outcome: OutcomeKind::Tombstone,
+                    ..
+                }
+            ),
+        }
+    }
+}
+
+/// One step of a listing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListRequest {
+    /// The prefix of the records.
+    pub prefix: Arc<str>,
+    /// The operation of the records; `None`: every one.
+    pub operation: Option<Operation>,
+    /// Which records.
+    pub filter: EntryFilter,
+    /// Records of fewer attempts are left out.
+    pub min_attempts: u16,
+    /// How many records the step gives at most, at least 1.
+    pub limit: usize,
+    /// Where the last step ended, as its [`next`](ListReply::next); `None`: at the start.
+    pub after: Option<String>,
+}
+
+impl ListRequest {
+    /// The first step of a listing of every record under this prefix.
+    #[must_use]
+    pub fn new(prefix: Arc<str>) -> Self {
+        Self {
+            prefix,
+            operation: None,
+            filter: EntryFilter::Any,
+            min_attempts: 0,
+            limit: 100,
+            after: None,
+        }
+    }
+
+    /// Whether a record with this header, to be kept for `left`, is asked for.
+    #[must_use]
+    pub fn wants(&self, header: &Header, left: Duration) -> bool {
+        header.attempts >= self.min_attempts && self.filter.matches(header, left)
+    }
+
+    /// Whether every record under the prefix, or of the operation, is asked for.
+    #[cfg(any(
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "sqlite"
+    ))]
+    pub(crate) fn wants_all(&self) -> bool {
+        self.filter == EntryFilter::Any && self.min_attempts == 0
+    }
+}
+
+/// What a step of a listing gives.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ListReply {
+    /// The records.
+    pub found: Vec<Listed>,
+    /// How many records the step met that this version cannot read.
+    pub unreadable: u64,
+    /// Where the next step goes on; `None`: this was the last one.
+    pub next: Option<String>,
+}
+
+/// A record of a listing, without its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Where it stands.
+    pub key: RecordKey,
+    /// Its header.
+    pub header: Header,
+    /// How long it will still be kept.
+    pub left: Duration,
+}
+
+impl Listed {
+    /// A record with this header, to be kept for `left`.
+    #[must_use]
+    pub fn new(key: RecordKey, header: Header, left: Duration) -> Self {
+        Self { key, header, left }
+    }
+}
+
+/// The reply of a store that cannot list.
+pub(super) fn unsupported(message: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, message)
+}
+
+/// The reply to a position that is none of the store's.
+pub(crate) fn no_position() -> StoreError {
+    let message = "the cursor is none of this store's; begin the listing again";
+    StoreError::new(StoreErrorKind::InvalidCursor, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fingerprint::Fingerprint;
+    use crate::record::{Fence, Owner};
+
+    /// Every record is of exactly one state, and exhausted only if it is abandoned or released.
+    #[test]
+    fn the_states_part_the_records() {
+        use EntryFilter::{Abandoned, Answered, Exhausted, NotStored, Released, Running, Unknown};
+        let (lease, retain) = (Duration::from_secs(30), Duration::from_hours(1));
+        let done = |outcome| State::Done { outcome, schema: 7 };
+        let lapsed = retain.saturating_sub(lease);
+        for (state, left, expected) in [
+            (State::Pending { lease }, retain, Running),
+            (State::Pending { lease }, lapsed, Abandoned),
+            (State::Reconciling { lease }, retain, Running),
+            (State::Reconciling { lease }, lapsed, Unknown),
+            (State::Released, retain, Released),
+            (done(OutcomeKind::Value), retain, Answered),
+            (done(OutcomeKind::Error), retain, Answered),
+            (done(OutcomeKind::Unknown), retain, Unknown),
+            (done(OutcomeKind::Tombstone), retain, NotStored),
+        ] {
+            let header = Header {
+                state,
+                owner: Owner::from_bytes([1; 16]),
+                fence: Fence::new(1),
+                attempts: 2,
+                retain,
+                fingerprint: Fingerprint::NONE,
+            };
+            let states = [Running, Abandoned, Released, Answered, NotStored, Unknown];
+            let of = states.into_iter().filter(|of| of.matches(&header, left));
+            assert_eq!(of.collect::<Vec<_>>(), [expected], "{state:?}");
+            assert!(EntryFilter::Any.matches(&header, left));
+            let waits = matches!(expected, Abandoned | Released);
+            assert_eq!(Exhausted.matches(&header, left), waits, "{state:?}");
+        }
+    }
+}

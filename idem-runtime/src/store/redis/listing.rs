@@ -1,0 +1,438 @@
+//! Listing records: `SCAN`, and the header of each name that it gives.
+//!
+//! `SCAN` gives each name that is there throughout at least once, some twice, and is over quickly, whatever the
+//! number of keys. What it costs is bounded by `COUNT`, more or less: it ends with the bucket in which the count is
+//! reached. Where more records turn up than are asked for, the same step is made again with a lower count, which
+//! `SCAN` allows at any time.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::str::FromStr;
+use std::task::Poll;
+
+use redis::{Cmd, Value};
+
+use super::Inner;
+use super::address::text;
+use super::link::Failure;
+use super::node::Node;
+use super::route::Route;
+use super::script::unexpected;
+use crate::operation::{Operation, RecordKey};
+use crate::record::{HEADER, Header};
+use crate::store::listing::unsupported;
+use crate::store::{
+    EXAMINED, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
+};
+
+const WHAT: &str = "a listing";
+
+/// How many headers are asked for at once.
+const TOGETHER: usize = 64;
+
+/// Where a step begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Position {
+    /// As `SCAN` has it; 0 at the start.
+    cursor: u64,
+    /// Of a cluster: the number of its map, and the node.
+    place: Option<(u64, String)>,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cursor)?;
+        match &self.place {
+            Some((map, node)) => write!(f, ".{map:016x}.{node}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Position {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let read = || {
+            let Some((cursor, place)) = text.split_once('.') else {
+                let cursor = text.parse().ok()?;
+                return Some(Self {
+                    cursor,
+                    place: None,
+                });
+            };
+            let (map, node) = place.split_once('.')?;
+            let map = u64::from_str_radix(map, 16).ok()?;
+            Some(Self {
+                cursor: cursor.parse().ok()?,
+                place: Some((map, node.to_owned())),
+            })
+        };
+        read().ok_or_else(no_position)
+    }
+}
+
+/// What the names of records of a listing look like, and which key each belongs to.
+struct Names<'a> {
+    request: &'a ListRequest,
+    start: String,
+    /// As it stands in names, which have 48 bytes of it.
+    operation: Option<String>,
+}
+
+impl<'a> Names<'a> {
+    fn new(request: &'a ListRequest) -> Self {
+        let operation = request.operation.as_ref().map(|operation| {
+            let mut plain = String::new();
+            operation.plain(&mut plain);
+            plain
+        });
+        Self {
+            request,
+            start: format!("{}:", request.prefix),
+            operation,
+        }
+    }
+
+    fn pattern(&self) -> String {
+        let mut pattern = String::new();
+        let operation = self.operation.iter().flat_map(|name| [name, ":"]);
+        for character in [&*self.start]
+            .into_iter()
+            .chain(operation)
+            .flat_map(str::chars)
+        {
+            if matches!(character, '*' | '?' | '[' | ']' | '\\' | '^') {
+                pattern.push('\\');
+            }
+            pattern.push(character);
+        }
+        pattern.push('*');
+        pattern
+    }
+
+    /// The key of a record of this name. Its operation is the one in the name, which is that of the record unless it
+    /// is longer, or of other characters; the record is the same.
+    fn key(&self, name: &str) -> Option<RecordKey> {
+        let (plain, digest) = name.strip_prefix(&self.start)?.rsplit_once(':')?;
+        let digest = digest.parse().ok()?;
+        let operation = match (&self.operation, &self.request.operation) {
+            (Some(of), _) if of != plain => return None,
+            (Some(_), Some(asked)) if asked.as_str() == plain => asked.clone(),
+            _ => Operation::new(plain.to_owned()),
+        };
+        let key = RecordKey::new(self.request.prefix.clone(), operation, digest);
+        (key.name() == name).then_some(key)
+    }
+}
+
+/// One reply to `SCAN`.
+struct Scanned {
+    cursor: u64,
+    names: Vec<String>,
+}
+
+fn scanned(reply: Value) -> Option<Scanned> {
+    let Value::Array(parts) = reply else {
+        return None;
+    };
+    let [cursor, Value::Array(names)] = &parts[..] else {
+        return None;
+    };
+    Some(Scanned {
+        cursor: text(cursor)?.parse().ok()?,
+        // A name that is no text is no record's.
+        names: names.iter().filter_map(text).collect(),
+    })
+}
+
+/// Which of the nodes of a cluster, in the order in which they are listed, a step is made on.
+fn turn<N>(
+    nodes: &[(String, N)],
+    map: u64,
+    at: Option<&(u64, String)>,
+) -> Result<usize, StoreError> {
+    let node = match at {
+        None => (!nodes.is_empty()).then_some(0),
+        Some((known, _)) if *known != map => None,
+        Some((_, node)) => nodes.iter().position(|(name, _)| name == node),
+    };
+    node.ok_or_else(moved)
+}
+
+fn moved() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::InvalidCursor,
+        "a slot of the Redis cluster has moved since this listing began, and a record with it that was not listed; \
+         begin the listing again",
+    )
+}
+
+impl Inner {
+    pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
+        let route = self.listing.as_ref().ok_or_else(|| {
+            unsupported(
+                "a Redis store on a cluster client of the application does not list its records; connect another \
+                 store by URL for that",
+            )
+        })?;
+        let at = request.after.as_deref().map(str::parse).transpose()?;
+        let at: Position = at.unwrap_or_default();
+        let cluster = match route {
+            Route::Node(_) if at.place.is_some() => return Err(no_position()),
+            Route::Node(node) => {
+                let (mut reply, cursor) = self.step(route, node, at.cursor, request).await?;
+                let place = None;
+                reply.next = (cursor != 0).then(|| Position { cursor, place }.to_string());
+                return Ok(reply);
+            }
+            Route::Cluster(cluster) => cluster,
+        };
+        if at.place.is_none() && at.cursor != 0 {
+            return Err(no_position());
+        }
+        let primaries = cluster.primaries().await?;
+        let map = cluster.map_number();
+        let mut nodes: Vec<_> = primaries
+            .into_iter()
+            .map(|(at, node)| (at.to_string(), node))
+            .collect();
+        nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let index = turn(&nodes, map, at.place.as_ref())?;
+        let (name, node) = &nodes[index];
+        let (mut reply, cursor) = self.step(route, node, at.cursor, request).await?;
+        let next = if cursor == 0 {
+            nodes.get(index + 1).map(|(name, _)| name)
+        } else {
+            Some(name)
+        };
+        reply.next = next.map(|name| {
+            let place = Some((map, name.clone()));
+            Position { cursor, place }.to_string()
+        });
+        Ok(reply)
+    }
+
+    /// The records of one step on one server, and where that ended; 0: at the end.
+    async fn step(
+        &self,
+        route: &Route,
+        node: &Node,
+        cursor: u64,
+        request: &ListRequest,
+    ) -> Result<(ListReply, u64), StoreError> {
+        let names = Names::new(request);
+        let limit = request.limit.clamp(1, EXAMINED);
+        let mut count = EXAMINED;
+        loop {
+            let mut scan = Cmd::new();
+            scan.arg("SCAN").arg(cursor.to_string());
+            scan.arg("MATCH").arg(names.pattern());
+            scan.arg("COUNT").arg(count.to_string());
+            scan.arg("TYPE").arg("string");
+            let reply = node.ask(&scan).await.map_err(refused)?;
+            let mut scanned = scanned(reply).ok_or_else(unexpected)?;
+            scanned.names.sort_unstable();
+            scanned.names.dedup();
+            let keys: Vec<_> = scanned
+                .names
+                .iter()
+                .filter_map(|name| names.key(name))
+                .collect();
+            let mut met = keys.len();
+            // Where all of them are asked for, their number is known without a look at each.
+            if !request.wants_all() || met <= limit || count == 1 {
+                let reply = self.headers(route, &keys, request).await?;
+                met = reply.found.len();
+                // More only from the one bucket that a step has at least.
+                if met <= limit || count == 1 {
+                    return Ok((reply, scanned.cursor));
+                }
+            }
+            count = (count * limit / met).min(count / 2).max(1);
+        }
+    }
+
+    /// Those of these records that are asked for.
+    async fn headers(
+        &self,
+        route: &Route,
+        keys: &[RecordKey],
+        request: &ListRequest,
+    ) -> Result<ListReply, StoreError> {
+        let mut reply = ListReply::default();
+        let bytes = HEADER.to_string();
+        let arguments: [&[u8]; 1] = [bytes.as_bytes()];
+        for keys in keys.chunks(TOGETHER) {
+            let names: Vec<_> = keys.iter().map(RecordKey::name).collect();
+            let script = &self.scripts.header;
+            let asked = names
+                .iter()
+                .map(|name| Self::run(route, WHAT, script, name, &arguments));
+            for (key, answer) in keys.iter().zip(all(asked).await) {
+                let answer = answer?;
+                // Another type has taken its place since: no record of ours either way.
+                if answer.unreadable().is_some() {
+                    reply.unreadable += 1;
+                    continue;
+                }
+                match answer.code {
+                    b'N' => {}
+                    b'D' => {
+                        let left = answer.millis()?;
+                        match Header::decode(&answer.record()?) {
+                            Ok(header) if request.wants(&header, left) => {
+                                reply.found.push(Listed::new(key.clone(), header, left));
+                            }
+                            Ok(_) => {}
+                            Err(_) => reply.unreadable += 1,
+                        }
+                    }
+                    _ => return Err(unexpected()),
+                }
+            }
+        }
+        Ok(reply)
+    }
+}
+
+/// Says which right is missing.
+fn refused(failure: Failure) -> StoreError {
+    let denied = matches!(&failure, Failure::Reply(error) if error.code() == Some("NOPERM"));
+    let error = failure.store_error(WHAT);
+    if denied {
+        return error.with_hint("listing records takes the right `+scan`");
+    }
+    error
+}
+
+/// The outputs of futures that go on at the same time, in their order.
+async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = futures
+        .map(|future| (Some(Box::pin(future)), None))
+        .collect();
+    poll_fn(|cx| {
+        let mut pending = false;
+        for (future, output) in &mut running {
+            if let Some(under_way) = future {
+                match Pin::new(under_way).poll(cx) {
+                    Poll::Ready(ready) => (*future, *output) = (None, Some(ready)),
+                    Poll::Pending => pending = true,
+                }
+            }
+        }
+        if pending {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    })
+    .await;
+    running
+        .into_iter()
+        .filter_map(|(_, output)| output)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyDigest;
+
+    const DIGEST: KeyDigest = KeyDigest::from_bytes([0x2a; 32]);
+
+    fn request(operation: Option<&'static str>) -> ListRequest {
+        ListRequest {
+            operation: operation.map(Operation::new),
+            ..ListRequest::new("shop*".into())
+        }
+    }
+
+    fn name(prefix: &str, operation: &'static str) -> String {
+        RecordKey::new(prefix.into(), Operation::new(operation), DIGEST).name()
+    }
+
+    #[test]
+    fn a_name_says_its_key() {
+        let (all, of_pay) = (request(None), request(Some("pay")));
+        let (all, of_pay) = (Names::new(&all), Names::new(&of_pay));
+        assert_eq!(all.pattern(), r"shop\*:*");
+        assert_eq!(of_pay.pattern(), r"shop\*:pay:*");
+        for operation in ["pay", "pay:eu", "", ":"] {
+            let key = all.key(&name("shop*", operation)).unwrap();
+            assert_eq!(
+                (key.operation().as_str(), *key.digest()),
+                (operation, DIGEST)
+            );
+            let is_pay = operation == "pay";
+            assert_eq!(of_pay.key(&name("shop*", operation)).is_some(), is_pay);
+        }
+        let record = name("shop*", "pay");
+        for other in [
+            name("shop", "pay"),
+            name("shop*2", "pay"),
+            // Copies of a layered store, and an answer on its way.
+            record.replace("pay", "+7:pay"),
+            format!("{record}:new"),
+            record[..record.len() - 1].to_owned(),
+            format!("shop*:{DIGEST}"),
+        ] {
+            assert_eq!(all.key(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_was_cut_is_that_of_the_record() {
+        let long = "of a name that is longer than those of operations should be";
+        let request = request(Some(long));
+        let names = Names::new(&request);
+        let whole = RecordKey::new("shop*".into(), Operation::new(long), DIGEST);
+        let key = names.key(&whole.name()).unwrap();
+        assert_eq!(key.name(), whole.name());
+        assert_eq!(key.operation().as_str().len(), 48);
+    }
+
+    #[test]
+    fn a_position_is_read_back() {
+        for position in [
+            Position::default(),
+            Position {
+                cursor: u64::MAX,
+                place: None,
+            },
+            Position {
+                cursor: 7,
+                place: Some((u64::MAX, "[fd00::7]:7001".to_owned())),
+            },
+        ] {
+            assert_eq!(position.to_string().parse::<Position>().unwrap(), position);
+        }
+        for wrong in [
+            "",
+            "x",
+            "-1",
+            "7.",
+            "7.x.node",
+            "7.7",
+            "18446744073709551616",
+        ] {
+            let error = wrong.parse::<Position>().unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_step_is_made_on_the_node_that_its_position_names() {
+        let nodes = ["a", "b", "c"].map(|node| (node.to_owned(), ()));
+        assert_eq!(turn(&nodes, 7, None).unwrap(), 0);
+        for (index, (node, ())) in nodes.iter().enumerate() {
+            assert_eq!(turn(&nodes, 7, Some(&(7, node.clone()))).unwrap(), index);
+        }
+        for gone in [(8, "b".to_owned()), (7, "d".to_owned())] {
+            let error = turn(&nodes, 7, Some(&gone)).unwrap_err();
+            assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{gone:?}");
+        }
+        assert!(turn::<()>(&[], 7, None).is_err());
+    }
+}

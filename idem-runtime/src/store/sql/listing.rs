@@ -1,0 +1,246 @@
+//! Listing records: a block of the primary key at a time.
+//!
+//! A block is a bounded range of the key, in its order, so that no index but the primary key is needed and no
+//! statement examines more than a block, however few of its records are asked for. The last row of a block comes
+//! along in any case: it says where the next block begins. MariaDB reads a block twice for that.
+
+use std::fmt::Write as _;
+
+use super::Inner;
+use super::backend::{Argument, Sealed};
+use super::row::{PLACE, Place, digest_at, places};
+use super::seats::Rank;
+use super::statement::COLUMNS;
+use crate::operation::{Operation, RecordKey};
+use crate::record::LAYOUT;
+use crate::store::{
+    EXAMINED, EntryFilter, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
+};
+
+const WHAT: &str = "a listing";
+
+/// The states that this version knows. Of those that it does not know every row is read, to be counted.
+const KNOWN: &str = "PWRQDEUT";
+
+/// `?1` the first place, `?2` the last one, `?3` how many rows, `?4` the states, all if it is empty, `?5` the
+/// least attempts.
+pub(super) fn statement() -> String {
+    // No answer: it may be large. A column of bytes in its place, and not of the answer's type, of which a server keeps
+    // no intermediate result in memory.
+    let columns = COLUMNS.replace(" body,", " CASE WHEN 1 = 0 THEN fingerprint END AS body,");
+    format!(
+        "WITH block AS (SELECT {columns}, record_key, op FROM {{t}} \
+         WHERE record_key >= ?1 AND record_key <= ?2 ORDER BY record_key LIMIT ?3) \
+         SELECT * FROM block WHERE layout <> {LAYOUT} OR REPLACE('{KNOWN}', state, '') = '{KNOWN}' \
+         OR ((?4 = '' OR REPLACE(?4, state, '') <> ?4) AND attempts >= ?5) \
+         OR record_key = (SELECT record_key FROM block ORDER BY record_key DESC LIMIT 1) \
+         ORDER BY record_key"
+    )
+}
+
+/// The states that a record of these may be in, as its header has them.
+fn states(filter: EntryFilter) -> &'static str {
+    match filter {
+        EntryFilter::Any => "",
+        EntryFilter::Running => "PWQ",
+        EntryFilter::Abandoned => "PW",
+        EntryFilter::Released => "R",
+        EntryFilter::Answered => "DE",
+        EntryFilter::NotStored => "T",
+        EntryFilter::Unknown => "UQ",
+        EntryFilter::Exhausted => "PWR",
+    }
+}
+
+/// The places of a step.
+struct Range {
+    first: Place,
+    last: Place,
+}
+
+impl Range {
+    fn of(request: &ListRequest) -> Result<Self, StoreError> {
+        let [first, last] = match &request.operation {
+            Some(operation) => places(&request.prefix, operation.as_str()),
+            None => [[0; PLACE], [0xff; PLACE]],
+        };
+        let first = match request.after.as_deref() {
+            None => first,
+            Some(text) => {
+                let at = read(text).ok_or_else(no_position)?;
+                if at < first || at > last {
+                    return Err(no_position());
+                }
+                at
+            }
+        };
+        Ok(Self { first, last })
+    }
+
+    /// Where a step goes on that ended with the record at this place.
+    fn behind(&self, place: &Place) -> Option<String> {
+        let next = successor(*place).filter(|next| *next <= self.last)?;
+        Some(next.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }))
+    }
+}
+
+/// The place right behind this one.
+fn successor(mut place: Place) -> Option<Place> {
+    for byte in place.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(place);
+        }
+    }
+    None
+}
+
+/// A place of hexadecimal digits.
+fn read(text: &str) -> Option<Place> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * PLACE {
+        return None;
+    }
+    let mut place = [0; PLACE];
+    for (byte, pair) in place.iter_mut().zip(digits.chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    }
+    Some(place)
+}
+
+/// The key of a row, if prefix and operation are those that are asked for.
+fn key(request: &ListRequest, place: &Place, shown: &str) -> Option<RecordKey> {
+    let operation = match &request.operation {
+        Some(operation) => operation.clone(),
+        None => Operation::new(shown.to_owned()),
+    };
+    let digest = digest_at(place, &request.prefix, operation.as_str())?;
+    Some(RecordKey::new(request.prefix.clone(), operation, digest))
+}
+
+/// Whether the table may not have this name in whole, so that the record belongs to nobody knows whom: see
+/// [`shown`](super::row::shown).
+fn is_cut(request: &ListRequest, shown: &str) -> bool {
+    request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
+}
+
+impl<B: Sealed> Inner<B> {
+    pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
+        let range = Range::of(request)?;
+        let limit = request.limit.clamp(1, EXAMINED);
+        // Every row of the block is given, unless it has expired or is another prefix's.
+        let rows = if request.wants_all() { limit } else { EXAMINED };
+        let arguments = [
+            Argument::Bytes(&range.first),
+            Argument::Bytes(&range.last),
+            Argument::Int(i64::try_from(rows).unwrap_or(i64::MAX)),
+            Argument::Text(states(request.filter)),
+            Argument::Int(request.min_attempts.into()),
+        ];
+        let statement = &self.statements.list;
+        let answer = (self.listing)
+            .run((WHAT, Rank::Other), statement, &arguments)
+            .await?;
+        let mut reply = ListReply::default();
+        for (place, shown, row) in answer.block {
+            if place < range.first || place > range.last {
+                let message = format!("{WHAT}: {} gave a record that was not asked for", B::NAME);
+                return Err(StoreError::new(StoreErrorKind::Protocol, message));
+            }
+            reply.next = range.behind(&place);
+            let Some(key) = key(request, &place, &shown) else {
+                reply.unreadable += u64::from(is_cut(request, &shown) && row.is_alive());
+                continue;
+            };
+            match row.record() {
+                Ok(None) => {}
+                Ok(Some((record, left))) => {
+                    if request.wants(&record.header, left) {
+                        reply.found.push(Listed::new(key, record.header, left));
+                    }
+                }
+                Err(_) => reply.unreadable += 1,
+            }
+            if reply.found.len() == limit {
+                break;
+            }
+        }
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyDigest;
+    use crate::store::sql::row::place;
+
+    fn request(operation: Option<&'static str>) -> ListRequest {
+        ListRequest {
+            operation: operation.map(Operation::new),
+            ..ListRequest::new("shop".into())
+        }
+    }
+
+    #[test]
+    fn a_position_is_the_place_behind_the_last_record() {
+        let of_pay = Range::of(&request(Some("pay"))).unwrap();
+        let digest = KeyDigest::from_bytes([0x2a; 32]);
+        let at = place(&RecordKey::new(
+            "shop".into(),
+            Operation::new("pay"),
+            digest,
+        ));
+        assert!(of_pay.first < at && at < of_pay.last);
+        let next = of_pay.behind(&at);
+        let after = |after| ListRequest {
+            after,
+            ..request(Some("pay"))
+        };
+        let rest = Range::of(&after(next.clone())).unwrap();
+        assert!(at < rest.first && rest.last == of_pay.last);
+        assert_eq!(successor(at), Some(rest.first));
+        assert_eq!(of_pay.behind(&of_pay.last), None);
+        for wrong in [
+            Some(String::new()),
+            Some("7".to_owned()),
+            next.as_ref().map(|next| next[1..].to_owned()),
+            next.as_ref().map(|next| next.replacen(|_| true, "x", 1)),
+            // Of another operation.
+            Range::of(&request(Some("refund")))
+                .unwrap()
+                .behind(&[0; PLACE]),
+        ] {
+            assert!(Range::of(&after(wrong.clone())).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_place_says_its_digest_to_those_who_know_its_operation() {
+        let digest = KeyDigest::from_bytes(std::array::from_fn(|byte| u8::try_from(byte).unwrap()));
+        let key_of = |operation: &'static str| {
+            RecordKey::new("shop".into(), Operation::new(operation), digest)
+        };
+        let at = place(&key_of("pay"));
+        assert_eq!(digest_at(&at, "shop", "pay"), Some(digest));
+        assert_eq!(digest_at(&at, "shop", "refund"), None);
+        assert_eq!(digest_at(&at, "shopp", "ay"), None);
+        let of = |request, shown| key(&request, &at, shown);
+        assert_eq!(of(request(None), "pay"), Some(key_of("pay")));
+        assert_eq!(of(request(None), "pa"), None, "a name that was cut");
+        assert_eq!(of(request(Some("pay")), "pa"), Some(key_of("pay")));
+    }
+
+    #[test]
+    fn the_place_behind_the_last_is_none() {
+        assert_eq!(successor([0xff; PLACE]), None);
+        let mut place = [0; PLACE];
+        place[PLACE - 2..].copy_from_slice(&[1, 0xff]);
+        let next = successor(place).unwrap();
+        assert_eq!(next[PLACE - 2..], [2, 0]);
+    }
+}

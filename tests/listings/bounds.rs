@@ -1,0 +1,113 @@
+//! A step examines a bounded number of records, whatever the size of the table.
+
+use std::sync::Arc;
+
+use idem_harness::{MariaDbServer, PostgresServer, RedisServer};
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::{MySqlStore, PostgresStore};
+use idem_runtime::store::{EntryFilter, ListRequest, Store};
+use idem_tests::shop::until;
+
+use crate::filled::{PREFIX, fill};
+
+/// How many records a step examines at most, and what a statement reads besides.
+const BOUND: u64 = 1_000 + 50;
+
+fn unknown() -> ListRequest {
+    let mut request = ListRequest::new(PREFIX.into());
+    request.filter = EntryFilter::Unknown;
+    request
+}
+
+fn status(server: &MariaDbServer) -> u64 {
+    let read = server.execute("SHOW GLOBAL STATUS LIKE 'Handler_read_%'");
+    let lines = read
+        .lines()
+        .filter(|line| !line.contains("_tmp") && !line.contains("rnd"));
+    lines
+        .map(|line| line.rsplit('\t').next().unwrap().parse::<u64>().unwrap())
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_reads_a_block_of_mariadb() {
+    let server = MariaDbServer::start();
+    let store = MySqlStore::connect(server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    fill(&store, PREFIX, 0..5_000).await;
+    let mut request = unknown();
+    for _ in 0..5 {
+        let before = status(&server);
+        let reply = store.list(&request).await.unwrap();
+        let read = status(&server) - before;
+        // This server reads a block once to filter it, and once for its last row.
+        assert!((1..=2 * BOUND).contains(&read), "{read} rows read");
+        request.after = reply.next;
+    }
+    assert!(request.after.is_some(), "4,950 are not over after 5 steps");
+}
+
+/// The rows that all others have read. A connection tells at its end, at the latest.
+async fn rows_read(server: &PostgresServer) -> u64 {
+    until("the connections of the store end", || {
+        let left = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'idem' AND pid <> pg_backend_pid()";
+        server.execute(left) == "0"
+    })
+    .await;
+    let read = "SELECT coalesce(idx_tup_fetch, 0) + seq_tup_read FROM pg_stat_user_tables \
+                WHERE relname = 'idem_records'";
+    server.execute(read).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_reads_a_block_of_postgres() {
+    let server = PostgresServer::start();
+    let store = PostgresStore::connect(server.url()).await.unwrap();
+    store.migrate().await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    fill(&store, PREFIX, 0..5_000).await;
+    drop(store);
+    // What the server finds out by itself a minute later.
+    server.execute("ANALYZE idem_records");
+    let before = rows_read(&server).await;
+    let store = PostgresStore::connect(server.url()).await.unwrap();
+    let mut request = unknown();
+    for _ in 0..3 {
+        let reply = store.list(&request).await.unwrap();
+        request.after = reply.next;
+    }
+    assert!(request.after.is_some(), "4,950 are not over after 3 steps");
+    drop(store);
+    let read = rows_read(&server).await - before;
+    assert!((1..=3 * BOUND).contains(&read), "{read} rows read");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_scans_some_keys_of_redis_and_no_answer() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(server.url()).await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    fill(&store, PREFIX, 0..5_000).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let mut request = unknown();
+    request.limit = 1_000;
+    let mut steps = 0;
+    loop {
+        let reply = store.list(&request).await.unwrap();
+        steps += 1;
+        request.after = reply.next;
+        if request.after.is_none() {
+            break;
+        }
+    }
+    assert!((5..=16).contains(&steps), "{steps} steps");
+    let stats = server.cli(&["INFO", "commandstats"]);
+    assert!(
+        stats.contains(&format!("cmdstat_scan:calls={steps},")),
+        "{stats}"
+    );
+    for never in ["cmdstat_keys:", "cmdstat_get:"] {
+        assert!(!stats.contains(never), "{stats}");
+    }
+}

@@ -1,0 +1,125 @@
+//! A store of ten thousand records.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use idem_runtime::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
+};
+use idem_runtime::{Engine, Fingerprint, KeyBuilder, KeyDigest, Operation};
+use tokio::task::JoinSet;
+
+pub(crate) const RECORDS: u32 = 10_000;
+pub(crate) const PREFIX: &str = "shop";
+
+/// What becomes of the call of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Unknown,
+    Abandoned,
+    Expired,
+    Running,
+}
+
+/// One of a hundred is abandoned, one expires, and two are unknown: one of each operation.
+pub(crate) fn fate(number: u32) -> Fate {
+    match number % 100 {
+        0 | 1 => Fate::Unknown,
+        2 => Fate::Abandoned,
+        3 => Fate::Expired,
+        _ => Fate::Running,
+    }
+}
+
+pub(crate) fn operation(number: u32) -> &'static str {
+    if number.is_multiple_of(10) {
+        "refund"
+    } else {
+        "pay"
+    }
+}
+
+pub(crate) fn digest(number: u32) -> KeyDigest {
+    let key = KeyBuilder::new(operation(number), 1_024);
+    key.key(&number).unwrap()
+}
+
+/// The digests of the numbers of this kind, in order.
+pub(crate) fn digests(is_asked: impl Fn(u32) -> bool) -> Vec<KeyDigest> {
+    let numbers = (0..RECORDS).filter(|number| is_asked(*number));
+    let mut digests: Vec<_> = numbers.map(digest).collect();
+    digests.sort();
+    digests
+}
+
+pub(crate) fn engine(store: impl Store) -> Engine {
+    Engine::builder(store).prefix(PREFIX).build().unwrap()
+}
+
+async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
+    let fate = fate(number);
+    let key = RecordKey::new(
+        prefix.into(),
+        Operation::new(operation(number)),
+        digest(number),
+    );
+    let request = ClaimRequest {
+        owner: Owner::random(),
+        fingerprint: Fingerprint::NONE,
+        lease: match fate {
+            Fate::Running => Duration::from_hours(2),
+            _ => Duration::from_millis(1),
+        },
+        retain: match fate {
+            Fate::Expired => Duration::from_millis(2),
+            _ => Duration::from_hours(24),
+        },
+        max_attempts: None,
+        reconciles: false,
+        starts: false,
+        dated: false,
+    };
+    let reply = store.claim(&key, &request).await.unwrap();
+    let ClaimReply::Granted { fence, attempt, .. } = reply else {
+        panic!("{reply:?}")
+    };
+    if fate == Fate::Unknown {
+        let done = Header {
+            state: State::Done {
+                outcome: OutcomeKind::Unknown,
+                schema: 1,
+            },
+            owner: request.owner,
+            fence,
+            attempts: attempt,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+        };
+        let record = Bytes::copy_from_slice(&done.encode());
+        let reply = store.complete(&key, &record).await.unwrap();
+        assert_eq!(reply, CompleteReply::Stored { late: false });
+    }
+}
+
+/// Puts the records there.
+pub(crate) async fn fill(
+    store: &Arc<dyn Store>,
+    prefix: &'static str,
+    numbers: std::ops::Range<u32>,
+) {
+    const AT_ONCE: u32 = 64;
+    let mut putting = JoinSet::new();
+    for first in 0..AT_ONCE {
+        let store = Arc::clone(store);
+        let numbers = numbers.clone();
+        putting.spawn(async move {
+            for number in numbers.filter(|number| number % AT_ONCE == first) {
+                put(Arc::clone(&store), prefix, number).await;
+            }
+        });
+    }
+    while let Some(put) = putting.join_next().await {
+        put.unwrap();
+    }
+}
