@@ -52,13 +52,15 @@ pub enum ErrorKind {
     /// A system error of which nothing remains frees the key for other arguments: see `fingerprint` in the manual of
     /// `#[idempotent]`.
     Mismatch,
-    /// A body ended without anybody knowing whether its effect happened.
+    /// A body ended without anybody knowing whether its effect happened. How an operator settles it:
+    /// [`guide::operator`](crate::guide::operator).
     Unknown {
         /// Since when it is known to be unknown, to the accuracy of the local clock: when the body
         /// ended, or a reconcile hook last could not say.
         since: SystemTime,
     },
-    /// Every attempt that this key is allowed was abandoned (crashed or lost its lease).
+    /// Every attempt that this key is allowed was abandoned (crashed or lost its lease). How an operator settles it:
+    /// [`guide::operator`](crate::guide::operator).
     Exhausted {
         /// How many attempts were started.
         attempts: u32,

@@ -38,6 +38,7 @@ mod error;
 mod expired;
 mod fingerprint;
 mod flight;
+pub mod guide;
 #[cfg(feature = "http")]
 pub mod http;
 mod inputs;
