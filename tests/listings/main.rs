@@ -6,5 +6,6 @@ mod bounds;
 mod cluster;
 mod filled;
 mod layered;
+mod operations;
 mod pages;
 mod refused;
