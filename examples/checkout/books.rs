@@ -87,6 +87,23 @@ pub struct Charged {
     pub paid: bool,
 }
 
+/// What is in the books.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sold {
+    /// Orders that are paid.
+    pub paid: u64,
+    /// Orders whose card was declined.
+    pub declined: u64,
+    /// Orders that are being paid, or whose payment broke off.
+    pub open: u64,
+    /// Paid charges that a paid order names. As many as there are paid orders, or something was paid twice.
+    pub of_paid: u64,
+    /// Paid charges of other orders: those not paid yet.
+    pub of_other: u64,
+    /// Paid charges that were asked for without an order, at `/v1/charges`.
+    pub of_no_order: u64,
+}
+
 /// Does the same with the pool of each database; each has types of its own.
 macro_rules! each {
     ($books:expr, $pool:ident => $work:expr) => {
@@ -292,16 +309,26 @@ impl Books {
         })
     }
 
-    /// How many orders are paid, and how many charges there are.
+    /// How many orders and charges there are.
     ///
     /// # Errors
     ///
     /// sqlx's.
-    pub async fn paid(&self) -> Result<(i64, i64), sqlx::Error> {
-        each!(self, pool => Ok((
-            sqlx::query_scalar(sql::PAID_ORDERS).fetch_one(pool).await?,
-            sqlx::query_scalar(sql::PAID_CHARGES).fetch_one(pool).await?,
-        )))
+    pub async fn sold(&self) -> Result<Sold, sqlx::Error> {
+        let (orders, paid, declined): (i64, i64, i64) =
+            each!(self, pool => sqlx::query_as(sql::ORDERS).fetch_one(pool).await)?;
+        let (charges, of_paid, of_other): (i64, i64, i64) =
+            each!(self, pool => sqlx::query_as(sql::CHARGES).fetch_one(pool).await)?;
+        // None is negative.
+        let count = |count: i64| count.cast_unsigned();
+        Ok(Sold {
+            paid: count(paid),
+            declined: count(declined),
+            open: count(orders - paid - declined),
+            of_paid: count(of_paid),
+            of_other: count(of_other),
+            of_no_order: count(charges - of_paid - of_other),
+        })
     }
 }
 

@@ -52,9 +52,10 @@ impl Shop {
         let begun = self.books.begin_order(&id, buyer, quantity, amount).await;
         begun.map_err(|error| cannot_write(&error))?;
 
+        let payment = call.derive_key(&format!("payment of {what}"));
         let charge = Charge {
             // The same in every attempt of this call, so the provider knows a repeat for a repeat.
-            name: &call.derive_key(&format!("payment of {what}")),
+            name: &format!("{id}/{payment}"),
             amount,
             currency: "eur",
             card,

@@ -65,6 +65,7 @@ pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response
     let html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n\
          <link rel=\"stylesheet\" href=\"/checkout.css\">\n{head}</head>\n<body>\n\
          <nav><a href=\"/\">Shop</a> <a href=\"/live\">Live</a> <a href=\"/docs/idempotency\">Idempotency</a> \

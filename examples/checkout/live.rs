@@ -22,19 +22,21 @@ pub enum What {
     Released,
     /// Nobody knows what came of it.
     Unknown,
-    /// Something that an operator should look at.
+    /// Something that an operator should look at. It is no call, and happens beside one.
     Trouble,
 }
 
 impl What {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
+    /// How many there are.
+    const COUNT: usize = 6;
+
+    /// How a call ends: in one of these.
+    pub const ENDS: [Self; 5] = [
         Self::Executed,
         Self::Replayed,
         Self::Refused,
         Self::Released,
         Self::Unknown,
-        Self::Trouble,
     ];
 
     /// Its word.
@@ -74,9 +76,11 @@ pub struct Live(Arc<Mutex<Log>>);
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// How many there were of each.
-    counts: [u64; What::ALL.len()],
+    counts: [u64; What::COUNT],
     /// How many bodies were started.
     pub started: u64,
+    /// How many of them have ended.
+    pub ended: u64,
     /// The latest ones, the newest first.
     pub latest: VecDeque<Seen>,
 }
@@ -105,8 +109,12 @@ impl Observer for Live {
     fn observe(&self, event: &Event<'_>) {
         // Says what must not go unseen, and is silent otherwise.
         StderrObserver.observe(event);
-        if let EventKind::Claimed { .. } = event.kind {
-            self.log().started += 1;
+        match event.kind {
+            EventKind::Claimed { .. } => self.log().started += 1,
+            EventKind::Completed { .. } | EventKind::Released { .. } | EventKind::Adopted => {
+                self.log().ended += 1;
+            }
+            _ => {}
         }
         let Some((what, detail)) = read(&event.kind) else {
             return;

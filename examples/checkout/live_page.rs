@@ -16,11 +16,13 @@ use super::shop::Shop;
 pub async fn live(State(shop): State<Shop>) -> Response {
     let rows = rows(&shop).await;
     let main = format!(
-        "<p>What the engine has done since the shop was opened.</p>\n<div id=\"live\">\n{rows}</div>\n\
-         <p id=\"words\">Executed: the work was done, and its answer is stored. Replayed: a repeat got that answer, \
-         and nothing was done. Refused: it was not let in, such as another request with the same key. Released: the \
-         work failed, and a repeat may try again. Unknown: nobody can tell whether the work was done. Trouble: \
-         something for an operator to look at. The table has the last {KEPT}; a key is shown as the first characters of \
+        "<div id=\"live\">\n{rows}</div>\n\
+         <p id=\"words\">Executed: the work was done, and its answer is stored, which may be that a card was declined. \
+         Replayed: a repeat got that answer, and nothing was done. Refused: it was not let in, such as another request \
+         with the same key. Released: the work failed, and a repeat may try again. Unknown: nobody can tell whether the \
+         work was done. Trouble: something for an operator to look at. A body is the work of a call; a replayed or \
+         refused call starts none. The payment API charges cards without an order. Counts of calls and bodies begin with \
+         the process; the books stay. The table has the last {KEPT} events; a key is shown as the first characters of \
          its digest.</p>\n"
     );
     let head = "<noscript><meta http-equiv=\"refresh\" content=\"2\"></noscript>\n\
@@ -35,26 +37,30 @@ pub async fn live_rows(State(shop): State<Shop>) -> Response {
 
 async fn rows(shop: &Shop) -> String {
     let log = shop.live.look();
-    let started = log.started;
-    let mut html = format!(
-        "<ul id=\"counters\">\n<li data-counter=\"started\" data-count=\"{started}\"><b>{started}</b> started</li>\n"
-    );
-    for what in What::ALL {
-        let (word, count) = (what.word(), log.count(what));
-        let _ = writeln!(
-            html,
-            "<li data-counter=\"{word}\" data-count=\"{count}\"><b>{count}</b> {word}</li>"
-        );
+    let mut html = "<div id=\"counters\">\n".to_owned();
+    let calls = What::ENDS.map(|what| (what.word(), what.word(), log.count(what)));
+    sum(&mut html, "Calls", ("calls", "answered"), &calls);
+    let (ended, running) = (log.ended, log.started.saturating_sub(log.ended));
+    let bodies = [("ended", "ended", ended), ("running", "running", running)];
+    sum(&mut html, "Bodies", ("started", "started"), &bodies);
+    if let Ok(sold) = shop.books.sold().await {
+        let orders = [
+            ("orders", "paid", sold.paid),
+            ("declined", "declined", sold.declined),
+            ("open", "not paid yet", sold.open),
+        ];
+        sum(&mut html, "Orders", ("all-orders", "in the books"), &orders);
+        let charges = [
+            ("order-charges", "of paid orders", sold.of_paid),
+            ("open-charges", "of orders not paid yet", sold.of_other),
+            ("api-charges", "of the payment API", sold.of_no_order),
+        ];
+        sum(&mut html, "Charges", ("charges", "paid"), &charges);
     }
-    if let Ok((orders, charges)) = shop.books.paid().await {
-        let _ = writeln!(
-            html,
-            "<li data-counter=\"orders\" data-count=\"{orders}\"><b>{orders}</b> paid orders</li>\n\
-             <li data-counter=\"charges\" data-count=\"{charges}\"><b>{charges}</b> charges</li>"
-        );
-    }
+    let trouble = [("trouble", "for an operator", log.count(What::Trouble))];
+    counters(&mut html, "Trouble", &trouble);
     html.push_str(
-        "</ul>\n<table>\n<thead><tr><th>UTC</th><th>Operation</th><th>Key</th><th>What</th><th>Details</th></tr></thead>\n\
+        "</div>\n<table>\n<thead><tr><th>UTC</th><th>Operation</th><th>Key</th><th>What</th><th>Details</th></tr></thead>\n\
          <tbody id=\"events\">\n",
     );
     for seen in &log.latest {
@@ -62,6 +68,27 @@ async fn rows(shop: &Shop) -> String {
     }
     html.push_str("</tbody>\n</table>\n");
     html
+}
+
+/// The name of a counter, its words and its count.
+type Counter<'a> = (&'a str, &'a str, u64);
+
+/// A total, which is what its parts come to, and these.
+fn sum(html: &mut String, title: &str, (name, words): (&str, &str), parts: &[Counter<'_>]) {
+    let total = parts.iter().map(|(_, _, count)| count).sum();
+    let all = [&[(name, words, total)], parts].concat();
+    counters(html, title, &all);
+}
+
+fn counters(html: &mut String, title: &str, counters: &[Counter<'_>]) {
+    let _ = write!(html, "<h2>{title}</h2>\n<ul>\n");
+    for (name, words, count) in counters {
+        let _ = writeln!(
+            html,
+            "<li data-counter=\"{name}\" data-count=\"{count}\"><b>{count}</b> {words}</li>"
+        );
+    }
+    html.push_str("</ul>\n");
 }
 
 fn row(html: &mut String, seen: &Seen) {

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{Path, Request, State};
+use axum::extract::{OriginalUri, Path, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 
 use super::books::{Cart, Order};
 use super::html::{Euro, Spell, Text, page};
@@ -61,6 +62,29 @@ pub async fn explain(
         None => return response,
     };
     form_page(&shop, &session, status, Some(&refusal)).await
+}
+
+/// Wherever nothing is: a page for people, a problem document for programs.
+pub async fn nowhere(OriginalUri(uri): OriginalUri) -> Response {
+    let path = uri.path();
+    let status = StatusCode::NOT_FOUND;
+    if ["/api/", "/v1/"]
+        .iter()
+        .any(|of_api| path.starts_with(of_api))
+    {
+        let document = r#"{"type":"about:blank","title":"Not Found","status":404}"#;
+        return (
+            status,
+            [(CONTENT_TYPE, "application/problem+json")],
+            document,
+        )
+            .into_response();
+    }
+    let path = Text(path);
+    let main = format!(
+        "<p>There is nothing at <code>{path}</code>. <a href=\"/\">Back to the shop</a></p>\n"
+    );
+    page(status, "No such page", "", &main)
 }
 
 enum Refusal {
@@ -119,6 +143,7 @@ fn form_markup(cart: &Cart, life: Duration) -> String {
          <label>Packets <input id=\"quantity\" name=\"quantity\" type=\"number\" min=\"1\" max=\"{MOST}\" \
          value=\"{quantity}\" required{readonly}></label>\n\
          <label>Card <select id=\"card\" name=\"card\">\n{cards}</select></label>\n\
+         <p id=\"sum\" hidden>Total <output id=\"total\" for=\"quantity\" data-price=\"{PRICE}\"></output></p>\n\
          <button id=\"buy\" type=\"submit\">Order and pay</button>\n</form>\n\
          <p id=\"how\">The form carries a token that belongs to your cart and is good for {life}. Whatever \
          submits it (a double click, a reload, the back button, a second tab of the same cart) gets the same order, and \

@@ -26,7 +26,10 @@ pub const MOST_BYTES: usize = 64 * 1024;
 
 /// The whole shop.
 pub fn routes(shop: Shop) -> Router {
-    pages(&shop).merge(api(&shop)).with_state(shop)
+    pages(&shop)
+        .merge(api(&shop))
+        .fallback(pages::nowhere)
+        .with_state(shop)
 }
 
 /// For people. What is submitted here carries a one-time token: see [`submit`].

@@ -46,10 +46,16 @@ pub(super) const FIND_ORDER: &str =
     "SELECT id, quantity, amount, state, charge FROM checkout_orders WHERE id = $1 AND buyer = $2";
 pub(super) const ORDERS_OF: &str = "SELECT id, quantity, amount, state, charge FROM checkout_orders \
      WHERE buyer = $1 AND state <> 'new' ORDER BY made_s DESC, id LIMIT 10";
-pub(super) const PAID_ORDERS: &str = "SELECT count(*) FROM checkout_orders WHERE state = 'paid'";
+pub(super) const ORDERS: &str = "SELECT count(*), count(CASE WHEN state = 'paid' THEN 1 END), \
+     count(CASE WHEN state = 'declined' THEN 1 END) FROM checkout_orders";
 
 /// The provider knows a repeat by the name that its caller gave the charge.
 pub(super) const CHARGE: &str = "INSERT INTO checkout_charges (name, id, amount, currency, state) \
      VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO UPDATE SET name = excluded.name \
      RETURNING id, state";
-pub(super) const PAID_CHARGES: &str = "SELECT count(*) FROM checkout_charges WHERE state = 'paid'";
+
+/// All that are paid, those that a paid order names, and those that were made for another order: the charge of an order
+/// begins with its number.
+pub(super) const CHARGES: &str = "SELECT count(*), count(o.id), \
+     count(CASE WHEN o.id IS NULL AND c.name LIKE 'ord_%/%' THEN 1 END) FROM checkout_charges c \
+     LEFT JOIN checkout_orders o ON o.charge = c.id AND o.state = 'paid' WHERE c.state = 'paid'";

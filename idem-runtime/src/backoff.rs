@@ -32,6 +32,14 @@ impl Backoff {
         self.jittered(step)
     }
 
+    /// Before trying again for the lock of a file: 1 ms, doubling to 64 ms.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn lock(&mut self) -> Duration {
+        let step = Duration::from_millis(1 << self.retries.min(6));
+        self.retries += 1;
+        self.jittered(step)
+    }
+
     /// Before connecting again: 10 ms, doubling to 1 s.
     #[cfg(feature = "redis")]
     pub(crate) fn reconnect(&mut self) -> Duration {

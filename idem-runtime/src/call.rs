@@ -28,6 +28,8 @@ pub use self::lent::{Lent, lend};
 pub(crate) use self::replays::Replays;
 pub use self::run::{Run, finish, run};
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+pub(crate) use self::within::ClaimedKeys;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 #[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
 pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};

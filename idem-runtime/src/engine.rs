@@ -73,6 +73,9 @@ pub(crate) struct Core {
     pub(crate) formats: Lanes<Format>,
     pub(crate) tokens: Tokens,
     pub(crate) flights: Arc<Flights>,
+    /// Of calls in transactions.
+    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    pub(crate) claimed_keys: crate::call::ClaimedKeys,
     /// Off unless asked for.
     pub(crate) answers: Option<Arc<Answers>>,
     /// Nothing new is to be started.

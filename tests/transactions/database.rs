@@ -155,8 +155,9 @@ macro_rules! database {
 
 database!(Sqlite, Sqlite, SqliteConnection {
     const WAITING: Option<&'static str> = None;
-    const SETTING: Option<&'static str> = None;
-    const SET_SESSION: Option<&'static str> = None;
+    const SETTING: Option<&'static str> =
+        Some("SELECT CAST(timeout AS TEXT) FROM pragma_busy_timeout");
+    const SET_SESSION: Option<&'static str> = Some("PRAGMA busy_timeout = 7700");
     const SET_LOCAL: Option<&'static str> = None;
     const SURVIVE_DEADLOCKS: Option<&'static str> = None;
     const SESSIONS: Option<&'static str> = None;

@@ -14,6 +14,7 @@ mod connections;
 mod database;
 mod ended;
 mod isolation;
+mod locked_file;
 mod nesting;
 mod outcomes;
 mod records;
@@ -114,6 +115,7 @@ on_every_database! {
     waiting {
         a_duplicate_waits_for_the_commit_and_replays,
         a_duplicate_waits_for_the_rollback_and_runs,
+        a_session_keeps_its_settings,
     }
     connections {
         a_plain_connection_is_committed_for_the_call,
@@ -171,7 +173,6 @@ on_every_database! {
 on_every_server! {
     waiting {
         who_does_not_wait_gets_running_and_goes_on,
-        a_session_keeps_its_settings,
         a_dropped_claim_leaves_a_usable_connection,
         a_claim_that_gives_up_unheard_spoils_no_setting,
         a_deadlock_ends_with_one_of_two_told_to_try_again,
@@ -204,7 +205,15 @@ on_databases_that_check_at_commit! {
 }
 
 on_files! {
-    waiting {
-        who_finds_the_file_locked_is_told,
+    locked_file {
+        a_repeat_waits_for_a_running_body_as_it_says,
+        a_repeat_waits_a_moment_for_the_commit_after_a_body,
+        another_writer_is_waited_for_until_the_claim_deadline,
+        a_transaction_of_another_engine_is_another_writer,
+        a_repeat_that_waits_gets_the_committed_answer,
+        committed_answers_need_no_lock,
+        a_transaction_that_has_read_is_told_to_begin_again,
+        a_claim_that_is_undone_is_no_running_call,
+        a_dropped_claim_restores_the_connection,
     }
 }

@@ -10,8 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::database::Database;
 use crate::stage::{
-    Answer, Done, Stage, answered, assert_aborted, assert_running, insert, ordered, orders,
-    refusal, soon,
+    Answer, Done, Stage, answered, assert_aborted, assert_running, insert, ordered, refusal, soon,
 };
 
 /// What waits for a lock for a moment only, on a database where a call can say so.
@@ -64,7 +63,7 @@ pub(crate) async fn a_duplicate_waits_for_the_rollback_and_runs<D: Database>() {
 }
 
 /// What a session says that must be as before.
-async fn settings<D: Database>(conn: &mut D::Conn) -> String {
+pub(crate) async fn settings<D: Database>(conn: &mut D::Conn) -> String {
     match D::SETTING {
         Some(sql) => D::text(conn, sql).await.done(),
         None => String::new(),
@@ -106,28 +105,6 @@ pub(crate) async fn who_does_not_wait_gets_running_and_goes_on<D: Database>() {
             assert_ne!(session, local);
         }
     }
-}
-
-/// A file has one lock for all who write, and each connection its own patience.
-pub(crate) async fn who_finds_the_file_locked_is_told<D: Database>() {
-    let stage = Stage::<D>::new().await;
-    let mut first = stage.begin().await;
-    assert_eq!(
-        ordered(&stage, stage.order(), &mut first, "mine").await,
-        Ok(1)
-    );
-    let mut conn = stage.connection().await;
-    D::execute(&mut conn, "PRAGMA busy_timeout = 0")
-        .await
-        .done();
-    let call = stage.order().in_tx(&mut *conn);
-    let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
-    assert_aborted(&refusal(answer));
-    D::commit(first).await.done();
-    let call = stage.order().in_tx(&mut *conn);
-    let answer: Answer = call.run(async |_: &mut D::Conn, _| unreachable!()).await;
-    assert_eq!(answer, Ok(1));
-    assert_eq!(orders::<D>(&mut conn, "mine").await, 1);
 }
 
 /// A session's settings are as before, whatever became of the calls.

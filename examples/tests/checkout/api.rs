@@ -166,6 +166,26 @@ fn a_client_that_hangs_up_finds_its_order_with_the_repeat() {
     assert_eq!((shop.sold(), shop.count("started")), ((1, 1), 1));
 }
 
+#[test]
+fn an_unknown_address_is_a_problem_to_programs_and_a_page_to_people() {
+    let shop = shop();
+    for path in ["/api/nowhere", "/v1/nowhere"] {
+        let answer = Request::new("GET", path).send(&shop.address);
+        assert_eq!(answer.status, 404, "{path}");
+        let problem = Some("application/problem+json");
+        assert_eq!(answer.header("content-type"), problem, "{path}");
+        assert_eq!(answer.document()["status"], 404, "{path}");
+    }
+    let answer = Request::new("GET", "/nowhere&'").send(&shop.address);
+    assert_eq!(answer.status, 404);
+    assert!(answer.body.contains("No such page"), "{}", answer.body);
+    assert!(
+        answer.body.contains("/nowhere&amp;&#39;"),
+        "{}",
+        answer.body
+    );
+}
+
 /// Status, body and every header that is not about the connection or the moment.
 pub(crate) fn assert_same(again: &Response, first: &Response) {
     assert_eq!((again.status, &again.body), (first.status, &first.body));

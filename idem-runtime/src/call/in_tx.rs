@@ -118,7 +118,9 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     /// The body's, and idem's own: [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted)
     /// after which the transaction can only be rolled back,
     /// [`ErrorKind::Running`](crate::ErrorKind::Running) where another transaction holds the record for
-    /// longer than this call waits, and as in [`CallBuilder::run`].
+    /// longer than this call waits, [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) where the
+    /// transaction that holds the lock of an SQLite file may be of any key, and as in [`CallBuilder::run`]. The
+    /// last two leave the transaction as it was.
     ///
     /// # Panics
     ///

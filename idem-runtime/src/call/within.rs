@@ -3,13 +3,15 @@
 //! There is no lease and nothing to renew: the claim is a row that the transaction holds, and whoever comes
 //! second waits for that. What the body wrote, and the record of it, are committed together or not at all.
 
+mod file_lock;
 mod settle;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::time::Duration;
 
+pub(crate) use self::file_lock::ClaimedKeys;
+use self::file_lock::{AGAIN, ClaimedKey, Queued};
 use super::{Call, describe, replay};
 use crate::ask::unavailable;
 use crate::begin::Ask;
@@ -55,6 +57,8 @@ pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Header>,
+    /// For repeats in this engine, where the database does not show the claim.
+    claimed: Option<ClaimedKey>,
 }
 
 /// The transaction, as far as this call is concerned.
@@ -211,6 +215,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
             InTx::Answered(output.take())
         }
         Ok(Found::Claim(claim, part, running)) => {
+            let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
             let context = running.context_with(claim);
             InTx::Run(TxTurn {
                 engine,
@@ -220,6 +225,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
                 running,
                 context,
                 claim,
+                claimed,
             })
         }
         Err(error) => {
@@ -233,7 +239,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
 /// What was there.
 enum Found<'t, T: SqlTransaction + ?Sized> {
     /// Counted as one that runs before it is no longer counted as one that waits.
-    Claim(Option<Header>, Part<'t, T>, Unleased),
+    Claim(Option<Grant>, Part<'t, T>, Unleased),
     Answer(Stored),
 }
 
@@ -290,9 +296,12 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     }
 }
 
+/// A granted claim, and its entry in the list of the engine's keys, if there is one.
+type Grant = (Header, Option<ClaimedKey>);
+
 /// What a claim found.
 enum Claimed {
-    Granted(Header),
+    Granted(Grant),
     Done(Stored),
 }
 
@@ -321,14 +330,27 @@ async fn claim<T: SqlTransaction + ?Sized>(
         dated: true,
     };
     let clock = &*core.clock;
-    let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
-    let conn = part.tx.connection();
-    let claim = within.claim_within(conn, key, &request, policy.wait());
-    let Ok(reply) = deadline(clock, moment, pin!(claim)).await else {
-        let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
-        return Err(error.detail("no reply to the claim within its deadline"));
+    let mut queued = None;
+    let reply = loop {
+        let moment = clock.now() + policy.wait() + core.limits.claim_deadline;
+        let conn = part.tx.connection();
+        let claim = within.claim_within(conn, key, &request, policy.wait());
+        let reply = match deadline(clock, moment, pin!(claim)).await {
+            Ok(Err(Failed::Busy)) => {
+                let queued =
+                    queued.get_or_insert_with(|| Queued::new(core, key, &request, policy.wait()));
+                queued.pause().await?
+            }
+            Ok(reply) => Some(reply.map_err(|failed| failure(key, failed))?),
+            Err(_) => {
+                let error = Error::new(ErrorKind::TransactionAborted, key.operation().clone());
+                return Err(error.detail("no reply to the claim within its deadline"));
+            }
+        };
+        if let Some(reply) = reply {
+            break reply;
+        }
     };
-    let reply = reply.map_err(|failed| failure(key, failed))?;
     match reply {
         // Nothing stood there, and a row does now that nobody else has seen.
         ClaimReply::Granted { .. } if expired => {
@@ -352,7 +374,8 @@ async fn claim<T: SqlTransaction + ?Sized>(
                 retain: request.retain,
                 fingerprint,
             };
-            Ok(Claimed::Granted(claim))
+            let listed = (within.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
+            Ok(Claimed::Granted((claim, listed)))
         }
         ClaimReply::Done { record, left } => {
             let stored = core.answer(key, record, left, policy.on_duplicate, false, false)?;
@@ -396,10 +419,12 @@ fn failure(key: &RecordKey, failed: Failed) -> Error {
             ))
         }
         Failed::Locked => {
-            let retry_after = Duration::from_secs(1);
-            let error = Error::new(ErrorKind::Running { retry_after }, operation.clone());
+            let error = Error::new(ErrorKind::Running { retry_after: AGAIN }, operation.clone());
             error.detail("another transaction holds its record")
         }
+        Failed::Busy => Error::new(ErrorKind::StoreUnavailable, operation.clone())
+            .worth_repeating(Some(AGAIN))
+            .detail("another transaction holds the file's lock for writing"),
         Failed::Aborted(error) => {
             Error::new(ErrorKind::TransactionAborted, operation.clone()).because(error)
         }

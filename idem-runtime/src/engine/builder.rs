@@ -347,6 +347,8 @@ impl EngineBuilder {
             format,
             tokens: self.tokens,
             flights,
+            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+            claimed_keys: crate::call::ClaimedKeys::default(),
             answers,
             closing: AtomicBool::new(false),
             entering: Tally::default(),

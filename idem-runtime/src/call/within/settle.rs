@@ -65,8 +65,10 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         let within = within(&self.engine, key)?;
         let undone = within.undo_within(self.part.tx.connection(), key);
         let undone = in_time(&self.engine, key, undone).await;
-        if undone.is_err() {
-            self.part.leave(&self.engine.core).await;
+        match (&undone, &mut self.claimed) {
+            (Ok(()), Some(claimed)) => claimed.undone(),
+            (Ok(()), None) => {}
+            (Err(_), _) => self.part.leave(&self.engine.core).await,
         }
         undone
     }

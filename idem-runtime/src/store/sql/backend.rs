@@ -118,7 +118,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     const INSERT_WITHIN: &'static str;
 
     /// What stands before and after a statement that waits for a row no longer than `?11`, which is
-    /// [`lock_wait`](Self::lock_wait).
+    /// [`lock_wait`](Self::lock_wait), or does not wait, and `?11` is [`own_lock_wait`](Self::own_lock_wait).
     #[doc(hidden)]
     const WAIT: (&'static str, &'static str);
 
@@ -126,9 +126,33 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SHARED: &'static str;
 
-    /// What gives the session its settings back when that stopped half-way.
+    /// What gives the session its settings back when that stopped half-way; `?11` as there.
     #[doc(hidden)]
     const RESTORE: &'static str;
+
+    /// The connection's setting for lock waits, if the client must restore it.
+    #[doc(hidden)]
+    fn own_lock_wait(
+        conn: &mut <Self::Db as Database>::Connection,
+    ) -> impl Future<Output = Result<Option<i64>, sqlx::Error>> + Send + '_ {
+        let _ = conn;
+        ready(Ok(None))
+    }
+
+    /// Sends what restores that setting, without waiting for the reply.
+    #[doc(hidden)]
+    fn start_restore(conn: &mut <Self::Db as Database>::Connection, own_lock_wait: i64) {
+        let _ = (conn, own_lock_wait);
+    }
+
+    /// Whether another connection holds the lock for writing.
+    ///
+    /// The transaction can go on.
+    #[doc(hidden)]
+    fn is_busy(error: &dyn DatabaseError) -> bool {
+        let _ = error;
+        false
+    }
 
     /// Whether the savepoints of a call are released before its answer is stored, in a message of their own,
     /// which fails outside of the transaction. Elsewhere they stay until the transaction ends, and cost

@@ -123,11 +123,12 @@ impl Sealed for Sqlite {
     const INSERT_WITHIN: &'static str =
         "INSERT INTO {t} {values} ON CONFLICT (record_key) DO NOTHING";
 
-    // How long it waits for the file is the connection's own `busy_timeout`.
-    const WAIT: (&'static str, &'static str) = ("", "");
+    // The engine waits, and not the connection's thread: a wait there ends neither with its call nor at a deadline.
+    const WAIT: (&'static str, &'static str) =
+        ("PRAGMA busy_timeout = 0; ", "PRAGMA busy_timeout = ?11; ");
 
     const SHARED: &'static str = "";
-    const RESTORE: &'static str = "";
+    const RESTORE: &'static str = "PRAGMA busy_timeout = ?11; ";
     const SESSION: &'static str = "";
     const RELEASES: bool = true;
     const BYTES: (&'static str, &'static str) = ("x'", "'");
@@ -135,6 +136,24 @@ impl Sealed for Sqlite {
 
     fn lock_wait(_: Duration) -> i64 {
         0
+    }
+
+    async fn own_lock_wait(conn: &mut SqliteConnection) -> Result<Option<i64>, sqlx::Error> {
+        use sqlx::Row as _;
+        let row = conn.fetch_one(sqlx::raw_sql("PRAGMA busy_timeout")).await?;
+        row.try_get(0).map(Some)
+    }
+
+    fn start_restore(conn: &mut SqliteConnection, own_lock_wait: i64) {
+        step::start(conn, format!("PRAGMA busy_timeout = {own_lock_wait}"));
+    }
+
+    // Not `SQLITE_BUSY_SNAPSHOT`: what the transaction has read is outdated, and stays so.
+    fn is_busy(error: &dyn DatabaseError) -> bool {
+        const BUSY: i32 = 5;
+        const SNAPSHOT: i32 = 517;
+        let code = error.code().unwrap_or_default().parse::<i32>();
+        code.is_ok_and(|code| code & 0xff == BUSY && code != SNAPSHOT)
     }
 
     fn connection(conn: SqlConnection<'_>) -> Option<&mut SqliteConnection> {

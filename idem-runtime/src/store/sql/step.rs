@@ -69,6 +69,11 @@ pub(super) async fn close(conn: &mut SqliteConnection) {
     let _ = conn.lock_handle().await;
 }
 
+/// Sends a statement, without waiting for its reply.
+pub(super) fn start(conn: &mut SqliteConnection, sql: String) {
+    let _ = sent(conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))));
+}
+
 /// Polls once, which sends a command to the thread of the connection.
 fn sent<F: Future>(command: F) -> Poll<F::Output> {
     let mut cx = Context::from_waker(Waker::noop());

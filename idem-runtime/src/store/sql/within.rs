@@ -33,6 +33,8 @@ pub(crate) enum Failed {
     Elsewhere { store: &'static str },
     /// Another transaction holds the row for longer than this call waits. Ours can go on.
     Locked,
+    /// Another connection holds the one lock for writing; the claim has not waited. Ours can go on.
+    Busy,
     /// The transaction can only be rolled back.
     Aborted(StoreError),
     /// The store refuses, or cannot be asked.
@@ -41,6 +43,9 @@ pub(crate) enum Failed {
 
 /// A store that can work inside a transaction of the database that it is in.
 pub(crate) trait Within: Send + Sync {
+    /// Whether a claim beside another writer fails as [`Failed::Busy`].
+    fn has_one_writer(&self) -> bool;
+
     /// Claims, waiting for whoever holds the row for as long as `wait`.
     fn claim_within<'a>(
         &'a self,
@@ -105,6 +110,56 @@ fn named(place: &[u8], text: &str) -> String {
         .replace("{body}", &format!("idem_body_{number:016x}"))
 }
 
+/// The connection of a claim.
+///
+/// Its setting for lock waits is the caller's again however the claim ends.
+struct Session<'c, B: Sealed> {
+    conn: &'c mut Conn<B>,
+    /// `?11` of [`Sealed::WAIT`].
+    lock_wait: i64,
+    /// Only the client can restore the setting.
+    is_own: bool,
+    /// It is to be restored.
+    is_changed: bool,
+}
+
+impl<'c, B: Sealed> Session<'c, B> {
+    async fn new(conn: &'c mut Conn<B>, wait: Duration) -> Result<Self, Failed> {
+        let own = B::own_lock_wait(conn).await;
+        let own = own.map_err(|error| Failed::Aborted(store_error::<B>("a claim", error)))?;
+        Ok(Self {
+            conn,
+            lock_wait: own.unwrap_or_else(|| B::lock_wait(wait)),
+            is_own: own.is_some(),
+            is_changed: false,
+        })
+    }
+
+    /// Sends a script that changes the setting, and restores it unless it fails.
+    async fn fetch(&mut self, script: String) -> Result<Answer, sqlx::Error> {
+        self.is_changed = self.is_own;
+        let answer = B::fetch_script(self.conn, script).await?;
+        self.is_changed = false;
+        Ok(answer)
+    }
+
+    /// Sends a script after one that failed.
+    async fn restore(&mut self, script: &str) -> Result<(), sqlx::Error> {
+        let restore = super::script::written::<B>(B::RESTORE, &[Argument::Int(self.lock_wait); 11]);
+        B::execute_script(self.conn, restore + script).await?;
+        self.is_changed = false;
+        Ok(())
+    }
+}
+
+impl<B: Sealed> Drop for Session<'_, B> {
+    fn drop(&mut self) {
+        if self.is_changed {
+            B::start_restore(self.conn, self.lock_wait);
+        }
+    }
+}
+
 /// How often a claim begins again because somebody was quicker.
 const TRIES: usize = 100;
 
@@ -126,8 +181,9 @@ impl<B: Sealed> Inner<B> {
         let first = half_way(fresh(request));
         let columns = Columns::new(&first);
         let shown = shown(key);
+        let mut session = Session::<B>::new(conn, wait).await?;
         let mut arguments = columns.claim(&place, &shown).to_vec();
-        arguments.push(Argument::Int(B::lock_wait(wait)));
+        arguments.push(Argument::Int(session.lock_wait));
         let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
         let check = B::IN_TRANSACTION;
@@ -135,9 +191,9 @@ impl<B: Sealed> Inner<B> {
             format!("SAVEPOINT {{claim}}; {check}{begin}{insert}; {end}SAVEPOINT {{body}}; {read}");
         let script = self.script(&place, &template, &arguments);
         for _ in 0..TRIES {
-            let row = match B::fetch_script(conn, script.clone()).await {
+            let row = match session.fetch(script.clone()).await {
                 Ok(answer) => answer.row,
-                Err(error) => return Err(self.claim_failed(conn, &place, error).await),
+                Err(error) => return Err(self.claim_failed(&mut session, &place, error).await),
             };
             if let Some(row) = row {
                 if row.is_of(&request.owner) {
@@ -147,16 +203,16 @@ impl<B: Sealed> Inner<B> {
                         fresh: true,
                     });
                 }
-                let reply = self.take_over(conn, &place, row, request, wait).await?;
+                let reply = self.take_over(&mut session, &place, row, request).await?;
                 if let Some(ClaimReply::Granted { .. }) = reply {
                     return Ok(reply.expect("just matched"));
                 }
-                self.undo_in(conn, &place).await?;
+                self.undo_in(session.conn, &place).await?;
                 if let Some(reply) = reply {
                     return Ok(reply);
                 }
             } else {
-                self.undo_in(conn, &place).await?;
+                self.undo_in(session.conn, &place).await?;
             }
         }
         let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");
@@ -167,11 +223,10 @@ impl<B: Sealed> Inner<B> {
     /// Decides on what another has left there. `None`: it has changed since, ask again.
     async fn take_over(
         &self,
-        conn: &mut Conn<B>,
+        session: &mut Session<'_, B>,
         place: &[u8],
         row: Row,
         request: &ClaimRequest,
-        wait: Duration,
     ) -> Result<Option<ClaimReply>, Failed> {
         let record = match row.record() {
             Ok(record) => record,
@@ -199,35 +254,42 @@ impl<B: Sealed> Inner<B> {
             columns.retain_ms(),
             columns.fingerprint(),
             Argument::Int(life_us(request.retain)),
-            Argument::Int(B::lock_wait(wait)),
+            Argument::Int(session.lock_wait),
             Argument::Int(row.version),
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
         let script = self.script(place, &format!("{begin}{REPLACE}; {end}{read}"), &arguments);
-        match B::fetch_script(conn, script).await {
+        match session.fetch(script).await {
             Ok(Answer { row: Some(row), .. }) if row.is_of(&request.owner) => Ok(Some(reply)),
             Ok(_) => Ok(None),
-            Err(error) => Err(self.claim_failed(conn, place, error).await),
+            Err(error) => Err(self.claim_failed(session, place, error).await),
         }
     }
 
     /// What a claim that failed has left of the transaction.
-    async fn claim_failed(&self, conn: &mut Conn<B>, place: &[u8], error: sqlx::Error) -> Failed {
+    async fn claim_failed(
+        &self,
+        session: &mut Session<'_, B>,
+        place: &[u8],
+        error: sqlx::Error,
+    ) -> Failed {
         let kind = trouble::<B>(&error);
+        let is_busy = error.as_database_error().is_some_and(B::is_busy);
         let store = store_error::<B>("a claim", error);
         match kind {
             // After a deadlock or a serialization failure nothing of the transaction is of use.
-            Some(Trouble::Collision) => {
+            Some(Trouble::Collision) if !is_busy => {
                 if !B::RESTORE.is_empty() {
                     // The session outlives its transaction.
-                    let _ = B::execute_script(conn, B::RESTORE.to_owned()).await;
+                    let _ = session.restore("").await;
                 }
                 Failed::Aborted(store)
             }
             Some(Trouble::Ended) | None => Failed::Aborted(store),
-            Some(kind) => match self.undone(conn, place, B::RESTORE).await {
+            Some(kind) => match session.restore(&named(place, UNDO)).await {
+                Ok(()) if is_busy => Failed::Busy,
                 Ok(()) if kind == Trouble::Locked => Failed::Locked,
                 Ok(()) => Failed::Store(store),
                 Err(_) => Failed::Aborted(store),
@@ -283,12 +345,7 @@ impl<B: Sealed> Inner<B> {
     }
 
     async fn undo_in(&self, conn: &mut Conn<B>, place: &[u8]) -> Result<(), Failed> {
-        self.undone(conn, place, "").await
-    }
-
-    async fn undone(&self, conn: &mut Conn<B>, place: &[u8], before: &str) -> Result<(), Failed> {
-        let script = before.to_owned() + &named(place, UNDO);
-        let undone = B::execute_script(conn, script).await;
+        let undone = B::execute_script(conn, named(place, UNDO)).await;
         undone.map(drop).map_err(|error| {
             Failed::Aborted(store_error::<B>(
                 "undoing its part of the transaction",
@@ -311,6 +368,10 @@ fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {
 }
 
 impl<B: Sealed> Within for SqlStore<B> {
+    fn has_one_writer(&self) -> bool {
+        B::WAITS
+    }
+
     fn claim_within<'a>(
         &'a self,
         conn: SqlConnection<'a>,

@@ -50,15 +50,24 @@ async fn the_live_page_counts_by_itself_what_was_executed_and_replayed() {
     // Nobody reloads the page.
     wait_for_counter(&watcher, "executed", "2").await;
     let expected = [
-        ("started", "2"),
+        ("calls", "3"),
         ("executed", "2"),
         ("replayed", "1"),
         ("refused", "0"),
         ("released", "0"),
         ("unknown", "0"),
-        ("trouble", "0"),
+        ("started", "2"),
+        ("ended", "2"),
+        ("running", "0"),
+        ("all-orders", "2"),
         ("orders", "1"),
+        ("declined", "1"),
+        ("open", "0"),
         ("charges", "1"),
+        ("order-charges", "1"),
+        ("open-charges", "0"),
+        ("api-charges", "0"),
+        ("trouble", "0"),
     ];
     let expected = expected.map(|(name, count)| (name.to_owned(), count.to_owned()));
     assert_eq!(shown(&watcher).await, expected);

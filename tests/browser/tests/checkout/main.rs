@@ -11,6 +11,7 @@
 
 mod history;
 mod live;
+mod look;
 mod network;
 mod outcomes;
 mod shop;

@@ -68,6 +68,7 @@ pub(crate) async fn begin(browser: &Browser, shop: &Shop) {
     click(browser, "#buy").await;
     shop.wait_for("started", before.0 + 1).await;
     assert_eq!(shop.calls(), before.1, "it is still being paid");
+    assert_eq!(shop.count("running"), 1);
 }
 
 /// Chooses a card in the form.

@@ -1,0 +1,282 @@
+//! A claim that finds the database file locked.
+//!
+//! SQLite has one lock for all writers of a file, and an uncommitted claim is visible in its own transaction only.
+//! So a locked file shows that a transaction is open, and not of which key. The engine keeps the keys of its own
+//! transactions.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::clock::deadline;
+use crate::engine::Core;
+use crate::error::{Error, ErrorKind};
+use crate::key::KeyDigest;
+use crate::operation::RecordKey;
+use crate::store::ReadReply;
+use crate::transition::{self, ClaimReply, ClaimRequest, Current};
+
+/// Wait for the commit after a body, with `on_running = reject` as well.
+const COMMIT: Duration = Duration::from_millis(100);
+/// When a refused call is worth repeating.
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
+
+/// The transaction that locks the file, as far as the engine knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// It runs the body of this key.
+    Running,
+    /// It ran the body of this key. Its commit or rollback is not visible to the engine.
+    Ended,
+    /// It is of another key, another process, or another part of the application.
+    Other,
+}
+
+impl Holder {
+    /// How long a claim waits for the lock.
+    fn limit(self, wait: Duration, claim_deadline: Duration) -> Duration {
+        match self {
+            Self::Running => wait,
+            Self::Ended => wait.max(COMMIT),
+            // It may be of this key all the same.
+            Self::Other => wait + claim_deadline,
+        }
+    }
+
+    /// The error of a claim that has waited for so long.
+    fn refusal(self, key: &RecordKey) -> Error {
+        let operation = key.operation().clone();
+        match self {
+            Self::Running | Self::Ended => {
+                Error::new(ErrorKind::Running { retry_after: AGAIN }, operation)
+                    .detail("another transaction of this engine holds its key")
+            }
+            Self::Other => Error::new(ErrorKind::StoreUnavailable, operation)
+                .worth_repeating(Some(AGAIN))
+                .detail(
+                    "another transaction holds the file's lock for writing; keep transactions short, or allow a \
+                     longer `claim_deadline`",
+                ),
+        }
+    }
+}
+
+/// Keys claimed in transactions, where the database does not show them.
+#[derive(Default)]
+pub(crate) struct ClaimedKeys(Mutex<Keys>);
+
+#[derive(Default)]
+struct Keys {
+    next_id: u64,
+    /// With the id of their call.
+    running: HashMap<KeyDigest, u64>,
+    /// Of the last transaction: another claim is granted only after it.
+    ended: Vec<KeyDigest>,
+}
+
+impl ClaimedKeys {
+    fn lock(&self) -> MutexGuard<'_, Keys> {
+        // Nothing panics while it is held.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, key: KeyDigest) -> u64 {
+        let mut keys = self.lock();
+        keys.next_id += 1;
+        let id = keys.next_id;
+        keys.running.insert(key, id);
+        keys.ended.clear();
+        id
+    }
+
+    fn end(&self, key: KeyDigest, id: u64, is_claimed: bool) {
+        let mut keys = self.lock();
+        // A body that has ended its transaction by itself may outlast the next one of its key.
+        if keys.running.get(&key) == Some(&id) {
+            keys.running.remove(&key);
+            if is_claimed {
+                keys.ended.push(key);
+            }
+        }
+    }
+
+    fn holder(&self, key: &KeyDigest) -> Holder {
+        let keys = self.lock();
+        if keys.running.contains_key(key) {
+            Holder::Running
+        } else if keys.ended.contains(key) {
+            Holder::Ended
+        } else {
+            Holder::Other
+        }
+    }
+}
+
+/// An entry among the claimed keys, for repeats in this engine.
+pub(super) struct ClaimedKey {
+    core: Arc<Core>,
+    key: KeyDigest,
+    id: u64,
+    /// The claim may outlast the body: the caller ends the transaction.
+    is_claimed: bool,
+}
+
+impl ClaimedKey {
+    pub(super) fn new(core: &Arc<Core>, key: &RecordKey, own: bool) -> Self {
+        let digest = *key.digest();
+        Self {
+            id: core.claimed_keys.begin(digest),
+            core: Arc::clone(core),
+            key: digest,
+            is_claimed: !own,
+        }
+    }
+
+    /// The claim is undone.
+    pub(super) fn undone(&mut self) {
+        self.is_claimed = false;
+    }
+}
+
+impl Drop for ClaimedKey {
+    fn drop(&mut self) {
+        let keys = &self.core.claimed_keys;
+        keys.end(self.key, self.id, self.is_claimed);
+    }
+}
+
+/// A claim that waits for the lock.
+pub(super) struct Queued<'a> {
+    core: &'a Arc<Core>,
+    key: &'a RecordKey,
+    request: &'a ClaimRequest,
+    wait: Duration,
+    since: Duration,
+    backoff: Backoff,
+}
+
+impl<'a> Queued<'a> {
+    pub(super) fn new(
+        core: &'a Arc<Core>,
+        key: &'a RecordKey,
+        request: &'a ClaimRequest,
+        wait: Duration,
+    ) -> Self {
+        Self {
+            core,
+            key,
+            request,
+            wait,
+            since: core.clock.now(),
+            backoff: Backoff::new(&request.owner),
+        }
+    }
+
+    /// Pauses until the next try. `Some`: a committed record answers the call, which takes no lock.
+    pub(super) async fn pause(&mut self) -> Result<Option<ClaimReply>, Error> {
+        let reply = self.committed().await;
+        if reply.is_some() {
+            return Ok(reply);
+        }
+        let holder = self.core.claimed_keys.holder(self.key.digest());
+        let limit = holder.limit(self.wait, self.core.limits.claim_deadline);
+        let now = self.core.clock.now();
+        let left = (self.since + limit).saturating_sub(now);
+        if left.is_zero() {
+            return Err(holder.refusal(self.key));
+        }
+        let pause = self.backoff.lock().min(left);
+        self.core.clock.sleep_until(now + pause).await;
+        Ok(None)
+    }
+
+    /// The reply to the claim, if it is one without a write. A failed read leaves it to the next try.
+    async fn committed(&self) -> Option<ClaimReply> {
+        let clock = &*self.core.clock;
+        let moment = clock.now() + self.core.limits.claim_deadline;
+        let read = pin!(self.core.read(self.key));
+        match deadline(clock, moment, read).await {
+            Ok(Ok(ReadReply::Found { record, left })) => {
+                let record = &record;
+                let current = Some(Current { record, left });
+                // No fence is granted here.
+                let (reply, write) = transition::claim(current, self.request, 0);
+                write.is_none().then_some(reply)
+            }
+            Ok(Ok(ReadReply::Unreadable(error))) => Some(ClaimReply::Unreadable(error)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: KeyDigest = KeyDigest::from_bytes([1; 32]);
+    const B: KeyDigest = KeyDigest::from_bytes([2; 32]);
+
+    #[test]
+    fn a_repeat_waits_as_it_says_and_for_others_up_to_the_deadline() {
+        let (wait, deadline) = (Duration::from_secs(5), Duration::from_secs(2));
+        assert_eq!(
+            Holder::Running.limit(Duration::ZERO, deadline),
+            Duration::ZERO
+        );
+        assert_eq!(Holder::Running.limit(wait, deadline), wait);
+        assert_eq!(Holder::Ended.limit(Duration::ZERO, deadline), COMMIT);
+        assert_eq!(Holder::Ended.limit(wait, deadline), wait);
+        assert_eq!(Holder::Other.limit(Duration::ZERO, deadline), deadline);
+        assert_eq!(Holder::Other.limit(wait, deadline), wait + deadline);
+    }
+
+    #[test]
+    fn a_key_is_listed_until_another_claim_is_granted() {
+        let keys = ClaimedKeys::default();
+        assert_eq!(keys.holder(&A), Holder::Other);
+        let a = keys.begin(A);
+        assert_eq!(
+            (keys.holder(&A), keys.holder(&B)),
+            (Holder::Running, Holder::Other)
+        );
+        keys.end(A, a, true);
+        assert_eq!(keys.holder(&A), Holder::Ended);
+        let b = keys.begin(B);
+        assert_eq!(
+            (keys.holder(&A), keys.holder(&B)),
+            (Holder::Other, Holder::Running)
+        );
+        // Undone, or in a transaction that idem has ended.
+        keys.end(B, b, false);
+        assert_eq!(keys.holder(&B), Holder::Other);
+    }
+
+    #[test]
+    fn a_body_without_its_transaction_takes_no_other_claim_off_the_list() {
+        let keys = ClaimedKeys::default();
+        let (early, late) = (keys.begin(A), keys.begin(A));
+        keys.end(A, early, true);
+        assert_eq!(keys.holder(&A), Holder::Running);
+        keys.end(A, late, true);
+        assert_eq!(keys.holder(&A), Holder::Ended);
+    }
+
+    #[test]
+    fn an_inner_call_leaves_the_outer_one_on_the_list() {
+        let keys = ClaimedKeys::default();
+        let outer = keys.begin(A);
+        let inner = keys.begin(B);
+        keys.end(B, inner, true);
+        assert_eq!(
+            (keys.holder(&A), keys.holder(&B)),
+            (Holder::Running, Holder::Ended)
+        );
+        keys.end(A, outer, true);
+        assert_eq!(
+            (keys.holder(&A), keys.holder(&B)),
+            (Holder::Ended, Holder::Ended)
+        );
+    }
+}
