@@ -15,7 +15,7 @@ pub use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
 };
 pub use crate::reconcile::{
-    Asking, Called, Given, Hook, Never, NoType, Says, Verdict, given, hook, reconciled, unsettled,
+    Asking, Called, Finding, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,
 };
 pub use crate::record::FOREVER;
 

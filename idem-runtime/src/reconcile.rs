@@ -40,7 +40,7 @@ pub enum Reconciled<T> {
 #[diagnostic::on_unimplemented(
     message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
     label = "not what a reconcile hook returns",
-    note = "`Reconciled::Landed` holds what the function returns in `Ok`, or the `T` of an `Answer<T>` there"
+    note = "`Reconciled::Landed` holds what the function returns in `Ok`"
 )]
 pub trait Verdict<T> {
     #[doc(hidden)]
@@ -60,9 +60,33 @@ impl<T, E> Verdict<T> for Result<Reconciled<T>, E> {
     }
 }
 
-// A hook finds out what is stored, which is the `T`.
+/// What the hook of an attribute may return: a [`Verdict<T>`], and of a function that returns an [`Answer<T>`] also one
+/// of the `T`, which is what is stored. Not for closures, whose types would no longer be inferred.
+#[diagnostic::on_unimplemented(
+    message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
+    label = "not what a reconcile hook returns",
+    note = "`Reconciled::Landed` holds what the function returns in `Ok`, or the `T` of an `Answer<T>` there"
+)]
+pub trait Finding<T> {
+    /// What was found out.
+    fn verdict(self) -> Reconciled<T>;
+}
+
+impl<T> Finding<T> for Reconciled<T> {
+    fn verdict(self) -> Self {
+        self
+    }
+}
+
 #[diagnostic::do_not_recommend]
-impl<T> Verdict<Answer<T>> for Reconciled<T> {
+impl<T, E> Finding<T> for Result<Reconciled<T>, E> {
+    fn verdict(self) -> Reconciled<T> {
+        self.unwrap_or(Reconciled::Unknown)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> Finding<Answer<T>> for Reconciled<T> {
     fn verdict(self) -> Reconciled<Answer<T>> {
         match self {
             Self::Landed(value) => Reconciled::Landed(value.into()),
@@ -73,9 +97,9 @@ impl<T> Verdict<Answer<T>> for Reconciled<T> {
 }
 
 #[diagnostic::do_not_recommend]
-impl<T, E> Verdict<Answer<T>> for Result<Reconciled<T>, E> {
+impl<T, E> Finding<Answer<T>> for Result<Reconciled<T>, E> {
     fn verdict(self) -> Reconciled<Answer<T>> {
-        self.unwrap_or(Reconciled::Unknown).verdict()
+        Finding::verdict(self.unwrap_or(Reconciled::Unknown))
     }
 }
 

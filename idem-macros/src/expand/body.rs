@@ -113,7 +113,7 @@ fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
     // The hook carries the blame for what it takes and gives. In a block of its own it is blamed
     // once, and what it does before its first await counts as the hook's.
     let said = located(rt, span);
-    let said = quote_spanned!(at(span)=> #said::Verdict::verdict(#hook.await));
+    let said = quote_spanned!(at(span)=> #said::Finding::verdict(#hook.await));
     let landed = quote_spanned!(at(span)=> landed);
     quote_spanned! {here()=>
         if #rt::unsettled() {
