@@ -12,6 +12,8 @@ mod arguments;
 mod attributes;
 #[path = "shapes/endings.rs"]
 mod endings;
+#[path = "shapes/entries.rs"]
+mod entries;
 #[path = "shapes/functions.rs"]
 mod functions;
 #[path = "shapes/hygiene.rs"]

@@ -17,7 +17,7 @@ use crate::faulty::Faulty;
 use crate::shop::connect;
 
 /// The classification that a call starts with.
-pub type Classified = idem_runtime::__private::Classified;
+pub type Classified = idem_runtime::on_error::Classified;
 
 /// One engine and what it stands on.
 #[derive(Debug)]

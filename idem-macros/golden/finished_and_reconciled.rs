@@ -28,7 +28,14 @@ fn pay<'async_trait>(
                 }
                 if ::idem_runtime::__private::unsettled() {
                     let cx = ::idem_runtime::__private::context();
-                    let hook = async { ::idem_runtime::__private::Verdict::verdict(Self::find(&(self), &(id), &*note, &cx).await) };
+                    // It takes four references; what is given is coerced into them when it is called.
+                    let hook = ::idem_runtime::__private::hook(
+                        ::idem_runtime::__private::given::<(&_, &_, &_, &_,), _>(&(&(self), &(id), &*note, &cx,)),
+                        Self::find
+                    );
+                    let hook = async {
+                        ::idem_runtime::__private::Finding::verdict(hook.ask((&(self), &(id), &*note, &cx,)).await)
+                    };
                     if let ::core::option::Option::Some(landed) = ::idem_runtime::__private::reconciled(hook).await {
                         return ::core::result::Result::Ok(landed);
                     }

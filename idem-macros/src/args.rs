@@ -14,7 +14,7 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
 /// In the order of the manual.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "key",
     "fingerprint",
     "op",
@@ -34,6 +34,7 @@ const NAMES: [&str; 22] = [
     "max_attempts",
     "count_errors",
     "reconcile",
+    "entry",
     "engine",
     "tx",
     "crate",
@@ -70,6 +71,7 @@ pub(crate) struct Args {
     pub(crate) max_attempts: Slot<Attempts>,
     pub(crate) count_errors: Slot<LitBool>,
     pub(crate) reconcile: Slot<Expr>,
+    pub(crate) entry: Slot<Ident>,
     pub(crate) engine: Slot<Expr>,
     pub(crate) tx: Slot<Ident>,
     pub(crate) krate: Slot<Path>,
@@ -150,6 +152,7 @@ impl Args {
             "max_attempts" => self.max_attempts.fill(name, input, Attempts::parse),
             "count_errors" => self.count_errors.fill(name, input, value::yes_or_no),
             "reconcile" => self.reconcile.fill(name, input, Expr::parse),
+            "entry" => self.entry.fill(name, input, value::function),
             "engine" => self.engine.fill(name, input, Expr::parse),
             "tx" => self.tx.fill(name, input, value::parameter),
             "crate" => self.krate.fill(name, input, value::krate),

@@ -5,6 +5,7 @@
 //! whole expansion located there would mislead rustc's suggestions and editors.
 
 mod body;
+mod entry;
 mod settings;
 mod transaction;
 
@@ -60,7 +61,7 @@ fn here() -> Span {
 /// ```text
 /// async fn pay(req: Req) -> Result<T, E> { BODY }
 /// ```
-/// Output:
+/// Output, with the function of `entry` after it:
 /// ```text
 /// async fn pay(req: Req) -> Result<T, E> {
 ///     <the call, from references to the arguments>
@@ -109,7 +110,11 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
         quote_spanned!(here()=> #(#inner_attrs)* #wrapped),
     );
     braces.set_span(target.body.span());
-    quote_spanned!(here()=> #(#attrs)* #vis #sig #braces)
+    let entry = plan
+        .entry
+        .as_ref()
+        .map(|name| entry::function(name, plan, target, &call, &rt));
+    quote_spanned!(here()=> #(#attrs)* #vis #sig #braces #entry)
 }
 
 fn runtime(plan: &Plan) -> TokenStream {

@@ -127,7 +127,8 @@ pub(crate) fn mentions(expr: &Expr, names: &[String]) -> bool {
     any(expr.to_token_stream(), names)
 }
 
-fn any(tokens: TokenStream, names: &[String]) -> bool {
+/// Whether the tokens name one of `names`, and not as a field.
+pub(crate) fn any(tokens: TokenStream, names: &[String]) -> bool {
     let known = |name: &String| names.contains(name);
     let mut after_dot = false;
     for token in tokens {

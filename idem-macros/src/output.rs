@@ -4,7 +4,9 @@ use crate::borrows::borrowed;
 use crate::errors::Errors;
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
-use syn::{GenericArgument, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound};
+use syn::{
+    AssocType, GenericArgument, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound,
+};
 
 /// How the function becomes a future.
 pub(crate) enum Shape {
@@ -114,6 +116,31 @@ fn static_answer(output: &Type) -> Option<Span> {
             (lifetime.ident == "static").then_some(reference.and_token.span)
         }
         _ => None,
+    }
+}
+
+/// The return type of a function of this shape whose answer is `answer`.
+pub(crate) fn returning(sig: &Signature, answer: Type) -> ReturnType {
+    let ReturnType::Type(arrow, declared) = &sig.output else {
+        unreachable!("a function that returns nothing has no shape")
+    };
+    let mut declared = declared.clone();
+    if sig.asyncness.is_some() {
+        *declared = answer;
+    } else {
+        Answering(answer).visit_type_mut(&mut declared);
+    }
+    ReturnType::Type(*arrow, declared)
+}
+
+/// Puts another answer into `Pin<Box<dyn Future<Output = R>>>`.
+struct Answering(Type);
+
+impl VisitMut for Answering {
+    fn visit_assoc_type_mut(&mut self, assoc: &mut AssocType) {
+        if assoc.ident == "Output" {
+            assoc.ty = self.0.clone();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the expansion will do: `Args` and `Target`, checked against each other.
 
 mod contradictions;
+mod entry;
 mod fingerprint;
 mod key;
 mod length;
@@ -29,6 +30,7 @@ use syn::{Expr, FnArg, GenericParam, Ident, LitStr, Path, Signature, Type};
 pub(crate) struct Plan {
     pub(crate) krate: Path,
     pub(crate) op: Op,
+    pub(crate) entry: Option<Ident>,
     pub(crate) engine: Option<Expr>,
     pub(crate) scope: Option<Value>,
     pub(crate) key: Option<Value>,
@@ -78,6 +80,7 @@ impl Plan {
         if finish.is_some() && args.tx.named.is_none() {
             contradictions::borrowed(sig, errors);
         }
+        entry::check(&args, shape.as_ref(), tx.as_ref(), sig, errors);
         let settings = Settings::new(&mut args, errors);
         let compared = fingerprint::plan(
             args.fingerprint,
@@ -97,6 +100,7 @@ impl Plan {
                 .value
                 .unwrap_or_else(|| syn::parse_quote!(::idem_runtime)),
             op: op(args.op, &names, sig, errors),
+            entry: args.entry.value,
             engine: args.engine.value,
             scope: args.scope.value.and_then(|scope| key::scope(scope, errors)),
             key: args

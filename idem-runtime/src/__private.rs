@@ -4,7 +4,7 @@ pub use core::time::Duration;
 
 pub use crate::answer::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
 pub use crate::call::{
-    Call, InTx, Lent, Run, TxEnd, TxScope, TxTurn, arg, begin_in_tx, finish, lend, run,
+    Call, InTx, Lent, Run, TxEnd, TxScope, TxTurn, arg, begin_in_tx, entry, finish, lend, run,
 };
 pub use crate::context::context;
 pub use crate::inputs::{Inputs, KeyInScope};
@@ -14,7 +14,9 @@ pub use crate::outcome::{Output, Sealed};
 pub use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
 };
-pub use crate::reconcile::{Verdict, reconciled, unsettled};
+pub use crate::reconcile::{
+    Asking, Called, Finding, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,
+};
 pub use crate::record::FOREVER;
 
 use crate::engine::{Engine, HasEngine};

@@ -245,6 +245,17 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
     })
 }
 
+/// What the store holds for a call.
+///
+/// # Errors
+///
+/// As [`CallBuilder::entry`].
+pub async fn entry(call: Call) -> Result<Option<crate::entry::Entry>, Error> {
+    let (engine, ask) = describe(call)?;
+    let asked = (ask.fingerprint, ask.policy);
+    engine.core.entry(ask.operation, ask.digest, asked).await
+}
+
 /// Lets a call in, or says what is known of it already.
 fn enter(call: Call) -> Result<(Engine, Entry), Error> {
     let (engine, ask) = describe(call)?;

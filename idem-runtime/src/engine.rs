@@ -118,28 +118,24 @@ impl HasEngine for Engine {
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<H: HasEngine + ?Sized> HasEngine for &H {
     fn engine(&self) -> Engine {
         (**self).engine()
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<H: HasEngine + ?Sized> HasEngine for &mut H {
     fn engine(&self) -> Engine {
         (**self).engine()
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<H: HasEngine + ?Sized> HasEngine for Arc<H> {
     fn engine(&self) -> Engine {
         (**self).engine()
     }
 }
 
-#[diagnostic::do_not_recommend]
 impl<H: HasEngine + ?Sized> HasEngine for Box<H> {
     fn engine(&self) -> Engine {
         (**self).engine()

@@ -26,8 +26,9 @@ use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 use crate::transition::ResolveReply;
 
-/// What the store held under a key when it was asked: see
-/// [`CallBuilder::entry`](crate::CallBuilder::entry).
+/// What the store held under a key when it was asked: made by the attribute's
+/// [`entry`](attr@crate::idempotent#entry), [`CallBuilder::entry`](crate::CallBuilder::entry), or
+/// [`Engine::entry`](crate::Engine::entry) of a digest that a log names.
 ///
 /// Whoever knows what happened to an [unknown](EntryState::Unknown) or
 /// [abandoned](EntryState::Abandoned) call says so with [`resolve`](Self::resolve),
@@ -160,10 +161,10 @@ impl Entry {
         self.record.header.age(self.left)
     }
 
-    /// How long the store would still keep it.
+    /// How long the store would still keep it; [`FOREVER`](crate::FOREVER) until somebody deletes it.
     #[must_use]
     pub fn left(&self) -> Duration {
-        self.left
+        self.record.header.remaining(self.left)
     }
 
     /// The effect happened, and this is its answer: every later call gets it. It is kept for

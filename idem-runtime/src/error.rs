@@ -44,7 +44,7 @@ pub enum ErrorKind {
     },
     /// The call was done before and the operation refuses repeats (`on_duplicate = reject`).
     Duplicate {
-        /// When the stored answer expires and the key is new again.
+        /// When the stored answer expires and the key is new again; [`FOREVER`](crate::FOREVER): it does not.
         retry_after: Duration,
     },
     /// The key was used before with other arguments. The caller reused a key by mistake.
@@ -181,10 +181,13 @@ impl Error {
         may_pass && !self.0.permanent
     }
 
-    /// How long to wait before the call is worth repeating, where that is known.
+    /// How long to wait before the call is worth repeating, where that is known and ends.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.0.kind {
+            ErrorKind::Duplicate {
+                retry_after: Duration::MAX,
+            } => None,
             ErrorKind::Running { retry_after } | ErrorKind::Duplicate { retry_after } => {
                 Some(retry_after)
             }
@@ -235,6 +238,11 @@ impl fmt::Display for Error {
                 f,
                 "the first call with this key is still running; call again in {}",
                 Spell(*retry_after)
+            ),
+            ErrorKind::Duplicate {
+                retry_after: Duration::MAX,
+            } => f.write_str(
+                "already done and repeats are refused; its record is kept until it is deleted",
             ),
             ErrorKind::Duplicate { retry_after } => write!(
                 f,
@@ -374,6 +382,18 @@ mod tests {
         );
         assert!(error.is_retryable());
         assert_eq!(error.retry_after(), Some(Duration::from_millis(12_345)));
+    }
+
+    /// Nobody is told to come back after five hundred billion years.
+    #[test]
+    fn what_is_kept_for_ever_is_worth_no_repeat() {
+        let retry_after = crate::FOREVER;
+        let error = Error::new(ErrorKind::Duplicate { retry_after }, "payments.pay");
+        assert_eq!(
+            error.to_string(),
+            "`payments.pay`: already done and repeats are refused; its record is kept until it is deleted"
+        );
+        assert_eq!(error.retry_after(), None);
     }
 
     #[test]

@@ -128,7 +128,8 @@ fn write_redacted(f: &mut fmt::Formatter<'_>, name: &str, bytes: &[u8]) -> fmt::
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be fingerprinted",
     label = "this argument takes part in the fingerprint",
-    note = "derive `serde::Serialize` for the type and for what it holds, or mark the argument `#[idem(skip)]`; an array of generic length, or of more than 32, has no `Serialize`: take a `Vec` or a slice"
+    note = "derive `serde::Serialize` for the type and for what it holds, or mark the argument `#[idem(skip)]`; an array of generic length, or of more than 32, has no `Serialize`: take a `Vec` or a slice",
+    note = "an `Arc<T>` or `Rc<T>` has one with serde's feature `rc`; without it take `&T`"
 )]
 #[cfg_attr(
     feature = "axum",

@@ -47,7 +47,7 @@ mod key;
 mod lease;
 mod meaning;
 mod observer;
-mod on_error;
+pub mod on_error;
 mod operation;
 mod orphan;
 mod outage;
@@ -89,7 +89,6 @@ pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToF
 pub use inputs::CallKey;
 pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, NotADigest, ToKey};
 pub use observer::{Event, EventKind, Observer, StderrObserver};
-pub use on_error::OnError;
 pub use operation::Operation;
 pub use outcome::{FromError, Outcome};
 pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed};

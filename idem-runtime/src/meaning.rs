@@ -34,7 +34,8 @@ impl Core {
         };
         match outcome {
             _ if on_duplicate == OnDuplicate::Reject => {
-                refuse(ErrorKind::Duplicate { retry_after: left })
+                let retry_after = record.header.remaining(left);
+                refuse(ErrorKind::Duplicate { retry_after })
             }
             OutcomeKind::Value | OutcomeKind::Error => {
                 self.tell(

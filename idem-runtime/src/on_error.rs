@@ -38,7 +38,21 @@ pub trait OnError<E> {
     fn decode(body: &Body<'_>) -> Result<E, Undecodable>;
 }
 
-impl<E: Classify + Replay> OnError<E> for Classified {
+/// An error for `on_error = classify`. One trait, so that what is missing is one error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which of its errors are answers, or cannot be stored as one",
+    label = "write `on_error = release`, or derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
+    note = "`#[derive(idem_runtime::Classify)]` takes `#[class(business | system | unknown)]` on each variant; a business \
+            error is stored, and a duplicate gets it",
+    note = "a type of another crate, such as `anyhow::Error`, has none of these: `on_error = release | unknown`, or an \
+            error type of your own that holds it"
+)]
+pub trait ClassifiedError: Classify + Replay {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Classify + Replay> ClassifiedError for E {}
+
+impl<E: ClassifiedError> OnError<E> for Classified {
     fn encode(&self, error: &E, format: &Format) -> Encoded {
         Encoded::classed(error.class(), error, format)
     }

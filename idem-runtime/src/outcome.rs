@@ -14,8 +14,8 @@ use crate::transition::Remains;
 /// Takes idem's own refusals. Implemented for every `E: From<idem_runtime::Error>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no room for idem's own refusals",
-    label = "a duplicate may be refused, and `{Self}` must be able to say so",
-    note = "implement `From<idem_runtime::Error>` for `{Self}`, for example with a variant `Idempotency(idem_runtime::Error)`",
+    label = "`{Self}` needs `From<idem_runtime::Error>`; one of another crate: an error type of your own around it",
+    note = "a duplicate may be refused, and the error says so: for example by a variant `Idempotency(idem_runtime::Error)`",
     note = "a type of another crate or of `std` (`String`, `std::io::Error`) cannot have it: use an error type of your own, which may hold that one"
 )]
 #[cfg_attr(

@@ -1,11 +1,14 @@
 //! Finding out whether an earlier attempt had its effect, before the body may run again.
 
+mod hook;
+
 use std::fmt;
 use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::answer::Answer;
 use crate::clock::deadline;
 use crate::context::{context, try_context};
 use crate::engine::Core;
@@ -17,6 +20,8 @@ use crate::orphan::Orphan;
 use crate::record::{Header, Record, State};
 use crate::transition::{ClaimReply, ClaimRequest};
 use crate::unwind::unwind;
+
+pub use self::hook::{Asking, Called, Given, Hook, Never, NoType, Says, given, hook};
 
 /// What a reconcile hook found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +57,49 @@ impl<T> Verdict<T> for Reconciled<T> {
 impl<T, E> Verdict<T> for Result<Reconciled<T>, E> {
     fn verdict(self) -> Reconciled<T> {
         self.unwrap_or(Reconciled::Unknown)
+    }
+}
+
+/// What the hook of an attribute may return: a [`Verdict<T>`], and of a function that returns an [`Answer<T>`] also one
+/// of the `T`, which is what is stored. Not for closures, whose types would no longer be inferred.
+#[diagnostic::on_unimplemented(
+    message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
+    label = "not what a reconcile hook returns",
+    note = "`Reconciled::Landed` holds what the function returns in `Ok`, or the `T` of an `Answer<T>` there"
+)]
+pub trait Finding<T> {
+    /// What was found out.
+    fn verdict(self) -> Reconciled<T>;
+}
+
+impl<T> Finding<T> for Reconciled<T> {
+    fn verdict(self) -> Self {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E> Finding<T> for Result<Reconciled<T>, E> {
+    fn verdict(self) -> Reconciled<T> {
+        self.unwrap_or(Reconciled::Unknown)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> Finding<Answer<T>> for Reconciled<T> {
+    fn verdict(self) -> Reconciled<Answer<T>> {
+        match self {
+            Self::Landed(value) => Reconciled::Landed(value.into()),
+            Self::NotLanded => Reconciled::NotLanded,
+            Self::Unknown => Reconciled::Unknown,
+        }
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E> Finding<Answer<T>> for Result<Reconciled<T>, E> {
+    fn verdict(self) -> Reconciled<Answer<T>> {
+        Finding::verdict(self.unwrap_or(Reconciled::Unknown))
     }
 }
 
@@ -106,14 +154,14 @@ pub fn unsettled() -> bool {
 
 /// Hears the hook, and acts on what it says. `Some` is the answer of the call; `None`: the body may
 /// start. Where the outcome stays unknown this does not return, and the body is dropped.
-pub async fn reconciled<T, R: Verdict<T>>(hook: impl Future<Output = R>) -> Option<T> {
+pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<T> {
     let cx = context();
     let (riddle, lease) = (cx.riddle()?, cx.lease()?);
     let core = &riddle.core;
     let moment = core.clock.now() + core.limits.reconcile_deadline;
     let heard = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
     let (verdict, why) = match heard {
-        Ok(Ok(verdict)) => (verdict.verdict(), "the hook cannot say"),
+        Ok(Ok(verdict)) => (verdict, "the hook cannot say"),
         Ok(Err(_)) => (Reconciled::Unknown, "the hook panicked"),
         Err(_) => (
             Reconciled::Unknown,

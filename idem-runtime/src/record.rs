@@ -300,6 +300,16 @@ impl Header {
         )
     }
 
+    /// How long the store will still keep the record: `left`, or for ever.
+    pub(crate) fn remaining(&self, left: Duration) -> Duration {
+        // Of a record that is kept for ever, `left` says how old it is.
+        if self.retain == FOREVER {
+            FOREVER
+        } else {
+            left
+        }
+    }
+
     /// How long ago the record was written or renewed.
     #[must_use]
     pub fn age(&self, left: Duration) -> Duration {

@@ -12,6 +12,7 @@ mod duplicates;
 mod endings;
 mod engines;
 mod entries;
+mod entries_of_functions;
 mod extremes;
 mod finish;
 mod leaders;

@@ -11,7 +11,7 @@ use idem_tests::shop::until;
 
 use crate::stage::refusal;
 
-type Call = CallBuilder<idem_runtime::__private::Classified>;
+type Call = CallBuilder;
 
 /// Many times what a task of tokio may do in one turn.
 const CALLS: usize = 10_000;

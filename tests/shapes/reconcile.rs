@@ -2,7 +2,7 @@
 //! what became of it, and tells by its answer what it was given.
 
 // A hook is async also where it has nothing to await.
-#![allow(clippy::unused_async)]
+#![allow(clippy::unused_async, clippy::many_single_char_names)]
 
 use super::{Runs, engine};
 use idem_runtime::{Context, ErrorKind, Reconciled, idempotent};
@@ -114,6 +114,111 @@ async fn parts((a, mut b): (u64, u64), &c: &u8, #[idem(skip)] runs: &Runs) -> An
 async fn the_hook_is_lent_the_names_of_a_pattern_and_may_fail() {
     let runs = Runs::default();
     assert_eq!(again(async || parts((1, 2), &3, &runs).await).await, Ok(6));
+}
+
+// What a hook finds out is what is stored, and not how the answer came about.
+async fn find_value(order: &u64, _: &Context) -> Found<u64> {
+    Reconciled::Landed(*order)
+}
+
+async fn find_value_or_fail(order: &u64, _: &Context) -> Result<Found<u64>, std::io::Error> {
+    Ok(Reconciled::Landed(*order))
+}
+
+async fn find_answer(order: &u64, _: &Context) -> Found<idem_runtime::Answer<u64>> {
+    Reconciled::Landed((*order).into())
+}
+
+#[idempotent(on_error = unknown, reconcile = find_value)]
+async fn answered(order: u64) -> Answer<idem_runtime::Answer<u64>> {
+    let _ = order;
+    Err(Lost::OnTheWay)
+}
+
+#[idempotent(on_error = unknown, reconcile = find_value_or_fail)]
+async fn answered_or_failed(order: u64) -> Answer<idem_runtime::Answer<u64>> {
+    let _ = order;
+    Err(Lost::OnTheWay)
+}
+
+#[idempotent(on_error = unknown, reconcile = find_answer)]
+async fn answered_whole(order: u64) -> Answer<idem_runtime::Answer<u64>> {
+    let _ = order;
+    Err(Lost::OnTheWay)
+}
+
+#[idempotent(on_error = unknown, reconcile = find_value(&order, &idem_runtime::context()))]
+async fn answered_by_a_call(order: u64) -> Answer<idem_runtime::Answer<u64>> {
+    let _ = order;
+    Err(Lost::OnTheWay)
+}
+
+#[tokio::test]
+async fn the_hook_of_an_answer_finds_its_value() {
+    let value = |answer: Answer<idem_runtime::Answer<u64>>| answer.map(|answer| *answer);
+    assert_eq!(value(again(async || answered(7).await).await), Ok(7));
+    assert_eq!(
+        value(again(async || answered_or_failed(7).await).await),
+        Ok(7)
+    );
+    assert_eq!(value(again(async || answered_whole(7).await).await), Ok(7));
+    assert_eq!(
+        value(again(async || answered_by_a_call(7).await).await),
+        Ok(7)
+    );
+}
+
+// As many arguments as the compiler says nothing of but what it says itself.
+#[expect(clippy::too_many_arguments, reason = "as many as there are")]
+async fn find_many(
+    a: &u8,
+    b: &u8,
+    c: &u8,
+    d: &u8,
+    e: &u8,
+    f: &u8,
+    g: &str,
+    _: &Context,
+) -> Found<usize> {
+    let all = [a, b, c, d, e, f];
+    Reconciled::Landed(all.len() + g.len())
+}
+
+#[idempotent(on_error = unknown, reconcile = find_many)]
+async fn many(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: String) -> Answer<usize> {
+    let _ = (a, b, c, d, e, f, g);
+    Err(Lost::OnTheWay)
+}
+
+#[expect(clippy::too_many_arguments, reason = "one more than that")]
+async fn find_more(
+    a: &u8,
+    b: &u8,
+    c: &u8,
+    d: &u8,
+    e: &u8,
+    f: &u8,
+    g: &u8,
+    h: &str,
+    _: &Context,
+) -> Found<usize> {
+    let all = [a, b, c, d, e, f, g];
+    Reconciled::Landed(all.len() + h.len())
+}
+
+#[idempotent(on_error = unknown, reconcile = find_more)]
+#[expect(clippy::too_many_arguments, reason = "one more than that")]
+async fn more(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: String) -> Answer<usize> {
+    let _ = (a, b, c, d, e, f, g, h);
+    Err(Lost::OnTheWay)
+}
+
+#[tokio::test]
+async fn the_hook_may_take_many() {
+    let call = async || many(1, 2, 3, 4, 5, 6, "g".to_owned()).await;
+    assert_eq!(again(call).await, Ok(7));
+    let call = async || more(1, 2, 3, 4, 5, 6, 7, "h".to_owned()).await;
+    assert_eq!(again(call).await, Ok(8));
 }
 
 fn nothing(_: &Context) -> impl Future<Output = Found<usize>> + use<> {

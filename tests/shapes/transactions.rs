@@ -4,7 +4,7 @@ use super::{Answer, Failure};
 use async_trait::async_trait;
 use idem_harness::TestDir;
 use idem_runtime::store::sql::{SqlTransaction, SqliteStore};
-use idem_runtime::{Engine, idempotent};
+use idem_runtime::{Engine, ErrorKind, idempotent};
 use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{Sqlite, SqliteConnection, SqlitePool, SqliteTransaction, Transaction};
@@ -74,6 +74,43 @@ async fn insert(conn: &mut SqliteConnection, order: u32) -> Answer {
 #[idempotent(key = order, tx = tx, ttl = forever)]
 async fn plain(order: u32, tx: &mut SqliteTransaction<'_>) -> Answer {
     insert(tx, order).await
+}
+
+#[idempotent(op = "shapes.in_tx", key = order, tx = tx, ttl = forever, entry = in_tx_entry)]
+async fn in_tx(order: u32, tx: &mut SqliteTransaction<'_>) -> Answer {
+    insert(tx, order).await
+}
+
+#[tokio::test]
+async fn a_record_is_found_without_a_transaction() -> Answer<()> {
+    let shop = Shop::open().await;
+    let entry = || shop.engine.scope(in_tx_entry(7));
+    assert!(entry().await?.is_none());
+    assert_eq!(shop.twice(async |tx| in_tx(7, tx).await).await?, 1);
+    let found = entry().await?.expect("there is a record");
+    // Kept until somebody deletes it, and so is said to be.
+    assert_eq!(found.left(), idem_runtime::FOREVER);
+    Ok(())
+}
+
+#[idempotent(op = "shapes.once", key = order, tx = tx, ttl = forever, on_duplicate = reject, on_error = release)]
+async fn once(order: u32, tx: &mut SqliteTransaction<'_>) -> Result<usize, idem_runtime::Error> {
+    let _ = (order, tx);
+    Ok(1)
+}
+
+#[tokio::test]
+async fn what_is_done_for_ever_is_refused_for_ever() {
+    let shop = Shop::open().await;
+    let mut tx = shop.pool.begin().await.expect("a transaction");
+    assert_eq!(shop.engine.scope(once(7, &mut tx)).await, Ok(1));
+    tx.commit().await.expect("it is kept");
+    let mut tx = shop.pool.begin().await.expect("a transaction");
+    let refused = shop.engine.scope(once(7, &mut tx)).await;
+    let refused = refused.expect_err("it is done");
+    let retry_after = idem_runtime::FOREVER;
+    assert_eq!(*refused.kind(), ErrorKind::Duplicate { retry_after });
+    assert_eq!(refused.retry_after(), None);
 }
 
 #[idempotent(tx = tx)]

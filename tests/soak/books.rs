@@ -14,7 +14,7 @@ use crate::mix::Plan;
 use crate::outcome::{Failure, Receipt};
 use crate::worker::Worker;
 
-type Classified = idem_runtime::__private::Classified;
+type Classified = idem_runtime::on_error::Classified;
 
 /// Connections of a process to its ledger.
 const CONNECTIONS: u32 = 6;

@@ -325,6 +325,12 @@ pub(super) fn parameter(input: ParseStream<'_>) -> Result<Ident> {
     let expr = input
         .parse::<Expr>()
         .map_err(|error| Error::new(error.span(), usage))?;
+    if let Expr::Field(field) = &expr {
+        let message = "`tx` takes the name of a parameter, not a field: the call borrows the transaction for as long as \
+                       the body runs, which could not use what holds it; take it as `tx: &mut PgTransaction<'_>`, and \
+                       write `tx = tx`";
+        return Err(Error::new(crate::key::span(&field.base), message));
+    }
     let meant = match &expr {
         Expr::Reference(reference) => bare_name(&reference.expr),
         Expr::Lit(ExprLit {
@@ -342,6 +348,25 @@ pub(super) fn parameter(input: ParseStream<'_>) -> Result<Ident> {
         );
         Error::new(crate::key::span(&expr), message)
     })
+}
+
+/// The value of `entry`.
+pub(super) fn function(input: ParseStream<'_>) -> Result<Ident> {
+    let usage = "`entry` takes a name for the function that finds the record of a call, such as `entry = pay_entry`";
+    if let Some(text) = input.parse::<Option<LitStr>>()? {
+        let message = match text.parse::<Ident>() {
+            Ok(name) => format!("a name stands without quotes; write `entry = {name}`"),
+            Err(_) => usage.to_owned(),
+        };
+        return Err(Error::new(text.span(), message));
+    }
+    let name = input
+        .parse::<Ident>()
+        .map_err(|error| Error::new(error.span(), usage))?;
+    if !input.is_empty() && !input.peek(Token![,]) {
+        return Err(Error::new(name.span(), usage));
+    }
+    Ok(name)
 }
 
 fn bare_name(expr: &Expr) -> Option<Ident> {

@@ -65,6 +65,9 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
     }
 }
 
+/// As many references a hook takes, the context included, of which the runtime can say what is wrong with them.
+const MOST_TAKEN: usize = 8;
+
 /// Whether an earlier attempt had its effect is found out inside the body's future: there the
 /// arguments still are, and the runtime can end it as it ends a body.
 ///
@@ -72,29 +75,49 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
 /// ```text
 /// if unsettled() {
 ///     let cx = context();
-///     let hook = async { verdict(HOOK(&req, &cx).await) };
+///     let hook = hook(given::<(&_, &_), _>(&(&req, &cx)), HOOK);
+///     let hook = async { verdict(hook.ask((&req, &cx)).await) };
 ///     if let Some(landed) = reconciled(hook).await { return Ok(landed); }
 /// }
 /// ```
 fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
-    let (span, cx, hook) = match hook {
-        Hook::Path(path, lent) => {
+    let (span, prepared, hook) = match hook {
+        Hook::Path(path, lent) if lent.len() >= MOST_TAKEN => {
             let span = path.path.segments.last().map_or_else(here, Spanned::span);
-            let cx = quote_spanned!(here()=> let cx = #rt::context(););
             let lent = lent.iter().map(|lent| reference(lent, span));
             let called = quote_spanned!(at(span)=> #path(#(#lent,)* &cx));
+            let cx = quote_spanned!(here()=> let cx = #rt::context(););
             (span, Some(cx), called)
+        }
+        Hook::Path(path, lent) => {
+            let span = path.path.segments.last().map_or_else(here, Spanned::span);
+            let said = located(rt, span);
+            let taken = lent.iter().map(|_| quote_spanned!(at(span)=> &_,));
+            let lent = lent.iter().map(|lent| reference(lent, span));
+            let lent = quote_spanned!(at(span)=> (#(#lent,)* &cx,));
+            let hook = quote_spanned! {at(span)=>
+                #said::hook(#said::given::<(#(#taken)* &_,), _>(&#lent), #path)
+            };
+            let prepared = quote_spanned! {here()=>
+                let cx = #rt::context();
+                let hook = #hook;
+            };
+            (
+                span,
+                Some(prepared),
+                quote_spanned!(at(span)=> hook.ask(#lent)),
+            )
         }
         Hook::Call(call) => (key::span(call), None, quote_spanned!(here()=> #call)),
     };
     // The hook carries the blame for what it takes and gives. In a block of its own it is blamed
     // once, and what it does before its first await counts as the hook's.
     let said = located(rt, span);
-    let said = quote_spanned!(at(span)=> #said::Verdict::verdict(#hook.await));
+    let said = quote_spanned!(at(span)=> #said::Finding::verdict(#hook.await));
     let landed = quote_spanned!(at(span)=> landed);
     quote_spanned! {here()=>
         if #rt::unsettled() {
-            #cx
+            #prepared
             let hook = async { #said };
             if let ::core::option::Option::Some(landed) = #rt::reconciled(hook).await {
                 return ::core::result::Result::Ok(#landed);

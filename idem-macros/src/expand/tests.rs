@@ -43,6 +43,16 @@ fn a_typical_expansion_is_short() {
 }
 
 #[test]
+fn the_function_that_finds_records_stands_beside_it() {
+    expands(
+        r#"op = "payments.pay", key = req.order_no, on_error = release, entry = pay_entry"#,
+        "#[expect(dead_code)] #[inline] pub async fn pay(mut req: PayRequest, #[idem(skip)] bank: &Bank)
+           -> Result<Receipt, PayError> { bank.pay(req).await }",
+        include_str!("../../golden/entry.rs"),
+    );
+}
+
+#[test]
 fn a_boxed_future_expands_as_documented() {
     expands(
         "",

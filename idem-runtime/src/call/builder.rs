@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{Call, describe, enter, finish, run};
+use super::{Call, enter, entry, finish, run};
 use crate::begin::{Begun, Start};
 use crate::context::Context;
 use crate::engine::Engine;
@@ -27,7 +27,7 @@ use crate::reconcile::{Verdict, reconciled, unsettled};
 /// A call that is being described: see [`Engine::operation`].
 #[derive(Debug)]
 #[must_use = "a call does nothing until it is run"]
-pub struct CallBuilder<P> {
+pub struct CallBuilder<P = Classified> {
     engine: Engine,
     inputs: Inputs,
     overrides: Overrides,
@@ -54,6 +54,9 @@ impl<P> CallBuilder<P> {
     }
 
     /// Which call it is. Without a key, the fingerprint is the key.
+    ///
+    /// A number is not its text: of a function with `key = "{id}"` the key is `&id.to_string()`, with `key = id` it is
+    /// `&id`. The attribute's [`entry`](attr@crate::idempotent#entry) makes it of the same arguments as the function.
     pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
         self.inputs.key(key);
         self
@@ -307,7 +310,7 @@ impl<P> CallBuilder<P> {
             let cx = crate::context::context();
             if unsettled() {
                 // Called in there, where its panics are heard.
-                let hook = async { hook(cx.clone()).await };
+                let hook = async { hook(cx.clone()).await.verdict() };
                 if let Some(landed) = reconciled(hook).await {
                     return Ok(landed);
                 }
@@ -343,7 +346,11 @@ impl<P> CallBuilder<P> {
     }
 
     /// What the store holds for this call: to see how it stands, and to settle what nobody knows. The
-    /// fingerprint is not compared.
+    /// fingerprint is not compared. For a call of an annotated function there is the attribute's
+    /// [`entry`](attr@crate::idempotent#entry).
+    ///
+    /// `None`: nothing is stored under this operation, scope and key, which are each to be what they are in the call;
+    /// `7` and `"7"` are two keys.
     ///
     /// # Errors
     ///
@@ -356,10 +363,7 @@ impl<P> CallBuilder<P> {
     ///
     /// May be dropped.
     pub async fn entry(self) -> Result<Option<Entry>, Error> {
-        let (engine, ask) = describe(self.taken_apart().0)?;
-        let (operation, digest) = (ask.operation, ask.digest);
-        let asked = (ask.fingerprint, ask.policy);
-        engine.core.entry(operation, digest, asked).await
+        entry(self.taken_apart().0).await
     }
 
     /// Asks for the claim and leaves body and completion to the caller.

@@ -1,0 +1,61 @@
+// Compared by tokens with what `expand` prints: comments and layout are free, a trailing comma is not.
+#[expect(dead_code)]
+#[inline]
+pub async fn pay(mut req: PayRequest, bank: &Bank) -> Result<Receipt, PayError> {
+    let call = {
+        let mut call = ::idem_runtime::__private::Call::new(
+            ::idem_runtime::__private::op("payments.pay")
+        );
+        #[allow(clippy::useless_format)]
+        call.key(&(req.order_no));
+        call.fingerprint(1usize);
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<PayRequest>(&mut call, "req", &(req));
+        call
+    };
+    ::idem_runtime::__private::run(
+        call,
+        ::idem_runtime::__private::outcome::<
+            Result<Receipt, PayError>,
+            ::idem_runtime::__private::Release
+        >(::idem_runtime::__private::Release),
+        ::core::pin::pin!(::core::option::Option::Some(async move {
+            if let ::core::option::Option::Some(out) =
+                ::core::option::Option::None::<Result<Receipt, PayError>>
+            {
+                #[allow(unreachable_code)]
+                return out;
+            }
+            #[allow(clippy::diverging_sub_expression)]
+            let out: Result<Receipt, PayError> = { bank.pay(req).await };
+            #[allow(unreachable_code)]
+            out
+        }))
+    )
+    .await
+}
+
+// The same arguments, of which the same call is made.
+#[allow(dead_code)]
+#[doc = "What the store holds of a call of `pay` with these arguments: its entry, or `None`.\n\n# Errors\n\nThose of `idem_runtime::CallBuilder::entry`."]
+#[allow(unused_mut, unused_variables)]
+pub async fn pay_entry(
+    mut req: PayRequest,
+    bank: &Bank
+) -> ::core::result::Result<
+    ::core::option::Option<::idem_runtime::Entry>,
+    ::idem_runtime::Error
+> {
+    let call = {
+        let mut call = ::idem_runtime::__private::Call::new(
+            ::idem_runtime::__private::op("payments.pay")
+        );
+        #[allow(clippy::useless_format)]
+        call.key(&(req.order_no));
+        call.fingerprint(1usize);
+        #[allow(clippy::used_underscore_binding)]
+        ::idem_runtime::__private::arg::<PayRequest>(&mut call, "req", &(req));
+        call
+    };
+    ::idem_runtime::__private::entry(call).await
+}

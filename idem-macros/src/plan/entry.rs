@@ -1,0 +1,66 @@
+//! The function that finds the record of a call.
+
+use super::transaction::Transaction;
+use super::{bare, generic};
+use crate::args::Args;
+use crate::errors::Errors;
+use crate::key;
+use crate::output::Shape;
+use quote::ToTokens;
+use syn::{FnArg, GenericParam, Ident, Signature, Type};
+
+pub(super) fn check(
+    args: &Args,
+    shape: Option<&(Shape, Type)>,
+    tx: Option<&Transaction>,
+    sig: &Signature,
+    errors: &mut Errors,
+) {
+    let Some(name) = &args.entry.value else {
+        return;
+    };
+    if bare(name) == bare(&sig.ident) {
+        let message = format!(
+            "`{name}` is this function; give the one that finds its records another name, such as \
+             `entry = {name}_entry`"
+        );
+        errors.at(name.span(), message);
+    }
+    // A generic function is told so anyway.
+    if args.op.named.is_none() && generic(sig).is_none() {
+        errors.at(
+            name.span(),
+            "`entry` finds records by the name of their operation, which has to stay what it was; write it: \
+             `op = \"..\"`",
+        );
+    }
+    let Some(tx) = tx else { return };
+    if matches!(shape, Some((Shape::Boxed(_), _))) {
+        errors.at(
+            name.span(),
+            "`entry` leaves out the transaction, which is part of the signature that `#[async_trait]` has made; put \
+             `#[idempotent]` on a function of its own, and call that",
+        );
+    } else if let Some(param) = only_of(tx, sig) {
+        let message = format!(
+            "`entry` leaves out the transaction, and nothing else says what `{param}` is; name the type of `{}`",
+            tx.name
+        );
+        errors.at(param.span(), message);
+    }
+}
+
+/// A type parameter that no argument names but the transaction.
+fn only_of<'a>(tx: &Transaction, sig: &'a Signature) -> Option<&'a Ident> {
+    let (of_tx, of_others): (Vec<_>, Vec<_>) = sig.inputs.iter().partition(|input| {
+        matches!(input, FnArg::Typed(typed) if key::any(typed.pat.to_token_stream(), &[bare(&tx.name)]))
+    });
+    let mut params = sig.generics.params.iter().filter_map(|param| match param {
+        GenericParam::Type(param) => Some(&param.ident),
+        _ => None,
+    });
+    params.find(|param| {
+        let names = |input: &&FnArg| key::any(input.to_token_stream(), &[bare(param)]);
+        of_tx.iter().any(names) && !of_others.iter().any(names)
+    })
+}

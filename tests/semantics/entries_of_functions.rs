@@ -1,0 +1,103 @@
+//! From an annotated function to the entry of a call of it, which is settled there.
+
+use std::time::Duration;
+
+use idem_runtime::{Engine, EntryState, ErrorKind, idempotent};
+use idem_tests::on_every_store;
+use idem_tests::pay::{PayError, Receipt, Runs};
+use idem_tests::world::World;
+
+use crate::stage::{Answer, receipt, refusal};
+
+on_every_store![
+    an_unknown_call_is_found_resolved_and_replayed,
+    an_entry_has_the_fingerprint_of_its_call,
+    an_entry_has_the_policy_of_its_function,
+    an_entry_that_cannot_be_named_is_refused,
+    a_formatted_key_is_text,
+];
+
+const WEEK: Duration = Duration::from_hours(168);
+
+#[idempotent(op = "transfer", scope = tenant, key = order, ttl = "7d", engine = engine, entry = transfer_entry)]
+async fn transfer(
+    tenant: &str,
+    order: u32,
+    cents: u64,
+    #[idem(skip)] engine: &Engine,
+    #[idem(skip)] runs: &Runs,
+) -> Answer {
+    let _ = (tenant, order, cents, engine, runs.start());
+    Err(PayError::TimedOut)
+}
+
+async fn an_unknown_call_is_found_resolved_and_replayed(world: World) {
+    let (near, far, runs) = (&world.engine, &world.far, Runs::default());
+    let entry = async |tenant: &str, order| {
+        let found = transfer_entry(tenant, order, 1_250, far, &runs).await;
+        found.unwrap()
+    };
+    assert!(entry("north", 7).await.is_none());
+    let first = transfer("north", 7, 1_250, near, &runs).await;
+    assert_eq!(first, Err(PayError::TimedOut));
+    assert!(entry("north", 8).await.is_none() && entry("south", 7).await.is_none());
+    let found = entry("north", 7).await.expect("there is a record");
+    assert_eq!(found.state(), EntryState::Unknown);
+    found.resolve(&Receipt { run: 9 }).await.unwrap();
+    let repeat = transfer("north", 7, 1_250, near, &runs).await;
+    assert_eq!((repeat, runs.count()), (receipt(9), 1));
+}
+
+#[idempotent(op = "refund", key = order, engine = engine, entry = refund_entry)]
+async fn refund(order: u32, cents: u64, #[idem(skip)] engine: &Engine) -> Answer {
+    let _ = (order, cents, engine);
+    Err(PayError::Down)
+}
+
+/// A key that was given back knows no request; its answer is that of the request whose entry it is.
+async fn an_entry_has_the_fingerprint_of_its_call(world: World) {
+    let engine = &world.engine;
+    assert_eq!(refund(7, 1_250, engine).await, Err(PayError::Down));
+    let found = refund_entry(7, 1_250, engine).await.unwrap().unwrap();
+    assert_eq!(found.state(), EntryState::Released);
+    found.resolve(&Receipt { run: 9 }).await.unwrap();
+    assert_eq!(refund(7, 1_250, engine).await, receipt(9));
+    let other = refusal(refund(7, 1_251, engine).await);
+    assert_eq!(other.kind(), &ErrorKind::Mismatch);
+}
+
+async fn an_entry_has_the_policy_of_its_function(world: World) {
+    let (engine, runs) = (&world.engine, Runs::default());
+    let entry = async || {
+        let found = transfer_entry("north", 7, 1_250, engine, &runs).await;
+        found.unwrap().expect("there is a record")
+    };
+    let first = transfer("north", 7, 1_250, engine, &runs).await;
+    assert_eq!(first, Err(PayError::TimedOut));
+    // Whatever the record was to live for, the answer gets the `ttl` of the function.
+    entry().await.reset().await.unwrap();
+    entry().await.resolve(&Receipt { run: 9 }).await.unwrap();
+    let left = entry().await.left();
+    assert!(left > WEEK - Duration::from_mins(1), "{left:?}");
+}
+
+async fn an_entry_that_cannot_be_named_is_refused(world: World) {
+    let found = transfer_entry("", 7, 1_250, &world.engine, &Runs::default()).await;
+    assert_eq!(found.unwrap_err().kind(), &ErrorKind::InvalidKey);
+    world.engine.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[idempotent(op = "print", key = "{order}", engine = engine, entry = print_entry)]
+async fn print(order: u32, #[idem(skip)] engine: &Engine) -> Answer {
+    let _ = (order, engine);
+    receipt(1)
+}
+
+async fn a_formatted_key_is_text(world: World) {
+    let engine = &world.engine;
+    assert_eq!(print(7, engine).await, receipt(1));
+    let call = || engine.operation("print");
+    assert!(call().key(&7).entry().await.unwrap().is_none());
+    assert!(call().key("7").entry().await.unwrap().is_some());
+    assert!(print_entry(7, engine).await.unwrap().is_some());
+}

@@ -1,0 +1,221 @@
+//! The function of `entry`, beside functions of every form: it takes what they take, and finds what they stored.
+
+use super::{Answer, Failure, Runs, engine};
+use async_trait::async_trait;
+use idem_runtime::{Engine, Entry, EntryState, Error, OutcomeKind, idempotent};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// Nothing is found before the call, and its answer after it.
+async fn found<T>(
+    entry: impl AsyncFn() -> Result<Option<Entry>, Error>,
+    call: impl AsyncFnOnce() -> Answer<T>,
+) -> Answer<T> {
+    let all = async {
+        assert!(entry().await?.is_none());
+        let answer = call().await?;
+        let found = entry().await?.expect("there is a record");
+        assert_eq!(found.state(), EntryState::Answered(OutcomeKind::Value));
+        Ok(answer)
+    };
+    engine().scope(all).await
+}
+
+struct Json<T>(T);
+
+#[derive(Clone, Serialize)]
+struct Request {
+    order: u64,
+}
+
+const fn request() -> Request {
+    Request { order: 7 }
+}
+
+#[idempotent(op = "shapes.entry.patterns", key = (req.order, a), entry = patterns_entry)]
+async fn patterns(
+    Json(req): Json<Request>,
+    (a, mut b): (u64, u64),
+    #[idem(skip)] runs: &Runs,
+    #[cfg(any())] gone: u8,
+    #[idem(skip)] _: u8,
+) -> Answer<u64> {
+    b += req.order + a;
+    runs.hit();
+    Ok(b)
+}
+
+#[tokio::test]
+async fn arguments_are_taken_apart_by_the_same_patterns() {
+    let runs = Runs::default();
+    let entry = async || patterns_entry(Json(request()), (1, 2), &runs, 0).await;
+    let call = async || patterns(Json(request()), (1, 2), &runs, 0).await;
+    assert_eq!(found(entry, call).await, Ok(10));
+    assert_eq!(runs.count(), 1);
+}
+
+// Without a key, the fingerprint is the key.
+#[idempotent(op = "shapes.entry.fingerprint", entry = fingerprint_entry)]
+async fn fingerprint(mut order: u64, note: &str) -> Answer<u64> {
+    order += note.len() as u64;
+    Ok(order)
+}
+
+#[tokio::test]
+async fn a_call_is_found_by_its_fingerprint() {
+    let entry = async || fingerprint_entry(7, "note").await;
+    let call = async || fingerprint(7, "note").await;
+    assert_eq!(found(entry, call).await, Ok(11));
+}
+
+#[idempotent(op = "shapes.entry.generic", key = (T::NAME, order), entry = generic_entry)]
+async fn generic<T: Named>(order: u64, item: T, note: impl AsRef<str> + Serialize) -> Answer<u64>
+where
+    T: Serialize,
+{
+    drop(item);
+    Ok(order + note.as_ref().len() as u64)
+}
+
+trait Named {
+    const NAME: &str;
+}
+
+impl Named for u8 {
+    const NAME: &str = "u8";
+}
+
+#[tokio::test]
+async fn generics_are_the_same() {
+    let entry = async || generic_entry(7, 1_u8, "note").await;
+    assert_eq!(
+        found(entry, async || generic(7, 1_u8, "note").await).await,
+        Ok(11)
+    );
+}
+
+struct Shop {
+    engine: Engine,
+    tenant: String,
+    sold: u64,
+}
+
+impl Shop {
+    fn new() -> Self {
+        Self {
+            engine: engine(),
+            tenant: "tenant".to_owned(),
+            sold: 0,
+        }
+    }
+
+    #[idempotent(op = "shop.by_ref", scope = self.tenant, key = order, engine = self.engine, entry = by_ref_entry)]
+    async fn by_ref(&self, order: u64) -> Answer<u64> {
+        Ok(order)
+    }
+
+    #[idempotent(op = "shop.by_mut", scope = self.tenant, key = order, engine = self.engine, entry = by_mut_entry)]
+    pub(super) async fn by_mut<'a>(&'a mut self, order: &'a str) -> Answer<u64> {
+        self.sold += order.len() as u64;
+        Ok(self.sold)
+    }
+
+    #[idempotent(
+        op = "shop.shared", key = order, engine = self.engine, on_cancel = finish, reconcile = Self::find,
+        entry = shared_entry
+    )]
+    async fn shared(self: Arc<Self>, order: u64) -> Answer<u64> {
+        Ok(order)
+    }
+
+    async fn find(&self, _: &u64, _: &idem_runtime::Context) -> idem_runtime::Reconciled<u64> {
+        let _ = self.sold;
+        idem_runtime::Reconciled::Unknown
+    }
+
+    #[idempotent(op = "shop.associated", key = order, entry = associated_entry)]
+    async fn associated(order: u64) -> Answer<u64> {
+        Ok(order)
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_is_the_same() -> Result<(), Failure> {
+    let mut shop = Shop::new();
+    assert!(shop.by_ref_entry(7).await?.is_none());
+    shop.by_ref(7).await?;
+    assert!(shop.by_ref_entry(7).await?.is_some());
+    shop.by_mut("7").await?;
+    assert!(shop.by_mut_entry("7").await?.is_some());
+    let shop = Arc::new(shop);
+    Arc::clone(&shop).shared(7).await?;
+    assert!(Arc::clone(&shop).shared_entry(7).await?.is_some());
+    assert!(shop.shared_entry(8).await?.is_none());
+    let entry = async || Shop::associated_entry(7).await;
+    found(entry, async || Shop::associated(7).await).await?;
+    Ok(())
+}
+
+trait Refunds {
+    async fn refund(&self, order: u64) -> Answer<u64>;
+    async fn refund_entry(&self, order: u64) -> Result<Option<Entry>, Error>;
+
+    #[idempotent(op = "refunds.twice", key = order, entry = twice_entry)]
+    async fn twice(&self, order: u64) -> Answer<u64> {
+        Ok(order * 2)
+    }
+}
+
+impl Refunds for Shop {
+    #[idempotent(op = "refunds.refund", key = order, engine = self.engine, entry = refund_entry)]
+    async fn refund(&self, order: u64) -> Answer<u64> {
+        Ok(order)
+    }
+}
+
+#[async_trait]
+trait Behind: Sync {
+    async fn pay(&self, order: u64, note: &str) -> Answer<u64>;
+    async fn pay_entry(&self, order: u64, note: &str) -> Result<Option<Entry>, Error>;
+}
+
+#[async_trait]
+impl Behind for Shop {
+    #[idempotent(op = "behind.pay", key = order, engine = self.engine, entry = pay_entry)]
+    async fn pay(&self, order: u64, note: &str) -> Answer<u64> {
+        Ok(order + note.len() as u64)
+    }
+}
+
+#[tokio::test]
+async fn a_trait_may_declare_it() -> Result<(), Failure> {
+    let shop = Shop::new();
+    shop.refund(7).await?;
+    assert!(shop.refund_entry(7).await?.is_some());
+    let call = async || shop.twice(7).await;
+    assert_eq!(
+        found(async || shop.twice_entry(7).await, call).await,
+        Ok(14)
+    );
+    let behind: &dyn Behind = &shop;
+    behind.pay(7, "note").await?;
+    assert!(behind.pay_entry(7, "note").await?.is_some());
+    assert!(behind.pay_entry(8, "note").await?.is_none());
+    Ok(())
+}
+
+// What is said of the lints of the function holds of what stands beside it.
+#[idempotent(op = "shapes.entry.quiet", key = a, entry = quiet_entry)]
+#[expect(clippy::too_many_arguments, reason = "as many as there are")]
+async fn quiet(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8) -> Answer<u8> {
+    Ok([a, b, c, d, e, f, g, h].len() as u8)
+}
+
+#[tokio::test]
+async fn lints_are_those_of_the_function() {
+    let entry = async || quiet_entry(1, 2, 3, 4, 5, 6, 7, 8).await;
+    assert_eq!(
+        found(entry, async || quiet(1, 2, 3, 4, 5, 6, 7, 8).await).await,
+        Ok(8)
+    );
+}
