@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::store::{ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store};
+use idem_runtime::store::{
+    AnswerTypes, ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store,
+};
 use idem_runtime::{Engine, ErrorKind, Fingerprint, KeyDigest, Operation, OutcomeKind};
 use idem_tests::pay::{PayError, Receipt};
 
@@ -39,6 +41,8 @@ async fn finish(store: &MemoryStore, number: u32) {
     let request = ClaimRequest {
         owner: Owner::from_bytes(digest[..16].try_into().unwrap()),
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_secs(30),
         retain: Duration::from_hours(24),
         max_attempts: None,
@@ -60,6 +64,7 @@ async fn finish(store: &MemoryStore, number: u32) {
         attempts: attempt,
         retain: request.retain,
         fingerprint: request.fingerprint,
+        types: AnswerTypes::UNKNOWN,
     };
     let record = [&header.encode()[..], b"200"].concat().into();
     store.complete(&key, &record).await.unwrap();

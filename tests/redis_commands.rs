@@ -189,7 +189,7 @@ async fn a_renewal_is_one_command_on_a_connection_of_its_own() {
         Ok(())
     });
     long.await.unwrap();
-    let renewing = |command: &Command| command.args.iter().any(|arg| arg.starts_with("1P"));
+    let renewing = |command: &Command| command.args.iter().any(|arg| arg.starts_with("2P"));
     let mut clients: Vec<_> = seen
         .iter()
         .filter(|command| !command.is_from_script() && renewing(command))
@@ -233,7 +233,7 @@ async fn a_record_has_its_life_from_its_first_write_on() {
         let options: Vec<_> = write.args[2..].iter().map(String::as_str).collect();
         match options[..] {
             // Giving a key back leaves it the life that it has.
-            ["PX", life] if write.args[1].starts_with("1R") => {
+            ["PX", life] if write.args[1].starts_with("2R") => {
                 let life: u64 = life.parse().unwrap();
                 assert!((86_380_000..=86_400_000).contains(&life), "{life}");
             }

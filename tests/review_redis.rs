@@ -20,7 +20,7 @@ use idem_harness::{
 };
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Owner, RecordKey, Remains, Store, StoreErrorKind,
+    AnswerTypes, ClaimReply, ClaimRequest, Owner, RecordKey, Remains, Store, StoreErrorKind,
 };
 use idem_runtime::{Fingerprint, KeyBuilder, Operation};
 use idem_tests::shop::{PATIENCE, Shop, connect, persistent, until};
@@ -36,6 +36,8 @@ fn request(lease: Duration, retain: Duration) -> ClaimRequest {
     ClaimRequest {
         owner: Owner::random(),
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease,
         retain,
         max_attempts: None,

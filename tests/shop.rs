@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
+use idem_runtime::store::{AnswerTypes, ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
 use idem_runtime::{
     Classify, Context, Engine, EngineBuilder, Error, Event, EventKind, Fingerprint, KeyBuilder,
     Observer, OnRunning, Operation,
@@ -41,6 +41,8 @@ pub fn asks(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         owner,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_mins(1),
         retain: Duration::from_mins(2),
         max_attempts: None,

@@ -15,8 +15,8 @@ use idem_examples::custom_store::place::{self, LARGEST, Place};
 use idem_examples::custom_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind, Owner, ReadReply,
-    RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind,
+    Owner, ReadReply, RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use tokio::runtime::Builder;
@@ -49,6 +49,8 @@ fn ask() -> ClaimRequest {
     ClaimRequest {
         owner: OWNER,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_mins(1),
         retain: HOUR,
         max_attempts: NonZeroU16::new(5),
@@ -69,6 +71,7 @@ fn answer(bytes: usize) -> Bytes {
         attempts: 1,
         retain: HOUR,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
     };
     [&header.encode()[..], &vec![b'x'; bytes - HEADER]]
         .concat()
@@ -236,6 +239,7 @@ async fn renewals_do_not_wait_for_the_calls() {
         attempts: attempt,
         retain: request.retain,
         fingerprint: request.fingerprint,
+        types: AnswerTypes::UNKNOWN,
     };
     let (sent, done) = std::sync::mpsc::channel();
     let renewing = std::thread::spawn({

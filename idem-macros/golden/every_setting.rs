@@ -15,6 +15,7 @@ async fn pay(order: u64) -> Result<u64, PayError> {
         call.on_lease_lost(::idem_runtime::__private::OnLeaseLost::Continue);
         call.on_unconfirmed(::idem_runtime::__private::OnUnconfirmed::WithinLease);
         call.on_outage(::idem_runtime::__private::OnOutage::Fail);
+        call.on_other_type(::idem_runtime::__private::OnOtherType::Accept);
         call.on_running(::idem_runtime::__private::OnRunning::Reject);
         call.max_attempts(7u16);
         call.count_errors(true);

@@ -14,7 +14,7 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
 /// In the order of the manual.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "key",
     "fingerprint",
     "op",
@@ -31,6 +31,7 @@ const NAMES: [&str; 23] = [
     "on_lease_lost",
     "on_unconfirmed",
     "on_outage",
+    "on_other_type",
     "max_attempts",
     "count_errors",
     "reconcile",
@@ -68,6 +69,7 @@ pub(crate) struct Args {
     pub(crate) on_lease_lost: Slot<Word>,
     pub(crate) on_unconfirmed: Slot<Word>,
     pub(crate) on_outage: Slot<Word>,
+    pub(crate) on_other_type: Slot<Word>,
     pub(crate) max_attempts: Slot<Attempts>,
     pub(crate) count_errors: Slot<LitBool>,
     pub(crate) reconcile: Slot<Expr>,
@@ -149,6 +151,7 @@ impl Args {
                 self.on_unconfirmed.word(name, input, &words)
             }
             "on_outage" => self.on_outage.word(name, input, &["fail", "run"]),
+            "on_other_type" => self.on_other_type.word(name, input, &["reject", "accept"]),
             "max_attempts" => self.max_attempts.fill(name, input, Attempts::parse),
             "count_errors" => self.count_errors.fill(name, input, value::yes_or_no),
             "reconcile" => self.reconcile.fill(name, input, Expr::parse),

@@ -12,7 +12,7 @@ pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
 pub use crate::outcome::{Output, Sealed};
 pub use crate::policy::{
-    OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+    OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
 };
 pub use crate::reconcile::{
     Asking, Called, Finding, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,

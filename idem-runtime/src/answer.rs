@@ -36,6 +36,15 @@ pub use self::sink::{Body, Sink};
 /// [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for duplicates: a field that is skipped when written and
 /// required when read, a 128-bit integer in an enum that is untagged or tagged within. An untagged enum whose variants
 /// look alike is read as the first that fits, which cannot be detected.
+///
+/// # The name of a type
+///
+/// A record says for a value, and an error, of which type it was written, by the name of that: without modules and
+/// lifetimes, with type arguments (`Vec<Receipt>`). So a type may be moved to another module or crate, and may get new
+/// fields that its `Deserialize` does not need. One of another name is refused as
+/// [`ErrorKind::WrongType`](crate::ErrorKind::WrongType), even if it would read what is stored (`u32` and `u64`,
+/// `String` and a newtype around it, `Box<str>`): see [`OnOtherType`](crate::OnOtherType). An [`Answer`], and a `Reply`
+/// of the feature `http`, have the name of what they hold.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored as an answer",
     label = "duplicates get a stored copy of what is returned",

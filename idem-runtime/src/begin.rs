@@ -19,7 +19,7 @@ use crate::key::KeyDigest;
 use crate::meaning::refusal;
 use crate::operation::{Operation, RecordKey};
 use crate::orphan::Orphan;
-use crate::policy::Policy;
+use crate::policy::{OnOtherType, Policy};
 use crate::reconcile::Riddle;
 use crate::record::{Fence, Owner, Record, State};
 use crate::stored::Stored;
@@ -233,9 +233,13 @@ impl Begin {
                 ..
             })) => {
                 // As with an unknown outcome, below.
-                let can_find_out =
-                    self.policy.reconciles && matches!(error.kind(), ErrorKind::Exhausted { .. });
-                let same = max_attempts == self.policy.max_attempts && !can_find_out;
+                let may_differ = match error.kind() {
+                    ErrorKind::Exhausted { .. } => self.policy.reconciles,
+                    // The other may be of another function than this one.
+                    ErrorKind::WrongType => true,
+                    _ => false,
+                };
+                let same = max_attempts == self.policy.max_attempts && !may_differ;
                 same.then_some(Err(error))
             }
             Ok(Some(Landing::Done {
@@ -268,9 +272,8 @@ impl Begin {
     }
 
     fn done(&self, record: Record, left: Duration) -> Result<Reached, Error> {
-        let on_duplicate = self.policy.on_duplicate;
         let stored =
-            (self.core()).answer(&self.key, record, left, on_duplicate, self.waited, false)?;
+            (self.core()).answer(&self.key, record, left, &self.policy, self.waited, false)?;
         Ok(Reached::Done(stored))
     }
 
@@ -278,6 +281,8 @@ impl Begin {
         ClaimRequest {
             owner: self.core().store.new_owner(&self.key),
             fingerprint: self.fingerprint,
+            types: self.policy.types,
+            any_type: self.policy.on_other_type == OnOtherType::Accept,
             lease: self.policy.lease,
             retain: self.policy.retain(),
             max_attempts: self.policy.max_attempts,

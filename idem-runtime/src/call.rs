@@ -45,10 +45,10 @@ use crate::observer::EventKind;
 use crate::operation::Operation;
 use crate::outcome::AnyOutput;
 use crate::policy::{
-    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
-    Overrides,
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
+    OnUnconfirmed, Overrides,
 };
-use crate::record::{OutcomeKind, State};
+use crate::record::{AnswerTypes, OutcomeKind, State};
 use crate::stored::Stored;
 
 /// What a call is to be: what identifies it, and its settings. Not generic, so that an expansion costs little
@@ -97,9 +97,10 @@ impl Call {
         self.engine = Some(engine);
     }
 
-    /// With an output that can be asked how old it is, or not.
+    /// With an output of these types, that can be asked how old it is, or not.
     fn told_by(mut self, output: &dyn AnyOutput) -> Self {
         self.overrides.ageless = !output.tells_age();
+        self.overrides.types = AnswerTypes::of(output.schemas());
         #[cfg(feature = "http")]
         Replays::called();
         self
@@ -153,6 +154,11 @@ impl Call {
     /// What becomes of a call whose store cannot be asked.
     pub fn on_outage(&mut self, on_outage: OnOutage) {
         self.overrides.on_outage = Some(on_outage);
+    }
+
+    /// What it gets where the record is of a function with answers of another type.
+    pub fn on_other_type(&mut self, on_other_type: OnOtherType) {
+        self.overrides.on_other_type = Some(on_other_type);
     }
 
     /// How many attempts may be abandoned.

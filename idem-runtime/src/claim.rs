@@ -321,5 +321,6 @@ pub(crate) fn granted(
         attempts,
         retain: request.retain,
         fingerprint: request.fingerprint,
+        types: request.types,
     }
 }

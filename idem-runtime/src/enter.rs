@@ -100,14 +100,13 @@ impl Core {
                 permit: None,
             };
         }
-        let how = policy.on_duplicate;
         if let Some((record, left)) = self.store.at_hand(key, asked) {
-            return Known::Answer(self.answer(key, record, left, how, false, false));
+            return Known::Answer(self.answer(key, record, left, policy, false, false));
         }
         let now = self.clock.now();
         match self.recall(key, asked, policy, now) {
             Found::Answer { record, left } => {
-                Known::Answer(self.answer(key, record, left, how, false, true))
+                Known::Answer(self.answer(key, record, left, policy, false, true))
             }
             Found::Nothing(permit) => Known::Nothing { now, permit },
         }

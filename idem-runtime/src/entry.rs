@@ -1,5 +1,6 @@
 //! Looking at a record, and settling it by hand.
 
+use std::any::type_name;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -22,7 +23,7 @@ use crate::key::KeyDigest;
 use crate::observer::EventKind;
 use crate::operation::{Operation, RecordKey};
 use crate::policy::Policy;
-use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
+use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 use crate::transition::ResolveReply;
 
@@ -30,10 +31,22 @@ use crate::transition::ResolveReply;
 /// [`entry`](attr@crate::idempotent#entry), [`CallBuilder::entry`](crate::CallBuilder::entry), or
 /// [`Engine::entry`](crate::Engine::entry) of a digest that a log names.
 ///
-/// Whoever knows what happened to an [unknown](EntryState::Unknown) or
+/// An operator who knows what happened to an [unknown](EntryState::Unknown) or
 /// [abandoned](EntryState::Abandoned) call says so with [`resolve`](Self::resolve),
 /// [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They change the record only if
 /// it is still the one that is shown here.
+///
+/// # Of which type an answer is
+///
+/// A record has tags of the types of the answers of the function that claimed it last, and an answer of another type
+/// is refused before anything is changed ([`ErrorKind::WrongType`]). The types are compared by name: see
+/// [`Replay`]. A record whose claim did not say its types, by [`begin`](crate::CallBuilder::begin) say, takes any.
+///
+/// # Correcting an answer
+///
+/// An answer that was [given by hand](Self::is_by_hand) may be corrected, by an entry that shows it. Callers that got
+/// the former answer keep it; from when on the others get the new one, the next section says. An answer of a body is
+/// never replaced.
 ///
 /// # From when on they count
 ///
@@ -155,6 +168,12 @@ impl Entry {
         self.record.header.fence
     }
 
+    /// Whether an operator wrote the record: it is resolved or reset, and no attempt has changed it since.
+    #[must_use]
+    pub fn is_by_hand(&self) -> bool {
+        self.record.header.owner.is_by_hand()
+    }
+
     /// How long ago the record was written or its claim renewed.
     #[must_use]
     pub fn age(&self) -> Duration {
@@ -177,17 +196,17 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Changed`] if the record is not the one that was seen any more, or holds an answer
-    /// already; [`ErrorKind::Running`] while a claim is held; [`ErrorKind::NotStored`] if the value is
-    /// too large or not serializable; [`ErrorKind::StoreUnavailable`] if it is not known whether it
-    /// was stored: look again.
+    /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Changed`] if the
+    /// record is not the one that was seen any more, or holds the answer of a body; [`ErrorKind::Running`] while a
+    /// claim is held; [`ErrorKind::NotStored`] if the value is too large or not serializable. Of all these nothing has
+    /// changed. [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: look again.
     ///
     /// # Cancel safety
     ///
     /// Dropped, it may or may not have happened.
     pub async fn resolve<T: Replay>(self, value: &T) -> Result<(), Error> {
         let encoded = Encoded::value(value, &self.core.format);
-        self.answer(encoded).await
+        self.answer(encoded, type_name::<T>()).await
     }
 
     /// The call failed for good, and this business error is its answer. It is kept for
@@ -195,7 +214,8 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// As [`resolve`](Self::resolve).
+    /// As [`resolve`](Self::resolve); [`ErrorKind::WrongType`] also if the function keeps no errors
+    /// (`on_error = release` or `unknown`).
     ///
     /// # Cancel safety
     ///
@@ -203,13 +223,14 @@ impl Entry {
     pub async fn resolve_error<E: Replay>(self, error: &E) -> Result<(), Error> {
         let class = crate::classify::Class::Business;
         let encoded = Encoded::classed(class, error, &self.core.format);
-        self.answer(encoded).await
+        self.answer(encoded, type_name::<E>()).await
     }
 
     /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
     /// attempt. **If the effect had happened, it happens again.**
     ///
-    /// What was asked is remembered: other arguments are a mismatch as before. Should an earlier body
+    /// What was asked is remembered: other arguments are a mismatch as before. The types of the answers are forgotten:
+    /// the next call may be of a corrected function. Should an earlier body
     /// turn out to be alive and succeed before the next call, its answer is stored after all.
     ///
     /// # Errors
@@ -220,7 +241,10 @@ impl Entry {
     ///
     /// As [`resolve`](Self::resolve).
     pub async fn reset(self) -> Result<(), Error> {
-        let header = self.header(State::Released, self.policy.retain());
+        let header = Header {
+            types: AnswerTypes::UNKNOWN,
+            ..self.header(State::Released, self.policy.retain())
+        };
         let record = Bytes::copy_from_slice(&header.encode());
         self.send(record, None).await
     }
@@ -230,14 +254,19 @@ impl Entry {
         &self.core.format
     }
 
-    pub(crate) async fn answer(self, encoded: Encoded) -> Result<(), Error> {
-        if let EntryState::Answered(_) | EntryState::NotStored = self.state() {
-            let error = Error::new(ErrorKind::Changed, self.key.operation().clone());
-            return Err(error.detail("it is answered already; only a reset can change that"));
-        }
-        let refuse = |detail: String| {
-            Err(Error::new(ErrorKind::NotStored, self.key.operation().clone()).detail(detail))
+    /// `type_name` is that of what was encoded.
+    pub(crate) async fn answer(self, encoded: Encoded, type_name: &str) -> Result<(), Error> {
+        let refuse = |kind, detail: String| {
+            Err(Error::new(kind, self.key.operation().clone()).detail(detail))
         };
+        let answered = match self.state() {
+            EntryState::Answered(_) => !self.is_by_hand(),
+            state => state == EntryState::NotStored,
+        };
+        if answered {
+            let detail = "its body has answered it; only a reset can change that";
+            return refuse(ErrorKind::Changed, detail.to_owned());
+        }
         let Encoded::Store {
             outcome,
             schema,
@@ -245,10 +274,26 @@ impl Entry {
             lost,
         } = self.core.format.seal(self.key.digest(), encoded)
         else {
-            return refuse("an error of class system is no answer".to_owned());
+            let detail = "an error of class system is no answer";
+            return refuse(ErrorKind::NotStored, detail.to_owned());
         };
         if let Some(lost) = lost {
-            return refuse(lost.to_string());
+            return refuse(ErrorKind::NotStored, lost.to_string());
+        }
+        let types = self.record.header.types;
+        if outcome == OutcomeKind::Error && types.keeps_no_errors() {
+            let detail = "nothing was changed; the function keeps no errors (`on_error = release` or `unknown`), and \
+                          could not read this one: resolve with a value, or reset";
+            return refuse(ErrorKind::WrongType, detail.to_owned());
+        }
+        if !types.holds(outcome, schema) {
+            return refuse(
+                ErrorKind::WrongType,
+                format!(
+                    "nothing was changed; `{type_name}` has another name than the type that the function returns: \
+                     give it a value of that type"
+                ),
+            );
         }
         let retain = match outcome {
             OutcomeKind::Error => self.policy.error_ttl(),
@@ -266,8 +311,8 @@ impl Entry {
     fn header(&self, state: State, retain: Duration) -> Header {
         Header {
             state,
-            // Its own, so that a repeat is known as one, and nobody's claim is taken for it.
-            owner: Owner::random(),
+            // Its own, so that a repeat is known as one, and no claim is taken for it.
+            owner: Owner::by_hand(),
             // The `ttl` that the record was written with may be known to the operation alone.
             retain: retain.max(self.record.header.retain),
             ..self.record.header

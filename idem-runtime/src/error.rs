@@ -70,6 +70,10 @@ pub enum ErrorKind {
     /// The stored answer cannot be read as the function's return type. It is kept, and the body is
     /// not run again.
     Undecodable,
+    /// The record is of a function whose answers have another type: it shares the `op`, or is an earlier version; see
+    /// [`OnOtherType`](crate::OnOtherType). Nothing was run. Or an operator gave an answer of another type to
+    /// [`Entry::resolve`](crate::Entry::resolve), and nothing was changed.
+    WrongType,
     /// Something that is not a record of a known layout stands under the key. It is kept, and the
     /// body is not run.
     UnknownRecord,
@@ -270,6 +274,9 @@ impl fmt::Display for Error {
                 "the stored answer cannot be read as this function's return type; it is kept and \
                  nothing is run again; deploy a version that reads it",
             ),
+            ErrorKind::WrongType => {
+                f.write_str("the record under this key is for answers of another type")
+            }
             ErrorKind::UnknownRecord => f.write_str(
                 "the store holds something under this key that this version does not understand; \
                  it is left alone and nothing is run; look for a newer version of idem or another \

@@ -91,7 +91,9 @@ pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, N
 pub use observer::{Event, EventKind, Observer, StderrObserver};
 pub use operation::Operation;
 pub use outcome::{FromError, Outcome};
-pub use policy::{OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed};
+pub use policy::{
+    OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+};
 pub use reconcile::{Reconciled, Verdict};
 pub use record::{FOREVER, Fence, OutcomeKind};
 pub use store::EntryFilter;

@@ -7,7 +7,7 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::observer::EventKind;
 use crate::operation::{Operation, RecordKey};
-use crate::policy::OnDuplicate;
+use crate::policy::{OnDuplicate, Policy};
 use crate::record::{OutcomeKind, Record, State};
 use crate::stored::Stored;
 use crate::transition::ClaimReply;
@@ -19,7 +19,7 @@ impl Core {
         key: &RecordKey,
         record: Record,
         left: Duration,
-        on_duplicate: OnDuplicate,
+        policy: &Policy,
         waited: bool,
         local: bool,
     ) -> Result<Stored, Error> {
@@ -32,8 +32,11 @@ impl Core {
         let State::Done { outcome, .. } = record.header.state else {
             return refuse(ErrorKind::UnknownRecord);
         };
+        if !policy.reads(&record) {
+            return Err(other_type(operation));
+        }
         match outcome {
-            _ if on_duplicate == OnDuplicate::Reject => {
+            _ if policy.on_duplicate == OnDuplicate::Reject => {
                 let retry_after = record.header.remaining(left);
                 refuse(ErrorKind::Duplicate { retry_after })
             }
@@ -98,6 +101,7 @@ impl Core {
 pub(crate) fn refusal(operation: &Operation, reply: &ClaimReply) -> Error {
     let kind = match reply {
         ClaimReply::Mismatch => ErrorKind::Mismatch,
+        ClaimReply::OtherType => return other_type(operation),
         ClaimReply::Exhausted { attempts } => ErrorKind::Exhausted {
             attempts: (*attempts).into(),
         },
@@ -110,4 +114,12 @@ pub(crate) fn refusal(operation: &Operation, reply: &ClaimReply) -> Error {
         _ => ErrorKind::UnknownRecord,
     };
     Error::new(kind, operation.clone())
+}
+
+/// The record is of a function whose answers have another type.
+pub(crate) fn other_type(operation: &Operation) -> Error {
+    Error::new(ErrorKind::WrongType, operation.clone()).detail(
+        "nothing was run; two functions have this `op`: give each its own. Or the type got another name, or became \
+         another: if it reads what was stored before, write `on_other_type = accept`",
+    )
 }

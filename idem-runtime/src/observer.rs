@@ -215,7 +215,10 @@ impl Observer for StderrObserver {
             EventKind::Refused { error }
                 if matches!(
                     error.kind(),
-                    ErrorKind::Undecodable | ErrorKind::UnknownRecord | ErrorKind::TooLarge
+                    ErrorKind::Undecodable
+                        | ErrorKind::WrongType
+                        | ErrorKind::UnknownRecord
+                        | ErrorKind::TooLarge
                 ) =>
             {
                 format!("idem: {error}")

@@ -36,6 +36,10 @@ pub trait OnError<E> {
     fn encode(&self, error: &E, format: &Format) -> Encoded;
     #[doc(hidden)]
     fn decode(body: &Body<'_>) -> Result<E, Undecodable>;
+    /// The schema of a kept error; 0: none is kept.
+    #[doc(hidden)]
+    #[must_use]
+    fn schema() -> u32;
 }
 
 /// An error for `on_error = classify`. One trait, so that what is missing is one error.
@@ -60,6 +64,10 @@ impl<E: ClassifiedError> OnError<E> for Classified {
     fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
         E::read(body)
     }
+
+    fn schema() -> u32 {
+        E::schema()
+    }
 }
 
 impl<E> OnError<E> for Release {
@@ -69,6 +77,10 @@ impl<E> OnError<E> for Release {
 
     fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
         Err(NOT_KEPT)
+    }
+
+    fn schema() -> u32 {
+        0
     }
 }
 
@@ -80,6 +92,10 @@ impl<E: Replay> OnError<E> for Keep {
     fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
         E::read(body)
     }
+
+    fn schema() -> u32 {
+        E::schema()
+    }
 }
 
 impl<E> OnError<E> for Unknown {
@@ -90,6 +106,10 @@ impl<E> OnError<E> for Unknown {
     fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
         Err(NOT_KEPT)
     }
+
+    fn schema() -> u32 {
+        0
+    }
 }
 
 impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
@@ -99,6 +119,10 @@ impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
 
     fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
         E::read(body)
+    }
+
+    fn schema() -> u32 {
+        E::schema()
     }
 }
 

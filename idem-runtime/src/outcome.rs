@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::answer::{Body, Encoded, Format, How, Replay, Undecodable, Unencodable, schema_of};
+use crate::answer::{Body, Encoded, Format, How, Replay, Undecodable, Unencodable};
 use crate::error::Error;
 use crate::on_error::OnError;
 use crate::record::OutcomeKind;
@@ -112,7 +112,7 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
     }
 
     fn schemas() -> [u32; 2] {
-        [T::schema(), schema_of(std::any::type_name::<E>())]
+        [T::schema(), P::schema()]
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) trait AnyOutput {
     /// Whether it is a success.
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
     fn succeeded(&self) -> bool;
-    /// The tags of the types that it is written as.
+    /// The schemas of its value and of a kept error; 0: none is kept.
     fn schemas(&self) -> [u32; 2];
 }
 

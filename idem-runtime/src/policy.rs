@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use crate::record::FOREVER;
+use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Record, State};
 use crate::store::Store;
 
 /// What a duplicate of a finished call gets.
@@ -89,6 +89,22 @@ pub enum OnOutage {
     Run,
 }
 
+/// What a call gets whose key has a record of a function with answers of another type.
+///
+/// Every record has tags of the types of the answers of the function that claimed it last: of the value, and of the
+/// kept error; see [`Replay`](crate::Replay) for the names that are compared. Another type has a function that shares
+/// the `op`, by mistake, or an earlier version of this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum OnOtherType {
+    /// [`ErrorKind::WrongType`](crate::ErrorKind::WrongType): its answer is not read, and nothing runs.
+    #[default]
+    Reject,
+    /// The call goes on: an answer is read as the type of this function, and a key without one is taken over. For a
+    /// type that got another name, or became another, and reads what was stored before.
+    Accept,
+}
+
 /// The settings of one operation. [`Default`] is what the attribute's table says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
@@ -106,6 +122,9 @@ pub(crate) struct Policy {
     pub(crate) count_errors: bool,
     /// How long a lease is renewed; see [`Policy::max_run`].
     pub(crate) max_run: Option<Duration>,
+    pub(crate) on_other_type: OnOtherType,
+    /// Of which types the answers of the call are.
+    pub(crate) types: AnswerTypes,
     /// The body begins with finding out, where there is something to find out.
     pub(crate) reconciles: bool,
     /// Whoever gets the answer may ask how old it is.
@@ -128,6 +147,8 @@ impl Default for Policy {
             max_attempts: NonZeroU16::new(5),
             count_errors: false,
             max_run: None,
+            on_other_type: OnOtherType::Reject,
+            types: AnswerTypes::UNKNOWN,
             reconciles: false,
             tells_age: true,
         }
@@ -185,6 +206,15 @@ impl Policy {
     /// Whether it matters to the call how long a finished answer will still be kept.
     pub(crate) fn dated(&self) -> bool {
         self.tells_age || self.on_duplicate == OnDuplicate::Reject
+    }
+
+    /// Whether the answer of this record, if it has one, may be read as one of the call's.
+    pub(crate) fn reads(&self, record: &Record) -> bool {
+        let outcome = match record.header.state {
+            State::Done { outcome, .. } => outcome,
+            _ => OutcomeKind::Unknown,
+        };
+        self.on_other_type == OnOtherType::Accept || record.header.types.reads(self.types, outcome)
     }
 
     /// The life of a kept error.
@@ -267,6 +297,8 @@ pub(crate) struct Overrides {
     pub(crate) max_attempts: Option<Attempts>,
     pub(crate) count_errors: Option<bool>,
     pub(crate) max_run: Option<Duration>,
+    pub(crate) on_other_type: Option<OnOtherType>,
+    pub(crate) types: AnswerTypes,
     pub(crate) reconciles: bool,
     /// The answer is read as a type that does not tell its age.
     pub(crate) ageless: bool,
@@ -306,6 +338,8 @@ impl Overrides {
                 (None, Some(lease)) => defaults.max_run.map(|time| time.max(lease)),
                 (None, None) => defaults.max_run,
             },
+            on_other_type: self.on_other_type.unwrap_or(defaults.on_other_type),
+            types: self.types,
             reconciles: self.reconciles,
             tells_age: !self.ageless,
         })

@@ -11,6 +11,7 @@
 //! `retain - left` is its age, and a claim's lease has `lease - age` left. Client clocks, time
 //! zones and steps of a client's clock therefore cannot end a lease.
 
+mod types;
 mod unreadable;
 
 use std::fmt;
@@ -18,13 +19,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::types::AnswerTypes;
 pub use self::unreadable::Unreadable;
 use crate::fingerprint::Fingerprint;
 
 /// Bytes before the body.
-pub const HEADER: usize = 52;
+pub const HEADER: usize = 56;
 /// The first byte of every record that this version writes and reads.
-pub const LAYOUT: u8 = b'1';
+pub const LAYOUT: u8 = b'2';
 /// The longest time a record can be kept that is not [`FOREVER`]: what the field holds, about 34 years.
 pub const MAX_RETAIN: Duration = Duration::from_millis(RETAIN_FOREVER - 1);
 /// The `ttl` of an answer that is kept as long as its store: `ttl = forever`. Only a store that
@@ -38,6 +40,9 @@ const RETAIN_FOREVER: u64 = (1 << 40) - 1;
 pub struct Owner([u8; 16]);
 
 impl Owner {
+    /// The second half of an operator's. Of 2⁶⁴ attempts one has it by chance.
+    const BY_HAND: [u8; 8] = *b"\0by hand";
+
     /// A new owner.
     ///
     /// # Panics
@@ -49,6 +54,19 @@ impl Owner {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
         Self(bytes)
+    }
+
+    /// A new owner of a record that an operator writes, and no attempt: 64 random bits, and a mark.
+    pub(crate) fn by_hand() -> Self {
+        let Self(mut bytes) = Self::random();
+        bytes[8..].copy_from_slice(&Self::BY_HAND);
+        Self(bytes)
+    }
+
+    /// Whether an operator wrote the record, by a resolution or a reset.
+    #[must_use]
+    pub fn is_by_hand(&self) -> bool {
+        self.0[8..] == Self::BY_HAND
     }
 
     /// An owner with known bytes, as a store reads it back.
@@ -169,13 +187,15 @@ pub struct Header {
     pub retain: Duration,
     /// What was asked.
     pub fingerprint: Fingerprint,
+    /// Of which types the answers are.
+    pub types: AnswerTypes,
 }
 
 impl Header {
-    /// The 52 bytes in front of the body.
+    /// The 56 bytes in front of the body.
     ///
     /// ```text
-    ///  0     layout, '1'
+    ///  0     layout, '2'
     ///  1     state: P pending, W the same and somebody waits, R released, Q reconciling;
     ///        done: D value, E error, U unknown, T tombstone
     ///  2–17  owner
@@ -184,7 +204,9 @@ impl Header {
     /// 27–30  P W Q: lease, milliseconds       D E T: schema, U: cause
     /// 31–35  retain, milliseconds; all ones for ever
     /// 36–51  fingerprint
-    /// 52–    the answer (D, E)
+    /// 52–53  tag of the type of the value     0: not known
+    /// 54–55  tag of the type of a kept error  0: not known, 1: none is kept
+    /// 56–    the answer (D, E)
     /// ```
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER] {
@@ -208,6 +230,7 @@ impl Header {
         };
         out[31..36].copy_from_slice(&retain.to_be_bytes()[3..]);
         out[36..52].copy_from_slice(self.fingerprint.as_bytes());
+        out[52..].copy_from_slice(&self.types.to_bytes());
         out
     }
 
@@ -257,6 +280,7 @@ impl Header {
                 retain => Duration::from_millis(retain),
             },
             fingerprint: Fingerprint::from_bytes(part(header, 36)),
+            types: AnswerTypes::from_bytes(part(header, 52)),
         })
     }
 

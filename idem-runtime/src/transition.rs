@@ -19,8 +19,8 @@
 //!     UNKNOWN ──complete(a success of anybody)──▶ DONE
 //! ```
 //!
-//! A release that keeps nothing of the only attempt takes the fingerprint off the record: the next claim brings
-//! its own.
+//! A release that keeps nothing of the only attempt takes the fingerprint and the types of the answers off the record:
+//! the next claim brings its own. So does a reset with the types.
 //!
 //! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
 //! may still renew and complete it. An owner that gave its claim back, or left it unknown, is granted
@@ -36,7 +36,7 @@ pub use self::reply::{
     ClaimReply, ClaimRequest, CompleteReply, ReleaseReply, Remains, RenewReply, ResolveReply,
 };
 use crate::fingerprint::Fingerprint;
-use crate::record::{Fence, Header, OutcomeKind, Owner, Record, State};
+use crate::record::{AnswerTypes, Fence, Header, OutcomeKind, Owner, Record, State};
 
 /// The cause of an unknown outcome that was to be reconciled and is as unknown as before.
 pub const UNDECIDED: u32 = 4;
@@ -58,7 +58,8 @@ pub fn claim(
     now_us: u64,
 ) -> (ClaimReply, Option<Header>) {
     let (mut fence, mut attempts) = (Fence::default(), 0);
-    let (mut fingerprint, mut fresh, mut again) = (request.fingerprint, true, false);
+    let (mut fingerprint, mut types) = (request.fingerprint, request.types);
+    let (mut fresh, mut again) = (true, false);
     let mut state = State::Pending {
         lease: request.lease,
     };
@@ -92,8 +93,13 @@ pub fn claim(
             let record = record.clone();
             return (ClaimReply::Done { record, left }, None);
         }
+        // Two functions share the key: neither runs under a record of the other.
+        if !mine && !request.any_type && !header.types.matches(request.types) {
+            return (ClaimReply::OtherType, None);
+        }
         (fence, attempts) = (header.fence, header.attempts);
         fingerprint = known(header.fingerprint, fingerprint);
+        types = request.types.or(header.types);
         fresh = header.fingerprint.is_none();
         let reconciling = matches!(header.state, State::Reconciling { .. });
         // Our own claim, sent again after its reply was lost. One that found out, and now asks for
@@ -136,6 +142,7 @@ pub fn claim(
         attempts,
         retain: request.retain,
         fingerprint,
+        types,
     };
     (reply, Some(header))
 }
@@ -190,12 +197,13 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
 }
 
 /// What is written where `done` takes the place of a record: the counter, the higher fence and the
-/// known fingerprint stay.
+/// known fingerprint stay, and the types of the answers where `done` does not say them.
 fn settled(header: &Header, done: &Header) -> Header {
     Header {
         attempts: header.attempts,
         fence: header.fence.max(done.fence),
         fingerprint: known(header.fingerprint, done.fingerprint),
+        types: done.types.or(header.types),
         ..*done
     }
 }
@@ -234,13 +242,15 @@ pub fn release(
         State::Pending { .. } => {
             let uncounted = u16::from(!remains.counts());
             let attempts = header.attempts.saturating_sub(uncounted);
+            let (fingerprint, types) = match remains {
+                Remains::Nothing if attempts == 0 => (Fingerprint::NONE, AnswerTypes::UNKNOWN),
+                _ => (header.fingerprint, header.types),
+            };
             let write = Header {
                 state: State::Released,
                 attempts,
-                fingerprint: match remains {
-                    Remains::Nothing if attempts == 0 => Fingerprint::NONE,
-                    _ => header.fingerprint,
-                },
+                fingerprint,
+                types,
                 ..*header
             };
             (ReleaseReply::Released, Some(write))
@@ -266,7 +276,7 @@ pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Optio
 
 /// Decides a resolution: `new`, the header of a done or released record, takes the place of `seen`
 /// if that still stands there and nobody holds its claim. The second part is what the store must
-/// write in front of the answer, to live for `new.retain`.
+/// write in front of the answer, to live for `new.retain`. The types are those of `new`: a reset forgets them.
 #[must_use]
 pub fn resolve(
     current: Option<Current<'_>>,
@@ -295,6 +305,7 @@ pub fn resolve(
     };
     let write = Header {
         attempts,
+        types: new.types,
         ..settled(header, new)
     };
     (ResolveReply::Resolved, Some(write))

@@ -22,7 +22,8 @@ use bytes::Bytes;
 use idem_harness::{RedisServer, RespConn, TcpProxy};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, RecordKey, State, Store, Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, RecordKey, State, Store,
+    Watch,
 };
 use idem_runtime::{Engine, Error, Fingerprint, KeyBuilder, KeyDigest, Operation};
 use tokio::runtime::{Builder, Runtime};
@@ -40,6 +41,8 @@ fn ask() -> ClaimRequest {
     ClaimRequest {
         owner: Owner::random(),
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_secs(30),
         retain: Duration::from_mins(10),
         max_attempts: None,
@@ -136,6 +139,7 @@ async fn take(store: &RedisStore, key: &RecordKey) -> Header {
         attempts: attempt,
         retain: request.retain,
         fingerprint: request.fingerprint,
+        types: AnswerTypes::UNKNOWN,
     }
 }
 

@@ -8,8 +8,8 @@ use idem_harness::{ClusterSetup, RedisServer};
 use idem_runtime::Fingerprint;
 use idem_runtime::store::redis::{RedisSource, RedisStore, Server};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
-    StoreError,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
+    State, Store, StoreError,
 };
 use idem_tests::shop::{HASTE, connected, patient, patiently, until};
 use redis::cluster::ClusterClient;
@@ -34,6 +34,8 @@ fn request(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         owner,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_hours(1),
         retain: Duration::from_hours(24),
         max_attempts: None,
@@ -72,6 +74,7 @@ async fn claim(store: &dyn Store, key: &RecordKey, owner: Owner) -> Header {
         attempts: attempt,
         retain: request.retain,
         fingerprint: request.fingerprint,
+        types: AnswerTypes::UNKNOWN,
     }
 }
 

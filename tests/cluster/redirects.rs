@@ -7,8 +7,8 @@ use idem_harness::{ClusterSetup, RedisServer, SlotMigration};
 use idem_runtime::Fingerprint;
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply,
+    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use tokio::task::JoinSet;
 
@@ -50,6 +50,8 @@ pub(crate) fn request(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         owner,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_hours(1),
         retain: Duration::from_hours(24),
         max_attempts: None,

@@ -334,7 +334,7 @@ async fn a_damaged_answer_is_not_a_reason_to_do_it_again() {
         assert_eq!(left, record, "it is left as it is");
     }
     // What is no record at all.
-    for record in [&b""[..], b"0", b"1D", &[0xff; 200], &whole[..HEADER - 1]] {
+    for record in [&b""[..], b"0", b"2D", &[0xff; 200], &whole[..HEADER - 1]] {
         assert_eq!(
             server.cli(&[&b"SET"[..], &name, record, b"EX", b"1000"]),
             "OK"

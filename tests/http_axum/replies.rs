@@ -4,7 +4,7 @@ use http::header::{LOCATION, SET_COOKIE};
 use http::{HeaderValue, StatusCode};
 use idem_runtime::http::Reply;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Answer, AnswerFormat, Engine, Error, ErrorKind, How, Replay};
+use idem_runtime::{Answer, AnswerFormat, Engine, Error, ErrorKind, How, OnOtherType, Replay};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -24,6 +24,13 @@ async fn store<T: Replay + Send>(engine: &Engine, value: T) -> T {
 /// What a version of the function that returns `T` makes of what is stored.
 async fn read<T: Replay + Send>(engine: &Engine) -> Result<T, Error> {
     let call = engine.operation("orders.create").key(&7);
+    call.run(|_| async { unreachable!("it is stored") }).await
+}
+
+/// The same, of a version whose type has another name.
+async fn read_as<T: Replay + Send>(engine: &Engine) -> Result<T, Error> {
+    let call = engine.operation("orders.create").key(&7);
+    let call = call.on_other_type(OnOtherType::Accept);
     call.run(|_| async { unreachable!("it is stored") }).await
 }
 
@@ -109,14 +116,16 @@ async fn a_reply_of_another_value_is_refused() {
     for engine in engines() {
         store(&engine, Reply::ok(Order { number: 7 })).await;
         // A value of strangers' members is this one; a number is none.
-        let lenient = read::<Reply<Lenient>>(&engine).await.unwrap();
+        let lenient = read_as::<Reply<Lenient>>(&engine).await.unwrap();
         assert_eq!(lenient.into_value(), Lenient::default());
         for error in [
-            read::<Reply<u8>>(&engine).await.unwrap_err(),
+            read_as::<Reply<u8>>(&engine).await.unwrap_err(),
             read::<Order>(&engine).await.unwrap_err(),
         ] {
             assert_eq!(*error.kind(), ErrorKind::Undecodable);
         }
+        let error = read::<Reply<u8>>(&engine).await.unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::WrongType);
         let again = read::<Reply<Order>>(&engine).await.unwrap();
         assert_eq!(again.into_value(), Order { number: 7 });
     }
@@ -128,7 +137,7 @@ async fn a_reply_of_another_value_is_refused() {
 async fn a_reply_is_not_taken_for_its_value() {
     for engine in engines() {
         store(&engine, Reply::created(7)).await;
-        let error = read::<Reply<Lenient>>(&engine).await.unwrap_err();
+        let error = read_as::<Reply<Lenient>>(&engine).await.unwrap_err();
         assert_eq!(*error.kind(), ErrorKind::Undecodable);
     }
 }

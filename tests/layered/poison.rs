@@ -6,7 +6,7 @@ use bytes::Bytes;
 use idem_harness::RedisServer;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    Fence, Front, HEADER, Header, Owner, ReadReply, RecordKey, State, Store,
+    AnswerTypes, Fence, Front, HEADER, Header, Owner, ReadReply, RecordKey, State, Store,
 };
 use idem_runtime::{ErrorKind, Fingerprint, Operation};
 use idem_tests::pay::{PayError, Receipt};
@@ -18,7 +18,7 @@ use crate::desk::{Desk, patient};
 async fn what_cannot_be_read_in_front_is_no_answer_and_stays() {
     let (server, durable) = (RedisServer::start(), Counted::memory());
     let desk = Desk::on(&server, &durable).await;
-    let long = "1".repeat(HEADER);
+    let long = "2".repeat(HEADER);
     for (n, poison) in ["2", "nothing of ours", &long].into_iter().enumerate() {
         let (key, name) = (n.to_string(), Desk::copy_name(&n.to_string()));
         server.cli(&["SET", &name, poison, "PX", "100000"]);
@@ -109,6 +109,7 @@ async fn the_claim_of_somebody_dead_in_front_keeps_nobody_out() {
         attempts: 1,
         retain: lease,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
     };
     let bytes = Bytes::copy_from_slice(&dead.encode());
     Front::keep(&fast, &copy, &bytes, lease).await.unwrap();

@@ -95,6 +95,7 @@ async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
             attempts: attempt,
             retain: request.retain,
             fingerprint: request.fingerprint,
+            types: request.types,
         };
         let record = Bytes::copy_from_slice(&done.encode());
         let reply = store.complete(&key, &record).await.unwrap();

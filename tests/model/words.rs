@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
-    self, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    self, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 
 use crate::operation::Print;
@@ -43,6 +43,7 @@ fn header(entry: &Entry) -> Header {
         attempts: entry.attempts,
         retain: Duration::from_millis(entry.retain),
         fingerprint: print(entry.print),
+        types: AnswerTypes::UNKNOWN,
     }
 }
 
@@ -77,6 +78,8 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
     let request = ClaimRequest {
         owner: owner(asked.owner),
         fingerprint: print(asked.print),
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_millis(asked.lease),
         retain: Duration::from_millis(asked.retain),
         max_attempts: asked.max_attempts.and_then(NonZeroU16::new),

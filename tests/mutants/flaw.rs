@@ -52,6 +52,15 @@ pub(crate) enum Flaw {
     FreesRequestsOfAttempts,
     TakesEveryClaimForTheFirst,
     TakesNoClaimForTheFirst,
+    IgnoresTypes,
+    ComparesTypesOfErrors,
+    ForgetsTypesByNone,
+    KeepsTypesOfTheFirst,
+    RefusesEveryOtherType,
+    KeepsTypesOfReleases,
+    ForgetsTypesOfReleases,
+    KeepsTypesOverAReset,
+    AnswersForgetTypes,
     OverwritesTheUnreadable,
     OverwritesANewerLayout,
     DeletesTheUnreadable,
@@ -129,7 +138,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 120] = [
+pub(crate) const FLAWS: [(u8, Flaw); 129] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -176,6 +185,15 @@ pub(crate) const FLAWS: [(u8, Flaw); 120] = [
     (9, Flaw::FreesRequestsOfAttempts),
     (9, Flaw::TakesEveryClaimForTheFirst),
     (9, Flaw::TakesNoClaimForTheFirst),
+    (9, Flaw::IgnoresTypes),
+    (9, Flaw::ComparesTypesOfErrors),
+    (9, Flaw::ForgetsTypesByNone),
+    (9, Flaw::KeepsTypesOfTheFirst),
+    (9, Flaw::RefusesEveryOtherType),
+    (9, Flaw::KeepsTypesOfReleases),
+    (9, Flaw::ForgetsTypesOfReleases),
+    (9, Flaw::KeepsTypesOverAReset),
+    (9, Flaw::AnswersForgetTypes),
     (10, Flaw::OverwritesTheUnreadable),
     (10, Flaw::OverwritesANewerLayout),
     (10, Flaw::DeletesTheUnreadable),

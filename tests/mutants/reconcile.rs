@@ -223,6 +223,9 @@ impl Inner {
                 Flaw::RefusesResolutionsWhenFull => self.room()?,
                 Flaw::KeepsResolutionsLikeClaims => life = before.retain,
                 Flaw::LowersFencesByResolutions => header.fence = Fence::default(),
+                Flaw::KeepsTypesOverAReset if new.state == State::Released => {
+                    header.types = before.types;
+                }
                 Flaw::KeepsAttemptsOverAReset => header.attempts = before.attempts,
                 Flaw::ForgetsAttemptsByResolutions => header.attempts = 0,
                 Flaw::ForgetsFingerprintsByResolutions => header.fingerprint = new.fingerprint,

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use idem_runtime::Fingerprint;
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::store::{
-    self as rules, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER, Header,
-    Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, State,
-    StoreError, StoreErrorKind, Unreadable,
+    self as rules, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER,
+    Header, Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    State, StoreError, StoreErrorKind, Unreadable,
 };
 
 use crate::flaw::Flaw;
@@ -196,6 +196,13 @@ impl Inner {
                         request.fingerprint = header.fingerprint;
                     }
                 }
+                Flaw::IgnoresTypes => request.any_type = true,
+                Flaw::RefusesEveryOtherType => request.any_type = false,
+                Flaw::ComparesTypesOfErrors
+                    if header.state == State::Released && header.types != asked.types =>
+                {
+                    return (ClaimReply::OtherType, None);
+                }
                 Flaw::TakesNoneForAnotherRequest if header.fingerprint != asked.fingerprint => {
                     return (ClaimReply::Mismatch, None);
                 }
@@ -216,6 +223,12 @@ impl Inner {
             }
             if self.is(Flaw::ForgetsFingerprintsByNone) {
                 header.fingerprint = asked.fingerprint;
+            }
+            if self.is(Flaw::ForgetsTypesByNone) {
+                header.types = asked.types;
+            }
+            if let (Flaw::KeepsTypesOfTheFirst, Some((record, _))) = (self.flaw, &found) {
+                header.types = record.header.types;
             }
         }
         if let (Some((record, _)), Some(header)) = (&found, &mut write) {
@@ -295,6 +308,7 @@ impl Inner {
                     Flaw::AnswersForgetAttempts => header.attempts = done.attempts,
                     Flaw::LowersFencesByLateAnswers => header.fence = done.fence,
                     Flaw::ForgetsFingerprintsByNone => header.fingerprint = done.fingerprint,
+                    Flaw::AnswersForgetTypes => header.types = done.types,
                     Flaw::KeepsAnswersLikeClaims => header.retain = before.retain,
                     _ => {}
                 }
@@ -328,6 +342,7 @@ impl Inner {
             return ReleaseReply::Absent;
         };
         let (header, left) = (&mut record.header, *left);
+        let types = header.types;
         let reconciling = matches!(header.state, State::Reconciling { .. });
         if let Some(reply) = self.misread_for_release(header, owner, remains) {
             return reply;
@@ -349,6 +364,11 @@ impl Inner {
         if let Some(mut header) = write {
             if self.is(Flaw::FreesRequestsOfAttempts) && remains == Remains::Nothing {
                 header.fingerprint = Fingerprint::NONE;
+            }
+            match self.flaw {
+                Flaw::KeepsTypesOfReleases => header.types = types,
+                Flaw::ForgetsTypesOfReleases => header.types = AnswerTypes::UNKNOWN,
+                _ => {}
             }
             let bytes = Bytes::copy_from_slice(&header.encode());
             match self.flaw {

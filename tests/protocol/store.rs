@@ -4,8 +4,8 @@ use std::num::NonZeroU16;
 
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, OutcomeKind, Owner, Record,
-    Remains, ResolveReply, State, claim, complete, release, renew, resolve,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, OutcomeKind,
+    Owner, Record, Remains, ResolveReply, State, claim, complete, release, renew, resolve,
 };
 
 use crate::kept::{Kept, LEASE, RETAIN};
@@ -82,6 +82,7 @@ fn header(state: State, sender: Sender) -> Header {
         attempts: 1,
         retain: RETAIN,
         fingerprint: sender.fingerprint,
+        types: AnswerTypes::UNKNOWN,
     }
 }
 
@@ -130,6 +131,8 @@ pub(crate) fn execute(
             let request = ClaimRequest {
                 owner,
                 fingerprint: sender.fingerprint,
+                types: AnswerTypes::UNKNOWN,
+                any_type: false,
                 lease: LEASE,
                 retain: RETAIN,
                 max_attempts: sender.max_attempts.and_then(NonZeroU16::new),

@@ -50,9 +50,9 @@ async fn assert_left_alone(shop: &Shop, name: &str) {
 #[tokio::test]
 async fn values_of_another_type_are_left_alone() {
     for value in [
-        ["RPUSH", "1P", "payload-marker"],
+        ["RPUSH", "2P", "payload-marker"],
         ["HSET", "field", "payload-marker"],
-        ["SADD", "1D", "payload-marker"],
+        ["SADD", "2D", "payload-marker"],
         ["ZADD", "1", "payload-marker"],
         ["XADD", "*", "payload-marker value"],
     ] {
@@ -68,8 +68,8 @@ async fn values_of_another_type_are_left_alone() {
 
 #[tokio::test]
 async fn strings_of_others_are_left_alone() {
-    let long = vec![b'1'; 9_000];
-    let values: [&[u8]; 6] = [b"", b"1", b"payload-marker", b"1P", &[0xff; 52], &long];
+    let long = vec![b'2'; 9_000];
+    let values: [&[u8]; 6] = [b"", b"2", b"payload-marker", b"2P", &[0xff; 56], &long];
     for value in values {
         let (shop, name, _) = with_a_record().await;
         set(&name, value);
@@ -80,12 +80,14 @@ async fn strings_of_others_are_left_alone() {
 }
 
 #[tokio::test]
-async fn records_of_a_newer_layout_are_left_alone() {
+async fn records_of_another_layout_are_left_alone() {
     let (shop, name, mut record) = with_a_record().await;
+    for layout in [b'1', b'3'] {
+        record[0] = layout;
+        set(&name, &record);
+        assert_left_alone(&shop, &name).await;
+    }
     record[0] = b'2';
-    set(&name, &record);
-    assert_left_alone(&shop, &name).await;
-    record[0] = b'1';
     record[1] = b'Z';
     set(&name, &record);
     assert_left_alone(&shop, &name).await;
@@ -94,7 +96,7 @@ async fn records_of_a_newer_layout_are_left_alone() {
 #[tokio::test]
 async fn records_that_are_cut_short_are_left_alone() {
     let (shop, name, record) = with_a_record().await;
-    set(&name, &record[..51]);
+    set(&name, &record[..55]);
     assert_left_alone(&shop, &name).await;
 }
 
@@ -112,7 +114,7 @@ async fn an_answer_without_an_expiry_is_given_and_left_alone() {
 async fn a_claim_without_an_expiry_is_left_alone() {
     let (shop, name, record) = with_a_record().await;
     // As if its owner had vanished: still pending, and for ever.
-    let claim = [b"1P", &record[2..52]].concat();
+    let claim = [b"2P", &record[2..56]].concat();
     set(&name, &claim);
     server().cli(&["PERSIST", &name]);
     assert_left_alone(&shop, &name).await;
@@ -120,7 +122,7 @@ async fn a_claim_without_an_expiry_is_left_alone() {
 
 #[tokio::test]
 async fn a_value_that_takes_a_running_calls_place_is_left_alone() {
-    let values: [&[&str]; 3] = [&["SET", ""], &["SET", "payload-marker"], &["RPUSH", "1P"]];
+    let values: [&[&str]; 3] = [&["SET", ""], &["SET", "payload-marker"], &["RPUSH", "2P"]];
     for value in values {
         for ending in [Ok(()), Err(Failure::Down)] {
             let shop = Shop::open(&server().url()).await;
@@ -149,7 +151,7 @@ async fn an_answer_that_cannot_be_decoded_is_kept_and_not_run_again() {
         b"{}",
     ] {
         let (shop, name, mut record) = with_a_record().await;
-        record.truncate(52);
+        record.truncate(56);
         record.extend_from_slice(body);
         set(&name, &record);
         let before = dump(&name);

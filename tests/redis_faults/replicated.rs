@@ -45,7 +45,7 @@ async fn what_was_waited_for_is_on_the_replica() {
     let answer = shop
         .pay_by("a", async |_| {
             let name = shop.record(&pair.replica);
-            assert!(pair.replica.cli(&["GET", &name]).starts_with("1P"));
+            assert!(pair.replica.cli(&["GET", &name]).starts_with("2P"));
             Ok(())
         })
         .await;

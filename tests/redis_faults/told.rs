@@ -6,8 +6,8 @@ use bytes::Bytes;
 use idem_harness::{Edition, RedisServer, Reply, RespConn};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, RecordKey,
-    ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply,
+    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{connect, until};
@@ -68,6 +68,8 @@ async fn claim(store: &RedisStore, number: u8) -> Header {
     let request = ClaimRequest {
         owner: owner(number),
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: LEASE,
         retain: LEASE * 60,
         max_attempts: None,
@@ -83,6 +85,7 @@ async fn claim(store: &RedisStore, number: u8) -> Header {
             attempts: attempt,
             retain: request.retain,
             fingerprint: request.fingerprint,
+            types: AnswerTypes::UNKNOWN,
         },
         other => panic!("expected a claim, the store said {other:?}"),
     }

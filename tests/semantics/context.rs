@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::{Context, ErrorKind, Fence, KeyDigest, OnRunning};
+use idem_runtime::{Context, ErrorKind, Fence, KeyDigest, OnOtherType, OnRunning};
 use idem_tests::faulty::Operation;
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Runs};
@@ -35,6 +35,11 @@ on_every_store![
     after_a_body_its_key_may_be_called_again,
 ];
 
+/// Whose values have a type of their own, under the operation of a payment.
+fn any_type(call: Pay) -> Pay {
+    call.on_other_type(OnOtherType::Accept)
+}
+
 async fn asked(call: Pay) -> (u16, Fence, KeyDigest, String) {
     let ask = |cx: Context| async move {
         let (fence, key) = (cx.fence().await.unwrap(), *cx.key());
@@ -46,13 +51,13 @@ async fn asked(call: Pay) -> (u16, Fence, KeyDigest, String) {
             cx.derive_key("bank"),
         ))
     };
-    let (attempt, fence, key, derived) = call.run(ask).await.unwrap();
+    let (attempt, fence, key, derived) = any_type(call).run(ask).await.unwrap();
     (attempt, Fence::new(fence), key.parse().unwrap(), derived)
 }
 
 async fn derived(call: Pay, label: &str) -> String {
     let derive = |cx: Context| async move { Ok::<_, PayError>(cx.derive_key(label)) };
-    call.run(derive).await.unwrap()
+    any_type(call).run(derive).await.unwrap()
 }
 
 async fn a_body_knows_its_call(world: World) {

@@ -33,6 +33,7 @@ mod shutdown;
 mod stage;
 mod storing;
 mod turns;
+mod types;
 mod unconfirmed;
 mod unknown;
 mod unprotected;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::{Context, ErrorKind};
+use idem_runtime::{Context, ErrorKind, OnOtherType};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
 use idem_tests::world::World;
@@ -245,20 +245,26 @@ async fn another_type_under_the_same_operation_is_refused_and_not_run(world: Wor
         .run(|_| async { Ok::<_, PayError>("text".to_owned()) })
         .await;
     assert!(first.is_ok());
-    for _ in 0..2 {
+    let told = [
+        (OnOtherType::Reject, ErrorKind::WrongType, "have this `op`"),
+        (
+            OnOtherType::Accept,
+            ErrorKind::Undecodable,
+            "it was written for a type of another name",
+        ),
+    ];
+    for (on_other_type, kind, words) in told {
         let again = world
             .pay()
+            .on_other_type(on_other_type)
             .run(|_| async { unreachable!("a finished call") as Result<Receipt, PayError> })
             .await;
         let PayError::Idem(error) = again.unwrap_err() else {
             unreachable!()
         };
-        assert_eq!(error.kind(), &ErrorKind::Undecodable);
+        assert_eq!(*error.kind(), kind);
         let message = error.to_string();
-        assert!(
-            message.contains("it was written for a type of another name"),
-            "{message}"
-        );
+        assert!(message.contains(words), "{message}");
         assert!(
             !message.contains("text"),
             "the message repeats the stored value: {message}"
@@ -273,13 +279,13 @@ async fn another_type_under_the_same_operation_is_refused_and_not_run(world: Wor
 
 async fn a_newer_record_is_refused_and_not_run(world: World) {
     let mut newer = [0_u8; 200];
-    newer[0] = b'2';
+    newer[0] = b'3';
     refused(&world, &newer).await;
 }
 
 async fn a_foreign_value_is_refused_and_not_run(world: World) {
     refused(&world, b"{\"order\":7}").await;
-    refused(&world, b"1").await;
+    refused(&world, b"2").await;
 }
 
 async fn refused(world: &World, bytes: &[u8]) {

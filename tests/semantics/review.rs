@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use idem_runtime::conformance::{Fault, Operation};
-use idem_runtime::{ErrorKind, OnLeaseLost, OnOutage, OnRunning, Reconciled};
+use idem_runtime::{ErrorKind, OnLeaseLost, OnOtherType, OnOutage, OnRunning, Reconciled};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
 use idem_tests::world::World;
@@ -55,6 +55,7 @@ async fn a_body_that_starts_after_its_riddle_was_taken_over_holds_a_lease(world:
     let nothing = |_| async { Reconciled::<Receipt>::NotLanded };
     let failed = world
         .pay_far()
+        .on_other_type(OnOtherType::Accept)
         .run_reconciled(nothing, |_| async { Err(PayError::Down) });
     assert_eq!(failed.await, Err(PayError::Down));
     let third = LEASE / 3;

@@ -103,8 +103,8 @@ async fn replays_of_the_local_cache_take_turns() {
 #[tokio::test]
 async fn refused_duplicates_take_turns() {
     let engine = Engine::new(MemoryStore::new());
-    let first = pay(&engine, 7).run(|_| async { Ok::<_, PayError>(1) });
-    assert_eq!(first.await, Ok(1));
+    let first = pay(&engine, 7).run(|_| async { crate::stage::receipt(1) });
+    assert_eq!(first.await, crate::stage::receipt(1));
     let calls = calls_before_another_turn(move |_| {
         let call = pay(&engine, 7).on_duplicate(OnDuplicate::Reject);
         async move {

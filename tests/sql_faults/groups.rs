@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use idem_runtime::store::sql::{Sqlite, SqliteStore};
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
-    StoreError,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
+    State, Store, StoreError,
 };
 use idem_runtime::{KeyBuilder, Operation};
 use idem_tests::shop::{asks, patiently};
@@ -167,6 +167,7 @@ async fn answers_go_together_and_each_is_its_own() {
                 attempts: 1,
                 retain: request.retain,
                 fingerprint: request.fingerprint,
+                types: AnswerTypes::UNKNOWN,
             };
             let mut record = done.encode().to_vec();
             record.extend(number.to_string().bytes());

@@ -120,8 +120,8 @@ impl Kind for Sqlite {
         let expires = format!("unixepoch() * 1000000 + {expires_in_us}");
         format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {records}) \
-             INSERT INTO idem_records SELECT randomblob(32), 'filled', 49, 'D', zeroblob(16), 1, 1, 0, \
-             1000, zeroblob(16), x'01', {expires}, 1 FROM n"
+             INSERT INTO idem_records SELECT randomblob(32), 'filled', 50, 'D', zeroblob(16), 1, 1, 0, \
+             1000, zeroblob(20), x'01', {expires}, 1 FROM n"
         )
     }
 
@@ -139,9 +139,9 @@ impl Kind for Postgres {
     fn filled(records: u32, expires_in_us: i64) -> String {
         let expires = format!("extract(epoch FROM now())::bigint * 1000000 + {expires_in_us}");
         format!(
-            "INSERT INTO idem_records SELECT sha256(gen_random_uuid()::text::bytea), 'filled', 49, 'D', \
+            "INSERT INTO idem_records SELECT sha256(gen_random_uuid()::text::bytea), 'filled', 50, 'D', \
              '\\x00000000000000000000000000000000', 1, 1, 0, 1000, \
-             '\\x00000000000000000000000000000000', '\\x01', {expires}, 1 \
+             '\\x0000000000000000000000000000000000000000', '\\x01', {expires}, 1 \
              FROM generate_series(1, {records})"
         )
     }
@@ -177,8 +177,8 @@ impl Kind for MySql {
     fn filled(records: u32, expires_in_us: i64) -> String {
         let expires = format!("unix_timestamp() * 1000000 + {expires_in_us}");
         format!(
-            "INSERT INTO idem_records SELECT unhex(sha2(concat(uuid(), seq), 256)), 'filled', 49, 'D', \
-             repeat('\\0', 16), 1, 1, 0, 1000, repeat('\\0', 16), 'a', {expires}, 1 \
+            "INSERT INTO idem_records SELECT unhex(sha2(concat(uuid(), seq), 256)), 'filled', 50, 'D', \
+             repeat('\\0', 16), 1, 1, 0, 1000, repeat('\\0', 20), 'a', {expires}, 1 \
              FROM seq_1_to_{records}"
         )
     }

@@ -182,7 +182,7 @@ async fn a_claim_is_marked_while_the_subscription_is_not_confirmed_yet() {
     let mut admin = server.connect();
     idem_tests::shop::until("the claim is marked", || {
         let state = admin.command(&["GETRANGE", &key(1).name(), "0", "1"]);
-        state.unwrap().to_string() == "1W"
+        state.unwrap().to_string() == "2W"
     })
     .await;
     waiting.abort();

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use idem_harness::{RedisServer, RespConn};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, ReleaseReply,
-    Remains, State, Store, StoreError, Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
+    ReleaseReply, Remains, State, Store, StoreError, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{HASTE, connect, connected, patiently};
@@ -45,6 +45,8 @@ impl Client {
         let request = ClaimRequest {
             owner: Owner::random(),
             fingerprint: Fingerprint::NONE,
+            types: AnswerTypes::UNKNOWN,
+            any_type: false,
             lease: Duration::from_hours(1),
             retain: Duration::from_hours(24),
             max_attempts: None,
@@ -65,6 +67,7 @@ impl Client {
             attempts: attempt,
             retain: request.retain,
             fingerprint: request.fingerprint,
+            types: AnswerTypes::UNKNOWN,
         }
     }
 

@@ -1,7 +1,7 @@
 //! That a write goes through only if nothing has changed, on a real server.
 
 use idem_harness::ZooKeeperServer;
-use idem_runtime::store::{Fence, Owner, RecordKey, State};
+use idem_runtime::store::{AnswerTypes, Fence, Owner, RecordKey, State};
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 
 use super::*;
@@ -50,6 +50,7 @@ fn write(life: Duration) -> Write {
         attempts: 1,
         retain: HOUR,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
     };
     Write::header(&header, life)
 }

@@ -18,8 +18,8 @@ fn every_argument_is_read() {
         "key = a::<B, C>(d), fingerprint(e, f.g), op = \"h\", scope = (i, j), ttl = \"1h\", \
          error_ttl = K, lease = l(m, n), max_run = \"15m\", on_error = o::p, \
          on_running = wait(\"1s\"), on_duplicate = reject, on_cancel = finish, on_panic = unknown, \
-         on_lease_lost = continue, on_unconfirmed = return, on_outage = run, max_attempts = 3, count_errors = true, \
-         reconcile = Self::t, entry = v, engine = self.q, tx = u, crate = r::s,",
+         on_lease_lost = continue, on_unconfirmed = return, on_outage = run, on_other_type = accept, max_attempts = 3, \
+         count_errors = true, reconcile = Self::t, entry = v, engine = self.q, tx = u, crate = r::s,",
     );
     assert_eq!(errors, [""; 0]);
     assert!(args.key.value.is_some() && args.scope.value.is_some());
@@ -38,10 +38,13 @@ fn every_argument_is_read() {
         args.on_lease_lost,
         args.on_unconfirmed,
         args.on_outage,
+        args.on_other_type,
     ];
     assert_eq!(
         words.map(|word| word.value.expect("a word").text),
-        ["reject", "finish", "unknown", "continue", "return", "run"]
+        [
+            "reject", "finish", "unknown", "continue", "return", "run", "accept"
+        ]
     );
     assert!(matches!(args.max_attempts.value, Some(Attempts::Most(3))));
     assert!(args.count_errors.value.expect("a bool").value);

@@ -68,7 +68,7 @@ fn every_setting_is_handed_on() {
     expands(
         r#"op = "payments.pay", ttl = "7d", error_ttl = HOUR, lease = "10s", max_run = "15m",
            on_duplicate = replay, on_running = reject, on_cancel = unknown, on_panic = release,
-           on_lease_lost = continue, on_unconfirmed = within_lease, on_outage = fail,
+           on_lease_lost = continue, on_unconfirmed = within_lease, on_outage = fail, on_other_type = accept,
            max_attempts = 7, count_errors = true, reconcile = bank.find(order)"#,
         "async fn pay(order: u64) -> Result<u64, PayError> { Ok(order) }",
         include_str!("../../golden/every_setting.rs"),

@@ -40,6 +40,7 @@ impl Settings {
             ("on_lease_lost", args.on_lease_lost.value),
             ("on_unconfirmed", args.on_unconfirmed.value),
             ("on_outage", args.on_outage.value),
+            ("on_other_type", args.on_other_type.value),
         ];
         Self {
             lengths,

@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What all records here have in common.
 const OPERATION: &str = "bench.pay";
 const OWNER: &[u8] = &[7; 16];
-const LAYOUT: i64 = 49;
+const LAYOUT: i64 = 50;
 const PENDING: &str = "P";
 const DONE: &str = "D";
 const ATTEMPTS: i64 = 1;
 const LEASE_MS: i64 = 30_000;
 const RETAIN_MS: i64 = 120_000;
-const FINGERPRINT: &[u8] = &[3; 16];
+const FINGERPRINT: &[u8] = &[3; 20];
 const LIFE_US: i64 = 120_000_000;
 
 /// A row: layout, state, owner, fence, attempts, detail, what it was written to be kept, fingerprint, body,

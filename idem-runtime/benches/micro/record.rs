@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::Criterion;
-use idem_runtime::store::{Header, Owner, Record, State};
+use idem_runtime::store::{AnswerTypes, Header, Owner, Record, State};
 use idem_runtime::{Fence, Fingerprint, OutcomeKind};
 
 fn header() -> Header {
@@ -19,6 +19,7 @@ fn header() -> Header {
         attempts: 1,
         retain: Duration::from_hours(24),
         fingerprint: Fingerprint::from_bytes(*b"what was asked.."),
+        types: AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]),
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::*;
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
-use crate::record::{Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
+use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 
 /// Frozen bodies of [`Receipt::GOLDEN`]: a record of an older release must be read for ever.
 const JSON: &[u8] = br#"{"run":7,"memo":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}"#;
@@ -49,6 +49,7 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
         attempts: 1,
         retain: Duration::from_hours(1),
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
     };
     let bytes = [&header.encode(), body].concat();
     Record::decode(Bytes::from(bytes)).unwrap()

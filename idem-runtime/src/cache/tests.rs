@@ -3,7 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::observer::StderrObserver;
 use crate::operation::Operation;
-use crate::record::{Fence, Header, Owner};
+use crate::record::{AnswerTypes, Fence, Header, Owner};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
@@ -24,6 +24,7 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
         attempts: 1,
         retain: 3600 * SECOND,
         fingerprint: ASKED,
+        types: AnswerTypes::UNKNOWN,
     };
     Record::decode(Bytes::from([&header.encode()[..], body].concat())).unwrap()
 }

@@ -18,8 +18,8 @@ use crate::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::operation::Operation;
 use crate::outcome::{Outcome, Output};
 use crate::policy::{
-    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
-    Overrides,
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
+    OnUnconfirmed, Overrides,
 };
 
 use crate::reconcile::{Verdict, reconciled, unsettled};
@@ -136,6 +136,12 @@ impl<P> CallBuilder<P> {
     /// What happens while the store cannot be asked.
     pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
         self.overrides.on_outage = Some(on_outage);
+        self
+    }
+
+    /// What the call gets where the record is of a function with answers of another type.
+    pub fn on_other_type(mut self, on_other_type: OnOtherType) -> Self {
+        self.overrides.on_other_type = Some(on_other_type);
         self
     }
 

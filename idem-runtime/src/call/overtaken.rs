@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
 use crate::lease::Lease;
+use crate::meaning::other_type;
 use crate::operation::Operation;
 use crate::outcome::AnyOutput;
 use crate::policy::OnCancel;
@@ -73,6 +74,10 @@ pub(super) fn adopt(
                 outcome: OutcomeKind::Value | OutcomeKind::Error,
                 ..
             } => {
+                let is_ours = |lease: &Arc<Lease>| lease.policy.reads(&record);
+                if !context.lease().is_none_or(is_ours) {
+                    return output.refuse(other_type(operation));
+                }
                 let (core, digest) = (&engine.core, context.key());
                 let stored = Stored::new(core, operation, digest, record, left, true);
                 return replay(engine, output, &stored);

@@ -25,7 +25,7 @@ use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::outcome::Output;
-use crate::policy::Policy;
+use crate::policy::{OnOtherType, Policy};
 use crate::record::{Header, Owner, State};
 use crate::settle::REPLY;
 use crate::store::StoreError;
@@ -257,11 +257,11 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         && let Local::Answer { record, left } =
             core.recall(key, ask.fingerprint, &ask.policy, core.clock.now())
     {
-        let stored = core.answer(key, record, left, ask.policy.on_duplicate, false, true)?;
+        let stored = core.answer(key, record, left, &ask.policy, false, true)?;
         return Ok(Found::Answer(stored));
     }
     if protected && let Ok(Some((record, left))) = core.store.recall(key, ask.fingerprint).await {
-        let stored = core.answer(key, record, left, ask.policy.on_duplicate, false, false)?;
+        let stored = core.answer(key, record, left, &ask.policy, false, false)?;
         return Ok(Found::Answer(stored));
     }
     let mut part = Part {
@@ -321,6 +321,8 @@ async fn claim<T: SqlTransaction + ?Sized>(
     let request = ClaimRequest {
         owner: Owner::random(),
         fingerprint,
+        types: policy.types,
+        any_type: policy.on_other_type == OnOtherType::Accept,
         lease: policy.lease,
         retain: policy.retain(),
         // What is not committed is not counted.
@@ -373,12 +375,13 @@ async fn claim<T: SqlTransaction + ?Sized>(
                 attempts: attempt,
                 retain: request.retain,
                 fingerprint,
+                types: request.types,
             };
             let listed = (within.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
             Ok(Claimed::Granted((claim, listed)))
         }
         ClaimReply::Done { record, left } => {
-            let stored = core.answer(key, record, left, policy.on_duplicate, false, false)?;
+            let stored = core.answer(key, record, left, &policy, false, false)?;
             Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),

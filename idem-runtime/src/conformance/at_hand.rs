@@ -61,7 +61,7 @@ async fn nothing_is_at_hand_for_another_request(p: Probe) {
 async fn nothing_is_at_hand_of_what_cannot_be_read(p: Probe) {
     p.plant_bytes(b"another program's", RETAIN).await;
     assert_eq!(p.at_hand(NONE), None);
-    p.plant_bytes(&header(done(OutcomeKind::Value)).encode()[..51], RETAIN)
+    p.plant_bytes(&header(done(OutcomeKind::Value)).encode()[..55], RETAIN)
         .await;
     assert_eq!(p.at_hand(NONE), None);
 }

@@ -81,7 +81,7 @@ async fn an_answer_of_any_bytes_comes_back(p: Probe) {
         b"\n",
         b"\xff\xfe\xc3\x28",
         b"%s %d \\0 \\x00 '\"",
-        b"1P",
+        b"2P",
         "„ü支🦀".as_bytes(),
         &[0; 9_000],
         &[0xff; 9_000],

@@ -165,8 +165,9 @@ async fn a_completion_that_is_no_record_is_refused(p: Probe) {
     let before = p.peek().await.expect("the claim is there");
     for (bytes, error) in [
         (&b""[..], Unreadable::Short { bytes: 0 }),
-        (&b"1D"[..], Unreadable::Short { bytes: 2 }),
-        (&b"2D"[..], Unreadable::Layout { byte: b'2' }),
+        (&b"2D"[..], Unreadable::Short { bytes: 2 }),
+        (&b"1D"[..], Unreadable::Layout { byte: b'1' }),
+        (&b"3D"[..], Unreadable::Layout { byte: b'3' }),
     ] {
         let bytes = bytes::Bytes::from_static(bytes);
         assert_eq!(p.complete(&bytes).await, CompleteReply::Unreadable(error));

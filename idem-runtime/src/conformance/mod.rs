@@ -132,6 +132,7 @@ mod resets;
 mod resolving;
 mod room;
 mod starting;
+mod types;
 mod unknown;
 mod unreadable;
 mod watching;
@@ -253,6 +254,7 @@ pub fn cases() -> Vec<Case> {
         fences::cases(),
         attempts::cases(),
         fingerprints::cases(),
+        types::cases(),
         unreadable::cases(),
         keys::cases(),
         bodies::cases(),

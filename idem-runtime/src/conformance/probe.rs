@@ -11,9 +11,9 @@ use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, OutcomeKind, Owner,
-    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
-    StoreError, UNDECIDED, Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, OutcomeKind,
+    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+    Store, StoreError, UNDECIDED, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -24,6 +24,8 @@ pub(super) const C: Owner = Owner::from_bytes(*b"\0\r\n\xff\xfe$1\r\n\0 \"'{}*")
 pub(super) const ASKED: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\n");
 pub(super) const OTHER: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\0");
 pub(super) const NONE: Fingerprint = Fingerprint::NONE;
+/// Of which types the answers are: bytes that a text protocol would stumble over.
+pub(super) const TYPES: AnswerTypes = AnswerTypes::from_bytes([0x0d, 0x0a, 0x00, 0x24]);
 
 pub(super) const MS: Duration = Duration::from_millis(1);
 /// What may remain of an attempt.
@@ -57,6 +59,8 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         owner,
         fingerprint: ASKED,
+        types: TYPES,
+        any_type: false,
         lease: LEASE,
         retain: RETAIN,
         max_attempts: limit(5),
@@ -123,6 +127,7 @@ pub(super) fn header(state: State) -> Header {
         attempts: 3,
         retain: RETAIN,
         fingerprint: ASKED,
+        types: TYPES,
     }
 }
 
@@ -286,6 +291,7 @@ impl Probe {
             attempts,
             retain: request.retain,
             fingerprint: request.fingerprint,
+            types: request.types,
         }
     }
 
@@ -306,6 +312,7 @@ impl Probe {
             attempts,
             retain: request.retain,
             fingerprint: request.fingerprint,
+            types: request.types,
         }
     }
 

@@ -9,8 +9,8 @@ use super::probe::{
     done, header, owner, pending, reconciling, record, undecided,
 };
 use crate::store::{
-    ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, ReleaseReply, Remains, RenewReply,
-    ResolveReply, State, Unreadable,
+    AnswerTypes, ClaimReply, Fence, Header, OutcomeKind, Owner, ReadReply, ReleaseReply, Remains,
+    RenewReply, ResolveReply, State, Unreadable,
 };
 
 cases! {
@@ -54,6 +54,7 @@ pub(super) fn new(state: State) -> Header {
         attempts: 0,
         retain: TTL,
         fingerprint: NONE,
+        types: AnswerTypes::UNKNOWN,
     }
 }
 
@@ -121,6 +122,10 @@ async fn a_resolution_of_another_record_changes_nothing(p: Probe) {
             },
             Header {
                 fingerprint: NONE,
+                ..there
+            },
+            Header {
+                types: AnswerTypes::UNKNOWN,
                 ..there
             },
         ];
@@ -324,8 +329,9 @@ async fn a_resolution_that_is_no_record_is_refused(p: Probe) {
     let before = p.plant(&header(undecided()), b"", RETAIN).await;
     for (bytes, error) in [
         (&b""[..], Unreadable::Short { bytes: 0 }),
-        (&b"1D"[..], Unreadable::Short { bytes: 2 }),
-        (&b"2D"[..], Unreadable::Layout { byte: b'2' }),
+        (&b"2D"[..], Unreadable::Short { bytes: 2 }),
+        (&b"1D"[..], Unreadable::Layout { byte: b'1' }),
+        (&b"3D"[..], Unreadable::Layout { byte: b'3' }),
     ] {
         let bytes = Bytes::from_static(bytes);
         let reply = p.resolve(&header(undecided()), &bytes).await;

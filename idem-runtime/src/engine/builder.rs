@@ -17,7 +17,8 @@ use crate::operation::Prefix;
 use crate::outage::Outage;
 use crate::padded::{Lanes, Tally};
 use crate::policy::{
-    LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOutage, OnPanic, OnRunning, OnUnconfirmed, Policy,
+    LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
+    OnUnconfirmed, Policy,
 };
 use crate::record::HEADER;
 use crate::store::Store;
@@ -118,6 +119,13 @@ impl EngineBuilder {
     /// What becomes of a body whose lease is lost; default [`OnLeaseLost::Continue`].
     pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
         self.defaults.on_lease_lost = on_lease_lost;
+        self
+    }
+
+    /// What a call gets where the record is of a function with answers of another type; default
+    /// [`OnOtherType::Reject`].
+    pub fn on_other_type(mut self, on_other_type: OnOtherType) -> Self {
+        self.defaults.on_other_type = on_other_type;
         self
     }
 

@@ -380,7 +380,7 @@ impl From<&Error> for Problem {
                 "No attempt is left",
                 "every attempt at this request was abandoned, so it is not tried again: ask before you send a new one",
             ),
-            ErrorKind::UnknownRecord => of(
+            ErrorKind::UnknownRecord | ErrorKind::WrongType => of(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "outcome-unknown",
                 "The outcome is unknown",

@@ -101,6 +101,6 @@ impl Entry {
         } else {
             Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
         };
-        self.answer(encoded).await
+        self.answer(encoded, "Response").await
     }
 }

@@ -10,6 +10,7 @@ fn header(state: State) -> Header {
         attempts: 3,
         retain: Duration::from_hours(24),
         fingerprint: Fingerprint::from_bytes([9; 16]),
+        types: AnswerTypes::from_bytes([0x3b, 0x72, 0x80, 0x01]),
     }
 }
 
@@ -54,13 +55,14 @@ fn the_layout_is_frozen() {
     assert_eq!(
         hex,
         concat!(
-            "3150",
+            "3250",
             "07070707070707070707070707070707",
             "06474846222240",
             "0003",
             "00007530",
             "0005265c00",
-            "09090909090909090909090909090909"
+            "09090909090909090909090909090909",
+            "3b728001"
         )
     );
 }
@@ -87,15 +89,14 @@ fn what_is_not_a_record_is_refused() {
     let good = header(State::Released).encode();
     assert_eq!(Header::decode(b""), Err(Unreadable::Short { bytes: 0 }));
     assert_eq!(
-        Header::decode(&good[..51]),
-        Err(Unreadable::Short { bytes: 51 })
+        Header::decode(&good[..55]),
+        Err(Unreadable::Short { bytes: 55 })
     );
-    let mut newer = good;
-    newer[0] = b'2';
-    assert_eq!(
-        Header::decode(&newer),
-        Err(Unreadable::Layout { byte: b'2' })
-    );
+    for byte in [b'1', b'3'] {
+        let mut other = good;
+        other[0] = byte;
+        assert_eq!(Header::decode(&other), Err(Unreadable::Layout { byte }));
+    }
     let mut strange = good;
     strange[1] = b'Z';
     assert_eq!(
@@ -153,4 +154,12 @@ fn a_fence_grows_even_when_the_clock_steps_back() {
     let fence = Fence::new(500);
     assert_eq!(fence.next(1_000).get(), 1_000);
     assert_eq!(fence.next(3).get(), 501);
+}
+
+#[test]
+fn an_operator_is_told_from_an_attempt() {
+    let operators = [Owner::by_hand(), Owner::by_hand()];
+    assert!(operators.iter().all(Owner::is_by_hand));
+    assert_ne!(operators[0], operators[1], "a repeat is known by it");
+    assert!(!Owner::random().is_by_hand());
 }

@@ -35,7 +35,7 @@ impl fmt::Display for Unreadable {
             Self::Short { bytes } => write!(f, "{bytes} bytes are too few for a record"),
             Self::Layout { byte } => write!(
                 f,
-                "layout byte 0x{byte:02x} is not 0x{LAYOUT:02x}: a newer version of idem, or not a record"
+                "layout byte 0x{byte:02x} is not 0x{LAYOUT:02x}: another version of idem, or not a record"
             ),
             Self::State { byte } => {
                 write!(f, "state byte 0x{byte:02x} is not known to this version")

@@ -83,8 +83,8 @@ pub use self::watch::{Feed, Watch, Watchers};
 use crate::observer::Observer;
 pub use crate::operation::RecordKey;
 pub use crate::record::{
-    FOREVER, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record, State,
-    Unreadable,
+    AnswerTypes, FOREVER, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record,
+    State, Unreadable,
 };
 pub use crate::transition::{
     ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, Remains, RenewReply,
@@ -122,7 +122,9 @@ pub use crate::transition::{
 ///    [`Remains::Attempt`]; at `max_attempts` no body is granted. Finding out is no attempt.
 /// 9. **Fingerprints are kept** through every state, and compared in every state. Only a release with
 ///    [`Remains::Nothing`] of the one attempt that counts takes the fingerprint off, and a claim says whether it
-///    brought it.
+///    brought it. **The types of the answers** are kept as well, until a claim or an answer brings others, or that
+///    release or a reset takes them off. No claim is granted under a record of another type, unless it takes
+///    [any](ClaimRequest::any_type).
 /// 10. **What cannot be read is not replaced.**
 /// 11. **Keys are separate**: prefix, operation and digest each.
 /// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::fingerprint::Fingerprint;
-use crate::record::{Fence, Owner, Record, Unreadable};
+use crate::record::{AnswerTypes, Fence, Owner, Record, Unreadable};
 
 /// Who asks for a claim, and for how long.
 #[derive(Clone, Debug)]
@@ -14,6 +14,12 @@ pub struct ClaimRequest {
     pub owner: Owner,
     /// What is asked; [`Fingerprint::NONE`] switches the comparison off.
     pub fingerprint: Fingerprint,
+    /// Of which types the answers of the function are that asks; [`AnswerTypes::UNKNOWN`] switches the comparison off.
+    /// Compared where a body, or a hook, would be granted the claim.
+    pub types: AnswerTypes,
+    /// Whether the claim is granted under a record of a function whose values have another type. The types are then
+    /// those of this claim.
+    pub any_type: bool,
     /// How long the claim lasts unless renewed. Whole milliseconds.
     pub lease: Duration,
     /// How long the record outlives its last write. At least twice the lease.
@@ -71,6 +77,8 @@ pub enum ClaimReply {
     },
     /// The record belongs to a request with another fingerprint.
     Mismatch,
+    /// The record belongs to a function whose values have [another type](AnswerTypes::matches), and has no answer.
+    OtherType,
     /// No attempts are left.
     Exhausted {
         /// How many were started.
@@ -111,7 +119,8 @@ pub enum CompleteReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remains {
     /// Nothing: the attempt is not counted. Where the record counts no other attempt either, it loses its
-    /// fingerprint, and the next claim brings its own. Only for a claim that was granted `fresh`.
+    /// fingerprint and the types of its answers, and the next claim brings its own. Only for a claim that was granted
+    /// `fresh`.
     Nothing,
     /// The request: the attempt is not counted, and another request is a mismatch.
     Request,

@@ -47,6 +47,7 @@ fn records() -> impl Iterator<Item = (Record, Duration)> {
                             attempts,
                             retain: RETAIN,
                             fingerprint,
+                            types: AnswerTypes::UNKNOWN,
                         };
                         (record(&header), left)
                     })
@@ -75,6 +76,8 @@ fn requests() -> impl Iterator<Item = ClaimRequest> {
                     [false, true].map(|reconciles| ClaimRequest {
                         owner,
                         fingerprint,
+                        types: AnswerTypes::UNKNOWN,
+                        any_type: false,
                         lease: LEASE,
                         retain: RETAIN,
                         max_attempts,
@@ -339,6 +342,7 @@ fn a_resolution_replaces_what_was_seen_and_nothing_that_is_held() {
                 attempts: 77,
                 retain: LEASE,
                 fingerprint: OTHER,
+                types: AnswerTypes::UNKNOWN,
             };
             for seen in near {
                 let changed = (ResolveReply::Changed, None);

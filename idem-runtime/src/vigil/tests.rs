@@ -9,7 +9,7 @@ use crate::flight::Join;
 use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::policy::Policy;
-use crate::record::{Fence, Header, OutcomeKind};
+use crate::record::{AnswerTypes, Fence, Header, OutcomeKind};
 use crate::store::memory::MemoryStore;
 use crate::store::{Hearing, Listener, RecordKey, Store, StoreFuture};
 
@@ -79,6 +79,7 @@ fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
         attempts: 1,
         retain: RETAIN,
         fingerprint: ASKED,
+        types: AnswerTypes::UNKNOWN,
     };
     clock.advance(RETAIN);
     store.plant(&key, header.encode().to_vec().into(), RETAIN);

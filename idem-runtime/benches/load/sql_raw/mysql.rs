@@ -9,9 +9,9 @@ use super::{ATTEMPTS, DONE, Dialect, FINGERPRINT, Found, LIFE_US, OWNER, RETAIN_
 /// Several statements in one message, with the arguments in the text.
 const CLAIM: &str = "INSERT IGNORE INTO raw_records (record_key, operation, layout, state, owner, \
     fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
-    VALUES ({key}, 'bench.pay', 49, 'P', x'07070707070707070707070707070707', \
+    VALUES ({key}, 'bench.pay', 50, 'P', x'07070707070707070707070707070707', \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 1, 30000, 120000, \
-    x'03030303030303030303030303030303', NULL, \
+    x'0303030303030303030303030303030303030303', NULL, \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + 120000000, 1); \
     SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
     expires_us - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), \
@@ -22,7 +22,7 @@ const CLAIM: &str = "INSERT IGNORE INTO raw_records (record_key, operation, layo
 const COMPLETE: &str = "UPDATE raw_records SET state = ?, detail = ?, retain_ms = ?, body = ?, \
     expires_us = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?, \
     version = version + 1 WHERE record_key = ? AND owner = ? AND fence = ? AND attempts = ? \
-    AND fingerprint = ? AND layout = 49 AND state IN ('P', 'Q') \
+    AND fingerprint = ? AND layout = 50 AND state IN ('P', 'Q') \
     AND expires_us > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
 const READ: &str = "SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, \

@@ -26,7 +26,7 @@ const CLAIM: &str = "WITH found AS MATERIALIZED (SELECT layout, state, owner, fe
 const COMPLETE: &str = "UPDATE raw_records SET state = $2, detail = $3, retain_ms = $4, body = $5, \
     expires_us = (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $6, \
     version = version + 1 WHERE record_key = $1 AND owner = $7 AND fence = $8 AND attempts = $9 \
-    AND fingerprint = $10 AND layout = 49 AND state IN ('P', 'Q') \
+    AND fingerprint = $10 AND layout = 50 AND state IN ('P', 'Q') \
     AND expires_us > (date_part('epoch', clock_timestamp()) * 1000000)::bigint \
     AND set_config('lock_timeout', '2000', true) IS NOT NULL";
 

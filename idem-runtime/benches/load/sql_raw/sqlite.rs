@@ -20,7 +20,7 @@ const CLAIM: &str = "INSERT INTO raw_records (record_key, operation, layout, sta
 const COMPLETE: &str = "UPDATE raw_records SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
     expires_us = (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000) + ?6, \
     version = version + 1 WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 \
-    AND fingerprint = ?10 AND layout = 49 AND state IN ('P', 'Q') \
+    AND fingerprint = ?10 AND layout = 50 AND state IN ('P', 'Q') \
     AND expires_us > (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
 const READ: &str = "SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, \

@@ -98,6 +98,11 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
         })
     }
 
+    // That of the value, whose answers from before it reads.
+    fn schema() -> u32 {
+        T::schema()
+    }
+
     fn come_about(&mut self, how: How, _: u16, _: Duration) {
         self.replayed = how != How::Executed;
     }

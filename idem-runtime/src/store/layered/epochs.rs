@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::{Operation, Prefix as Name, RecordKey};
-use crate::record::{Header, MAX_RETAIN, Owner, State};
+use crate::record::{AnswerTypes, Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
 use crate::transition::ClaimRequest;
 
@@ -189,6 +189,8 @@ pub(super) fn closing() -> ClaimRequest {
     ClaimRequest {
         owner: Owner::random(),
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::ZERO,
         retain: MAX_RETAIN,
         max_attempts: None,
@@ -248,6 +250,7 @@ mod tests {
             attempts: 1,
             retain: MAX_RETAIN,
             fingerprint: Fingerprint::NONE,
+            types: AnswerTypes::UNKNOWN,
         };
         epochs.learn(&prefix, Epoch::Closed(closed), now);
         assert!(epochs.see("shop", now).copies.is_none());

@@ -283,6 +283,7 @@ impl Layers {
             attempts: attempt,
             retain: claim.retain,
             fingerprint: claim.fingerprint,
+            types: claim.types,
         };
         self.epochs.learn(prefix, Epoch::Closed(closed), asked);
         tokio::time::sleep(self.epochs.trust).await;

@@ -36,6 +36,8 @@ fn fence(store: &MemoryStore, number: u8) -> u64 {
     let request = ClaimRequest {
         owner: store.new_owner(&key),
         fingerprint: Fingerprint::NONE,
+        types: crate::record::AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: Duration::from_secs(30),
         retain: HOUR,
         max_attempts: None,

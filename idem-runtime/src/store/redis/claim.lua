@@ -1,9 +1,10 @@
 -- Asks for the right to run the body, or to find out whether an earlier attempt had its effect.
 --
--- ARGV[1]  the header that the caller proposes, 52 bytes: reconciling (Q) if it can find out, S if it
+-- ARGV[1]  the header that the caller proposes, 56 bytes: reconciling (Q) if it can find out, S if it
 --          found out that nothing landed, else pending; state, fence and attempts are set here
 -- ARGV[2]  how long the record lives, milliseconds
 -- ARGV[3]  attempts after which nothing is granted; 0 for no limit
+-- ARGV[4]  given: a record of values of another type is taken over
 --
 -- Returns {'A', header}           granted: the body if that is pending, else to find out
 --         {'F', header}           the same, and the record has its fingerprint from this claim
@@ -11,6 +12,7 @@
 --                                 comes after its release
 --         {'D', …}, {'G', …}      done or unknown, see `answer`
 --         {'M'}                   another request has this key
+--         {'O'}                   a function whose values have another type has it, and no answer
 --         {'X', attempts}         no attempts left
 -- and with each of these, last, the server's time in microseconds.
 local time = redis.call('TIME')
@@ -21,7 +23,12 @@ local function dated(reply)
 end
 local asked, max = ARGV[1], tonumber(ARGV[3])
 local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
-local starts = sub(asked, 2, 2) == 'S'
+local starts, types = sub(asked, 2, 2) == 'S', sub(asked, 53, 56)
+-- Whether values have one type, by the first half of the types, as far as both are known.
+local function alike(kept)
+  local value, other = sub(kept, 1, 2), sub(types, 1, 2)
+  return value == other or value == '\0\0' or other == '\0\0'
+end
 local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
@@ -35,8 +42,11 @@ if seen then
   if mine and seen.state == 'R' or not mine and seen.left > 0 then return dated({'B', seen.left}) end
   local unknown = not mine and (seen.state == 'U' or seen.state == 'Q')
   if (seen.done or unknown) and not (unknown and reconciles) then return dated(answer(seen)) end
+  local kept = sub(seen.bytes, 53, 56)
+  -- Two functions share the key: neither runs under a record of the other.
+  if not mine and not ARGV[4] and not alike(kept) then return dated({'O'}) end
   fence, attempts = num(sub(seen.bytes, 19, 25)), num(sub(seen.bytes, 26, 27))
-  print = known(seen.print, print)
+  print, types = known(seen.print, print), latest(kept, types)
   -- Our own claim, sent again after its reply was lost. One that found out, and now asks for the
   -- body, is a new one.
   again = mine and (seen.state == 'P' or reconciles)
@@ -53,7 +63,7 @@ end
 -- Whoever waits for one that finds out waits for its body as well, and could not mark that.
 local waited = state == 'P' and seen and (seen.waited or seen.state == 'Q')
 local mark = waited and 'W' or state
-local w = '1' .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print
+local w = '2' .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print .. types
 if seen then
   redis.call('SET', KEYS[1], w, 'PX', ARGV[2])
 elseif not redis.call('SET', KEYS[1], w, 'PX', ARGV[2], 'NX') then

@@ -32,5 +32,5 @@ end
 if seen.claimed and not mine and (seen.left > 0 or not success) then return {'S', seen.left} end
 -- Ours; or given back by a later attempt; or a success whose successor's lease has lapsed: better
 -- than another run. An error is not: the successor may be alive and succeed.
-settle(seen, ARGV[1], sub(seen.bytes, 26, 27), ARGV[2])
+settle(seen, ARGV[1], sub(seen.bytes, 26, 27), latest(sub(seen.bytes, 53, 56), sub(ARGV[1], 53, 56)), ARGV[2])
 return {'C', mine and 0 or 1}

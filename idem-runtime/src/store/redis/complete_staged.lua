@@ -2,17 +2,17 @@
 -- came through a script would cost the server several times as much.
 --
 -- KEYS[2]  where it stands; nobody else has that name
--- ARGV[1]  its header, 52 bytes
+-- ARGV[1]  its header, 56 bytes
 -- ARGV[2]  how long it lives, milliseconds
 --
 -- Returns 1 stored; {'Y'} this is not the usual case, nothing changed: see complete.lua; {'N'} the
 --         user has no right to move it
 local sub = string.sub
-local there = redis.call('GETRANGE', KEYS[1], 0, 51)
+local there = redis.call('GETRANGE', KEYS[1], 0, 55)
 -- As in complete_own.lua.
 local state = sub(there, 1, 2)
-if (state ~= '1P' and state ~= '1W') or sub(there, 3, 27) ~= sub(ARGV[1], 3, 27)
-    or sub(there, 37) ~= sub(ARGV[1], 37, 52) then
+if (state ~= '2P' and state ~= '2W') or sub(there, 3, 27) ~= sub(ARGV[1], 3, 27)
+    or sub(there, 37) ~= sub(ARGV[1], 37, 56) then
   return {'Y'}
 end
 local moved = redis.pcall('RENAME', KEYS[2], KEYS[1])
@@ -22,5 +22,5 @@ if moved.err then
   return {'N'}
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if state == '1W' then redis.pcall(PUBLISH, KEYS[1], '') end
+if state == '2W' then redis.pcall(PUBLISH, KEYS[1], '') end
 return 1

@@ -21,11 +21,11 @@ local function tell()
 end
 
 -- Puts `record` in the place of what was seen: the higher fence and the known fingerprint stay.
-local function settle(seen, record, attempts, life)
+local function settle(seen, record, attempts, types, life)
   begin(seen.life)
   local fence, last = sub(record, 19, 25), sub(seen.bytes, 19, 25)
   if num(fence) < num(last) then fence = last end
-  local kept = fence .. attempts .. sub(record, 28, 36) .. known(seen.print, sub(record, 37, 52))
+  local kept = fence .. attempts .. sub(record, 28, 36) .. known(seen.print, sub(record, 37, 52)) .. types
   if kept ~= sub(record, 19, HEADER) then
     record = sub(record, 1, 18) .. kept .. sub(record, HEADER + 1)
   end

@@ -43,7 +43,7 @@ impl Inner {
         let mut is_unmarked = false;
         match self.large(&self.own, &key.name(), 0).await {
             Ok(Some(bytes)) => {
-                is_unmarked = bytes.starts_with(b"1P");
+                is_unmarked = bytes.starts_with(b"2P");
                 if let Ok(record) = Record::decode(bytes)
                     && matches!(record.header.state, State::Done { .. })
                 {

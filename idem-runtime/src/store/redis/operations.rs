@@ -178,6 +178,7 @@ impl Inner {
             attempts: 0,
             retain: request.retain,
             fingerprint: request.fingerprint,
+            types: request.types,
         };
         let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
@@ -186,10 +187,15 @@ impl Inner {
             // Not a state of a record: a word of the script's.
             proposed[1] = b'S';
         }
-        let arguments: [&[u8]; 3] = [&proposed, retain.as_bytes(), max.as_bytes()];
+        let arguments: [&[u8]; 4] = [&proposed, retain.as_bytes(), max.as_bytes(), b"1"];
+        let arguments = if request.any_type {
+            &arguments[..]
+        } else {
+            &arguments[..3]
+        };
         loop {
             let answer = self
-                .script("a claim", &self.scripts.claim, name, &arguments)
+                .script("a claim", &self.scripts.claim, name, arguments)
                 .await?;
             if let Some(error) = answer.unreadable() {
                 return Ok(ClaimReply::Unreadable(error));
@@ -211,6 +217,7 @@ impl Inner {
                     lease_left: answer.millis()?,
                 },
                 b'M' => ClaimReply::Mismatch,
+                b'O' => ClaimReply::OtherType,
                 b'X' => ClaimReply::Exhausted {
                     attempts: u16::try_from(answer.number()?).map_err(|_| unexpected())?,
                 },

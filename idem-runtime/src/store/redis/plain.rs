@@ -41,6 +41,7 @@ impl Inner {
             attempts: 1,
             retain: request.retain,
             fingerprint: request.fingerprint,
+            types: request.types,
         };
         let reply = {
             let set = || {
@@ -112,7 +113,7 @@ fn is_unknown_to(error: &RedisError) -> bool {
 mod tests {
     use super::*;
     use crate::fingerprint::Fingerprint;
-    use crate::record::Owner;
+    use crate::record::{AnswerTypes, Owner};
 
     const RETAIN: Duration = Duration::from_secs(100);
 
@@ -120,6 +121,8 @@ mod tests {
         ClaimRequest {
             owner: Owner::from_bytes([1; 16]),
             fingerprint: Fingerprint::from_bytes([fingerprint; 16]),
+            types: AnswerTypes::UNKNOWN,
+            any_type: false,
             lease: Duration::from_secs(30),
             retain: RETAIN,
             max_attempts: None,
@@ -137,6 +140,7 @@ mod tests {
             attempts: 1,
             retain: RETAIN,
             fingerprint: Fingerprint::from_bytes([7; 16]),
+            types: AnswerTypes::UNKNOWN,
         };
         Record::decode(header.encode().to_vec().into()).unwrap()
     }

@@ -7,15 +7,17 @@
 --         {'I'}                   a record without an expiry
 --
 -- Header, 1-based: 1 layout, 2 state, 3-18 owner, 19-25 fence, 26-27 attempts, 28-31 lease, schema
--- or cause, 32-36 retain, 37-52 fingerprint. Numbers are big-endian; a double holds them exactly.
+-- or cause, 32-36 retain, 37-52 fingerprint, 53-56 types of the answers. Numbers are big-endian; a
+-- double holds them exactly.
 -- Lease left = lease - age, age = retain - life: no clock of a client enters.
 
 local sub, byte = string.sub, string.byte
 -- A record of at most so many bytes passes through a script; a larger one would block the server
 -- longer than a GET of it takes.
-local MOST = 8243
-local HEADER = 52
+local MOST = 8247
+local HEADER = 56
 local NO_PRINT = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
+local NO_TYPES = '\0\0\0\0'
 
 local function num(s)
   local n = 0
@@ -39,10 +41,10 @@ local function look(most)
   local r = redis.call('GETRANGE', KEYS[1], 0, most - 1)
   if r == '' then return nil end
   -- Pending, and somebody waits: the same for everybody but who tells of its end, see wait.lua.
-  local waited = sub(r, 1, 2) == '1W'
-  if waited then r = '1P' .. sub(r, 3) end
+  local waited = sub(r, 1, 2) == '2W'
+  if waited then r = '2P' .. sub(r, 3) end
   local state = sub(r, 2, 2)
-  if sub(r, 1, 1) ~= '1' or #r < HEADER or not string.find('PQRDEUT', state, 1, true) then
+  if sub(r, 1, 1) ~= '2' or #r < HEADER or not string.find('PQRDEUT', state, 1, true) then
     return nil, {'V', sub(r, 1, HEADER)}
   end
   local life = redis.call('PTTL', KEYS[1])
@@ -64,6 +66,12 @@ end
 local function known(print, asked)
   if print == NO_PRINT then return asked end
   return print
+end
+
+-- The types that are kept: those of who writes, if it says them.
+local function latest(types, asked)
+  if asked == NO_TYPES then return types end
+  return asked
 end
 
 -- A record that counts: {'D', life, record}, the life that it has left in milliseconds; or

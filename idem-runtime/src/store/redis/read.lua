@@ -8,5 +8,5 @@ local r = redis.call('GET', KEYS[1])
 if not r then return {'N'} end
 if r == '' then return {'V', ''} end
 local life = redis.call('PTTL', KEYS[1])
-if life < 0 and string.sub(r, 1, 1) == '1' and #r >= 52 then return {'I'} end
+if life < 0 and string.sub(r, 1, 1) == '2' and #r >= 56 then return {'I'} end
 return {'D', life, r}

@@ -15,15 +15,16 @@ if not seen then return nothing() end
 if seen.owner ~= ARGV[1] then return {'S'} end
 if seen.state == 'R' or seen.state == 'U' and sub(seen.bytes, 28, 31) == UNDECIDED then return {'C'} end
 if seen.done then return {'S'} end
-local state, word, attempts, print = 'R', '\0\0\0\0', num(sub(seen.bytes, 26, 27)), seen.print
+local state, word, attempts = 'R', '\0\0\0\0', num(sub(seen.bytes, 26, 27))
+local asked = sub(seen.bytes, 37, 56) -- the fingerprint, and the types of the answers
 if seen.state == 'Q' then
   -- Whoever was to find out did not: nobody knows, as before.
   state, word = 'U', UNDECIDED
 elseif ARGV[2] ~= '1' then
   attempts = math.max(attempts - 1, 0)
-  if ARGV[2] == '2' and attempts == 0 then print = NO_PRINT end
+  if ARGV[2] == '2' and attempts == 0 then asked = NO_PRINT .. NO_TYPES end
 end
-local w = '1' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. sub(seen.bytes, 32, 36) .. print
+local w = '2' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. sub(seen.bytes, 32, 36) .. asked
 begin(seen.life)
 -- Not KEEPTTL: on Redis 6 the clock goes on while a script runs, and a record whose life ends just now
 -- would be written again without one, and live for ever.

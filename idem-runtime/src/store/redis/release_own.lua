@@ -4,18 +4,18 @@
 -- Returns 1               free, as {'C'}
 if DECLARED then
   local sub = string.sub
-  local there = redis.call('GETRANGE', KEYS[1], 0, 51)
+  local there = redis.call('GETRANGE', KEYS[1], 0, 55)
   local state = sub(there, 1, 2)
-  if #there == 52 and (state == '1P' or state == '1W') and sub(there, 3, 18) == ARGV[1] then
+  if #there == 56 and (state == '2P' or state == '2W') and sub(there, 3, 18) == ARGV[1] then
     local life, high, low = redis.call('PTTL', KEYS[1]), string.byte(there, 26, 27)
     -- More attempts than that go the long way, as does a record without a life.
     if life > 0 and high == 0 and low > 0 then
       if ARGV[2] ~= '1' then low = low - 1 end
-      local print = sub(there, 37)
-      if ARGV[2] == '2' and low == 0 then print = string.rep('\0', 16) end
-      local free = '1R' .. sub(there, 3, 26) .. string.char(low) .. '\0\0\0\0' .. sub(there, 32, 36) .. print
+      local asked = sub(there, 37) -- the fingerprint, and the types of the answers
+      if ARGV[2] == '2' and low == 0 then asked = string.rep('\0', 20) end
+      local free = '2R' .. sub(there, 3, 26) .. string.char(low) .. '\0\0\0\0' .. sub(there, 32, 36) .. asked
       redis.call('SET', KEYS[1], free, 'PX', life)
-      if state == '1W' then redis.pcall(PUBLISH, KEYS[1], '') end
+      if state == '2W' then redis.pcall(PUBLISH, KEYS[1], '') end
       return 1
     end
   end

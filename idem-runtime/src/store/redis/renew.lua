@@ -1,6 +1,6 @@
 -- Starts the lease of a claim again: a record's lease is measured from when its life was set.
 --
--- ARGV[1]  the header of the claim as it was granted, 52 bytes
+-- ARGV[1]  the header of the claim as it was granted, 56 bytes
 -- ARGV[2]  how long the record lives where it is written again, milliseconds
 --
 -- Returns {'C'} renewed; {'L'} there was no record, and the claim was written again; {'S'} another's

@@ -1,6 +1,6 @@
 -- Puts a record in the place of one that was seen, on behalf of somebody who knows better.
 --
--- ARGV[1]  the header that was seen, 52 bytes
+-- ARGV[1]  the header that was seen, 56 bytes
 -- ARGV[2]  the new record: done, header and answer; or the header of a released one
 -- ARGV[3]  how long it lives, milliseconds
 -- ARGV[4]  the channel on which caches hear that it is another
@@ -19,7 +19,7 @@ if seen.bytes ~= ARGV[1] then return {'S'} end
 if seen.left > 0 then return {'B', seen.left} end
 local attempts = sub(seen.bytes, 26, 27)
 if sub(ARGV[2], 2, 2) == 'R' then attempts = '\0\0' end -- the key begins anew
-settle(seen, ARGV[2], attempts, ARGV[3])
+settle(seen, ARGV[2], attempts, sub(ARGV[2], 53, 56), ARGV[3])
 -- Not by shard: who has copies listens to one node.
 redis.pcall('PUBLISH', ARGV[4], KEYS[1])
 return {'C'}

@@ -155,6 +155,7 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
         attempts: FIRST,
         retain: request.retain,
         fingerprint: request.fingerprint,
+        types: request.types,
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) const COMPLETE: Template = Template {
     after: ") UPDATE {t} SET state = v.s, detail = v.d, retain_ms = v.r, body = v.b, \
             expires_us = v.now + v.life, version = version + 1 FROM v \
             WHERE record_key = v.k AND owner = v.o AND fence = v.f AND attempts = v.a \
-            AND fingerprint = v.p AND layout = 49 AND state IN ('P', 'Q') AND expires_us > v.now",
+            AND fingerprint = v.p AND layout = 50 AND state IN ('P', 'Q') AND expires_us > v.now",
     // Whoever finds its own answer there has stored it.
     is_strict: false,
 };

@@ -6,10 +6,9 @@ use bytes::Bytes;
 use super::Inner;
 use super::backend::{Argument, Sealed};
 use super::lane::Lane;
-use super::row::{Columns, life_us};
+use super::row::{Columns, NO_FINGERPRINT, life_us};
 use super::seats::Rank;
 use super::site::{Site, Write, kept};
-use crate::fingerprint::Fingerprint;
 use crate::operation::RecordKey;
 use crate::record::{HEADER, Header, Owner};
 use crate::store::{
@@ -75,9 +74,9 @@ impl<B: Sealed> Inner<B> {
             Argument::Bytes(&site.place),
             Argument::Bytes(owner.as_bytes()),
             Argument::Int(i64::from(!remains.counts())),
-            // A record whose attempts are no more than that loses its fingerprint.
+            // A record whose attempts are no more than that loses its fingerprint, and its types with it.
             Argument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
-            Argument::Bytes(Fingerprint::NONE.as_bytes()),
+            Argument::Bytes(&NO_FINGERPRINT),
         ];
         let statement = &self.statements.release;
         let answer = site.run(statement, &arguments).await?;

@@ -8,7 +8,7 @@ use super::seats::Rank;
 use super::{SqlStore, statement};
 use crate::fingerprint::Fingerprint;
 use crate::operation::RecordKey;
-use crate::record::{Fence, HEADER, Header, Owner, State};
+use crate::record::{AnswerTypes, Fence, HEADER, Header, Owner, State};
 use crate::store::StoreError;
 
 const WHAT: &str = "a test";
@@ -107,5 +107,6 @@ fn nobody() -> Header {
         attempts: 0,
         retain: Duration::ZERO,
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
     }
 }

@@ -14,7 +14,7 @@ use super::{Inner, SqlStore};
 use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::{Operation, RecordKey};
-use crate::record::{Header, OutcomeKind, Owner, State};
+use crate::record::{AnswerTypes, Header, OutcomeKind, Owner, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, RenewReply, StoreError};
 
 const WHAT: &str = "the purge";
@@ -178,6 +178,8 @@ impl<B: Sealed> Inner<B> {
         let request = ClaimRequest {
             owner: Owner::random(),
             fingerprint: Fingerprint::NONE,
+            types: AnswerTypes::UNKNOWN,
+            any_type: false,
             lease: LEASE,
             retain: LEASE * 2,
             max_attempts: None,

@@ -79,6 +79,9 @@ pub(crate) fn shown(key: &RecordKey) -> Cow<'_, str> {
     }
 }
 
+/// What the column `fingerprint` says of a record that has been released with nothing remaining.
+pub(crate) const NO_FINGERPRINT: [u8; 20] = [0; 20];
+
 /// The columns that come out of a header.
 pub(crate) struct Columns {
     bytes: [u8; HEADER],
@@ -143,8 +146,9 @@ impl Columns {
         Argument::Int(self.number(31, 36))
     }
 
+    /// The fingerprint and the types of the answers, which are kept, compared and taken off together.
     pub(crate) fn fingerprint(&self) -> Argument<'_> {
-        Argument::Bytes(&self.bytes[36..52])
+        Argument::Bytes(&self.bytes[36..])
     }
 }
 

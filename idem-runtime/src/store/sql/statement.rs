@@ -109,7 +109,7 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
 const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 AND fingerprint = ?10 \
-     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
+     AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 /// As that, in the transaction of the claim, which nobody else sees.
 const COMPLETE_WITHIN: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
@@ -119,12 +119,12 @@ const COMPLETE_WITHIN: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms
 /// `{date}` is the time, which comes back.
 const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
-     AND layout = 49 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
+     AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
 const RELEASE: &str = "UPDATE {t} SET state = 'R', detail = 0, version = version + 1, \
      fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
-     WHERE record_key = ?1 AND owner = ?2 AND layout = 49 AND state = 'P' AND expires_us > {now}{bounded}";
+     WHERE record_key = ?1 AND owner = ?2 AND layout = 50 AND state = 'P' AND expires_us > {now}{bounded}";
 
 /// `?6` is the fence. What is there already stays.
 #[cfg(feature = "sqlite")]
