@@ -115,7 +115,7 @@ pub(crate) async fn the_context_of_a_body<D: Database>() {
     // The key that a call with a lease derives is the same.
     let first = stage.order().run(|cx| async move {
         let fence = cx.fence().await?;
-        Err::<(), _>(OrderError::Database(format!(
+        Err::<u32, _>(OrderError::Database(format!(
             "{} {fence:?}",
             cx.derive_key("stripe")
         )))

@@ -161,7 +161,7 @@ async fn a_value_of_another_type_is_not_replaced(p: Probe) {
 }
 
 async fn what_cannot_be_read_is_free_again_after_its_life(p: Probe) {
-    stays(&p, b"2", Unreadable::Layout { byte: b'2' }).await;
+    stays(&p, b"3", Unreadable::Layout { byte: b'3' }).await;
     p.advance(LEASE).await;
     assert_eq!(p.read().await, ReadReply::Absent);
     p.take(&ask(A)).await;

@@ -8,6 +8,10 @@ use crate::record::{AnswerTypes, Fence, Owner, Record, Unreadable};
 
 /// Who asks for a claim, and for how long.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a question of its own, and they go together in every way"
+)]
 pub struct ClaimRequest {
     /// The attempt that asks. The same while one claim is repeated or polled, and never again after
     /// it was released or completed.
