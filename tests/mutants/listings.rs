@@ -14,13 +14,7 @@ use crate::store::{Inner, Name};
 /// A position is the name behind which a step begins.
 fn position(name: &Name) -> String {
     let (_, operation, digest) = name;
-    let hex = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
-    format!("at:{}:{}", hex(operation.as_bytes()), hex(digest))
+    format!("at:{:02x?}:{digest:02x?}", operation.as_bytes())
 }
 
 impl Inner {
