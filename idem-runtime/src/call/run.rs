@@ -136,8 +136,8 @@ where
     }
 }
 
-/// In the span that the caller is in, so that what the body records stays part of it. Where the caller has gone, the span
-/// lasts until the body has ended.
+/// In the span that the caller is in, so that what the body records stays part of it. Where the caller has gone, the
+/// span lasts until the body has ended.
 #[cfg(feature = "tracing")]
 fn in_span<F: Future>(task: F) -> impl Future<Output = F::Output> {
     tracing::Instrument::in_current_span(task)

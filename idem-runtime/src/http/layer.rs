@@ -90,12 +90,12 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 ///
 /// # Where it stands among layers
 ///
-/// Outside: what is about the request at hand (authentication, request ids, tracing, CORS, compression). Inside: what is
-/// about the effect, and must end with the handler though its client has left (transactions, concurrency limits). What
-/// happens on the wrong side is said in [inside or outside](super#inside-or-outside).
+/// Outside: what is about the request at hand (authentication, request ids, tracing, CORS, compression). Inside: what
+/// is about the effect, and must end with the handler though its client has left (transactions, concurrency limits).
+/// What happens on the wrong side is said in [inside or outside](super#inside-or-outside).
 ///
-/// The handler runs in a task of its own. The current `tracing` span goes along into it with the feature `tracing`; what
-/// a layer outside keeps in task-locals does not.
+/// The handler runs in a task of its own. The current `tracing` span goes along into it with the feature `tracing`;
+/// what a layer outside keeps in task-locals does not.
 ///
 /// # Example
 ///
