@@ -28,7 +28,7 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 use crate::transition::ResolveReply;
 
 /// What the store held under a key when it was asked: made by the attribute's
-/// [`entry`](attr@crate::idempotent#entry), [`CallBuilder::entry`](crate::CallBuilder::entry), or
+/// [`entry`](macro@crate::idempotent#entry), [`CallBuilder::entry`](crate::CallBuilder::entry), or
 /// [`Engine::entry`](crate::Engine::entry) of a digest that a log names.
 ///
 /// An operator who knows what happened to an [unknown](EntryState::Unknown) or

@@ -56,7 +56,7 @@ impl<P> CallBuilder<P> {
     /// Which call it is. Without a key, the fingerprint is the key.
     ///
     /// A number is not its text: of a function with `key = "{id}"` the key is `&id.to_string()`, with `key = id` it is
-    /// `&id`. The attribute's [`entry`](attr@crate::idempotent#entry) makes it of the same arguments as the function.
+    /// `&id`. The attribute's [`entry`](macro@crate::idempotent#entry) makes it of the same arguments as the function.
     pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
         self.inputs.key(key);
         self
@@ -353,7 +353,7 @@ impl<P> CallBuilder<P> {
 
     /// What the store holds for this call: to see how it stands, and to settle what nobody knows. The
     /// fingerprint is not compared. For a call of an annotated function there is the attribute's
-    /// [`entry`](attr@crate::idempotent#entry).
+    /// [`entry`](macro@crate::idempotent#entry).
     ///
     /// `None`: nothing is stored under this operation, scope and key, which are each to be what they are in the call;
     /// `7` and `"7"` are two keys.
