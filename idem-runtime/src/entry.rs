@@ -417,6 +417,8 @@ impl Core {
             asked: Fingerprint::NONE,
             record: Record::new(listed.header, bytes),
             left: listed.left,
+            #[cfg(feature = "http")]
+            rules: Arc::default(),
         }
     }
 
