@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey, State, Store,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
+    State, Store,
 };
 use idem_runtime::{Engine, Fingerprint, KeyBuilder, KeyDigest, Operation};
 use tokio::task::JoinSet;
@@ -67,6 +68,8 @@ async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
     let request = ClaimRequest {
         owner: Owner::random(),
         fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
         lease: match fate {
             Fate::Running => Duration::from_hours(2),
             _ => Duration::from_millis(1),
