@@ -190,6 +190,7 @@ mod tests {
                 attempts: 2,
                 retain,
                 fingerprint: Fingerprint::NONE,
+                types: crate::record::AnswerTypes::UNKNOWN,
             };
             let states = [Running, Abandoned, Released, Answered, NotStored, Unknown];
             let of = states.into_iter().filter(|of| of.matches(&header, left));
