@@ -84,6 +84,7 @@ impl<R: Future> Says for R {
 pub struct Given<Args, G>(PhantomData<fn() -> (Args, G)>);
 
 /// What a hook is called with, for its type. `Args` says how many references a hook takes.
+#[must_use]
 pub fn given<Args, G>(_: &G) -> Given<Args, G> {
     Given(PhantomData)
 }
