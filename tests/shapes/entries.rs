@@ -1,5 +1,7 @@
 //! The function of `entry`, beside functions of every form: it takes what they take, and finds what they stored.
 
+#![allow(clippy::unused_async, clippy::many_single_char_names)]
+
 use super::{Answer, Failure, Runs, engine};
 use async_trait::async_trait;
 use idem_runtime::{Engine, Entry, EntryState, Error, OutcomeKind, idempotent};
@@ -7,6 +9,7 @@ use serde::Serialize;
 use std::sync::Arc;
 
 /// Nothing is found before the call, and its answer after it.
+#[allow(clippy::future_not_send)]
 async fn found<T>(
     entry: impl AsyncFn() -> Result<Option<Entry>, Error>,
     call: impl AsyncFnOnce() -> Answer<T>,
@@ -69,9 +72,9 @@ async fn a_call_is_found_by_its_fingerprint() {
 }
 
 #[idempotent(op = "shapes.entry.generic", key = (T::NAME, order), entry = generic_entry)]
-async fn generic<T: Named>(order: u64, item: T, note: impl AsRef<str> + Serialize) -> Answer<u64>
+async fn generic<T>(order: u64, item: T, note: impl AsRef<str> + Serialize) -> Answer<u64>
 where
-    T: Serialize,
+    T: Named + Serialize,
 {
     drop(item);
     Ok(order + note.as_ref().len() as u64)
@@ -208,7 +211,10 @@ async fn a_trait_may_declare_it() -> Result<(), Failure> {
 #[idempotent(op = "shapes.entry.quiet", key = a, entry = quiet_entry)]
 #[expect(clippy::too_many_arguments, reason = "as many as there are")]
 async fn quiet(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8) -> Answer<u8> {
-    Ok([a, b, c, d, e, f, g, h].len() as u8)
+    Ok([a, b, c, d, e, f, g, h]
+        .into_iter()
+        .max()
+        .unwrap_or_default())
 }
 
 #[tokio::test]

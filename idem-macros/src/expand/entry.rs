@@ -48,7 +48,7 @@ pub(super) fn function(
     quote_spanned! {here()=>
         #(#attrs)*
         #[doc = #doc]
-        #[allow(unused_mut, unused_variables)]
+        #[allow(unused_mut, unused_variables, clippy::needless_pass_by_ref_mut)]
         #vis #sig #braces
     }
 }
