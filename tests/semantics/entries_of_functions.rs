@@ -78,7 +78,10 @@ async fn an_entry_has_the_policy_of_its_function(world: World) {
     entry().await.reset().await.unwrap();
     entry().await.resolve(&Receipt { run: 9 }).await.unwrap();
     let left = entry().await.left();
-    assert!(left > WEEK.saturating_sub(Duration::from_mins(1)), "{left:?}");
+    assert!(
+        left > WEEK.saturating_sub(Duration::from_mins(1)),
+        "{left:?}"
+    );
 }
 
 async fn an_entry_that_cannot_be_named_is_refused(world: World) {
