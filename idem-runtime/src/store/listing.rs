@@ -7,7 +7,13 @@ use super::{StoreError, StoreErrorKind};
 use crate::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, State};
 
-/// How many records a step of a store of this crate examines at most.
+/// How many records a step of a store on a server or in a file examines at most.
+#[cfg(any(
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "sqlite"
+))]
 pub(crate) const EXAMINED: usize = 1_000;
 
 /// Which records a listing gives.
