@@ -22,7 +22,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::observer::EventKind;
 use crate::operation::{Operation, RecordKey};
-use crate::policy::Policy;
+use crate::policy::{OnOtherType, Policy};
 use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 use crate::transition::ResolveReply;
@@ -286,7 +286,8 @@ impl Entry {
                           could not read this one: resolve with a value, or reset";
             return refuse(ErrorKind::WrongType, detail.to_owned());
         }
-        if !types.holds(outcome, schema) {
+        let accepts = self.policy.on_other_type == OnOtherType::Accept;
+        if !accepts && !types.holds(outcome, schema) {
             return refuse(
                 ErrorKind::WrongType,
                 format!(

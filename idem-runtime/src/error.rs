@@ -71,7 +71,8 @@ pub enum ErrorKind {
     /// not run again.
     Undecodable,
     /// The record is of a function whose answers have another type: it shares the `op`, or is an earlier version; see
-    /// [`OnOtherType`](crate::OnOtherType). Nothing was run. Or an operator gave an answer of another type to
+    /// [`OnOtherType`](crate::OnOtherType). Nothing was run, unless the error says that this body ran and another
+    /// attempt has answered the key. Or an operator gave an answer of another type to
     /// [`Entry::resolve`](crate::Entry::resolve), and nothing was changed.
     WrongType,
     /// Something that is not a record of a known layout stands under the key. It is kept, and the

@@ -99,7 +99,7 @@ async fn what_an_operator_writes_is_replayed_by_every_server() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_settled_is_not_settled_again() {
+async fn a_record_that_is_settled_is_corrected_only_by_who_saw_it() {
     let desk = Desk::new();
     let layer = desk.layer();
     let shop = unlucky(&desk, layer.clone());
@@ -107,11 +107,20 @@ async fn a_record_that_is_settled_is_not_settled_again() {
     let entry = async || layer.entry(None, NAME).await.unwrap().unwrap();
     let (seen, too_late) = (entry().await, entry().await);
     seen.resolve_response(paid()).await.unwrap();
-    for changed in [too_late, entry().await] {
-        let error = changed.resolve_response(Response::new("other")).await;
-        assert_eq!(*error.unwrap_err().kind(), ErrorKind::Changed);
-    }
+    let error = too_late.resolve_response(Response::new("other")).await;
+    assert_eq!(*error.unwrap_err().kind(), ErrorKind::Changed);
     assert_eq!(send(&shop, order("")).await.status, 201);
+    let by_hand = entry().await;
+    assert!(by_hand.is_by_hand());
+    by_hand
+        .resolve_response(Response::new("corrected"))
+        .await
+        .unwrap();
+    let corrected = send(&shop, order("")).await;
+    assert_eq!(
+        (corrected.status, &corrected.body[..]),
+        (StatusCode::OK, &b"corrected"[..])
+    );
 }
 
 #[tokio::test]

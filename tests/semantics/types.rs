@@ -35,6 +35,7 @@ on_every_store![
     a_reset_key_is_free_for_a_corrected_function,
     a_released_key_is_free_for_a_corrected_function,
     a_type_of_another_name_is_accepted_where_that_is_said,
+    a_value_of_another_type_by_hand_is_accepted_where_that_is_said,
 ];
 
 const FOUND: Receipt = Receipt { run: 9 };
@@ -105,6 +106,16 @@ async fn a_value_of_another_type_by_hand_is_refused_before_anything_is_written(w
     assert_eq!(stands(&world).await, (EntryState::Unknown, 1));
     entry(&world).await.resolve(&FOUND).await.unwrap();
     assert_eq!(answered(world.pay()).await, receipt(9));
+}
+
+/// Of a release in which the type has another name.
+async fn a_value_of_another_type_by_hand_is_accepted_where_that_is_said(world: World) {
+    timed_out(world.pay()).await;
+    let call = || world.pay().on_other_type(OnOtherType::Accept);
+    let entry = call().entry().await.unwrap().unwrap();
+    entry.resolve(&5_u32).await.unwrap();
+    let seen = call().run(|_| async { Err::<u32, PayError>(PayError::TimedOut) });
+    assert_eq!(seen.await, Ok(5));
 }
 
 async fn an_error_of_another_type_by_hand_is_refused(world: World) {

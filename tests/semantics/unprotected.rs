@@ -230,9 +230,9 @@ async fn no_environment_variable_disables_an_engine() {
     let (world, runs) = (World::memory(), Runs::default());
     assert_eq!(paid(world.pay(), &runs).await, receipt(1));
     assert_eq!(answered(world.pay()).await, receipt(1));
-    assert_eq!(Engine::current().map(|_| ()), None, "none is installed");
     if std::env::var_os(VARIABLE).is_some() {
         // This is the test, started once more by itself.
+        assert!(Engine::current().is_none(), "none is installed");
         return;
     }
     for value in ["1", "true", "unprotected"] {

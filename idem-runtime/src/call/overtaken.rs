@@ -76,7 +76,10 @@ pub(super) fn adopt(
             } => {
                 let is_ours = |lease: &Arc<Lease>| lease.policy.reads(&record);
                 if !context.lease().is_none_or(is_ours) {
-                    return output.refuse(other_type(operation));
+                    return output.refuse(other_type(operation).detail(
+                        "this body ran, and another attempt, of a function with answers of another type, has answered the \
+                         key: give each function its own `op`",
+                    ));
                 }
                 let (core, digest) = (&engine.core, context.key());
                 let stored = Stored::new(core, operation, digest, record, left, true);

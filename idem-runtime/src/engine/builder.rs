@@ -174,7 +174,7 @@ impl EngineBuilder {
     ///
     /// Once a claim has got nothing but errors for all of this time (a server that refuses connections, say), those
     /// that follow try again for an eighth of it, and 250 ms at least: each makes an attempt of its own, so that the
-    /// first one after the store is back succeeds. This ends with a reply to any claim, or when no claim was made for eight
+    /// first one after the store is back succeeds. With [`OnOutage::Run`] a call runs unprotected after that shorter time. This ends with a reply to any claim, or when no claim was made for eight
     /// times this time. A store that is silent costs every claim all of it.
     pub fn claim_deadline(mut self, deadline: Duration) -> Self {
         self.limits.claim_deadline = deadline;

@@ -12,6 +12,7 @@ use ::http::{HeaderName, HeaderValue, Uri};
 use sha2::{Digest as _, Sha256};
 
 use self::json::Pointer;
+use super::headers::header_name;
 
 /// First in what is hashed of a request whose body counts as it is, and no header.
 const PLAIN: &[u8] = b"idempotency http request 1";
@@ -133,9 +134,13 @@ impl Fingerprinter {
     }
 
     /// This header counts as well: whether it is there, and its values in their order. For one that changes what is
-    /// done, and is the same when the request is repeated. A name that no header can have changes nothing.
+    /// done, and is the same when the request is repeated.
+    ///
+    /// # Panics
+    ///
+    /// If no header can have this name: two requests that differ in the header that was meant would count as one.
     pub fn header(mut self, name: impl AsRef<str>) -> Self {
-        self.headers.extend(name.as_ref().parse::<HeaderName>());
+        self.headers.push(header_name(name.as_ref()));
         self.headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
         self.headers.dedup();
         self

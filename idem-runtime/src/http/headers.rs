@@ -53,6 +53,18 @@ const NEVER: &[&str] = &[
 /// What is left of a limit, in its many spellings.
 const NEVER_PREFIXES: &[&str] = &["ratelimit", "x-ratelimit-", "x-rate-limit-"];
 
+/// The name of a header in the service's own settings.
+///
+/// # Panics
+///
+/// If no header can have it: a setting that was mistyped would protect nothing.
+pub(super) fn header_name(name: &str) -> HeaderName {
+    match name.parse() {
+        Ok(name) => name,
+        Err(_) => panic!("no header can have the name {name:?}; write it without colon and blanks"),
+    }
+}
+
 /// Which headers of a response are stored with it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoredHeaders {
@@ -60,9 +72,13 @@ pub(super) struct StoredHeaders {
 }
 
 impl StoredHeaders {
-    /// Nor is this one, whatever the case of its letters; a name that no header can have changes nothing.
+    /// Nor is this one, whatever the case of its letters.
+    ///
+    /// # Panics
+    ///
+    /// As [`header_name`].
     pub(super) fn never(&mut self, name: &str) {
-        self.never.extend(name.parse::<HeaderName>());
+        self.never.push(header_name(name));
     }
 
     /// What is stored of these, in order; one name may come several times.
@@ -113,6 +129,12 @@ mod tests {
         for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-remaining"] {
             assert_eq!(stored(&[(name, "1")], &StoredHeaders::default()), [""; 0]);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "no header can have the name \"x-account:\"")]
+    fn a_name_that_no_header_can_have_is_a_mistake() {
+        StoredHeaders::default().never("x-account:");
     }
 
     #[test]

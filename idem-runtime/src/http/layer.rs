@@ -296,8 +296,8 @@ impl IdempotencyLayer {
 
     /// The largest response that is stored, in bytes: status, headers and body as they are laid out, before they are
     /// compressed and encrypted. Default 4 MiB, or [`max_value_bytes`](crate::EngineBuilder::max_value_bytes) where
-    /// that is more; at most 64 MiB or that, and what the store reads back (Redis: `max_record_bytes`, 8 MiB). What a
-    /// server takes is yours to keep to: MariaDB 16 MiB (`max_allowed_packet`).
+    /// that is more; at most 64 MiB or that, and what the store takes (Redis: `max_record_bytes`, 8 MiB;
+    /// MySQL and MariaDB: `max_allowed_packet` as it was when the store connected, less 8 KiB).
     ///
     /// A response is held back, in memory, until it is stored: so much for each request at once. A larger one is passed
     /// on as soon as that shows, by what it says of its length or by what has come. Its request was done and is not
@@ -357,7 +357,11 @@ impl IdempotencyLayer {
         self.set(|it| it.reconcile = Some(Arc::new(hook)))
     }
 
-    /// More response headers that are not stored. A name that no header can have changes nothing.
+    /// More response headers that are not stored.
+    ///
+    /// # Panics
+    ///
+    /// If no header can have one of these names.
     pub fn never_store<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.set(|it| {
             let rules = Arc::make_mut(&mut it.rules);

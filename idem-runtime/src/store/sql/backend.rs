@@ -246,6 +246,14 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
+    /// The longest statement that the server takes, with its values, in bytes; `None`: longer than any record.
+    #[doc(hidden)]
+    fn longest_statement(
+        _: &mut <Self::Db as Database>::Connection,
+    ) -> impl Future<Output = Result<Option<usize>, sqlx::Error>> + Send + '_ {
+        ready(Ok(None))
+    }
+
     /// What writes the statements of several calls at a time, where that is the store's to do.
     #[cfg(feature = "sqlite")]
     #[doc(hidden)]

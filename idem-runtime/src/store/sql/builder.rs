@@ -16,6 +16,9 @@ use super::{Inner, SqlStore};
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
+/// Bytes of a completion beside the record: its text, its names, what the protocol adds.
+const BESIDE: usize = 8 << 10;
+
 /// The name of the table in the files of `migrations`.
 const TABLE: &str = "idem_records";
 
@@ -129,12 +132,19 @@ impl<B: Backend> SqlStoreBuilder<B> {
                 .flatten(),
             table: self.table,
             warnings: Vec::new(),
+            max_record_bytes: None,
         };
         let mut conn = inner.lane.open(WHAT).await?;
-        inner.warnings = match timeout(self.response_timeout, B::look(&mut conn)).await {
+        let looking = async {
+            let warnings = B::look(&mut conn).await?;
+            Ok((warnings, B::longest_statement(&mut conn).await?))
+        };
+        let (warnings, longest) = match timeout(self.response_timeout, looking).await {
             Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
             Err(_) => return Err(inner.lane.silence(WHAT)),
         };
+        inner.warnings = warnings;
+        inner.max_record_bytes = longest.map(|bytes| bytes.saturating_sub(BESIDE));
         inner.lane.keep(conn);
         Ok(SqlStore(Arc::new(inner)))
     }

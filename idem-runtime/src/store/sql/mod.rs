@@ -217,6 +217,8 @@ pub(crate) struct Inner<B: Sealed> {
     #[cfg(feature = "postgres")]
     notices: Option<notices::Notices>,
     warnings: Vec<String>,
+    /// Longer ones the server would refuse at each completion, and their bodies would run again.
+    max_record_bytes: Option<usize>,
 }
 
 impl<B: Backend> Clone for SqlStore<B> {
@@ -378,6 +380,10 @@ impl<B: Backend> Store for SqlStore<B> {
 
     fn observed_by(&self, observer: &Arc<dyn Observer>) {
         self.0.observers.add(observer);
+    }
+
+    fn max_record_bytes(&self) -> Option<usize> {
+        self.0.max_record_bytes
     }
 
     fn keeps_forever(&self) -> bool {

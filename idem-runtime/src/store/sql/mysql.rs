@@ -172,6 +172,12 @@ impl Sealed for MySql {
 
     scripts!(MySqlConnection, &[u8]);
 
+    async fn longest_statement(conn: &mut MySqlConnection) -> Result<Option<usize>, sqlx::Error> {
+        let setting = "SELECT CAST(@@max_allowed_packet AS SIGNED)";
+        let (bytes,): (i64,) = sqlx::query_as(setting).fetch_one(conn).await?;
+        Ok(usize::try_from(bytes).ok())
+    }
+
     async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
                         CAST(@@read_only AS SIGNED), CAST(@@autocommit AS SIGNED)";
