@@ -88,10 +88,11 @@ async fn a_million_keys_leave_nothing_behind() {
         resident.push(resident_pages());
         clock.advance(Duration::from_hours(25));
     }
-    // The maps reach their size within the first rounds.
+    // The maps reach their size within the first rounds, but for one that doubles late. Records of one round that
+    // stayed would be three times this margin.
     let (early, late) = (resident[4], resident[9]);
     assert!(
-        late <= early + early / 20,
+        late <= early + early / 10,
         "memory grows: {resident:?} pages"
     );
     // A few more calls sweep what the last round left.
