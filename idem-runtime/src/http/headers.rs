@@ -59,10 +59,10 @@ const NEVER_PREFIXES: &[&str] = &["ratelimit", "x-ratelimit-", "x-rate-limit-"];
 ///
 /// If no header can have it: a setting that was mistyped would protect nothing.
 pub(super) fn header_name(name: &str) -> HeaderName {
-    match name.parse() {
-        Ok(name) => name,
-        Err(_) => panic!("no header can have the name {name:?}; write it without colon and blanks"),
-    }
+    let Ok(parsed) = name.parse() else {
+        panic!("no header can have the name {name:?}; write it without colon and blanks");
+    };
+    parsed
 }
 
 /// Which headers of a response are stored with it.
