@@ -173,11 +173,16 @@ mod tests {
     fn a_service_leaves_out_more() {
         let mut rules = StoredHeaders::default();
         rules.never("X-Debug");
-        rules.never("not a name");
         assert_eq!(
             stored(&[("x-debug", "1"), ("x-kept", "2")], &rules),
             ["x-kept: 2"]
         );
+    }
+
+    #[test]
+    #[should_panic(expected = "no header can have the name \"not a name\"")]
+    fn a_name_that_no_header_has_is_a_mistake() {
+        StoredHeaders::default().never("not a name");
     }
 
     #[test]
