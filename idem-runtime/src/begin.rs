@@ -1,5 +1,7 @@
 //! How a call begins: it gets the claim, an answer, or a refusal.
 
+mod names;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +12,14 @@ use crate::busy::{Entered, Unleased};
 use crate::cache::{Life, Permit};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
+use crate::digest_key::{CallName, Identity, Keyed};
 use crate::engine::Core;
 use crate::enter::Asking;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
-use crate::key::KeyDigest;
 use crate::meaning::refusal;
-use crate::operation::{Operation, RecordKey};
+use crate::operation::Operation;
 use crate::orphan::Orphan;
 use crate::policy::{OnOtherType, Policy};
 use crate::reconcile::Riddle;
@@ -29,8 +31,9 @@ use crate::vigil::Running;
 /// One call, ready to ask for its claim.
 pub(crate) struct Ask {
     pub(crate) operation: Operation,
-    pub(crate) digest: KeyDigest,
-    pub(crate) fingerprint: Fingerprint,
+    pub(crate) identity: Identity,
+    /// Where digests are keyed, or were.
+    pub(crate) keyed: Option<Box<Keyed>>,
     pub(crate) policy: Policy,
     /// Its token has: it gets what is there, and starts nothing.
     pub(crate) expired: bool,
@@ -90,7 +93,9 @@ enum Led {
 /// A call that waits for its claim, or for another's answer.
 pub(crate) struct Begin {
     entered: Entered,
-    key: RecordKey,
+    name: CallName,
+    /// Whether the other name of its record has been looked at since it last waited.
+    looked: bool,
     fingerprint: Fingerprint,
     policy: Policy,
     expired: bool,
@@ -106,7 +111,7 @@ pub(crate) struct Begin {
 impl Begin {
     pub(crate) fn new(
         entered: Entered,
-        key: RecordKey,
+        name: CallName,
         (fingerprint, expired): (Fingerprint, bool),
         policy: Policy,
         now: Duration,
@@ -115,7 +120,8 @@ impl Begin {
         Self {
             now,
             entered,
-            key,
+            name,
+            looked: false,
             fingerprint,
             policy,
             expired,
@@ -140,7 +146,7 @@ impl Begin {
             match self.ask().await {
                 Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
                 Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
-                Err(error) => self.core().not_begun(&self.key, &self.policy, error),
+                Err(error) => self.core().not_begun(&self.name, &self.policy, error),
             }
         })
     }
@@ -159,7 +165,7 @@ impl Begin {
         } = grant;
         let Self {
             entered,
-            key,
+            name,
             policy,
             ..
         } = self;
@@ -169,7 +175,7 @@ impl Begin {
             _ => None,
         };
         let claim =
-            entered.arrive(|core| Claim::new(core, key, header, fresh, policy, sent, ticket));
+            entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, ticket));
         match riddle {
             Some(riddle) => Start::Reconcile(claim, riddle),
             None => Start::Run(claim),
@@ -182,7 +188,7 @@ impl Begin {
             let core = self.core();
             // A reply that came late is asked for once more.
             let within = core.limits.claim_deadline * 2;
-            let (flights, digest) = (&core.flights, self.key.digest());
+            let (flights, digest) = (&core.flights, self.name.key.digest());
             let ticket = match flights.join(digest, self.fingerprint, now, within) {
                 Join::Lead(ticket) => Some(ticket),
                 Join::Follow(follower, lease_left) if now < self.patience() => {
@@ -197,13 +203,27 @@ impl Begin {
                 // Nobody to wait with, or no time to: the store says what it has to say.
                 Join::Follow(..) | Join::Alone => None,
             };
+            if self.has_two_names() && !self.looked {
+                match Box::pin(self.is_elsewhere()).await {
+                    Ok(false) => {}
+                    Ok(true) => continue,
+                    Err(error) => return Err(self.refused(ticket, error, now)),
+                }
+            }
             let request = self.request();
             let asked = {
-                let (core, key) = (self.core(), &self.key);
+                let (core, key) = (self.core(), &self.name.key);
                 let mut orphan = Orphan::new(core, key, request.owner);
                 core.ask(key, &request, &mut orphan, now).await
             };
             let (ticket, lease_left) = match self.led(ticket, request, asked) {
+                Led::To(Ok(Reached::Claim(grant))) if self.has_two_names() => {
+                    if let Some(grant) = Box::pin(self.confirm(grant)).await? {
+                        return Ok(Reached::Claim(grant));
+                    }
+                    now = self.core().clock.now();
+                    continue;
+                }
                 Led::To(start) => return start,
                 Led::Expired(ticket) => (ticket, None),
                 Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
@@ -211,6 +231,7 @@ impl Begin {
             if let Some(start) = Box::pin(self.wait(ticket, lease_left, now)).await {
                 return start;
             }
+            self.looked = false;
             now = self.core().clock.now();
         }
     }
@@ -263,23 +284,23 @@ impl Begin {
             // Renewed in the meantime, most likely: joining again tells.
             Err(_) if clock.now() < patience => None,
             Err(_) => {
-                let left = (self.core().flights).lease_left(self.key.digest(), clock.now());
+                let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
                 let retry_after = left.unwrap_or(self.policy.lease);
                 let kind = ErrorKind::Running { retry_after };
-                Some(Err(Error::new(kind, self.key.operation().clone())))
+                Some(Err(Error::new(kind, self.name.key.operation().clone())))
             }
         }
     }
 
     fn done(&self, record: Record, left: Duration) -> Result<Reached, Error> {
         let stored =
-            (self.core()).answer(&self.key, record, left, &self.policy, self.waited, false)?;
+            (self.core()).answer(&self.name.key, record, left, &self.policy, self.waited, false)?;
         Ok(Reached::Done(stored))
     }
 
     fn request(&self) -> ClaimRequest {
         ClaimRequest {
-            owner: self.core().store.new_owner(&self.key),
+            owner: self.core().store.new_owner(&self.name.key),
             fingerprint: self.fingerprint,
             types: self.policy.types,
             any_type: self.policy.on_other_type == OnOtherType::Accept,
@@ -300,7 +321,7 @@ impl Begin {
         request: ClaimRequest,
         asked: Result<Asked, Error>,
     ) -> Led {
-        let (core, key) = (self.core(), &self.key);
+        let (core, key) = (self.core(), &self.name.key);
         let operation = key.operation();
         let asked = match asked {
             Ok(asked) => asked,
@@ -406,13 +427,13 @@ impl Begin {
         let core = self.core();
         let Some(lease_left) = lease_left else {
             let sent = core.clock.now();
-            let error = core.expired(&self.key).await?;
+            let error = core.expired(&self.name.key).await?;
             return Some(Err(self.refused(ticket, error, sent)));
         };
         if let Some(ticket) = ticket {
             let running = Running { seen, lease_left };
             let asked = (self.fingerprint, self.policy.dated());
-            let follower = core.watch_over(&self.key, asked, running, ticket)?;
+            let follower = core.watch_over(&self.name.key, asked, running, ticket)?;
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process, and this one is its like: the fingerprints

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::claim::Claim;
 use crate::context::Context;
+use crate::digest_key::{CallName, Keyed};
 use crate::engine::Core;
 use crate::operation::RecordKey;
 use crate::padded::Lane;
@@ -52,15 +53,17 @@ impl Drop for Entered {
 pub(crate) struct Unleased {
     core: Arc<Core>,
     pub(crate) key: RecordKey,
+    keyed: Option<Box<Keyed>>,
     max_run: Duration,
 }
 
 impl Unleased {
-    pub(crate) fn new(core: &Arc<Core>, key: RecordKey, max_run: Duration) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, name: CallName, max_run: Duration) -> Self {
         core.unleased.fetch_add(1, Ordering::SeqCst);
         Self {
             core: Arc::clone(core),
-            key,
+            key: name.key,
+            keyed: name.keyed,
             max_run,
         }
     }
@@ -72,7 +75,8 @@ impl Unleased {
 
     /// As [`context`](Self::context), with the claim of a call in a transaction.
     pub(crate) fn context_with(&self, within: Option<Header>) -> Context {
-        Context::unleased(self.core.id, self.key.clone(), within, self.max_run)
+        let (key, keyed) = (self.key.clone(), self.keyed.clone());
+        Context::unleased(self.core.id, CallName { key, keyed }, within, self.max_run)
     }
 }
 

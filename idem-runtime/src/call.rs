@@ -35,6 +35,7 @@ pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};
 use crate::answer::Undecodable;
 use crate::begin::Ask;
+use crate::digest_key::Identity;
 use crate::engine::{Core, Engine, Protection};
 use crate::enter::Entry;
 use crate::error::{Error, ErrorKind};
@@ -242,10 +243,15 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
         return Err(Error::new(ErrorKind::TokenExpired, operation));
     }
     policy.kept_by(&*core.store).map_err(refuse)?;
-    Ok(Ask {
-        operation,
+    let plain = Identity {
         digest,
         fingerprint,
+    };
+    let (identity, keyed) = core.digests.identify(plain);
+    Ok(Ask {
+        operation,
+        identity,
+        keyed,
         policy,
         expired,
     })
@@ -258,8 +264,12 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
 /// As [`CallBuilder::entry`].
 pub async fn entry(call: Call) -> Result<Option<crate::entry::Entry>, Error> {
     let (engine, ask) = describe(call)?;
-    let asked = (ask.fingerprint, ask.policy);
-    engine.core.entry(ask.operation, ask.digest, asked).await
+    let core = &engine.core;
+    let found = core.entry(&ask.operation, ask.identity, &ask.policy).await?;
+    match ask.keyed.and_then(|keyed| keyed.other) {
+        Some(other) if found.is_none() => core.entry(&ask.operation, other, &ask.policy).await,
+        _ => Ok(found),
+    }
 }
 
 /// Lets a call in, or says what is known of it already.

@@ -11,13 +11,13 @@ use crate::answer::{Encoded, How, Replay, Unencodable};
 use crate::cause::Cause;
 use crate::clock::{Elapsed, deadline};
 use crate::context::{Context, bind_outer};
+use crate::digest_key::CallName;
 use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::flight::Ticket;
 use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::observer::EventKind;
-use crate::operation::RecordKey;
 use crate::policy::Policy;
 use crate::reconcile::Riddle;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
@@ -54,7 +54,7 @@ impl Claim {
     /// The claim that was sent at `sent` and granted with this header.
     pub(crate) fn new(
         core: Arc<Core>,
-        key: RecordKey,
+        name: CallName,
         header: Header,
         fresh: bool,
         policy: Policy,
@@ -63,7 +63,7 @@ impl Claim {
     ) -> Self {
         // Its holder may never ask for its context.
         bind_outer();
-        let lease = Arc::new(Lease::new(core, key, header, fresh, policy, sent, ticket));
+        let lease = Arc::new(Lease::new(core, name, header, fresh, policy, sent, ticket));
         lease.announce();
         let held = Held {
             renewal: Keeper::register(lease, sent),
@@ -266,8 +266,9 @@ impl Claim {
         let Some(held) = self.held.take() else {
             return Box::pin(ready(Settled::Own));
         };
-        let format = &held.core().format;
-        let ending = match format.seal(held.lease().key.digest(), encoded) {
+        let (format, lease) = (&held.core().format, held.lease());
+        let asked = lease.claim().fingerprint;
+        let ending = match format.seal(lease.key.digest(), asked, encoded) {
             Encoded::Release(remains) => held.release(remains),
             Encoded::Store {
                 outcome,

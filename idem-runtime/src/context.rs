@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 
+use crate::digest_key::CallName;
 use crate::error::Error;
 use crate::key::KeyDigest;
 use crate::lease::Lease;
@@ -40,7 +41,7 @@ enum Held {
 /// A call that runs without protection, or in a transaction.
 struct Bare {
     engine: u64,
-    key: RecordKey,
+    name: CallName,
     /// The claim of a call that runs in a transaction.
     within: Option<Header>,
     /// When it has run for as long as a lease would be renewed.
@@ -99,10 +100,18 @@ impl Call {
         }
     }
 
+    /// What derived keys follow from.
+    fn plain(&self) -> &KeyDigest {
+        match &self.held {
+            Held::Lease(lease) => lease.plain(),
+            Held::Bare(call) => call.name.plain(),
+        }
+    }
+
     fn key(&self) -> &RecordKey {
         match &self.held {
             Held::Lease(lease) => &lease.key,
-            Held::Bare(call) => &call.key,
+            Held::Bare(call) => &call.name.key,
         }
     }
 }
@@ -116,13 +125,13 @@ impl Context {
     /// runs in a transaction; without one it runs without protection.
     pub(crate) fn unleased(
         engine: u64,
-        key: RecordKey,
+        name: CallName,
         within: Option<Header>,
         max_run: Duration,
     ) -> Self {
         let call = Bare {
             engine,
-            key,
+            name,
             within,
             until: Instant::now() + max_run,
         };
@@ -171,7 +180,10 @@ impl Context {
         self.0.key().operation()
     }
 
-    /// The digest of operation, scope and key: what the record is named by. Safe to log.
+    /// The digest of operation, scope and key: what the record is named by.
+    ///
+    /// A reader of a log can try guesses against it, unless the engine has a
+    /// [digest key](crate::EngineBuilder::digest_key).
     #[must_use]
     pub fn key(&self) -> &KeyDigest {
         self.0.key().digest()
@@ -280,7 +292,8 @@ impl Context {
     /// The idempotency key to send with a downstream call: 43 characters, the same for every attempt
     /// of this call, another for every label. With it the other side sees a repeat as a repeat.
     ///
-    /// It follows from operation, scope and key alone, so it is the same after `ttl` and after a reset:
+    /// It follows from operation, scope and key alone, so it is the same after `ttl`, after a reset, and under another
+    /// [digest key](crate::EngineBuilder::digest_key):
     /// where a call is then meant to have its effect again, put what tells the two apart (a date, say)
     /// into the key or the label.
     ///
@@ -307,7 +320,7 @@ impl Context {
         let mut hash = Sha256::new();
         // The first two parts have fixed lengths, so no two inputs run together.
         hash.update(b"idem derived key 1\0");
-        hash.update(self.key().as_bytes());
+        hash.update(self.0.plain().as_bytes());
         hash.update(label.as_bytes());
         let mut text = String::with_capacity(43);
         KeyDigest::from_bytes(hash.finalize().into()).text(&mut text);

@@ -10,6 +10,7 @@ use crate::begin::{Ask, Begin, Start};
 use crate::busy::{Entered, Unleased};
 use crate::cache::{Found, Permit};
 use crate::context::{is_held, is_inside};
+use crate::digest_key::{CallName, Identity};
 use crate::engine::{Core, Protection};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -57,38 +58,42 @@ impl Core {
     pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Entry, Error> {
         let Ask {
             operation,
-            digest,
-            fingerprint,
+            identity: Identity {
+                digest,
+                fingerprint,
+            },
+            keyed,
             policy,
             expired,
         } = ask;
         let key = self.record_key(operation, digest);
-        let (now, permit) = match self.known(&key, fingerprint, &policy) {
+        let name = CallName { key, keyed };
+        let (now, permit) = match self.known(&name.key, fingerprint, &policy) {
             Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
-            Known::Answer(Err(error)) => return self.start(&key, &policy, Err(error)),
+            Known::Answer(Err(error)) => return self.start(&name, &policy, Err(error)),
             Known::Nothing { now, permit } => (now, permit),
         };
         // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
         let entered = Entered::new(self);
-        match self.admit(&key, &policy) {
+        match self.admit(&name, &policy) {
             Ok(None) => {
                 let asked = (fingerprint, expired);
-                let begin = Begin::new(entered, key, asked, policy, now, permit);
+                let begin = Begin::new(entered, name, asked, policy, now, permit);
                 Ok(Entry::Asks(begin.run()))
             }
-            Ok(Some(start)) => self.start(&key, &policy, Ok(start)),
-            Err(error) => self.start(&key, &policy, Err(error)),
+            Ok(Some(start)) => self.start(&name, &policy, Ok(start)),
+            Err(error) => self.start(&name, &policy, Err(error)),
         }
     }
 
     /// How a call goes on that has not to wait for its start.
     fn start(
         self: &Arc<Self>,
-        key: &RecordKey,
+        name: &CallName,
         policy: &Policy,
         start: Result<Start, Error>,
     ) -> Result<Entry, Error> {
-        let start = start.or_else(|error| self.not_begun(key, policy, error))?;
+        let start = start.or_else(|error| self.not_begun(name, policy, error))?;
         Ok(Entry::Asks(Box::pin(ready(Ok(start)))))
     }
 
@@ -115,14 +120,15 @@ impl Core {
     /// What a call does that is refused so.
     pub(crate) fn not_begun(
         self: &Arc<Self>,
-        key: &RecordKey,
+        name: &CallName,
         policy: &Policy,
         error: Error,
     ) -> Result<Start, Error> {
+        let key = &name.key;
         if policy.on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable {
             let reason = &error.to_string();
             self.tell(key, EventKind::Unprotected { reason });
-            let call = Unleased::new(self, key.clone(), policy.max_run());
+            let call = Unleased::new(self, name.clone(), policy.max_run());
             return Ok(Start::Unprotected(Box::new(call)));
         }
         self.tell(key, EventKind::Refused { error: &error });
@@ -160,9 +166,10 @@ impl Core {
     }
 
     /// `None`: the store has to be asked.
-    fn admit(self: &Arc<Self>, key: &RecordKey, policy: &Policy) -> Result<Option<Start>, Error> {
+    fn admit(self: &Arc<Self>, name: &CallName, policy: &Policy) -> Result<Option<Start>, Error> {
+        let key = &name.key;
         if !self.lets_in(key)? {
-            let call = Unleased::new(self, key.clone(), policy.max_run());
+            let call = Unleased::new(self, name.clone(), policy.max_run());
             return Ok(Some(Start::Unprotected(Box::new(call))));
         }
         if let Err(error) = self.keeper.start() {

@@ -16,6 +16,7 @@ use crate::answer::{Encoded, Replay};
 use crate::ask::unavailable;
 use crate::backoff::Backoff;
 use crate::clock::deadline;
+use crate::digest_key::Identity;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
@@ -150,7 +151,10 @@ impl Entry {
         self.key.operation().as_str()
     }
 
-    /// The digest of operation, scope and key. Safe to log.
+    /// The digest of operation, scope and key.
+    ///
+    /// A reader of a log can try guesses against it, unless the engine has a
+    /// [digest key](crate::EngineBuilder::digest_key).
     #[must_use]
     pub fn key(&self) -> &KeyDigest {
         self.key.digest()
@@ -267,12 +271,18 @@ impl Entry {
             let detail = "its body has answered it; only a reset can change that";
             return refuse(ErrorKind::Changed, detail.to_owned());
         }
+        // A key that was given back may have lost its fingerprint. Without one the answer goes to every request.
+        let fingerprint = match self.record.header.fingerprint {
+            lost if lost.is_none() => self.asked,
+            kept => kept,
+        };
+        let sealed = (self.core.format).seal(self.key.digest(), fingerprint, encoded);
         let Encoded::Store {
             outcome,
             schema,
             mut record,
             lost,
-        } = self.core.format.seal(self.key.digest(), encoded)
+        } = sealed
         else {
             let detail = "an error of class system is no answer";
             return refuse(ErrorKind::NotStored, detail.to_owned());
@@ -300,11 +310,10 @@ impl Entry {
             OutcomeKind::Error => self.policy.error_ttl(),
             _ => self.policy.ttl,
         };
-        let mut header = self.header(State::Done { outcome, schema }, retain);
-        // A key that was given back may have lost its fingerprint. Without one the answer goes to every request.
-        if header.fingerprint.is_none() {
-            header.fingerprint = self.asked;
-        }
+        let header = Header {
+            fingerprint,
+            ..self.header(State::Done { outcome, schema }, retain)
+        };
         record[..HEADER].copy_from_slice(&header.encode());
         self.send(record.into(), Some(outcome)).await
     }
@@ -376,27 +385,30 @@ impl Engine {
             Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
         })?;
         let policy = self.core.defaults.clone();
-        let asked = (Fingerprint::NONE, policy);
-        self.core.entry(operation, digest, asked).await
+        let identity = Identity {
+            digest,
+            fingerprint: Fingerprint::NONE,
+        };
+        self.core.entry(&operation, identity, &policy).await
     }
 }
 
 impl Core {
     pub(crate) async fn entry(
         self: &Arc<Self>,
-        operation: Operation,
-        digest: KeyDigest,
-        (asked, policy): (Fingerprint, Policy),
+        operation: &Operation,
+        identity: Identity,
+        policy: &Policy,
     ) -> Result<Option<Entry>, Error> {
-        let key = self.record_key(operation, digest);
+        let key = self.record_key(operation.clone(), identity.digest);
         let reply = self.patiently(key.operation(), || self.read(&key)).await?;
         match reply {
             ReadReply::Absent => Ok(None),
             ReadReply::Found { record, left } => Ok(Some(Entry {
                 core: Arc::clone(self),
                 key,
-                policy,
-                asked,
+                policy: policy.clone(),
+                asked: identity.fingerprint,
                 record,
                 left,
                 #[cfg(feature = "http")]

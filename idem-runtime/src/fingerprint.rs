@@ -17,8 +17,8 @@ const SCHEMA: u64 = 1;
 /// Equal requests have equal fingerprints: the order of map entries and struct fields, the width of
 /// integers and added optional fields that are `None` make no difference. Everything else does.
 ///
-/// It is the beginning of a SHA-256 without a secret: whoever reads it can confirm a guess, so treat
-/// the fingerprint of a card number like the card number.
+/// It is the beginning of a SHA-256 without a secret: a reader can confirm a guess, so treat the fingerprint of a card
+/// number like the card number. An engine with a [digest key](crate::EngineBuilder::digest_key) stores an HMAC of it.
 ///
 /// # Examples
 ///

@@ -21,6 +21,9 @@ pub(crate) const BASE64URL: &[u8; 64] =
 
 /// The SHA-256 of operation, scope and key: what a store knows a call by.
 ///
+/// A reader can confirm a guess of the key. An engine with a [digest key](crate::EngineBuilder::digest_key) names
+/// its records by an HMAC of it, and events and entries show that one.
+///
 /// # Examples
 ///
 /// ```

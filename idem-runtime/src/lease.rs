@@ -9,9 +9,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::deadline;
+use crate::digest_key::{CallName, Keyed};
 use crate::engine::Core;
 use crate::flight::{Landing, Ticket};
 use crate::keeper::Place;
+use crate::key::KeyDigest;
 use crate::operation::RecordKey;
 use crate::policy::Policy;
 use crate::record::Header;
@@ -20,6 +22,8 @@ use crate::record::Header;
 pub(crate) struct Lease {
     pub(crate) core: Arc<Core>,
     pub(crate) key: RecordKey,
+    /// As in [`CallName`].
+    keyed: Option<Box<Keyed>>,
     pub(crate) policy: Policy,
     /// When renewing ends even if the body has not.
     pub(crate) give_up: Duration,
@@ -46,7 +50,7 @@ impl Lease {
     /// The lease of a claim that was sent at `sent`: from then on it lasts, not from the reply.
     pub(crate) fn new(
         core: Arc<Core>,
-        key: RecordKey,
+        CallName { key, keyed }: CallName,
         claim: Header,
         fresh: bool,
         policy: Policy,
@@ -56,6 +60,7 @@ impl Lease {
         Self {
             core,
             key,
+            keyed,
             give_up: sent + policy.max_run(),
             place: Place::default(),
             first: claim,
@@ -68,6 +73,11 @@ impl Lease {
             told: Notify::new(),
             ticket,
         }
+    }
+
+    /// What the keys that its body derives follow from.
+    pub(crate) fn plain(&self) -> &KeyDigest {
+        (self.keyed.as_ref()).map_or(self.key.digest(), |keyed| &keyed.plain)
     }
 
     /// The calls of this process that wait are told where the body runs.

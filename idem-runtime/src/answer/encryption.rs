@@ -44,6 +44,8 @@ const TAG: usize = 16;
 pub struct EncryptionKeys {
     first: (u32, XChaCha20Poly1305),
     others: Vec<(u32, XChaCha20Poly1305)>,
+    /// Of the engine that has them.
+    prefix: String,
 }
 
 impl EncryptionKeys {
@@ -53,6 +55,7 @@ impl EncryptionKeys {
         Self {
             first: (id, XChaCha20Poly1305::new(&key.into())),
             others: Vec::new(),
+            prefix: String::new(),
         }
     }
 
@@ -60,6 +63,12 @@ impl EncryptionKeys {
     #[must_use]
     pub fn also(mut self, id: u32, key: [u8; 32]) -> Self {
         self.others.push((id, XChaCha20Poly1305::new(&key.into())));
+        self
+    }
+
+    /// For the answers of an engine with this prefix.
+    pub(super) fn under(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
         self
     }
 
@@ -102,7 +111,7 @@ impl EncryptionKeys {
         record.extend_from_slice(content);
         let text = (&mut record[start..]).into();
         let tag = cipher
-            .encrypt_inout_detached(&XNonce::from(nonce), &bound_data(bound, *id), text)
+            .encrypt_inout_detached(&XNonce::from(nonce), &self.bound_data(bound, *id), text)
             .map_err(|_| Unencodable::NotEncrypted)?;
         record.extend_from_slice(&tag);
         Ok(record)
@@ -119,12 +128,31 @@ impl EncryptionKeys {
         cipher
             .decrypt_inout_detached(
                 &XNonce::from(*nonce),
-                &bound_data(bound, id),
+                &self.bound_data(bound, id),
                 content.as_mut_slice().into(),
                 &Tag::from(*tag),
             )
             .map_err(|_| Undecodable::Forged { id })?;
         Ok(content)
+    }
+
+    /// What an answer is bound to. All parts but the last have fixed lengths.
+    ///
+    /// Not the counter, the fence and the types of the header: a store keeps those of the record that an answer
+    /// takes the place of, see `transition::settled`.
+    fn bound_data(&self, bound: &Bound<'_>, id: u32) -> Vec<u8> {
+        let mut data = Vec::with_capacity(32 + 16 + 1 + 4 + 1 + ID + self.prefix.len());
+        data.extend_from_slice(bound.digest.as_bytes());
+        data.extend_from_slice(bound.fingerprint.as_bytes());
+        data.push(match bound.outcome {
+            OutcomeKind::Error => b'E',
+            _ => b'D',
+        });
+        data.extend(bound.schema.to_be_bytes());
+        data.push(bound.tag);
+        data.extend(id.to_be_bytes());
+        data.extend_from_slice(self.prefix.as_bytes());
+        data
     }
 }
 
@@ -150,6 +178,15 @@ impl Encryption {
         let keys = self.keys.as_deref();
         Self {
             keys: keys.cloned().map(Arc::new),
+            accepts_plaintext: self.accepts_plaintext,
+        }
+    }
+
+    /// The same, for the answers of an engine with this prefix.
+    pub(crate) fn under(&self, prefix: &str) -> Self {
+        let keys = self.keys.as_deref();
+        Self {
+            keys: keys.map(|keys| Arc::new(keys.clone().under(prefix))),
             accepts_plaintext: self.accepts_plaintext,
         }
     }
@@ -190,20 +227,4 @@ impl Encryption {
         }
         Ok(())
     }
-}
-
-/// What an answer is bound to: digest, state byte of its record, tag, key id.
-///
-/// Not the rest of the header: a store keeps the counter, the fence and the fingerprint of the
-/// record that an answer takes the place of, see `transition::settled`.
-fn bound_data(bound: &Bound<'_>, id: u32) -> [u8; 32 + 1 + 1 + ID] {
-    let mut data = [0; 32 + 1 + 1 + ID];
-    data[..32].copy_from_slice(bound.digest.as_bytes());
-    data[32] = match bound.outcome {
-        OutcomeKind::Error => b'E',
-        _ => b'D',
-    };
-    data[33] = bound.tag;
-    data[34..].copy_from_slice(&id.to_be_bytes());
-    data
 }

@@ -21,8 +21,11 @@
 //! ```
 //! The content is the serialized value; compressed, it is one zstd frame that says how long it is.
 //! No JSON starts below 0x20 unless with a tab or a line break, which serializers do not write, and
-//! which are no tags of this version. What is encrypted is bound to the digest of the record's key,
-//! to its state byte (`D` or `E`), to the tag and to the key's id.
+//! which are no tags of this version.
+//!
+//! An encrypted answer is bound to its place and to what its record says of it: prefix of the engine, digest of the
+//! record's key (which covers operation, scope and key), state byte (`D` or `E`), schema and fingerprint of the
+//! header, tag, and id of the encryption key.
 
 use std::borrow::Cow;
 
@@ -30,6 +33,7 @@ use super::compression::{Compression, expand};
 use super::encryption::Encryption;
 use super::sink::{Body, Layout};
 use super::{Encoded, Undecodable, Unencodable};
+use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::record::{HEADER, OutcomeKind, Record, State};
 
@@ -111,7 +115,9 @@ impl Default for Format {
 )]
 pub(super) struct Bound<'a> {
     pub(super) digest: &'a KeyDigest,
+    pub(super) fingerprint: Fingerprint,
     pub(super) outcome: OutcomeKind,
+    pub(super) schema: u32,
     pub(super) tag: u8,
 }
 
@@ -143,15 +149,15 @@ impl Format {
     }
 
     /// The last step before an answer is stored under this key: compressed and encrypted, as the
-    /// engine is set. What does not fit any more becomes a tombstone.
-    pub(crate) fn seal(&self, key: &KeyDigest, encoded: Encoded) -> Encoded {
+    /// engine is set. What does not fit any more becomes a tombstone. `asked` is the fingerprint of the call.
+    pub(crate) fn seal(&self, key: &KeyDigest, asked: Fingerprint, encoded: Encoded) -> Encoded {
         match encoded {
             Encoded::Store {
                 outcome: outcome @ (OutcomeKind::Value | OutcomeKind::Error),
                 schema,
                 record,
                 lost,
-            } => match self.sealed(key, outcome, record) {
+            } => match self.sealed((key, asked), (outcome, schema), record) {
                 Ok(record) => Encoded::Store {
                     outcome,
                     schema,
@@ -166,8 +172,8 @@ impl Format {
 
     fn sealed(
         &self,
-        digest: &KeyDigest,
-        outcome: OutcomeKind,
+        (digest, fingerprint): (&KeyDigest, Fingerprint),
+        (outcome, schema): (OutcomeKind, u32),
         mut record: Vec<u8>,
     ) -> Result<Vec<u8>, Unencodable> {
         let (tag, content) = split(&record[HEADER..]);
@@ -184,7 +190,9 @@ impl Format {
             let tag = tag.unwrap_or(0) | ENCRYPTED;
             let bound = Bound {
                 digest,
+                fingerprint,
                 outcome,
+                schema,
                 tag,
             };
             record = self.encryption.seal(&bound, content)?;
@@ -206,7 +214,7 @@ impl Format {
         digest: &KeyDigest,
         record: &'a Record,
     ) -> Result<Body<'a>, Undecodable> {
-        let State::Done { outcome, .. } = record.header.state else {
+        let State::Done { outcome, schema } = record.header.state else {
             return Err(Undecodable::Mistyped { at: 0 });
         };
         let (tag, content) = split(record.body());
@@ -227,12 +235,23 @@ impl Format {
         if tag & ENCRYPTED == 0 {
             self.encryption.accept_plain()?;
         } else {
-            let bound = Bound {
+            let bound = |fingerprint| Bound {
                 digest,
+                fingerprint,
                 outcome,
+                schema,
                 tag,
             };
-            bytes = self.encryption.open(&bound, &bytes)?.into();
+            let stored = record.header.fingerprint;
+            let opened = self.encryption.open(&bound(stored), &bytes);
+            // A call that compares nothing leaves the record its fingerprint, and seals for every request.
+            let opened = match opened {
+                Err(Undecodable::Forged { .. }) if !stored.is_none() => {
+                    self.encryption.open(&bound(Fingerprint::NONE), &bytes)
+                }
+                opened => opened,
+            };
+            bytes = opened?.into();
         }
         if tag & COMPRESSED != 0 {
             let max_bytes = match layout {

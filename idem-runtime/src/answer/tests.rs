@@ -42,8 +42,13 @@ impl Receipt {
 }
 
 fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
+    record_of::<Receipt>(outcome, body)
+}
+
+fn record_of<T: Replay>(outcome: OutcomeKind, body: &[u8]) -> Record {
+    let schema = T::schema();
     let header = Header {
-        state: State::Done { outcome, schema: 0 },
+        state: State::Done { outcome, schema },
         owner: Owner::from_bytes([1; 16]),
         fence: Fence::new(1),
         attempts: 1,
@@ -57,7 +62,7 @@ fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
 
 /// The body that a value gets under the key [`DIGEST`], or why it gets none.
 fn write<T: Replay>(format: &Format, value: &T) -> Result<Vec<u8>, Unencodable> {
-    match format.seal(&DIGEST, Encoded::value(value, format)) {
+    match format.seal(&DIGEST, Fingerprint::NONE, Encoded::value(value, format)) {
         Encoded::Store {
             lost: Some(lost), ..
         } => Err(lost),
@@ -72,7 +77,7 @@ fn write<T: Replay>(format: &Format, value: &T) -> Result<Vec<u8>, Unencodable> 
 }
 
 fn read<T: Replay>(format: &Format, body: &[u8]) -> Result<T, Undecodable> {
-    let record = record(OutcomeKind::Value, body);
+    let record = record_of::<T>(OutcomeKind::Value, body);
     T::read(&format.open(&DIGEST, &record)?)
 }
 
@@ -190,7 +195,11 @@ fn an_answer_is_stored_as_its_value_is() {
 #[test]
 fn nothing_of_an_answer_is_in_debug() {
     for format in formats() {
-        let encoded = format.seal(&DIGEST, Encoded::value(&Receipt::golden(), &format));
+        let encoded = format.seal(
+            &DIGEST,
+            Fingerprint::NONE,
+            Encoded::value(&Receipt::golden(), &format),
+        );
         let record = record(
             OutcomeKind::Value,
             &write(&format, &Receipt::golden()).unwrap(),

@@ -17,6 +17,10 @@ impl Encryption {
         Self {}
     }
 
+    pub(crate) fn under(&self, _: &str) -> Self {
+        Self {}
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         Ok(())
     }

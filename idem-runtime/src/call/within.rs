@@ -19,8 +19,10 @@ use crate::busy::{Entered, Unleased};
 use crate::cache::Found as Local;
 use crate::clock::deadline;
 use crate::context::Context;
+use crate::digest_key::CallName;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
 use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
@@ -57,8 +59,19 @@ pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Header>,
+    /// Under the other name of the call, if it has two.
+    twin: Option<Twin>,
     /// For repeats in this engine, where the database does not show the claim.
     claimed: Option<ClaimedKey>,
+}
+
+/// The claim under the other name of a call, while the secret of the digests is changed. Both names are claimed in the
+/// order of their digests, and both records are written, by whatever name the next call asks.
+struct Twin {
+    key: RecordKey,
+    claim: Header,
+    /// It was claimed before the other: what undoes it undoes both.
+    is_outer: bool,
 }
 
 /// The transaction, as far as this call is concerned.
@@ -208,14 +221,17 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         }
     };
     let policy = ask.policy.clone();
-    let key = engine.core.record_key(ask.operation.clone(), ask.digest);
+    let key = (engine.core).record_key(ask.operation.clone(), ask.identity.digest);
     match Box::pin(enter(&engine, &key, ask, tx)).await {
         Ok(Found::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
             InTx::Answered(output.take())
         }
         Ok(Found::Claim(claim, part, running)) => {
-            let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
+            let (claim, twin, claimed) = match claim {
+                Some(grant) => (Some(grant.claim), grant.twin, grant.claimed),
+                None => (None, None, None),
+            };
             let context = running.context_with(claim);
             InTx::Run(TxTurn {
                 engine,
@@ -225,6 +241,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
                 running,
                 context,
                 claim,
+                twin,
                 claimed,
             })
         }
@@ -250,17 +267,22 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     tx: &'t mut T,
 ) -> Result<Found<'t, T>, Error> {
     let (core, max_run) = (&engine.core, ask.policy.max_run());
+    let asked = ask.identity.fingerprint;
+    let name = CallName {
+        key: key.clone(),
+        keyed: ask.keyed.clone(),
+    };
     let _entered = Entered::new(core);
     let protected = core.lets_in(key)?;
     within(engine, key)?;
     if protected
         && let Local::Answer { record, left } =
-            core.recall(key, ask.fingerprint, &ask.policy, core.clock.now())
+            core.recall(key, asked, &ask.policy, core.clock.now())
     {
         let stored = core.answer(key, record, left, &ask.policy, false, true)?;
         return Ok(Found::Answer(stored));
     }
-    if protected && let Ok(Some((record, left))) = core.store.recall(key, ask.fingerprint).await {
+    if protected && let Ok(Some((record, left))) = core.store.recall(key, asked).await {
         let stored = core.answer(key, record, left, &ask.policy, false, false)?;
         return Ok(Found::Answer(stored));
     }
@@ -279,7 +301,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         part.own = true;
     }
     part.depth = part.tx.connection().depth();
-    let running = || Unleased::new(core, key.clone(), max_run);
+    let running = || Unleased::new(core, name, max_run);
     if !protected {
         return Ok(Found::Claim(None, part, running()));
     }
@@ -296,12 +318,17 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     }
 }
 
-/// A granted claim, and its entry in the list of the engine's keys, if there is one.
-type Grant = (Header, Option<ClaimedKey>);
+/// A granted claim.
+struct Grant {
+    claim: Header,
+    twin: Option<Twin>,
+    /// Its entry in the list of the engine's keys, if there is one.
+    claimed: Option<ClaimedKey>,
+}
 
 /// What a claim found.
-enum Claimed {
-    Granted(Grant),
+enum Claimed<G> {
+    Granted(G),
     Done(Stored),
 }
 
@@ -310,13 +337,86 @@ async fn claim<T: SqlTransaction + ?Sized>(
     key: &RecordKey,
     ask: Ask,
     part: &mut Part<'_, T>,
-) -> Result<Claimed, Error> {
-    let Ask {
-        fingerprint,
-        policy,
-        expired,
-        ..
-    } = ask;
+) -> Result<Claimed<Grant>, Error> {
+    let (core, within) = (&engine.core, within(engine, key)?);
+    let asked = ask.identity.fingerprint;
+    let other = ask.keyed.as_ref().and_then(|keyed| keyed.other);
+    let claimed = match other {
+        None => match claim_name(engine, (key, asked), &ask, part).await? {
+            Claimed::Granted(claim) => Claimed::Granted((claim, None)),
+            Claimed::Done(stored) => Claimed::Done(stored),
+        },
+        Some(other) => {
+            let second = core.record_key(ask.operation.clone(), other.digest);
+            let names = ((key, asked), (&second, other.fingerprint));
+            claim_both(engine, names, &ask, part).await?
+        }
+    };
+    match claimed {
+        Claimed::Granted((claim, twin)) => {
+            let (attempt, fence) = (claim.attempts, claim.fence);
+            core.tell(key, EventKind::Claimed { attempt, fence });
+            let claimed = (within.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
+            Ok(Claimed::Granted(Grant {
+                claim,
+                twin,
+                claimed,
+            }))
+        }
+        Claimed::Done(stored) => Ok(Claimed::Done(stored)),
+    }
+}
+
+/// A name of a call, and what it asks for under that.
+type Name<'a> = (&'a RecordKey, Fingerprint);
+
+/// Claims under both names, in an order that is the same in every process.
+async fn claim_both<T: SqlTransaction + ?Sized>(
+    engine: &Engine,
+    (own, other): (Name<'_>, Name<'_>),
+    ask: &Ask,
+    part: &mut Part<'_, T>,
+) -> Result<Claimed<(Header, Option<Twin>)>, Error> {
+    let is_outer = other.0.digest() < own.0.digest();
+    let (first, second) = if is_outer { (other, own) } else { (own, other) };
+    let outer = match claim_name(engine, first, ask, part).await? {
+        Claimed::Granted(claim) => claim,
+        Claimed::Done(stored) => return Ok(Claimed::Done(stored)),
+    };
+    let inner = match claim_name(engine, second, ask, part).await {
+        Ok(Claimed::Granted(claim)) => claim,
+        ended => {
+            let within = within(engine, first.0)?;
+            let undone = within.undo_within(part.tx.connection(), first.0);
+            let undone = settle::in_time(engine, first.0, undone).await;
+            return match ended {
+                Ok(Claimed::Done(stored)) => undone.map(|()| Claimed::Done(stored)),
+                // It says more than that the claim could not be undone either.
+                Err(error) => Err(error),
+                Ok(Claimed::Granted(_)) => unreachable!("matched above"),
+            };
+        }
+    };
+    let (claim, twin) = if is_outer {
+        (inner, outer)
+    } else {
+        (outer, inner)
+    };
+    let twin = Twin {
+        key: other.0.clone(),
+        claim: twin,
+        is_outer,
+    };
+    Ok(Claimed::Granted((claim, Some(twin))))
+}
+
+async fn claim_name<T: SqlTransaction + ?Sized>(
+    engine: &Engine,
+    (key, fingerprint): Name<'_>,
+    ask: &Ask,
+    part: &mut Part<'_, T>,
+) -> Result<Claimed<Header>, Error> {
+    let (policy, expired) = (&ask.policy, ask.expired);
     let (core, within) = (&engine.core, within(engine, key)?);
     let request = ClaimRequest {
         owner: Owner::random(),
@@ -365,7 +465,6 @@ async fn claim<T: SqlTransaction + ?Sized>(
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
         ClaimReply::Granted { fence, attempt, .. } => {
-            core.tell(key, EventKind::Claimed { attempt, fence });
             let claim = Header {
                 state: State::Pending {
                     lease: policy.lease,
@@ -377,11 +476,10 @@ async fn claim<T: SqlTransaction + ?Sized>(
                 fingerprint,
                 types: request.types,
             };
-            let listed = (within.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
-            Ok(Claimed::Granted((claim, listed)))
+            Ok(Claimed::Granted(claim))
         }
         ClaimReply::Done { record, left } => {
-            let stored = core.answer(key, record, left, &policy, false, false)?;
+            let stored = core.answer(key, record, left, policy, false, false)?;
             Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),

@@ -9,6 +9,7 @@ use super::{Core, Engine, Limits, Protection};
 use crate::answer::{AnswerFormat, Format};
 use crate::cache::{Answers, LocalCache};
 use crate::clock::{Clock, SystemClock};
+use crate::digest_key::DigestKeys;
 use crate::error::{Error, ErrorKind};
 use crate::flight::Flights;
 use crate::keeper::Keeper;
@@ -38,6 +39,7 @@ pub struct EngineBuilder {
     limits: Limits,
     format: Format,
     tokens: Tokens,
+    digests: DigestKeys,
     local_cache: Option<LocalCache>,
     protection: Protection,
 }
@@ -57,6 +59,7 @@ impl EngineBuilder {
             },
             format: Format::default(),
             tokens: Tokens::default(),
+            digests: DigestKeys::default(),
             local_cache: None,
             protection: Protection::On,
         }
@@ -267,6 +270,31 @@ impl EngineBuilder {
         self
     }
 
+    /// Hashes keys and requests with a secret; default without one.
+    ///
+    /// Without a secret the name of a record is a SHA-256 of operation, scope and key, and its fingerprint one of the
+    /// request. A reader of the store, of a backup or of a log tries millions of guesses a second against each: a card
+    /// number, a date of birth or a short id is found. With a secret both are HMAC-SHA-256 (RFC 2104), and a guess
+    /// cannot be tried without it. Every process that shares records needs the same secret.
+    ///
+    /// Keys that bodies [derive](crate::Context::derive_key) do not follow from the secret: they stay the same when it
+    /// changes. Operation names, counters and times are not hashed.
+    ///
+    /// [`DigestKeys`](crate::DigestKeys) says how the secret is introduced and changed.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    ///
+    /// let secret = [7; 32]; // from your secret store
+    /// let engine = Engine::builder(MemoryStore::new()).digest_key(secret).build()?;
+    /// # Ok::<_, idem_runtime::Error>(())
+    /// ```
+    #[cfg(feature = "digest-key")]
+    pub fn digest_key(mut self, keys: impl Into<DigestKeys>) -> Self {
+        self.digests = keys.into();
+        self
+    }
+
     /// Who issues one-time tokens, and knows them again; default nobody.
     #[cfg(feature = "tokens")]
     pub fn tokens(mut self, issuer: crate::TokenIssuer) -> Self {
@@ -317,7 +345,9 @@ impl EngineBuilder {
         }
         let mut format = self.format;
         format.check().map_err(refuse)?;
+        format.encryption = format.encryption.under(&self.prefix);
         self.tokens.check().map_err(refuse)?;
+        self.digests.check().map_err(refuse)?;
         // What the store would not read back is not written: duplicates learn that it is not stored.
         if let Some(most) = self.store.max_record_bytes() {
             format.max_stored_bytes = most.saturating_sub(HEADER);
@@ -354,6 +384,7 @@ impl EngineBuilder {
             formats: Lanes::of(|| format.apart()),
             format,
             tokens: self.tokens,
+            digests: self.digests,
             flights,
             #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
             claimed_keys: crate::call::ClaimedKeys::default(),

@@ -4,10 +4,11 @@ use super::*;
 use crate::answer::encryption::Encryption;
 use crate::answer::format::Bound;
 
-/// Key 7 is 32 times 0x42, the nonce 24 times 0x24. Written by libsodium.
+/// Key 7 is 32 times 0x42, the nonce 24 times 0x24, the prefix `shop`, the rest as in [`Receipt::golden`]'s record.
+/// Written by libsodium.
 const GOLDEN: &str = "0400000007242424242424242424242424242424242424242424242424\
     de7ca510000676918e0d525f63e72ff01090efdb1d7e15fc4000872c0a71baac75f0e9b955fa3afd1dd4d0da98\
-    bc49ed362c4e9f4629e0bd735be8b2f07ed5998ff553067b194a2e81e0c67848eea4770f194fafb3";
+    bc49ed362c4e9f4629e0bd735be8b2f07ed5998ff553067b2d370090314eed5a6da73793b9c768f0";
 
 fn keys() -> EncryptionKeys {
     EncryptionKeys::new(7, [0x42; 32])
@@ -31,13 +32,17 @@ fn sealed() -> Vec<u8> {
 fn its_bytes_are_frozen() {
     let bound = Bound {
         digest: &DIGEST,
+        fingerprint: Fingerprint::from_bytes([0xf1; 16]),
         outcome: OutcomeKind::Value,
+        schema: 0x0102_0304,
         tag: 4,
     };
-    let record = keys().seal_with([0x24; 24], &bound, JSON).unwrap();
+    let keys = keys().under("shop");
+    let record = keys.seal_with([0x24; 24], &bound, JSON).unwrap();
     assert_eq!(record[..HEADER], [0; HEADER]);
     assert_eq!(record[HEADER..], hex(GOLDEN));
-    assert_eq!(read(&with(keys()), &hex(GOLDEN)), Ok(Receipt::golden()));
+    let stored = told(&hex(GOLDEN), 0x0102_0304, [0xf1; 16]);
+    assert_eq!(opened(&with(keys), &stored), Ok(Receipt::golden()));
 }
 
 #[test]
@@ -82,6 +87,7 @@ fn it_opens_for_its_own_key_and_outcome_alone() {
 
     let Encoded::Store { record: bytes, .. } = format.seal(
         &DIGEST,
+        Fingerprint::NONE,
         Encoded::classed(crate::Class::Business, &Receipt::golden(), &format),
     ) else {
         unreachable!("a business error is stored")
@@ -90,6 +96,63 @@ fn it_opens_for_its_own_key_and_outcome_alone() {
     assert!(format.open(&DIGEST, &error).is_ok());
     let value = record(OutcomeKind::Value, &bytes[HEADER..]);
     assert_eq!(format.open(&DIGEST, &value).err(), forged);
+}
+
+/// A record of a value with this schema and fingerprint in its header.
+fn told(body: &[u8], schema: u32, fingerprint: [u8; 16]) -> Record {
+    let plain = record(OutcomeKind::Value, body);
+    let header = Header {
+        state: State::Done {
+            outcome: OutcomeKind::Value,
+            schema,
+        },
+        fingerprint: Fingerprint::from_bytes(fingerprint),
+        ..plain.header
+    };
+    Record::decode(Bytes::from([&header.encode(), body].concat())).unwrap()
+}
+
+fn opened(format: &Format, record: &Record) -> Result<Receipt, Undecodable> {
+    Receipt::read(&format.open(&DIGEST, record)?)
+}
+
+/// A writer of the store copies a record to another prefix, or changes what its header says.
+#[test]
+fn what_the_record_says_of_an_answer_is_sealed_with_it() {
+    let format = with(keys().under("shop"));
+    let seal = |asked: [u8; 16]| {
+        let encoded = Encoded::value(&Receipt::golden(), &format);
+        match format.seal(&DIGEST, Fingerprint::from_bytes(asked), encoded) {
+            Encoded::Store { schema, record, .. } => (schema, record[HEADER..].to_vec()),
+            Encoded::Release(_) => unreachable!("a value is stored"),
+        }
+    };
+    let forged = Err(Undecodable::Forged { id: 7 });
+    let (schema, body) = seal([1; 16]);
+    let genuine = told(&body, schema, [1; 16]);
+    assert_eq!(opened(&format, &genuine), Ok(Receipt::golden()));
+    for prefix in ["shop2", "sho", ""] {
+        assert_eq!(opened(&with(keys().under(prefix)), &genuine), forged);
+    }
+    let repeated = told(&body, schema, [1; 16]);
+    assert_eq!(opened(&format, &repeated), Ok(Receipt::golden()));
+    for fingerprint in [[0; 16], [2; 16]] {
+        let changed = told(&body, schema, fingerprint);
+        assert_eq!(opened(&format, &changed), forged, "{fingerprint:?}");
+    }
+    assert_eq!(opened(&format, &told(&body, schema ^ 1, [1; 16])), forged);
+}
+
+/// The record of a key keeps the fingerprint that an earlier call brought.
+#[test]
+fn an_answer_for_every_request_opens_beside_a_fingerprint() {
+    let format = with(keys());
+    let body = write(&format, &Receipt::golden()).unwrap();
+    let schema = Receipt::schema();
+    for fingerprint in [[0; 16], [1; 16]] {
+        let stored = told(&body, schema, fingerprint);
+        assert_eq!(opened(&format, &stored), Ok(Receipt::golden()));
+    }
 }
 
 #[test]
