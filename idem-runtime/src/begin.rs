@@ -293,8 +293,14 @@ impl Begin {
     }
 
     fn done(&self, record: Record, left: Duration) -> Result<Reached, Error> {
-        let stored =
-            (self.core()).answer(&self.name.key, record, left, &self.policy, self.waited, false)?;
+        let stored = (self.core()).answer(
+            &self.name.key,
+            record,
+            left,
+            &self.policy,
+            self.waited,
+            false,
+        )?;
         Ok(Reached::Done(stored))
     }
 

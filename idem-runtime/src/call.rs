@@ -265,7 +265,9 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
 pub async fn entry(call: Call) -> Result<Option<crate::entry::Entry>, Error> {
     let (engine, ask) = describe(call)?;
     let core = &engine.core;
-    let found = core.entry(&ask.operation, ask.identity, &ask.policy).await?;
+    let found = core
+        .entry(&ask.operation, ask.identity, &ask.policy)
+        .await?;
     match ask.keyed.and_then(|keyed| keyed.other) {
         Some(other) if found.is_none() => core.entry(&ask.operation, other, &ask.policy).await,
         _ => Ok(found),

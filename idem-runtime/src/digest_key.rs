@@ -141,7 +141,10 @@ impl DigestKeys {
     /// What is wrong with these settings.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.too_many {
-            return Err("`digest_key`: one other secret at a time; end a rotation before the next begins".to_owned());
+            return Err(
+                "`digest_key`: one other secret at a time; end a rotation before the next begins"
+                    .to_owned(),
+            );
         }
         let zeros = Identity {
             digest: KeyDigest::from_bytes([0; 32]),

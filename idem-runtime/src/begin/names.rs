@@ -35,10 +35,7 @@ impl Begin {
             return Ok(false);
         }
         if is_held(self.core().id, &other) {
-            return Err(Error::new(
-                ErrorKind::Reentered,
-                other.operation().clone(),
-            ));
+            return Err(Error::new(ErrorKind::Reentered, other.operation().clone()));
         }
         self.turn(other);
         Ok(true)
@@ -113,7 +110,9 @@ impl Begin {
     /// Two callers that gave way to each other do not meet again at once.
     async fn pause(&mut self, lease: Duration) -> Result<(), Error> {
         let now = self.core().clock.now();
-        let until = self.patience().max(self.now + self.core().limits.claim_deadline);
+        let until = self
+            .patience()
+            .max(self.now + self.core().limits.claim_deadline);
         if now >= until {
             let retry_after = lease;
             let error = ErrorKind::Running { retry_after };

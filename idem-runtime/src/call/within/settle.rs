@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{TxEnd, TxScope, TxTurn, Twin, failure, within};
+use super::{Twin, TxEnd, TxScope, TxTurn, failure, within};
 use crate::answer::{Encoded, How, Unencodable};
 use crate::cause::Cause;
 use crate::clock::deadline;

@@ -1,0 +1,55 @@
+//! Names and fingerprints by a secret: what a reader learns, and how a secret is changed.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case ends where something is not as it says"
+)]
+
+mod guesses;
+mod rotation;
+mod schedules;
+mod stage;
+
+use tokio::runtime::Builder;
+
+fn run(case: impl Future<Output = ()>) {
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_all().build();
+    runtime.expect("a runtime starts").block_on(case);
+}
+
+/// A test of each case's name for each store.
+macro_rules! on_every_store {
+    ($($module:ident { $($case:ident,)* })*) => {
+        on_every_store! { @ memory Memory $($module { $($case,)* })* }
+        on_every_store! { @ redis Redis $($module { $($case,)* })* }
+        on_every_store! { @ sqlite Sqlite $($module { $($case,)* })* }
+        on_every_store! { @ postgres Postgres $($module { $($case,)* })* }
+    };
+    (@ $name:ident $kind:ident $($module:ident { $($case:ident,)* })*) => {
+        mod $name {
+            $(mod $module { $(
+                #[test]
+                fn $case() {
+                    crate::run(crate::$module::$case(crate::stage::Kind::$kind));
+                }
+            )* })*
+        }
+    };
+}
+
+on_every_store! {
+    guesses {
+        a_reader_confirms_a_guess_only_without_a_secret,
+        an_entry_is_found_by_its_call_and_by_its_digest,
+        derived_keys_outlive_the_secret,
+    }
+    rotation {
+        an_answer_is_found_by_the_next_step_and_the_one_before,
+        a_body_that_runs_is_waited_for_across_steps,
+        a_counted_attempt_counts_across_steps,
+        another_request_is_refused_across_steps,
+        callers_of_both_steps_start_one_body,
+        an_entry_is_found_across_steps,
+    }
+}

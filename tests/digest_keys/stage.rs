@@ -1,0 +1,178 @@
+//! Engines on one store, each of another step of a rotation.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use idem_harness::{PostgresServer, RedisServer, TestDir};
+use idem_runtime::store::Store;
+use idem_runtime::store::memory::MemoryStore;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
+use idem_runtime::{CallBuilder, Classify, DigestKeys, Engine, Error, ErrorKind};
+use idem_tests::events::Events;
+use idem_tests::world::Classified;
+use serde::{Deserialize, Serialize};
+
+/// How long anything that must happen may take before a test fails instead of hanging.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const OPERATION: &str = "cards.charge";
+pub(crate) const OLD: [u8; 32] = [1; 32];
+pub(crate) const NEW: [u8; 32] = [2; 32];
+
+/// The steps from no secret to the first, and from that to the next. Neighbours may run at the same time.
+pub(crate) fn steps() -> Vec<DigestKeys> {
+    vec![
+        DigestKeys::plain(),
+        DigestKeys::plain().also(OLD),
+        DigestKeys::new(OLD).also_plain(),
+        DigestKeys::new(OLD),
+        DigestKeys::new(OLD).also(NEW),
+        DigestKeys::new(NEW).also(OLD),
+        DigestKeys::new(NEW),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
+pub(crate) enum ChargeError {
+    #[class(system)]
+    Down,
+    #[class(delegate)]
+    Idem(Error),
+}
+
+impl From<Error> for ChargeError {
+    fn from(error: Error) -> Self {
+        Self::Idem(error)
+    }
+}
+
+/// Which run of a body it was.
+pub(crate) type Answer = Result<u32, ChargeError>;
+
+/// Why idem refused a call.
+pub(crate) fn refusal(answer: Answer) -> ErrorKind {
+    match answer {
+        Err(ChargeError::Idem(error)) => error.kind().clone(),
+        other => panic!("idem did not refuse: {other:?}"),
+    }
+}
+
+/// Fails instead of hanging.
+pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    let output = tokio::time::timeout(PATIENCE, future).await;
+    output.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Memory,
+    Redis,
+    Sqlite,
+    Postgres,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) prefix: String,
+    pub(crate) events: Events,
+    /// Bodies that ran.
+    runs: Arc<AtomicU32>,
+    _dir: Option<TestDir>,
+}
+
+impl Stage {
+    pub(crate) async fn new(kind: Kind) -> Self {
+        let (store, dir) = open(kind).await;
+        Self {
+            _dir: dir,
+            ..Self::on(store)
+        }
+    }
+
+    pub(crate) fn on(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            prefix: format!("cards-{}", number()),
+            events: Events::default(),
+            runs: Arc::default(),
+            _dir: None,
+        }
+    }
+
+    /// The engine of a process at this step.
+    pub(crate) fn engine(&self, keys: impl Into<DigestKeys>) -> Engine {
+        let builder = Engine::builder(Arc::clone(&self.store)).prefix(self.prefix.clone());
+        let builder = builder.observer(self.events.clone()).digest_key(keys);
+        builder.build().expect("the settings are right")
+    }
+
+    pub(crate) fn call(engine: &Engine, card: &str, cents: u64) -> CallBuilder<Classified> {
+        engine.operation(OPERATION).key(card).fingerprint(&cents)
+    }
+
+    /// A charge that succeeds, if it runs.
+    pub(crate) async fn charge(&self, engine: &Engine, card: &str, cents: u64) -> Answer {
+        self.charged(Self::call(engine, card, cents), Ok(())).await
+    }
+
+    /// A charge that ends like this, if it runs.
+    pub(crate) async fn charged(
+        &self,
+        call: CallBuilder<Classified>,
+        end: Result<(), ChargeError>,
+    ) -> Answer {
+        let run = self.run();
+        soon("a charge", call.run(|_| async move { end.map(|()| run()) })).await
+    }
+
+    /// Counts a body.
+    pub(crate) fn run(&self) -> impl FnOnce() -> u32 + Send + use<> {
+        let runs = Arc::clone(&self.runs);
+        move || runs.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn runs(&self) -> u32 {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+fn number() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{}_{number}", std::process::id())
+}
+
+async fn open(kind: Kind) -> (Arc<dyn Store>, Option<TestDir>) {
+    static REDIS: OnceLock<RedisServer> = OnceLock::new();
+    static POSTGRES: OnceLock<PostgresServer> = OnceLock::new();
+    match kind {
+        Kind::Memory => (Arc::new(MemoryStore::new()), None),
+        Kind::Redis => {
+            let url = REDIS.get_or_init(RedisServer::start).url();
+            (Arc::new(RedisStore::connect(&url).await.unwrap()), None)
+        }
+        Kind::Sqlite => {
+            let dir = TestDir::new("cards").unwrap();
+            let url = format!("sqlite:{}?mode=rwc", dir.path().join("cards.db").display());
+            let store = sql::<idem_runtime::store::sql::Sqlite>(&url).await;
+            (store, Some(dir))
+        }
+        Kind::Postgres => {
+            let server = POSTGRES.get_or_init(PostgresServer::start);
+            let url = server.create_database(&format!("cards_{}", number()));
+            (sql::<idem_runtime::store::sql::Postgres>(&url).await, None)
+        }
+    }
+}
+
+async fn sql<B: Backend + std::fmt::Debug>(url: &str) -> Arc<dyn Store>
+where
+    SqlSource<B>: for<'u> From<&'u str>,
+{
+    let builder = SqlStore::builder(SqlSource::<B>::from(url)).connections(4);
+    let store = builder.response_timeout(PATIENCE).connect().await.unwrap();
+    store.migrate().await.unwrap();
+    Arc::new(store)
+}
