@@ -38,6 +38,7 @@ use crate::begin::Ask;
 use crate::digest_key::Identity;
 use crate::engine::{Core, Engine, Protection};
 use crate::enter::Entry;
+use crate::entry::EntryState;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
 use crate::inputs::{CallKey, Inputs, KeyInScope, Named};
@@ -268,9 +269,15 @@ pub async fn entry(call: Call) -> Result<Option<crate::entry::Entry>, Error> {
     let found = core
         .entry(&ask.operation, ask.identity, &ask.policy)
         .await?;
-    match ask.keyed.and_then(|keyed| keyed.other) {
-        Some(other) if found.is_none() => core.entry(&ask.operation, other, &ask.policy).await,
-        _ => Ok(found),
+    let Some(other) = ask.keyed.and_then(|keyed| keyed.other) else {
+        return Ok(found);
+    };
+    match found {
+        Some(entry) if entry.state() != EntryState::Released => Ok(Some(entry)),
+        found => {
+            let other = core.entry(&ask.operation, other, &ask.policy).await?;
+            Ok(other.or(found))
+        }
     }
 }
 

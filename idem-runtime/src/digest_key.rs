@@ -33,7 +33,9 @@ use crate::operation::RecordKey;
 ///
 /// Keyed digests are introduced the same way, with [`plain`](Self::plain) in the place of the old secret.
 ///
-/// With two secrets a first call takes two round trips more, and a replay one more.
+/// With two secrets a first call takes two round trips more, and a replay one more. A call in a transaction writes
+/// two records, one under each name: to [reset](crate::Entry::reset) it, look its entry up again after the first reset,
+/// and reset what is found then.
 ///
 /// ```
 /// use idem_runtime::{DigestKeys, Engine, store::memory::MemoryStore};

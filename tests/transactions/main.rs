@@ -19,6 +19,7 @@ mod nesting;
 mod outcomes;
 mod records;
 mod rolled_back;
+mod rotation;
 mod shutdown;
 mod stage;
 mod texts;
@@ -157,6 +158,13 @@ on_every_database! {
     tokens {
         a_token_is_taken_with_the_commit,
         an_expired_token_leaves_nothing,
+    }
+    rotation {
+        an_answer_is_found_by_the_next_step_and_the_one_before,
+        what_is_undone_leaves_neither_record,
+        another_request_is_refused_across_steps,
+        a_reset_goes_through_both_records,
+        callers_of_both_steps_have_one_effect,
     }
     texts {
         operations_with_any_name,
