@@ -2,7 +2,8 @@
 
 use idem_runtime::store::{ReadReply, RecordKey, Store};
 use idem_runtime::{
-    AnswerFormat, Begun, EncryptionKeys, EngineBuilder, ErrorKind, KeyBuilder, Operation,
+    AnswerFormat, Begun, EncryptionKeys, EngineBuilder, ErrorKind, Fingerprint, KeyBuilder,
+    Operation,
 };
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt};
@@ -12,6 +13,8 @@ on_every_store![
     every_setting_reads_what_every_setting_wrote,
     without_its_key_an_answer_is_kept_and_not_run_again,
     an_answer_that_was_moved_to_another_key_is_refused,
+    an_answer_that_was_copied_to_another_prefix_is_refused,
+    an_answer_that_was_given_another_fingerprint_is_refused,
     an_error_that_was_made_a_value_is_refused,
     an_answer_that_was_changed_is_refused,
     plaintext_is_refused_unless_it_is_accepted,
@@ -166,6 +169,47 @@ async fn an_answer_that_was_moved_to_another_key_is_refused(world: World) {
     paid.await.unwrap();
     world.plant(&record(&world, 8).await);
     assert!(refused(&world).await.contains("belongs to another call"));
+}
+
+async fn an_answer_that_was_copied_to_another_prefix_is_refused(world: World) {
+    let world = world.with(|engine| engine.encrypt(keys()));
+    let prefix = format!("{}-other", world.key().prefix());
+    let other = idem_runtime::Engine::builder(world.store.clone()).prefix(prefix.clone());
+    let other = other.encrypt(keys()).build().unwrap();
+    let paid = other
+        .operation("pay")
+        .key(&7)
+        .run(|_| async { Ok::<_, PayError>(MEMO.to_owned()) });
+    paid.await.unwrap();
+    let place = RecordKey::new(prefix.into(), Operation::new("pay"), *world.key().digest());
+    let Ok(ReadReply::Found { record, .. }) = world.store.read(&place).await else {
+        unreachable!("it was stored")
+    };
+    world.plant(record.as_bytes());
+    assert!(refused(&world).await.contains("belongs to another call"));
+}
+
+/// The answer to a payment of 12.50 is not that to one of 99.99, whatever the header says.
+async fn an_answer_that_was_given_another_fingerprint_is_refused(world: World) {
+    let world = world.with(|engine| engine.encrypt(keys()));
+    let pay = |cents: u64| world.pay().fingerprint(&cents);
+    let paid = pay(1_250).run(|_| async { Ok::<_, PayError>(MEMO.to_owned()) });
+    paid.await.unwrap();
+    let genuine = record(&world, 7).await;
+    let other = Fingerprint::of("pay", &9_999_u64).unwrap();
+    for planted in [Fingerprint::NONE, other] {
+        let mut changed = genuine.clone();
+        changed[36..52].copy_from_slice(planted.as_bytes());
+        world.plant(&changed);
+        let answer = pay(9_999).run(|_| async { never::<String>() }).await;
+        let PayError::Idem(error) = answer.unwrap_err() else {
+            unreachable!("the body does not run")
+        };
+        assert_eq!(error.kind(), &ErrorKind::Undecodable, "{planted:?}");
+    }
+    world.plant(&genuine);
+    let again = pay(1_250).run(|_| async { never::<String>() }).await;
+    assert_eq!(again.as_deref(), Ok(MEMO));
 }
 
 async fn an_error_that_was_made_a_value_is_refused(world: World) {

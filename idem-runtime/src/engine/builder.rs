@@ -237,12 +237,17 @@ impl EngineBuilder {
     /// Encrypts stored answers, values and kept errors, with XChaCha20-Poly1305; default not. See
     /// [`EncryptionKeys`](crate::EncryptionKeys) for how keys are changed.
     ///
-    /// Whoever reads the store, or a copy of it, then learns nothing of an answer but its length. An
-    /// answer that was changed, or moved to another key, or made an error of a value, is refused as
-    /// [`ErrorKind::Undecodable`], and nothing runs. Not covered is what a record says besides its
-    /// answer: operation, fingerprint, counters, and whether it is done. Whoever *writes* the store
-    /// can still delete a record, so that the body runs again, put an older answer of the same call
-    /// back, or leave a record without an answer.
+    /// A reader of the store, or of a copy of it, then learns nothing of an answer but its length.
+    ///
+    /// An answer is bound to its place and to what its record says of it: the engine's prefix, the digest of the key
+    /// (which covers operation, scope and key), the fingerprint, the type, and whether it is a value or an error. An
+    /// answer that was changed, copied to another key or prefix, or given another fingerprint, is refused as
+    /// [`ErrorKind::Undecodable`], and nothing runs.
+    ///
+    /// No seal prevents what a *writer* of the store can do without an answer: delete a record, so that the body runs
+    /// again; change a counter, a lease or a life; put an older answer of the same call and request back; end a record
+    /// as unknown. The answers of a call that compares no fingerprint are answers to every request, with any
+    /// fingerprint in the record.
     ///
     /// An answer that is not encrypted is refused as [`ErrorKind::Undecodable`], and nothing runs: a writer of the
     /// store could have planted it. A store that holds plaintext answers already needs
