@@ -46,6 +46,10 @@ use crate::operation::RecordKey;
 ///     .build()?;
 /// # Ok::<_, idem_runtime::Error>(())
 /// ```
+#[cfg_attr(
+    not(feature = "digest-key"),
+    allow(unreachable_pub, reason = "it is public with the feature")
+)]
 #[derive(Clone)]
 pub struct DigestKeys {
     claims: Hash,

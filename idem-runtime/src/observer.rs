@@ -17,7 +17,8 @@ use crate::record::{Fence, OutcomeKind};
 pub struct Event<'a> {
     /// The operation that was called; empty for what concerns the whole engine.
     pub operation: &'a str,
-    /// The digest of its key, once that is known. It shows no key; whoever can guess one can check it.
+    /// The digest of its key, once that is known. A reader can confirm a guess of the key, unless the engine has a
+    /// [digest key](crate::EngineBuilder::digest_key).
     pub key: Option<&'a KeyDigest>,
     /// What happened.
     pub kind: EventKind<'a>,

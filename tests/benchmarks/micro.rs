@@ -26,7 +26,7 @@ fn wanted() -> Vec<String> {
             wanted.extend([200, 10_240].map(|bytes| format!("codec/{way}/{format}/{bytes}")));
         }
     }
-    wanted.push("cache/uncached".to_owned());
+    wanted.extend(["cache/uncached", "cache/uncached_keyed"].map(str::to_owned));
     for entries in [1, 1_000] {
         wanted.extend(["hit", "insert", "evict"].map(|case| format!("cache/{case}/{entries}")));
     }

@@ -1,4 +1,5 @@
-//! The local cache, in calls that no store has a share in: `uncached` is the same call without it.
+//! The local cache, in calls that no store has a share in: `uncached` is the same call without it, and
+//! `uncached_keyed` that one with a digest key.
 
 use std::cell::LazyCell;
 
@@ -93,6 +94,11 @@ pub(crate) fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cache");
     let uncached = || Engine::builder(Blank).build().unwrap();
     calls(&mut group, "uncached", receipt, uncached, above(0));
+    #[cfg(feature = "digest-key")]
+    {
+        let keyed = || Engine::builder(Blank).digest_key([7; 32]).build().unwrap();
+        calls(&mut group, "uncached_keyed", receipt, keyed, above(0));
+    }
     for entries in [1, many()] {
         let full = || engine(ample(entries), entries, receipt);
         let name = format!("hit/{entries}");

@@ -327,6 +327,10 @@ struct Grant {
 }
 
 /// What a claim found.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is taken apart at once"
+)]
 enum Claimed<G> {
     Granted(G),
     Done(Stored),
