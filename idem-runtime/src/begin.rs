@@ -94,8 +94,10 @@ enum Led {
 pub(crate) struct Begin {
     entered: Entered,
     name: CallName,
-    /// Whether the other name of its record has been looked at since it last waited.
-    looked: bool,
+    /// By which its record is named unless it stands under the former name; `None`: it has one name.
+    own: Option<Identity>,
+    /// Its record stands under the former name.
+    is_former: bool,
     fingerprint: Fingerprint,
     policy: Policy,
     expired: bool,
@@ -120,8 +122,14 @@ impl Begin {
         Self {
             now,
             entered,
+            own: (name.keyed.as_ref())
+                .and_then(|keyed| keyed.former)
+                .map(|_| Identity {
+                    digest: *name.key.digest(),
+                    fingerprint,
+                }),
+            is_former: false,
             name,
-            looked: false,
             fingerprint,
             policy,
             expired,
@@ -185,6 +193,9 @@ impl Begin {
     async fn ask(&mut self) -> Result<Reached, Error> {
         let mut now = self.now;
         loop {
+            if self.has_former_name() {
+                Box::pin(self.choose_name()).await?;
+            }
             let core = self.core();
             // A reply that came late is asked for once more.
             let within = core.limits.claim_deadline * 2;
@@ -203,13 +214,6 @@ impl Begin {
                 // Nobody to wait with, or no time to: the store says what it has to say.
                 Join::Follow(..) | Join::Alone => None,
             };
-            if self.has_two_names() && !self.looked {
-                match Box::pin(self.is_elsewhere()).await {
-                    Ok(false) => {}
-                    Ok(true) => continue,
-                    Err(error) => return Err(self.refused(ticket, error, now)),
-                }
-            }
             let request = self.request();
             let asked = {
                 let (core, key) = (self.core(), &self.name.key);
@@ -217,10 +221,11 @@ impl Begin {
                 core.ask(key, &request, &mut orphan, now).await
             };
             let (ticket, lease_left) = match self.led(ticket, request, asked) {
-                Led::To(Ok(Reached::Claim(grant))) if self.has_two_names() => {
-                    if let Some(grant) = Box::pin(self.confirm(grant)).await? {
+                Led::To(Ok(Reached::Claim(grant))) if self.is_former => {
+                    if Box::pin(self.takes_over(&grant)).await {
                         return Ok(Reached::Claim(grant));
                     }
+                    drop(grant);
                     now = self.core().clock.now();
                     continue;
                 }
@@ -231,7 +236,6 @@ impl Begin {
             if let Some(start) = Box::pin(self.wait(ticket, lease_left, now)).await {
                 return start;
             }
-            self.looked = false;
             now = self.core().clock.now();
         }
     }

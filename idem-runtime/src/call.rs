@@ -38,7 +38,6 @@ use crate::begin::Ask;
 use crate::digest_key::Identity;
 use crate::engine::{Core, Engine, Protection};
 use crate::enter::Entry;
-use crate::entry::EntryState;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
 use crate::inputs::{CallKey, Inputs, KeyInScope, Named};
@@ -266,19 +265,12 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
 pub async fn entry(call: Call) -> Result<Option<crate::entry::Entry>, Error> {
     let (engine, ask) = describe(call)?;
     let core = &engine.core;
-    let found = core
-        .entry(&ask.operation, ask.identity, &ask.policy)
-        .await?;
-    let Some(other) = ask.keyed.and_then(|keyed| keyed.other) else {
-        return Ok(found);
-    };
-    match found {
-        Some(entry) if entry.state() != EntryState::Released => Ok(Some(entry)),
-        found => {
-            let other = core.entry(&ask.operation, other, &ask.policy).await?;
-            Ok(other.or(found))
-        }
+    if let Some(former) = ask.keyed.as_ref().and_then(|keyed| keyed.former)
+        && core.stands_under(&ask.operation, former).await?.is_some()
+    {
+        return core.entry(&ask.operation, former, &ask.policy).await;
     }
+    core.entry(&ask.operation, ask.identity, &ask.policy).await
 }
 
 /// Lets a call in, or says what is known of it already.

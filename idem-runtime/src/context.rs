@@ -297,6 +297,9 @@ impl Context {
     /// where a call is then meant to have its effect again, put what tells the two apart (a date, say)
     /// into the key or the label.
     ///
+    /// A reader of it who knows the label can confirm a guess of the call's key, whatever the engine's
+    /// [digest key](crate::EngineBuilder::digest_key).
+    ///
     /// The other side may know this request under that key from now on. So the call's key stays with its request:
     /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a transaction
     /// (`tx = …`) the error undoes the claim as well, and nothing keeps the request.

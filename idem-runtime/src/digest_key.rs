@@ -19,30 +19,29 @@ use crate::operation::RecordKey;
 ///
 /// # Changing the secret
 ///
-/// A record stands under the name that its secret gives it. To change the secret without a second start, deploy
-/// everywhere, one step after the other:
+/// A record stands under the name that its secret gives it. With a [former](Self::formerly) secret each call looks there
+/// first, and a key that has a record under its former name goes on under that until the record expires. To change the
+/// secret, or to introduce one in a system with records,
 ///
-/// 1. `DigestKeys::new(old).also(new)`: every process looks under both names, and claims under the old one;
-/// 2. `DigestKeys::new(new).also(old)`: every process looks under both names, and claims under the new one;
-/// 3. `DigestKeys::new(new)`, once the longest `ttl` has passed since the end of step 2.
+/// 1. **stop every process** that has the former secret, or none;
+/// 2. start them with `DigestKeys::new(new).formerly(old)`, or `formerly_plain()`;
+/// 3. leave the former secret out once no [`FormerDigestKey`](crate::EventKind::FormerDigestKey) has been told, and no
+///    entry settled by hand, for the longest `ttl` (and life of a token) and the longest `max_run`. Records that are kept
+///    for ever need it for ever.
 ///
-/// Two processes of neighbouring steps exclude each other: a claim that is granted counts only after a look under the
-/// other name has found nothing, and a key whose record stands there goes on under that name until the record
-/// expires. Processes of steps that are no neighbours do not know each other's names, and **both run the body**: end
-/// each step before the next begins.
+/// **Processes of different secrets at once run a body each**: neither sees what the other claims. Hence the stop, also
+/// to go back. Where that is too much, do not change the secret of the digests, but keep it encrypted by a key that you
+/// change.
 ///
-/// Keyed digests are introduced the same way, with [`plain`](Self::plain) in the place of the old secret.
-///
-/// With two secrets a first call takes two round trips more, and a replay one more. A call in a transaction writes
-/// two records, one under each name: to [reset](crate::Entry::reset) it, look its entry up again after the first reset,
-/// and reset what is found then.
+/// While there is a former secret, every call takes one round trip more, and names by both secrets (or by none) are sent
+/// to the server.
 ///
 /// ```
 /// use idem_runtime::{DigestKeys, Engine, store::memory::MemoryStore};
 ///
 /// let (old, new) = ([7; 32], [8; 32]); // from your secret store
 /// let engine = Engine::builder(MemoryStore::new())
-///     .digest_key(DigestKeys::new(new).also(old))
+///     .digest_key(DigestKeys::new(new).formerly(old))
 ///     .build()?;
 /// # Ok::<_, idem_runtime::Error>(())
 /// ```
@@ -53,8 +52,8 @@ use crate::operation::RecordKey;
 #[derive(Clone)]
 pub struct DigestKeys {
     claims: Hash,
-    also: Option<Hash>,
-    /// `also` was given more than once.
+    former: Option<Hash>,
+    /// More than one was given.
     too_many: bool,
 }
 
@@ -69,27 +68,27 @@ impl DigestKeys {
         }
     }
 
-    /// Claims under names without a secret, as an engine without [`DigestKeys`]: the first step towards one.
+    /// Claims under names without a secret, as an engine without [`DigestKeys`]: to give keyed digests up.
     #[must_use]
     pub fn plain() -> Self {
         Self::default()
     }
 
-    /// Looks under names by this secret as well. One at a time: `build` refuses a second.
+    /// Looks under the names by this secret first. One at a time: `build` refuses a second.
     #[must_use]
-    pub fn also(self, secret: [u8; 32]) -> Self {
-        self.and(Hash::keyed(secret))
+    pub fn formerly(self, secret: [u8; 32]) -> Self {
+        self.after(Hash::keyed(secret))
     }
 
-    /// Looks under names without a secret as well, while keyed digests are introduced or given up.
+    /// Looks under the names without a secret first.
     #[must_use]
-    pub fn also_plain(self) -> Self {
-        self.and(Hash::Plain)
+    pub fn formerly_plain(self) -> Self {
+        self.after(Hash::Plain)
     }
 
-    fn and(mut self, other: Hash) -> Self {
-        self.too_many = self.also.is_some();
-        self.also = Some(other);
+    fn after(mut self, former: Hash) -> Self {
+        self.too_many = self.former.is_some();
+        self.former = Some(former);
         self
     }
 }
@@ -106,7 +105,7 @@ impl Default for DigestKeys {
     fn default() -> Self {
         Self {
             claims: Hash::Plain,
-            also: None,
+            former: None,
             too_many: false,
         }
     }
@@ -119,17 +118,17 @@ pub(crate) struct Identity {
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// What else is known of a call whose digests are keyed, or were.
-#[derive(Clone, Copy, Debug)]
+/// What else is known of a call whose digests are keyed, or were. No `Debug`: the plain digest is not to be shown.
+#[derive(Clone, Copy)]
 pub(crate) struct Keyed {
     /// The digest without a secret: derived keys follow from it, and outlive every secret.
     pub(crate) plain: KeyDigest,
-    /// Under which its record may stand as well.
-    pub(crate) other: Option<Identity>,
+    /// Under which its record may stand from before.
+    pub(crate) former: Option<Identity>,
 }
 
 /// The name of a call's record, and what its derived keys follow from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CallName {
     pub(crate) key: RecordKey,
     /// `None`: no digest is keyed.
@@ -148,7 +147,7 @@ impl DigestKeys {
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.too_many {
             return Err(
-                "`digest_key`: one other secret at a time; end a rotation before the next begins"
+                "`digest_key`: one former secret at a time; end a change before the next begins"
                     .to_owned(),
             );
         }
@@ -156,9 +155,9 @@ impl DigestKeys {
             digest: KeyDigest::from_bytes([0; 32]),
             fingerprint: Fingerprint::NONE,
         };
-        match &self.also {
-            Some(also) if also.identity(zeros) == self.claims.identity(zeros) => {
-                Err("`digest_key`: both secrets are the same".to_owned())
+        match &self.former {
+            Some(former) if former.identity(zeros) == self.claims.identity(zeros) => {
+                Err("`digest_key`: the former secret is the same".to_owned())
             }
             _ => Ok(()),
         }
@@ -170,7 +169,7 @@ impl DigestKeys {
             self,
             Self {
                 claims: Hash::Plain,
-                also: None,
+                former: None,
                 ..
             }
         ) {
@@ -178,7 +177,7 @@ impl DigestKeys {
         }
         let keyed = Keyed {
             plain: plain.digest,
-            other: self.also.as_ref().map(|also| also.identity(plain)),
+            former: (self.former.as_ref()).map(|former| former.identity(plain)),
         };
         (self.claims.identity(plain), Some(Box::new(keyed)))
     }
@@ -188,7 +187,7 @@ impl fmt::Debug for DigestKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DigestKeys")
             .field("claims", &self.claims)
-            .field("also", &self.also)
+            .field("former", &self.former)
             .finish_non_exhaustive()
     }
 }

@@ -200,7 +200,8 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Changed`] if the
+    /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Mismatch`] if the record
+    /// is that of another request than the one that the entry was asked for; [`ErrorKind::Changed`] if the
     /// record is not the one that was seen any more, or holds the answer of a body; [`ErrorKind::Running`] while a
     /// claim is held; [`ErrorKind::NotStored`] if the value is too large or not serializable. Of all these nothing has
     /// changed. [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: look again.
@@ -270,6 +271,10 @@ impl Entry {
         if answered {
             let detail = "its body has answered it; only a reset can change that";
             return refuse(ErrorKind::Changed, detail.to_owned());
+        }
+        if !self.record.header.fingerprint.matches(self.asked) {
+            let detail = "nothing was changed; the record is that of another request than this entry's";
+            return refuse(ErrorKind::Mismatch, detail.to_owned());
         }
         // A key that was given back may have lost its fingerprint. Without one the answer goes to every request.
         let fingerprint = match self.record.header.fingerprint {

@@ -22,7 +22,6 @@ use crate::context::Context;
 use crate::digest_key::CallName;
 use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
 use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
@@ -59,19 +58,8 @@ pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Header>,
-    /// Under the other name of the call, if it has two.
-    twin: Option<Twin>,
     /// For repeats in this engine, where the database does not show the claim.
     claimed: Option<ClaimedKey>,
-}
-
-/// The claim under the other name of a call, while the secret of the digests is changed. Both names are claimed in the
-/// order of their digests, and both records are written, by whatever name the next call asks.
-struct Twin {
-    key: RecordKey,
-    claim: Header,
-    /// It was claimed before the other: what undoes it undoes both.
-    is_outer: bool,
 }
 
 /// The transaction, as far as this call is concerned.
@@ -221,17 +209,14 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         }
     };
     let policy = ask.policy.clone();
-    let key = (engine.core).record_key(ask.operation.clone(), ask.identity.digest);
-    match Box::pin(enter(&engine, &key, ask, tx)).await {
+    let mut key = engine.core.record_key(ask.operation.clone(), ask.identity.digest);
+    match Box::pin(enter(&engine, &mut key, ask, tx)).await {
         Ok(Found::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
             InTx::Answered(output.take())
         }
         Ok(Found::Claim(claim, part, running)) => {
-            let (claim, twin, claimed) = match claim {
-                Some(grant) => (Some(grant.claim), grant.twin, grant.claimed),
-                None => (None, None, None),
-            };
+            let (claim, claimed) = claim.map_or((None, None), |claim| (Some(claim.0), claim.1));
             let context = running.context_with(claim);
             InTx::Run(TxTurn {
                 engine,
@@ -241,7 +226,6 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
                 running,
                 context,
                 claim,
-                twin,
                 claimed,
             })
         }
@@ -260,29 +244,33 @@ enum Found<'t, T: SqlTransaction + ?Sized> {
     Answer(Stored),
 }
 
+/// `place` becomes the name under which the record stands.
 async fn enter<'t, T: SqlTransaction + ?Sized>(
     engine: &Engine,
-    key: &RecordKey,
-    ask: Ask,
+    place: &mut RecordKey,
+    mut ask: Ask,
     tx: &'t mut T,
 ) -> Result<Found<'t, T>, Error> {
     let (core, max_run) = (&engine.core, ask.policy.max_run());
-    let asked = ask.identity.fingerprint;
-    let name = CallName {
-        key: key.clone(),
-        keyed: ask.keyed.clone(),
-    };
     let _entered = Entered::new(core);
-    let protected = core.lets_in(key)?;
+    let protected = core.lets_in(place)?;
+    if protected
+        && let Some(former) = ask.keyed.as_ref().and_then(|keyed| keyed.former)
+        && let Some(key) = core.goes_on_under(&ask.operation, former).await?
+    {
+        ask.identity = former;
+        *place = key;
+    }
+    let key = &*place;
     within(engine, key)?;
     if protected
         && let Local::Answer { record, left } =
-            core.recall(key, asked, &ask.policy, core.clock.now())
+            core.recall(key, ask.identity.fingerprint, &ask.policy, core.clock.now())
     {
         let stored = core.answer(key, record, left, &ask.policy, false, true)?;
         return Ok(Found::Answer(stored));
     }
-    if protected && let Ok(Some((record, left))) = core.store.recall(key, asked).await {
+    if protected && let Ok(Some((record, left))) = core.store.recall(key, ask.identity.fingerprint).await {
         let stored = core.answer(key, record, left, &ask.policy, false, false)?;
         return Ok(Found::Answer(stored));
     }
@@ -301,6 +289,10 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         part.own = true;
     }
     part.depth = part.tx.connection().depth();
+    let name = CallName {
+        key: key.clone(),
+        keyed: ask.keyed.clone(),
+    };
     let running = || Unleased::new(core, name, max_run);
     if !protected {
         return Ok(Found::Claim(None, part, running()));
@@ -318,21 +310,12 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     }
 }
 
-/// A granted claim.
-struct Grant {
-    claim: Header,
-    twin: Option<Twin>,
-    /// Its entry in the list of the engine's keys, if there is one.
-    claimed: Option<ClaimedKey>,
-}
+/// A granted claim, and its entry in the list of the engine's keys, if there is one.
+type Grant = (Header, Option<ClaimedKey>);
 
 /// What a claim found.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and it is taken apart at once"
-)]
-enum Claimed<G> {
-    Granted(G),
+enum Claimed {
+    Granted(Grant),
     Done(Stored),
 }
 
@@ -341,86 +324,17 @@ async fn claim<T: SqlTransaction + ?Sized>(
     key: &RecordKey,
     ask: Ask,
     part: &mut Part<'_, T>,
-) -> Result<Claimed<Grant>, Error> {
-    let (core, within) = (&engine.core, within(engine, key)?);
-    let asked = ask.identity.fingerprint;
-    let other = ask.keyed.as_ref().and_then(|keyed| keyed.other);
-    let claimed = match other {
-        None => match claim_name(engine, (key, asked), &ask, part).await? {
-            Claimed::Granted(claim) => Claimed::Granted((claim, None)),
-            Claimed::Done(stored) => Claimed::Done(stored),
-        },
-        Some(other) => {
-            let second = core.record_key(ask.operation.clone(), other.digest);
-            let names = ((key, asked), (&second, other.fingerprint));
-            claim_both(engine, names, &ask, part).await?
-        }
-    };
-    match claimed {
-        Claimed::Granted((claim, twin)) => {
-            let (attempt, fence) = (claim.attempts, claim.fence);
-            core.tell(key, EventKind::Claimed { attempt, fence });
-            let claimed = (within.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
-            Ok(Claimed::Granted(Grant {
-                claim,
-                twin,
-                claimed,
-            }))
-        }
-        Claimed::Done(stored) => Ok(Claimed::Done(stored)),
-    }
-}
-
-/// A name of a call, and what it asks for under that.
-type Name<'a> = (&'a RecordKey, Fingerprint);
-
-/// Claims under both names, in an order that is the same in every process.
-async fn claim_both<T: SqlTransaction + ?Sized>(
-    engine: &Engine,
-    (own, other): (Name<'_>, Name<'_>),
-    ask: &Ask,
-    part: &mut Part<'_, T>,
-) -> Result<Claimed<(Header, Option<Twin>)>, Error> {
-    let is_outer = other.0.digest() < own.0.digest();
-    let (first, second) = if is_outer { (other, own) } else { (own, other) };
-    let outer = match claim_name(engine, first, ask, part).await? {
-        Claimed::Granted(claim) => claim,
-        Claimed::Done(stored) => return Ok(Claimed::Done(stored)),
-    };
-    let inner = match claim_name(engine, second, ask, part).await {
-        Ok(Claimed::Granted(claim)) => claim,
-        ended => {
-            let within = within(engine, first.0)?;
-            let undone = within.undo_within(part.tx.connection(), first.0);
-            let undone = settle::in_time(engine, first.0, undone).await;
-            return match ended {
-                Ok(Claimed::Done(stored)) => undone.map(|()| Claimed::Done(stored)),
-                // It says more than that the claim could not be undone either.
-                Err(error) => Err(error),
-                Ok(Claimed::Granted(_)) => unreachable!("matched above"),
-            };
-        }
-    };
-    let (claim, twin) = if is_outer {
-        (inner, outer)
-    } else {
-        (outer, inner)
-    };
-    let twin = Twin {
-        key: other.0.clone(),
-        claim: twin,
-        is_outer,
-    };
-    Ok(Claimed::Granted((claim, Some(twin))))
-}
-
-async fn claim_name<T: SqlTransaction + ?Sized>(
-    engine: &Engine,
-    (key, fingerprint): Name<'_>,
-    ask: &Ask,
-    part: &mut Part<'_, T>,
-) -> Result<Claimed<Header>, Error> {
-    let (policy, expired) = (&ask.policy, ask.expired);
+) -> Result<Claimed, Error> {
+    let Ask {
+        identity,
+        keyed,
+        policy,
+        expired,
+        ..
+    } = ask;
+    let fingerprint = identity.fingerprint;
+    let former = keyed.and_then(|keyed| keyed.former);
+    let is_former = former.is_some_and(|former| former.digest == *key.digest());
     let (core, within) = (&engine.core, within(engine, key)?);
     let request = ClaimRequest {
         owner: Owner::random(),
@@ -458,6 +372,19 @@ async fn claim_name<T: SqlTransaction + ?Sized>(
         }
     };
     match reply {
+        // The record that was found there has expired since, and no call begins anew under a former name.
+        ClaimReply::Granted {
+            attempt: 1,
+            fresh: true,
+            ..
+        } if is_former => {
+            let undone = within.undo_within(part.tx.connection(), key);
+            settle::in_time(engine, key, undone).await?;
+            let error = Error::new(ErrorKind::StoreUnavailable, key.operation().clone());
+            Err(error
+                .worth_repeating(Some(AGAIN))
+                .detail("its record under the former digest key has expired; call again"))
+        }
         // Nothing stood there, and a row does now that nobody else has seen.
         ClaimReply::Granted { .. } if expired => {
             let undone = within.undo_within(part.tx.connection(), key);
@@ -469,6 +396,7 @@ async fn claim_name<T: SqlTransaction + ?Sized>(
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))
         }
         ClaimReply::Granted { fence, attempt, .. } => {
+            core.tell(key, EventKind::Claimed { attempt, fence });
             let claim = Header {
                 state: State::Pending {
                     lease: policy.lease,
@@ -480,10 +408,11 @@ async fn claim_name<T: SqlTransaction + ?Sized>(
                 fingerprint,
                 types: request.types,
             };
-            Ok(Claimed::Granted(claim))
+            let listed = (within.has_one_writer()).then(|| ClaimedKey::new(core, key, part.own));
+            Ok(Claimed::Granted((claim, listed)))
         }
         ClaimReply::Done { record, left } => {
-            let stored = core.answer(key, record, left, policy, false, false)?;
+            let stored = core.answer(key, record, left, &policy, false, false)?;
             Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),

@@ -237,7 +237,8 @@ impl EngineBuilder {
     /// Encrypts stored answers, values and kept errors, with XChaCha20-Poly1305; default not. See
     /// [`EncryptionKeys`](crate::EncryptionKeys) for how keys are changed.
     ///
-    /// A reader of the store, or of a copy of it, then learns nothing of an answer but its length.
+    /// A reader of the store, or of a copy of it, then learns of an answer its length, its type's digest, whether it is
+    /// a value or an error, and how it is laid out; and of the request its [fingerprint](Self::digest_key).
     ///
     /// An answer is bound to its place and to what its record says of it: the engine's prefix, the digest of the key
     /// (which covers operation, scope and key), the fingerprint, the type, and whether it is a value or an error. An
@@ -283,7 +284,8 @@ impl EngineBuilder {
     /// cannot be tried without it. Every process that shares records needs the same secret.
     ///
     /// Keys that bodies [derive](crate::Context::derive_key) do not follow from the secret: they stay the same when it
-    /// changes. Operation names, counters and times are not hashed.
+    /// changes, and **a reader of one of them can confirm a guess of the key**. Operation names, counters and times are
+    /// not hashed.
     ///
     /// [`DigestKeys`](crate::DigestKeys) says how the secret is introduced and changed.
     ///

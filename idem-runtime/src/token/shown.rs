@@ -86,9 +86,7 @@ impl Shown {
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown")
-            .field("digest", &self.digest)
-            .finish_non_exhaustive()
+        f.debug_struct("Shown").finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Twin, TxEnd, TxScope, TxTurn, failure, within};
+use super::{TxEnd, TxScope, TxTurn, failure, within};
 use crate::answer::{Encoded, How, Unencodable};
 use crate::cause::Cause;
 use crate::clock::deadline;
@@ -63,11 +63,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             return Ok(());
         }
         let within = within(&self.engine, key)?;
-        let first = match &self.twin {
-            Some(twin) if twin.is_outer => &twin.key,
-            _ => key,
-        };
-        let undone = within.undo_within(self.part.tx.connection(), first);
+        let undone = within.undo_within(self.part.tx.connection(), key);
         let undone = in_time(&self.engine, key, undone).await;
         match (&undone, &mut self.claimed) {
             (Ok(()), Some(claimed)) => claimed.undone(),
@@ -91,10 +87,6 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             return;
         };
         let format = &self.engine.core.format;
-        // The answer under the other name: what is encrypted opens for one name.
-        let twin = (self.twin.as_ref()).map(|Twin { key, claim, .. }| {
-            format.seal(key.digest(), claim.fingerprint, output.write(format))
-        });
         let encoded = output.write(format);
         match format.seal(self.running.key.digest(), claim.fingerprint, encoded) {
             Encoded::Release(_) => match self.undo().await {
@@ -121,12 +113,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                     _ => schema,
                 };
                 let undo = !succeeded;
-                let mut records = vec![(self.running.key.clone(), claim, record)];
-                if let (Some(twin), Some(Encoded::Store { record, .. })) = (&self.twin, twin) {
-                    let before = usize::from(twin.is_outer);
-                    records.insert(before, (twin.key.clone(), twin.claim, record));
-                }
-                let stored = self.store((outcome, schema), records, undo).await;
+                let stored = self.store(claim, outcome, schema, record, undo).await;
                 match stored {
                     Ok(()) => {
                         let late = false;
@@ -144,35 +131,34 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         self.output.any().refuse(error);
     }
 
-    /// Stores the answer under each name. The first is that of the inner claim, behind which the body wrote.
     async fn store(
         &mut self,
-        (outcome, schema): (OutcomeKind, u32),
-        records: Vec<(RecordKey, Header, Vec<u8>)>,
-        mut undo: bool,
+        claim: Header,
+        outcome: OutcomeKind,
+        schema: u32,
+        mut record: Vec<u8>,
+        undo: bool,
     ) -> Result<(), Error> {
         let retain = match outcome {
             OutcomeKind::Error => self.policy.error_ttl(),
             _ => self.policy.ttl,
         };
-        for (key, claim, mut record) in records {
-            let header = Header {
-                state: State::Done { outcome, schema },
-                retain,
-                ..claim
-            };
-            record[..HEADER].copy_from_slice(&header.encode());
-            let record = Bytes::from(record);
-            let within = within(&self.engine, &key)?;
-            let stored = within.complete_within(self.part.tx.connection(), &key, &record, undo);
-            let stored = in_time(&self.engine, &key, stored).await;
-            let stored = stored.and_then(|()| self.part.is_even(&key));
-            if stored.is_err() {
-                self.part.leave(&self.engine.core).await;
-            }
-            stored?;
-            undo = false;
+        let header = Header {
+            state: State::Done { outcome, schema },
+            retain,
+            ..claim
+        };
+        record[..HEADER].copy_from_slice(&header.encode());
+        let record = Bytes::from(record);
+        let within = within(&self.engine, &self.running.key)?;
+        let conn = self.part.tx.connection();
+        let stored = within.complete_within(conn, &self.running.key, &record, undo);
+        let stored = in_time(&self.engine, &self.running.key, stored).await;
+        let stored = stored.and_then(|()| self.part.is_even(&self.running.key));
+        if stored.is_err() {
+            self.part.leave(&self.engine.core).await;
         }
+        stored?;
         self.end(true).await
     }
 
