@@ -45,11 +45,12 @@ on_every_store! {
         derived_keys_outlive_the_secret,
     }
     rotation {
-        an_answer_is_found_by_the_next_step_and_the_one_before,
-        a_body_that_runs_is_waited_for_across_steps,
-        a_counted_attempt_counts_across_steps,
-        another_request_is_refused_across_steps,
-        callers_of_both_steps_start_one_body,
-        an_entry_is_found_across_steps,
+        an_answer_from_before_is_replayed,
+        an_abandoned_attempt_from_before_is_taken_over,
+        a_counted_attempt_from_before_counts,
+        another_request_is_refused,
+        callers_at_once_start_one_body,
+        an_entry_from_before_is_found_and_settled,
+        a_process_without_the_former_secret_runs_the_body_again,
     }
 }

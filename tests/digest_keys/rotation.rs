@@ -1,124 +1,101 @@
-//! Processes of neighbouring steps of a rotation are one system.
+//! Processes that are started with a new secret, on the records of those that were stopped before.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::time::Duration;
 
-use idem_runtime::{DigestKeys, Engine, ErrorKind};
-use tokio::sync::{Barrier, oneshot};
+use idem_runtime::{Begun, Engine, EntryState, ErrorKind};
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::stage::{ChargeError, Kind, NEW, OLD, Stage, refusal, soon, steps};
+use crate::stage::{ChargeError, Kind, Stage, changes, refusal, soon};
 
-/// Each pair of neighbours, in both orders, on a store of its own.
-async fn neighbours(kind: Kind) -> Vec<(Stage, Engine, Engine)> {
-    let mut pairs = Vec::new();
-    for pair in steps().windows(2) {
-        for (first, second) in [(0, 1), (1, 0)] {
-            let stage = Stage::new(kind).await;
-            let first = stage.engine(pair[first].clone());
-            let second = stage.engine(pair[second].clone());
-            pairs.push((stage, first, second));
-        }
-    }
-    pairs
-}
-
-/// Within the two steps between which the name changes.
-async fn rotating(kind: Kind) -> Vec<(Stage, Engine, Engine)> {
-    let mut pairs = Vec::new();
-    for swapped in [false, true] {
+/// Before and after each change, on a store of its own.
+async fn each_change(kind: Kind) -> Vec<(Stage, Engine, Engine)> {
+    let mut stages = Vec::new();
+    for (before, after) in changes() {
         let stage = Stage::new(kind).await;
-        let old = stage.engine(DigestKeys::new(OLD).also(NEW));
-        let new = stage.engine(DigestKeys::new(NEW).also(OLD));
-        pairs.push(if swapped {
-            (stage, new, old)
-        } else {
-            (stage, old, new)
-        });
+        let (before, after) = (stage.engine(before), stage.engine(after));
+        stages.push((stage, before, after));
     }
-    pairs
+    stages
 }
 
-pub(crate) async fn an_answer_is_found_by_the_next_step_and_the_one_before(kind: Kind) {
-    for (number, (stage, first, second)) in neighbours(kind).await.into_iter().enumerate() {
-        assert_eq!(stage.charge(&first, "card", 5).await, Ok(1), "{number}");
-        for engine in [&second, &first, &second] {
-            assert_eq!(stage.charge(engine, "card", 5).await, Ok(1), "{number}");
+pub(crate) async fn an_answer_from_before_is_replayed(kind: Kind) {
+    for (stage, before, after) in each_change(kind).await {
+        assert_eq!(stage.charge(&before, "card", 5).await, Ok(1));
+        drop(before);
+        for _ in 0..2 {
+            assert_eq!(stage.charge(&after, "card", 5).await, Ok(1));
         }
-        assert_eq!(stage.runs(), 1, "{number}");
+        assert_eq!(stage.events.count("formerdigestkey"), 2);
+        // What begins after the change stands under the new name alone.
+        for _ in 0..2 {
+            assert_eq!(stage.charge(&after, "other card", 5).await, Ok(2));
+        }
+        assert_eq!(stage.events.count("formerdigestkey"), 2);
     }
 }
 
-pub(crate) async fn a_body_that_runs_is_waited_for_across_steps(kind: Kind) {
-    for (stage, first, second) in rotating(kind).await {
-        let (started, running) = oneshot::channel();
-        let (go_on, gate) = oneshot::channel::<()>();
-        let run = stage.run();
-        let body = Stage::call(&first, "card", 5).run(|_| async move {
-            started.send(()).unwrap();
-            gate.await.unwrap();
-            Ok::<_, ChargeError>(run())
-        });
-        let leader = tokio::spawn(body);
-        soon("the body starts", running).await.unwrap();
-        let entry = Stage::call(&second, "card", 5).entry().await.unwrap();
-        assert!(entry.is_some(), "the running record is seen");
-        let follower = stage.charge(&second, "card", 5);
-        let mut follower = std::pin::pin!(follower);
-        // It waits until the body may end.
-        let early = std::future::poll_fn(|cx| {
-            std::task::Poll::Ready(follower.as_mut().poll(cx).is_ready())
-        });
-        assert!(!early.await);
-        go_on.send(()).unwrap();
-        assert_eq!(follower.await, Ok(1));
-        assert_eq!(leader.await.unwrap(), Ok(1));
-        assert_eq!(stage.runs(), 1);
+/// A process was stopped in the middle of a body.
+pub(crate) async fn an_abandoned_attempt_from_before_is_taken_over(kind: Kind) {
+    for (stage, before, after) in each_change(kind).await {
+        let lease = Duration::from_secs(1);
+        let call = |engine| Stage::call(engine, "card", 5).lease(lease);
+        let Ok(Begun::Claimed(claim)) = call(&before).begin().await else {
+            panic!("the first call claims");
+        };
+        let derived = claim.context().derive_key("charge");
+        drop((claim, before));
+        let again = call(&after)
+            .run(|cx| async move { Ok::<_, ChargeError>((cx.attempt(), cx.derive_key("charge"))) });
+        let (attempt, again) = soon("the lease lapses", again).await.unwrap();
+        assert_eq!((attempt, again), (2, derived));
     }
 }
 
-pub(crate) async fn a_counted_attempt_counts_across_steps(kind: Kind) {
-    for (stage, first, second) in rotating(kind).await {
+pub(crate) async fn a_counted_attempt_from_before_counts(kind: Kind) {
+    for (stage, before, after) in each_change(kind).await {
         let call = |engine| {
             let call = Stage::call(engine, "card", 5).count_errors(true);
             call.max_attempts(NonZeroU16::new(1))
         };
-        let down = stage.charged(call(&first), Err(ChargeError::Down)).await;
+        let down = stage.charged(call(&before), Err(ChargeError::Down)).await;
         assert_eq!(down, Err(ChargeError::Down));
-        let again = refusal(stage.charged(call(&second), Ok(())).await);
+        let again = refusal(stage.charged(call(&after), Ok(())).await);
         assert!(matches!(again, ErrorKind::Exhausted { .. }), "{again:?}");
-        assert_eq!(stage.runs(), 0, "only a success counts itself");
     }
 }
 
-pub(crate) async fn another_request_is_refused_across_steps(kind: Kind) {
-    for (stage, first, second) in rotating(kind).await {
-        assert_eq!(stage.charge(&first, "card", 5).await, Ok(1));
-        let other = refusal(stage.charge(&second, "card", 6).await);
+pub(crate) async fn another_request_is_refused(kind: Kind) {
+    for (stage, before, after) in each_change(kind).await {
+        assert_eq!(stage.charge(&before, "card", 5).await, Ok(1));
+        let other = refusal(stage.charge(&after, "card", 6).await);
         assert!(matches!(other, ErrorKind::Mismatch), "{other:?}");
         // A system error keeps the key with its request, too.
-        let call = Stage::call(&first, "other card", 5).run(|cx| async move {
+        let call = Stage::call(&before, "other card", 5).run(|cx| async move {
             let _ = cx.derive_key("charge");
             Err::<u32, _>(ChargeError::Down)
         });
         assert_eq!(call.await, Err(ChargeError::Down));
-        let other = refusal(stage.charge(&second, "other card", 6).await);
+        let other = refusal(stage.charge(&after, "other card", 6).await);
         assert!(matches!(other, ErrorKind::Mismatch), "{other:?}");
-        assert_eq!(stage.charge(&second, "other card", 5).await, Ok(2));
-        assert_eq!(stage.charge(&first, "other card", 5).await, Ok(2));
+        assert_eq!(stage.charge(&after, "other card", 5).await, Ok(2));
     }
 }
 
-/// Four callers of each step begin at once, for each of some cards.
-pub(crate) async fn callers_of_both_steps_start_one_body(kind: Kind) {
-    const CARDS: usize = 20;
-    const EACH: usize = 4;
-    let (stage, first, second) = rotating(kind).await.remove(0);
-    let stage = Arc::new(stage);
-    for card in 0..CARDS {
+/// Callers of two new processes begin at once, for cards from before and for others.
+pub(crate) async fn callers_at_once_start_one_body(kind: Kind) {
+    const EACH: usize = 20;
+    let (before, after) = changes().into_iter().nth(1).unwrap();
+    let stage = Arc::new(Stage::new(kind).await);
+    let first = stage.engine(before);
+    assert_eq!(stage.charge(&first, "card 0", 5).await, Ok(1));
+    let engines = [stage.engine(after.clone()), stage.engine(after)];
+    for card in 0..6_u32 {
         let together = Arc::new(Barrier::new(2 * EACH));
         let mut callers = JoinSet::new();
-        for engine in [&first, &second] {
+        for engine in &engines {
             for _ in 0..EACH {
                 let (stage, engine) = (Arc::clone(&stage), engine.clone());
                 let together = Arc::clone(&together);
@@ -129,22 +106,31 @@ pub(crate) async fn callers_of_both_steps_start_one_body(kind: Kind) {
             }
         }
         let answers = soon("all are answered", callers.join_all()).await;
-        let run = u32::try_from(card).unwrap() + 1;
-        assert_eq!(answers, vec![Ok(run); 2 * EACH]);
+        assert_eq!(answers, vec![Ok(card + 1); 2 * EACH]);
     }
-    assert_eq!(stage.runs(), u32::try_from(CARDS).unwrap());
 }
 
-pub(crate) async fn an_entry_is_found_across_steps(kind: Kind) {
-    for (stage, first, second) in rotating(kind).await {
-        assert_eq!(stage.charge(&first, "card", 5).await, Ok(1));
-        let entry = Stage::call(&second, "card", 5).entry().await.unwrap();
-        entry
-            .expect("the record of the other step")
-            .reset()
+pub(crate) async fn an_entry_from_before_is_found_and_settled(kind: Kind) {
+    for (stage, before, after) in each_change(kind).await {
+        assert_eq!(stage.charge(&before, "card", 5).await, Ok(1));
+        let call = || Stage::call(&after, "card", 5);
+        let entry = call()
+            .entry()
             .await
-            .unwrap();
-        assert_eq!(stage.charge(&first, "card", 5).await, Ok(2));
-        assert_eq!(stage.charge(&second, "card", 5).await, Ok(2));
+            .unwrap()
+            .expect("the record from before");
+        entry.reset().await.unwrap();
+        let entry = call().entry().await.unwrap().expect("it is released");
+        assert_eq!(entry.state(), EntryState::Released);
+        assert_eq!(stage.charge(&after, "card", 5).await, Ok(2));
+        assert_eq!(stage.charge(&after, "card", 5).await, Ok(2));
     }
+}
+
+/// What the documentation warns of.
+pub(crate) async fn a_process_without_the_former_secret_runs_the_body_again(kind: Kind) {
+    let stage = Stage::new(kind).await;
+    let [old, new] = [crate::stage::OLD, crate::stage::NEW].map(|secret| stage.engine(secret));
+    assert_eq!(stage.charge(&old, "card", 5).await, Ok(1));
+    assert_eq!(stage.charge(&new, "card", 5).await, Ok(2));
 }

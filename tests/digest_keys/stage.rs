@@ -1,4 +1,4 @@
-//! Engines on one store, each of another step of a rotation.
+//! Engines on one store, before and after its secret was changed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,16 +20,12 @@ pub(crate) const OPERATION: &str = "cards.charge";
 pub(crate) const OLD: [u8; 32] = [1; 32];
 pub(crate) const NEW: [u8; 32] = [2; 32];
 
-/// The steps from no secret to the first, and from that to the next. Neighbours may run at the same time.
-pub(crate) fn steps() -> Vec<DigestKeys> {
-    vec![
-        DigestKeys::plain(),
-        DigestKeys::plain().also(OLD),
-        DigestKeys::new(OLD).also_plain(),
-        DigestKeys::new(OLD),
-        DigestKeys::new(OLD).also(NEW),
-        DigestKeys::new(NEW).also(OLD),
-        DigestKeys::new(NEW),
+/// Keys of stopped processes, and of those that are started after them: a secret is introduced, changed, given up.
+pub(crate) fn changes() -> [(DigestKeys, DigestKeys); 3] {
+    [
+        (DigestKeys::plain(), DigestKeys::new(OLD).formerly_plain()),
+        (DigestKeys::new(OLD), DigestKeys::new(NEW).formerly(OLD)),
+        (DigestKeys::new(OLD), DigestKeys::plain().formerly(OLD)),
     ]
 }
 
