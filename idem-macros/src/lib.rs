@@ -10,6 +10,7 @@ mod classify;
 mod duration;
 mod errors;
 mod expand;
+mod format;
 mod key;
 mod nearest;
 mod output;

@@ -18,7 +18,8 @@ pub(crate) use self::transaction::Transaction;
 use crate::args::{Args, OnError, Slot};
 use crate::borrows;
 use crate::errors::Errors;
-use crate::key::{Value, may_be_token, placeholders};
+use crate::format::captures;
+use crate::key::{Value, may_be_token};
 use crate::nearest::nearest;
 use crate::output::{self, Shape};
 use crate::target::{Parameter, Target};
@@ -161,7 +162,7 @@ fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Error
     }
     match given.value {
         Some(given) => {
-            let captured = placeholders(&given.value()).unwrap_or_default();
+            let captured = captures(&given.value());
             if let Some(captured) = captured.iter().find(|name| names.contains(name)) {
                 let message = format!(
                     "`op` is one name for every call, not a format string; put `{captured}` into `key` or `scope`"

@@ -8,6 +8,7 @@ pub use crate::call::{
 };
 pub use crate::context::context;
 pub use crate::inputs::{Inputs, KeyInScope};
+pub use crate::key::FormatKey;
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
 pub use crate::outcome::{Output, Sealed};

@@ -1,10 +1,13 @@
 //! Which call it is: the digest under which its record is kept.
 
+mod format;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+pub use self::format::FormatKey;
 use crate::canonical::{CanonicalError, Encoder, FORMAT, Major};
 use crate::fingerprint::Digest;
 
@@ -142,7 +145,7 @@ impl fmt::Debug for KeyDigest {
 /// A value that can be a key or a scope: whatever implements [`serde::Serialize`].
 ///
 /// Compose keys of tuples, `(tenant, id)`, and not of text: `format!("{tenant}:{id}")` may be the
-/// same for two different calls. There is nothing to implement here; derive `Serialize`.
+/// same for two different calls, [`FormatKey`] is not. There is nothing to implement here; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
     label = "this value says which call it is",

@@ -56,7 +56,8 @@ impl<P> CallBuilder<P> {
     /// Which call it is. Without a key, the fingerprint is the key.
     ///
     /// A number is not its text: of a function with `key = "{id}"` the key is `&id.to_string()`, with `key = id` it is
-    /// `&id`. The attribute's [`entry`](macro@crate::idempotent#entry) makes it of the same arguments as the function.
+    /// `&id`; with `key = "{tenant}/{id}"` it is a [`FormatKey`](crate::FormatKey). The attribute's
+    /// [`entry`](macro@crate::idempotent#entry) makes it of the same arguments as the function.
     pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
         self.inputs.key(key);
         self
