@@ -9,7 +9,7 @@ mod entry;
 mod settings;
 mod transaction;
 
-use crate::args::{Args, OnError};
+use crate::args::{Args, OnError, Scope};
 use crate::errors::{Errors, beside, without_helpers};
 use crate::format::Format;
 use crate::key::{self, Value};
@@ -127,9 +127,12 @@ fn runtime(plan: &Plan) -> TokenStream {
 fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let here = here();
     let op = op(&plan.op, rt);
-    let scope = plan.scope.as_ref().map(|scope| {
-        let scope = reference(scope, rt);
-        quote_spanned!(here=> call.scope(#scope);)
+    let scope = plan.scope.as_ref().map(|scope| match scope {
+        Scope::Public(_) => quote_spanned!(here=> call.public();),
+        Scope::Of(scope) => {
+            let scope = reference(scope, rt);
+            quote_spanned!(here=> call.scope(#scope);)
+        }
     });
     let key = plan
         .key
@@ -138,6 +141,10 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
             (Value::Expr(expr), Some(scope)) => {
                 let key = quote_spanned!(at(scope)=> &(#expr));
                 quote_spanned!(here=> call.key_in_scope(#key);)
+            }
+            (key @ Value::Expr(_), None) if plan.token_of_client => {
+                let key = reference(key, rt);
+                quote_spanned!(here=> call.key_of_subject(#key);)
             }
             (key, _) => {
                 let key = reference(key, rt);

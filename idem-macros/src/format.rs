@@ -40,6 +40,15 @@ impl Format {
         Ok(format)
     }
 
+    /// The names of the placeholders.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        let names = self
+            .placeholders
+            .iter()
+            .map(|placeholder| name(placeholder));
+        names.map(|name| name.trim_start_matches("r#").to_owned())
+    }
+
     /// The text of a literal without placeholders.
     pub(crate) fn text(&self) -> String {
         self.template.replace("{{", "{").replace("}}", "}")

@@ -7,6 +7,7 @@
 mod args;
 mod borrows;
 mod classify;
+mod client_key;
 mod duration;
 mod errors;
 mod expand;

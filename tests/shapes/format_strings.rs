@@ -1,7 +1,7 @@
 //! Format strings as keys and scopes: each placeholder by itself.
 
 use super::{Answer, Failure, Runs, engine};
-use idem_runtime::idempotent;
+use idem_runtime::{Engine, idempotent};
 
 /// Nothing is compared: a key that two callers share is an answer that they share.
 #[idempotent(op = "shapes.format.read", key = "{tenant}/{id}", fingerprint = none)]
@@ -110,4 +110,42 @@ async fn a_renamed_argument_keeps_the_keys() {
         assert_eq!(after(7, 4, "gift ", &runs).await, Ok(3));
     };
     engine().scope(calls).await;
+}
+
+macro_rules! paid {
+    ($function:ident($tenant:ident, $number:ident), $key:literal, $scope:expr) => {
+        #[idempotent(op = "shapes.format.of_a_macro", key = $key, scope = $scope, engine = engine)]
+        async fn $function(
+            $tenant: &str,
+            $number: u32,
+            #[idem(skip)] engine: &Engine,
+            #[idem(skip)] runs: &Runs,
+        ) -> Answer {
+            let _ = ($tenant, $number, engine);
+            Ok(runs.hit())
+        }
+    };
+}
+
+paid!(of_everybody(tenant, number), "{tenant}-{number}", public);
+paid!(of_a_tenant(tenant, number), "{tenant}-{number}", tenant);
+
+/// `public` is no part of the key: it says that there is no scope.
+#[idempotent(op = "shapes.format.of_a_macro", key = "{tenant}-{number}", engine = engine)]
+async fn unscoped(
+    tenant: &str,
+    number: u32,
+    #[idem(skip)] engine: &Engine,
+    #[idem(skip)] runs: &Runs,
+) -> Answer {
+    let _ = (tenant, number, engine);
+    Ok(runs.hit())
+}
+
+#[tokio::test]
+async fn a_literal_and_a_word_may_come_from_a_macro() {
+    let (runs, engine) = (Runs::default(), engine());
+    assert_eq!(of_everybody("a", 7, &engine, &runs).await, Ok(1));
+    assert_eq!(of_a_tenant("a", 7, &engine, &runs).await, Ok(2));
+    assert_eq!(unscoped("a", 7, &engine, &runs).await, Ok(1));
 }
