@@ -25,6 +25,11 @@ async fn greet(number: u64, #[idem(skip)] engine: &Engine) -> Result<String, Pay
     Ok(format!("hello, number {number}"))
 }
 
+#[idempotent(op = "costs.print", scope = "house-{MERCHANT}", key = "{number}/{copy:>4}", engine = engine)]
+async fn print(number: u64, copy: u8, #[idem(skip)] engine: &Engine) -> Result<u64, PayError> {
+    Ok(number + u64::from(copy))
+}
+
 /// Polls once: a memory store keeps nobody waiting.
 fn at_once<F: Future>(future: Pin<&mut F>) -> F::Output {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -49,6 +54,11 @@ fn a_replay_from_a_memory_store_allocates_nothing_but_the_value() {
     let engine = Engine::new(MemoryStore::new());
     let number = replayed(|| sum(7, &engine));
     assert_eq!(number.count_total, 0, "a number has no heap: {number:?}");
+    let formatted = replayed(|| print(7, 1, &engine));
+    assert_eq!(
+        formatted.count_total, 0,
+        "no text is made of the key: {formatted:?}"
+    );
     let text = replayed(|| greet(7, &engine));
     assert_eq!(text.count_total, 1, "the text itself: {text:?}");
     assert_eq!(text.bytes_total, "hello, number 7".len() as u64);

@@ -14,6 +14,8 @@ mod attributes;
 mod endings;
 #[path = "shapes/entries.rs"]
 mod entries;
+#[path = "shapes/format_strings.rs"]
+mod format_strings;
 #[path = "shapes/functions.rs"]
 mod functions;
 #[path = "shapes/hygiene.rs"]

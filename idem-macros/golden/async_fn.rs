@@ -9,10 +9,9 @@ pub async fn pay(
     #![allow(unused)]
     let call = {
         let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
-        #[allow(clippy::useless_format)]
-        call.scope(&(::std::format!("tenant-{tenant}")));
+        // Each placeholder by itself: none can be taken for a part of another.
+        call.scope(&(::idem_runtime::__private::FormatKey::new("tenant-{}", &[::core::format_args!("{tenant}")])));
         // Fields by reference: the body still owns `req`.
-        #[allow(clippy::useless_format)]
         call.key(&(&(req.merchant), &(order),));
         // As many as follow, in the order of the canonical encoding: by length, then by bytes.
         call.fingerprint(

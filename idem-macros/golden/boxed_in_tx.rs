@@ -11,7 +11,6 @@ where
     ::std::boxed::Box::pin(async move {
         let call = {
             let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
-            #[allow(clippy::useless_format)]
             call.key(&(id));
             call.fingerprint(1usize);
             #[allow(clippy::used_underscore_binding)]

@@ -6,7 +6,6 @@ pub async fn pay(mut req: PayRequest, bank: &Bank) -> Result<Receipt, PayError> 
         let mut call = ::idem_runtime::__private::Call::new(
             ::idem_runtime::__private::op("payments.pay")
         );
-        #[allow(clippy::useless_format)]
         call.key(&(req.order_no));
         call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]
@@ -50,7 +49,6 @@ pub async fn pay_entry(
         let mut call = ::idem_runtime::__private::Call::new(
             ::idem_runtime::__private::op("payments.pay")
         );
-        #[allow(clippy::useless_format)]
         call.key(&(req.order_no));
         call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]

@@ -2,6 +2,7 @@
 async fn pay(order: u64) -> Result<u64, PayError> {
     let call = {
         let mut call = ::idem_runtime::__private::Call::new(::idem_runtime::__private::op("payments.pay"));
+        call.public();
         call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]
         ::idem_runtime::__private::arg::<u64>(&mut call, "order", &(order));

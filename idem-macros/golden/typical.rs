@@ -4,7 +4,6 @@ pub async fn pay(req: PayRequest) -> Result<Receipt, PayError> {
         let mut call = ::idem_runtime::__private::Call::new(
             ::idem_runtime::__private::op("payments.pay")
         );
-        #[allow(clippy::useless_format)]
         call.key(&(req.order_no));
         call.fingerprint(1usize);
         #[allow(clippy::used_underscore_binding)]

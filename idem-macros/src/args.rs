@@ -4,7 +4,7 @@ mod slot;
 mod value;
 
 pub(crate) use self::slot::Slot;
-pub(crate) use self::value::{Attempts, Fingerprint, OnError, OnRunning, Time, Word};
+pub(crate) use self::value::{Attempts, Fingerprint, OnError, OnRunning, Scope, Time, Word};
 
 use crate::errors::Errors;
 use crate::nearest::nearest;
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     pub(crate) key: Slot<Expr>,
     pub(crate) fingerprint: Slot<Fingerprint>,
     pub(crate) op: Slot<LitStr>,
-    pub(crate) scope: Slot<Expr>,
+    pub(crate) scope: Slot<Scope<Expr>>,
     pub(crate) ttl: Slot<Time>,
     pub(crate) error_ttl: Slot<Time>,
     pub(crate) lease: Slot<Time>,
@@ -130,7 +130,7 @@ impl Args {
             "key" => self.key.fill(name, input, Expr::parse),
             "fingerprint" => self.fingerprint.list(name, input),
             "op" => self.op.fill(name, input, |input| value::text(input, name)),
-            "scope" => self.scope.fill(name, input, Expr::parse),
+            "scope" => self.scope.fill(name, input, Scope::parse),
             "ttl" => self.ttl.time(name, input),
             "error_ttl" => self.error_ttl.time(name, input),
             "lease" => self.lease.time(name, input),

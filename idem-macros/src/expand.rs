@@ -9,15 +9,16 @@ mod entry;
 mod settings;
 mod transaction;
 
-use crate::args::{Args, OnError};
+use crate::args::{Args, OnError, Scope};
 use crate::errors::{Errors, beside, without_helpers};
+use crate::format::Format;
 use crate::key::{self, Value};
 use crate::output::Shape;
 use crate::plan::{Compared, Op, Plan};
 use crate::target::Target;
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
-use quote::quote_spanned;
-use syn::{Attribute, Meta};
+use quote::{ToTokens, quote_spanned};
+use syn::{Attribute, LitStr, Meta};
 
 pub(crate) fn attribute(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
@@ -126,9 +127,12 @@ fn runtime(plan: &Plan) -> TokenStream {
 fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let here = here();
     let op = op(&plan.op, rt);
-    let scope = plan.scope.as_ref().map(|scope| {
-        let scope = reference(scope);
-        quote_spanned!(here=> #[allow(clippy::useless_format)] call.scope(#scope);)
+    let scope = plan.scope.as_ref().map(|scope| match scope {
+        Scope::Public(_) => quote_spanned!(here=> call.public();),
+        Scope::Of(scope) => {
+            let scope = reference(scope, rt);
+            quote_spanned!(here=> call.scope(#scope);)
+        }
     });
     let key = plan
         .key
@@ -138,9 +142,13 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
                 let key = quote_spanned!(at(scope)=> &(#expr));
                 quote_spanned!(here=> call.key_in_scope(#key);)
             }
+            (key @ Value::Expr(_), None) if plan.token_of_client => {
+                let key = reference(key, rt);
+                quote_spanned!(here=> call.key_of_subject(#key);)
+            }
             (key, _) => {
-                let key = reference(key);
-                quote_spanned!(here=> #[allow(clippy::useless_format)] call.key(#key);)
+                let key = reference(key, rt);
+                quote_spanned!(here=> call.key(#key);)
             }
         });
     let fingerprint = plan
@@ -191,17 +199,43 @@ fn op(op: &Op, rt: &TokenStream) -> TokenStream {
 }
 
 /// A reference to the value, located on it: the type of a key is checked here.
-fn reference(value: &Value) -> TokenStream {
+fn reference(value: &Value, rt: &TokenStream) -> TokenStream {
     match value {
         Value::Tuple(span, elements) => {
-            let elements = elements.iter().map(reference);
+            let elements = elements.iter().map(|element| reference(element, rt));
             quote_spanned!(at(*span)=> &(#(#elements,)*))
         }
-        // The literal keeps its span: it is where its captures are looked up.
-        Value::Format(text) => {
-            quote_spanned!(at(text.span())=> &(::std::format!(#text)))
+        Value::Format(text, format) => {
+            let formatted = formatted(text, format, rt);
+            quote_spanned!(at(text.span())=> &(#formatted))
         }
         Value::Expr(expr) => quote_spanned!(at(key::span(expr))=> &(#expr)),
+    }
+}
+
+/// What a format string stands for: each placeholder is formatted by itself, so that none can be taken for a part of
+/// another.
+///
+/// Output, for `"{merchant}/{order:>8}"`:
+/// ```text
+/// FormatKey::new("{}/{}", &[format_args!("{merchant}"), format_args!("{order:>8}")])
+/// ```
+fn formatted(text: &LitStr, format: &Format, rt: &TokenStream) -> TokenStream {
+    let span = text.span();
+    let template = &*format.template;
+    match &*format.placeholders {
+        [] => LitStr::new(&format.text(), span).to_token_stream(),
+        // The whole literal, in which rustc can point at the name.
+        [_] if template == "{}" => quote_spanned!(at(span)=> ::core::format_args!(#text)),
+        placeholders => {
+            // The literals keep the span: it is where their captures are looked up.
+            let placeholders = placeholders
+                .iter()
+                .map(|placeholder| LitStr::new(&format!("{{{placeholder}}}"), span));
+            quote_spanned! {at(span)=>
+                #rt::FormatKey::new(#template, &[#(::core::format_args!(#placeholders)),*])
+            }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Expressions that name a call: `key` and `scope`.
 
+use crate::format::{Format, captures};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
@@ -14,7 +15,7 @@ pub(crate) enum Value {
     /// Each element by reference: `(req.a, req.b)` would move two fields.
     Tuple(Span, Vec<Self>),
     /// A string literal is a format string with inline captures.
-    Format(LitStr),
+    Format(LitStr, Format),
     Expr(Expr),
 }
 
@@ -39,8 +40,9 @@ impl Value {
                 lit: Lit::Str(text),
                 ..
             }) => {
-                placeholders(&text.value()).map_err(|message| Error::new(text.span(), message))?;
-                Self::Format(text)
+                let format = Format::parse(&text.value());
+                let format = format.map_err(|message| Error::new(text.span(), message))?;
+                Self::Format(text, format)
             }
             Expr::Paren(paren) => Self::new(*paren.expr)?,
             Expr::Group(group) => Self::new(*group.expr)?,
@@ -76,7 +78,7 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
         Expr::Lit(ExprLit {
             lit: Lit::Str(text),
             ..
-        }) => placeholders(&text.value()).is_ok_and(|names| names.is_empty()),
+        }) => Format::parse(&text.value()).is_ok_and(|format| format.placeholders.is_empty()),
         Expr::Tuple(tuple) => tuple.elems.iter().all(is_constant),
         Expr::Lit(_) => true,
         Expr::Unary(unary) => is_constant(&unary.expr),
@@ -87,70 +89,49 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
     }
 }
 
-/// The names captured by a format string; an error for what names nothing.
-pub(crate) fn placeholders(text: &str) -> std::result::Result<Vec<String>, String> {
-    let mut names = Vec::new();
-    let mut rest = text;
-    while let Some(open) = rest.find('{') {
-        let inside = &rest[open + 1..];
-        if let Some(after) = inside.strip_prefix('{') {
-            rest = after;
-            continue;
-        }
-        let Some((placeholder, after)) = inside.split_once('}') else {
-            return Err(format!(
-                "`{{{inside}` is not closed; write `{{order_id}}` for a value, `{{{{` for a brace"
-            ));
-        };
-        rest = after;
-        let name = placeholder.split(':').next().unwrap_or_default().trim();
-        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(format!(
-                "`{{{placeholder}}}` names no argument; write a name between the braces, such as `{{order_id}}`"
-            ));
-        }
-        if name.contains(|c: char| !c.is_alphanumeric() && c != '_' && c != '#') {
-            return Err(format!(
-                "`{{{placeholder}}}` is not a name; write the value itself, `{name}`, or a tuple of values \
-                 instead of a string"
-            ));
-        }
-        names.push(name.trim_start_matches("r#").to_owned());
-    }
-    Ok(names)
-}
-
 /// Whether the expression names one of `names`, be it in a format string.
 ///
 /// Shadowing is not looked at: what matters is to catch a key that varies with nothing.
 pub(crate) fn mentions(expr: &Expr, names: &[String]) -> bool {
-    any(expr.to_token_stream(), names)
+    mention(expr, names).is_some()
+}
+
+/// The first of `names` in the expression, and where it is.
+pub(crate) fn mention(expr: &Expr, names: &[String]) -> Option<(String, Span)> {
+    first(expr.to_token_stream(), names)
 }
 
 /// Whether the tokens name one of `names`, and not as a field.
 pub(crate) fn any(tokens: TokenStream, names: &[String]) -> bool {
+    first(tokens, names).is_some()
+}
+
+fn first(tokens: TokenStream, names: &[String]) -> Option<(String, Span)> {
     let known = |name: &String| names.contains(name);
     let mut after_dot = false;
     for token in tokens {
         let found = match &token {
-            TokenTree::Ident(ident) => !after_dot && known(&bare(ident)),
-            TokenTree::Group(group) => any(group.stream(), names),
+            TokenTree::Ident(ident) => Some(bare(ident))
+                .filter(|name| !after_dot && known(name))
+                .map(|name| (name, ident.span())),
+            TokenTree::Group(group) => first(group.stream(), names),
             TokenTree::Literal(literal) => match Lit::new(literal.clone()) {
                 Lit::Str(text) => {
-                    placeholders(&text.value()).is_ok_and(|captured| captured.iter().any(known))
+                    let captured = captures(&text.value()).into_iter().find(known);
+                    captured.map(|name| (name, text.span()))
                 }
-                _ => false,
+                _ => None,
             },
-            TokenTree::Punct(_) => false,
+            TokenTree::Punct(_) => None,
         };
-        if found {
-            return true;
+        if found.is_some() {
+            return found;
         }
         // The second dot of `..` does not begin a field.
         after_dot =
             !after_dot && matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '.');
     }
-    false
+    None
 }
 
 /// What may be meant to be arguments: names that are neither fields nor called nor parts of paths, and the names
@@ -179,8 +160,8 @@ fn collect(tokens: TokenStream, found: &mut Vec<(String, Span)>) {
             TokenTree::Group(group) => collect(group.stream(), found),
             TokenTree::Literal(literal) => {
                 if let Lit::Str(text) = Lit::new(literal.clone()) {
-                    let names = placeholders(&text.value()).unwrap_or_default();
-                    found.extend(names.into_iter().map(|name| (name, text.span())));
+                    let names = captures(&text.value()).into_iter();
+                    found.extend(names.map(|name| (name, text.span())));
                 }
             }
             TokenTree::Punct(_) => {}
@@ -194,24 +175,11 @@ fn bare(ident: &Ident) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_constant, mentions, placeholders, variables};
+    use super::{is_constant, mentions, variables};
     use syn::{Expr, parse_str};
 
     fn expr(text: &str) -> Expr {
         parse_str(text).expect("an expression")
-    }
-
-    #[test]
-    fn placeholders_are_names() {
-        assert_eq!(
-            placeholders("a {b} {{c}} {d:>4}"),
-            Ok(vec!["b".to_owned(), "d".to_owned()])
-        );
-        assert_eq!(placeholders("nothing"), Ok(vec![]));
-        assert!(placeholders("{}").is_err_and(|message| message.contains("names no argument")));
-        assert!(placeholders("{0}").is_err());
-        assert!(placeholders("a {b").is_err_and(|message| message.contains("not closed")));
-        assert!(placeholders("{req.id}").is_err_and(|message| message.contains("`req.id`")));
     }
 
     #[test]
@@ -248,6 +216,8 @@ mod tests {
         assert!(mentions(&expr("f(&id.0)"), &names));
         assert!(mentions(&expr("\"{id}\""), &names));
         assert!(mentions(&expr("format!(\"{id}\")"), &names));
+        assert!(mentions(&expr("format!(\"{id}{}\", 1)"), &names));
+        assert!(mentions(&expr("format!(\"{:>id$}\", 1)"), &names));
         assert!(mentions(&expr("self.id"), &names));
         assert!(mentions(&expr("0..id"), &names));
         assert!(!mentions(&expr("CONFIG.id"), &names));

@@ -7,9 +7,11 @@
 mod args;
 mod borrows;
 mod classify;
+mod client_key;
 mod duration;
 mod errors;
 mod expand;
+mod format;
 mod key;
 mod nearest;
 mod output;

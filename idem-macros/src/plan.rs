@@ -1,5 +1,6 @@
 //! What the expansion will do: `Args` and `Target`, checked against each other.
 
+mod client_key;
 mod contradictions;
 mod entry;
 mod fingerprint;
@@ -15,10 +16,11 @@ pub(crate) use self::reconcile::{Hook, Lent};
 pub(crate) use self::settings::{Running, Settings};
 pub(crate) use self::transaction::Transaction;
 
-use crate::args::{Args, OnError, Slot};
+use crate::args::{Args, OnError, Scope, Slot};
 use crate::borrows;
 use crate::errors::Errors;
-use crate::key::{Value, may_be_token, placeholders};
+use crate::format::captures;
+use crate::key::{Value, may_be_token};
 use crate::nearest::nearest;
 use crate::output::{self, Shape};
 use crate::target::{Parameter, Target};
@@ -32,10 +34,12 @@ pub(crate) struct Plan {
     pub(crate) op: Op,
     pub(crate) entry: Option<Ident>,
     pub(crate) engine: Option<Expr>,
-    pub(crate) scope: Option<Value>,
+    pub(crate) scope: Option<Scope<Value>>,
     pub(crate) key: Option<Value>,
     /// The `scope`, where the key may be a one-time token, which takes none.
     pub(crate) scope_of_token: Option<Span>,
+    /// The key may be a one-time token made of what a client chose, and nothing else says whose it is.
+    pub(crate) token_of_client: bool,
     /// In the order in which they are declared or listed; `None`: nothing is compared.
     pub(crate) fingerprint: Option<Vec<Compared>>,
     pub(crate) settings: Settings,
@@ -90,6 +94,13 @@ impl Plan {
             sig,
             errors,
         );
+        let token_of_client = client_key::check(
+            &args.key,
+            &args.scope,
+            &parameters,
+            compared.as_deref(),
+            errors,
+        );
         let hook = args.reconcile.value.and_then(|hook| {
             let compared = compared.as_deref().unwrap_or_default();
             reconcile::plan(hook, compared, sig, errors)
@@ -102,12 +113,13 @@ impl Plan {
             op: op(args.op, &names, sig, errors),
             entry: args.entry.value,
             engine: args.engine.value,
-            scope: args.scope.value.and_then(|scope| key::scope(scope, errors)),
+            scope: (args.scope.value).and_then(|scope| key::scope(scope, &parameters, sig, errors)),
             key: args
                 .key
                 .value
                 .and_then(|key| key::key(key, &parameters, sig, errors)),
             scope_of_token,
+            token_of_client,
             fingerprint: compared,
             settings,
             on_error: args.on_error.value.unwrap_or(OnError::Classify),
@@ -161,7 +173,7 @@ fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Error
     }
     match given.value {
         Some(given) => {
-            let captured = placeholders(&given.value()).unwrap_or_default();
+            let captured = captures(&given.value());
             if let Some(captured) = captured.iter().find(|name| names.contains(name)) {
                 let message = format!(
                     "`op` is one name for every call, not a format string; put `{captured}` into `key` or `scope`"

@@ -1,5 +1,6 @@
 //! The function under the attribute; its body is never parsed.
 
+use crate::client_key;
 use crate::errors::Errors;
 use crate::unordered::{binds_all, unordered};
 use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
@@ -33,6 +34,8 @@ pub(crate) struct Parameter {
     pub(crate) reference: bool,
     /// A set without an order among what the names stand for.
     pub(crate) unordered: Option<Span>,
+    /// Those of the names that hold the key that a client sent.
+    pub(crate) client_keys: Vec<Ident>,
     /// The `skip` of `#[idem(skip)]`.
     pub(crate) skip: Option<Span>,
     pub(crate) span: Span,
@@ -174,6 +177,7 @@ impl Parameter {
             .then(|| (*typed.ty).clone())
             .filter(|ty| !crate::output::mentions_impl(ty));
         Self {
+            client_keys: client_key::names(&typed.pat, &typed.ty, &names),
             cfgs,
             names,
             ty,
@@ -202,7 +206,7 @@ fn first_span(tokens: &impl ToTokens) -> Span {
         .map_or_else(Span::call_site, |token| token.span())
 }
 
-fn bound_names(pat: &Pat, names: &mut Vec<Ident>) {
+pub(crate) fn bound_names(pat: &Pat, names: &mut Vec<Ident>) {
     match pat {
         Pat::Ident(pat) => {
             names.push(pat.ident.clone());

@@ -7,7 +7,8 @@ pub use crate::call::{
     Call, InTx, Lent, Run, TxEnd, TxScope, TxTurn, arg, begin_in_tx, entry, finish, lend, run,
 };
 pub use crate::context::context;
-pub use crate::inputs::{Inputs, KeyInScope};
+pub use crate::inputs::{Inputs, KeyInScope, KeyOfSubject};
+pub use crate::key::FormatKey;
 pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::operation::Operation;
 pub use crate::outcome::{Output, Sealed};

@@ -40,7 +40,7 @@ use crate::engine::{Core, Engine, Protection};
 use crate::enter::Entry;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::ToFingerprint;
-use crate::inputs::{CallKey, Inputs, KeyInScope, Named};
+use crate::inputs::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
 use crate::key::ToKey;
 use crate::observer::EventKind;
 use crate::operation::Operation;
@@ -78,6 +78,11 @@ impl Call {
         self.inputs.scope(scope);
     }
 
+    /// All callers share one namespace; before the key.
+    pub fn public(&mut self) {
+        self.inputs.public();
+    }
+
     /// Which call it is.
     pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
         self.inputs.key(key);
@@ -85,6 +90,11 @@ impl Call {
 
     /// Which call it is, of one that has a scope.
     pub fn key_in_scope<K: KeyInScope + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Which call it is, of one whose key is made of what a client chose.
+    pub fn key_of_subject<K: KeyOfSubject + ?Sized>(&mut self, key: &K) {
         self.inputs.key(key);
     }
 

@@ -273,7 +273,8 @@ impl Entry {
             return refuse(ErrorKind::Changed, detail.to_owned());
         }
         if !self.record.header.fingerprint.matches(self.asked) {
-            let detail = "nothing was changed; the record is that of another request than this entry's";
+            let detail =
+                "nothing was changed; the record is that of another request than this entry's";
             return refuse(ErrorKind::Mismatch, detail.to_owned());
         }
         // A key that was given back may have lost its fingerprint. Without one the answer goes to every request.

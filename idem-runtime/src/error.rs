@@ -113,7 +113,7 @@ pub enum ErrorKind {
     /// The cursor of a listing belongs to another listing or store, or the store has changed too much since. Begin
     /// the listing again.
     InvalidCursor,
-    /// A duration or limit of the operation is out of range.
+    /// A duration or limit of the operation is out of range, or a key that its client chose has no scope.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
     NoEngine,
@@ -326,7 +326,7 @@ impl fmt::Display for Error {
             ErrorKind::InvalidCursor => {
                 f.write_str("the cursor is not that of this listing; begin the listing again")
             }
-            ErrorKind::InvalidPolicy => f.write_str("a setting is out of its range"),
+            ErrorKind::InvalidPolicy => f.write_str("it is not set up right"),
             ErrorKind::NoEngine => f.write_str(
                 "no engine; call `Engine::install` at start-up, run inside `Engine::scope`, or \
                  write `engine = …`",

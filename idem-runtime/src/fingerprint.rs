@@ -263,6 +263,11 @@ impl FingerprintBuilder {
         }
     }
 
+    /// Whether a key that the client chose is in what was written so far.
+    pub(crate) fn holds_client_key(&self) -> bool {
+        self.encoder.holds_client_key()
+    }
+
     /// The digest of it all.
     ///
     /// # Errors

@@ -94,6 +94,15 @@ pub trait KeyInScope: CallKey {}
 #[diagnostic::do_not_recommend]
 impl<T: ToKey + ?Sized> KeyInScope for T {}
 
+/// A key that says itself whose it is: a one-time token, by its subject.
+#[diagnostic::on_unimplemented(
+    message = "a client chooses what this key is made of, and it has no scope",
+    label = "without a scope, another client that sends the same key gets the stored answer",
+    note = "say whose key it is by what was authenticated, such as `scope = user.id`, or write `scope = public` if all \
+            clients share one namespace; a one-time token (`idem_runtime::token`) needs none"
+)]
+pub trait KeyOfSubject: CallKey {}
+
 const LATE: Key = Key::Refused("give the scope before the key");
 const TWICE: Key = Key::Refused("give one key; of several parts make a tuple");
 #[cfg(feature = "tokens")]
@@ -123,6 +132,17 @@ impl Inputs {
         };
     }
 
+    /// All callers share one namespace; before the key.
+    pub fn public(&mut self) {
+        self.key = match std::mem::replace(&mut self.key, LATE) {
+            Key::Open(builder) => Key::Open(builder.public()),
+            Key::Given(_) => LATE,
+            #[cfg(feature = "tokens")]
+            Key::Token(_) => SCOPED,
+            refused @ Key::Refused(_) => refused,
+        };
+    }
+
     /// Which call it is.
     pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
         key.__name(self);
@@ -142,7 +162,7 @@ impl Inputs {
     #[cfg(feature = "tokens")]
     pub(crate) fn token<S: ToKey + ?Sized>(&mut self, text: &str, subject: &S) {
         self.key = match std::mem::replace(&mut self.key, TWICE) {
-            Key::Open(builder) if builder.is_scoped() => SCOPED,
+            Key::Open(builder) if !builder.is_unscoped() => SCOPED,
             Key::Open(builder) => Key::Token(Shown::read(text, builder, subject)),
             Key::Given(_) | Key::Token(_) => TWICE,
             refused @ Key::Refused(_) => refused,
@@ -172,6 +192,7 @@ impl Inputs {
             asked,
         } = self;
         let invalid = || Error::new(ErrorKind::InvalidKey, operation.clone());
+        let of_client = (asked.as_ref()).is_some_and(FingerprintBuilder::holds_client_key);
         let asked = match asked.map(FingerprintBuilder::finish).transpose() {
             Ok(asked) => asked,
             Err(error) => return Err(invalid().because(error)),
@@ -184,6 +205,10 @@ impl Inputs {
             (Key::Token(Some(Err(error))), _) => (Err(error), None),
             #[cfg(feature = "tokens")]
             (Key::Token(None), _) => return Err(Error::new(ErrorKind::TokenInvalid, operation)),
+            // The fingerprint is the key.
+            (Key::Open(builder), Some(_)) if of_client && builder.is_unscoped() => {
+                (Err(KeyError::Unscoped), None)
+            }
             (Key::Open(builder), Some(asked)) => (builder.digest(asked), None),
             (Key::Open(_), None) => {
                 return Err(invalid().detail("give a key, a fingerprint, or both"));
@@ -197,6 +222,11 @@ impl Inputs {
                 fingerprint: asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint()),
                 token,
             }),
+            // No caller can mend it.
+            Err(error @ KeyError::Unscoped) => {
+                let refused = Error::new(ErrorKind::InvalidPolicy, operation);
+                Err(refused.detail(error.to_string()))
+            }
             Err(error) => Err(invalid().because(error)),
         }
     }

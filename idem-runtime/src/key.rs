@@ -1,10 +1,13 @@
 //! Which call it is: the digest under which its record is kept.
 
+mod format;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
+pub use self::format::FormatKey;
 use crate::canonical::{CanonicalError, Encoder, FORMAT, Major};
 use crate::fingerprint::Digest;
 
@@ -145,7 +148,7 @@ impl fmt::Debug for KeyDigest {
 /// A value that can be a key or a scope: whatever implements [`serde::Serialize`].
 ///
 /// Compose keys of tuples, `(tenant, id)`, and not of text: `format!("{tenant}:{id}")` may be the
-/// same for two different calls. There is nothing to implement here; derive `Serialize`.
+/// same for two different calls, [`FormatKey`] is not. There is nothing to implement here; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
     label = "this value says which call it is",
@@ -176,8 +179,16 @@ pub struct KeyBuilder {
     /// The length of the bytes before the operation; they differ in fingerprint mode.
     domain_bytes: usize,
     max_bytes: usize,
-    /// Empty until a scope is given.
-    scope: Result<bool, KeyError>,
+    scope: Result<Scope, KeyError>,
+}
+
+/// Whose key it is, as far as that was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    None,
+    /// All callers share one namespace, and the caller says so.
+    Public,
+    Given,
 }
 
 impl KeyBuilder {
@@ -195,7 +206,7 @@ impl KeyBuilder {
             encoder,
             domain_bytes,
             max_bytes,
-            scope: Ok(false),
+            scope: Ok(Scope::None),
         }
     }
 
@@ -207,9 +218,21 @@ impl KeyBuilder {
     where
         S: ToKey + ?Sized,
     {
-        debug_assert!(self.scope != Ok(true), "a call has one scope");
+        debug_assert!(self.scope != Ok(Scope::Given), "a call has one scope");
         self.encoder.head(Major::Array, 1);
-        self.scope = self.part(KeyPart::Scope, scope).map(|()| true);
+        self.scope = self.part(KeyPart::Scope, scope).map(|()| Scope::Given);
+        self
+    }
+
+    /// All callers share one namespace.
+    ///
+    /// A key that the client chose (`http::IdempotencyKey`) needs this or a [`scope`](Self::scope). It makes no
+    /// difference to the digest.
+    #[must_use]
+    pub fn public(mut self) -> Self {
+        if self.scope == Ok(Scope::None) {
+            self.scope = Ok(Scope::Public);
+        }
         self
     }
 
@@ -217,7 +240,8 @@ impl KeyBuilder {
     ///
     /// # Errors
     ///
-    /// [`KeyError`], if the key or the scope is empty, too long or has no canonical encoding.
+    /// [`KeyError`], if the key or the scope is empty, too long or has no canonical encoding, or if the key holds an
+    /// `http::IdempotencyKey` and there is neither a [`scope`](Self::scope) nor [`public`](Self::public).
     pub fn key<K>(mut self, key: &K) -> Result<KeyDigest, KeyError>
     where
         K: ToKey + ?Sized,
@@ -249,9 +273,9 @@ impl KeyBuilder {
         Ok(self.named(DOMAIN_BY_TOKEN, nonce))
     }
 
-    #[cfg(feature = "tokens")]
-    pub(crate) fn is_scoped(&self) -> bool {
-        self.scope != Ok(false)
+    /// Whether nothing was said of whose key it is.
+    pub(crate) fn is_unscoped(&self) -> bool {
+        self.scope == Ok(Scope::None)
     }
 
     /// The digest in another domain, with bytes in the place of a key.
@@ -266,7 +290,7 @@ impl KeyBuilder {
     }
 
     fn end_scope(&mut self) -> Result<(), KeyError> {
-        if !self.scope.clone()? {
+        if self.scope.clone()? != Scope::Given {
             self.encoder.head(Major::Array, 0);
         }
         Ok(())
@@ -276,6 +300,7 @@ impl KeyBuilder {
     where
         T: ToKey + ?Sized,
     {
+        let is_unscoped = part == KeyPart::Key && self.is_unscoped();
         let encoder = &mut *self.encoder;
         encoder.limit(self.max_bytes);
         let result = value.__key(&mut *encoder);
@@ -291,6 +316,9 @@ impl KeyBuilder {
         }
         if !encoder.filled() {
             return Err(KeyError::Empty { part });
+        }
+        if is_unscoped && encoder.holds_client_key() {
+            return Err(KeyError::Unscoped);
         }
         encoder.limit(usize::MAX);
         Ok(())
@@ -358,6 +386,9 @@ pub enum KeyError {
         /// What is wrong with it.
         source: CanonicalError,
     },
+    /// It holds a key that the client chose, and nothing says whose it is: a client that sends the key of another one
+    /// would get its answer.
+    Unscoped,
 }
 
 impl fmt::Display for KeyError {
@@ -386,6 +417,11 @@ impl fmt::Display for KeyError {
                  use what identifies the call, not what it carries"
             ),
             Self::Unencodable { part, .. } => write!(f, "the {part} cannot be encoded"),
+            Self::Unscoped => f.write_str(
+                "a client chooses its key: without a scope, a client that sends the key of another one gets its \
+                 answer; give the scope that was authenticated, or say that all clients share one namespace \
+                 (`scope = public`, `.public()`)",
+            ),
         }
     }
 }

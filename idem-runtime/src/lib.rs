@@ -90,7 +90,9 @@ pub use entry::{Entry, EntryState};
 pub use error::{Error, ErrorKind};
 pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
 pub use inputs::CallKey;
-pub use key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, KeyPart, NotADigest, ToKey};
+pub use key::{
+    DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, KeyError, KeyPart, NotADigest, ToKey,
+};
 pub use observer::{Event, EventKind, Observer, StderrObserver};
 pub use operation::Operation;
 pub use outcome::{FromError, Outcome};

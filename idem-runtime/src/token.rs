@@ -8,7 +8,7 @@ use std::fmt;
 pub use self::issuer::TokenIssuer;
 pub(crate) use self::issuer::Tokens;
 pub(crate) use self::shown::Shown;
-use crate::inputs::{CallKey, Inputs};
+use crate::inputs::{CallKey, Inputs, KeyOfSubject};
 use crate::key::ToKey;
 
 /// A one-time token as the key of a call: what [`token`] returns.
@@ -62,6 +62,9 @@ impl<S> CallKey for Token<'_, S> {
         (self.name)(self, inputs);
     }
 }
+
+#[diagnostic::do_not_recommend]
+impl<S> KeyOfSubject for Token<'_, S> {}
 
 /// Neither the text nor the subject.
 impl<S> fmt::Debug for Token<'_, S> {

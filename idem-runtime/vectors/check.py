@@ -138,6 +138,14 @@ KEYS = {
     "scope-a-key-b": (["a"], "b"),
     "scope-b-key-a": (["b"], "a"),
     "no-scope": ([], ["b", "a"]),
+    # Of a format string: a map of one entry, from the text between the placeholders to theirs.
+    "format": ([], {"{}/{}": ["a/b", "c"]}),
+    "format-split-elsewhere": ([], {"{}/{}": ["a", "b/c"]}),
+    "format-text-before": ([], {"order-{}": ["7"]}),
+    "format-braces": ([], {"{{}}{}": ["7"]}),
+    # A placeholder alone is its text.
+    "format-alone": ([], "7"),
+    "format-scope": ([{"tenant-{}": ["a"]}], "7"),
 }
 
 KEYS_BY_FINGERPRINT = {"no-scope": ([], {"b": 7}), "scope-b": (["b"], {"b": 7})}

@@ -56,7 +56,8 @@ pub(crate) async fn a_reader_confirms_a_guess_only_without_a_secret(kind: Kind) 
 
         let name = listed(&stage).await;
         let asked = stored_fingerprint(&stage, name).await;
-        let told = stage.events.all().join("\n");
+        let call = format!("{:?}", Stage::call(&engine, CARD, CENTS));
+        let told = stage.events.all().join("\n") + &call;
         let plain = KeyBuilder::new(OPERATION, DEFAULT_MAX_KEY_BYTES)
             .key(CARD)
             .unwrap();

@@ -39,14 +39,14 @@ pub(crate) async fn an_answer_from_before_is_replayed(kind: Kind) {
 
 /// A process was stopped in the middle of a body.
 pub(crate) async fn an_abandoned_attempt_from_before_is_taken_over(kind: Kind) {
-    for (stage, before, after) in each_change(kind).await {
+    for (_stage, before, after) in each_change(kind).await {
         let lease = Duration::from_secs(1);
         let call = |engine| Stage::call(engine, "card", 5).lease(lease);
         let Ok(Begun::Claimed(claim)) = call(&before).begin().await else {
             panic!("the first call claims");
         };
         let derived = claim.context().derive_key("charge");
-        drop((claim, before));
+        drop(claim);
         let again = call(&after)
             .run(|cx| async move { Ok::<_, ChargeError>((cx.attempt(), cx.derive_key("charge"))) });
         let (attempt, again) = soon("the lease lapses", again).await.unwrap();

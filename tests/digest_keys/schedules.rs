@@ -97,9 +97,10 @@ const MANY: usize = 10_000;
 async fn a_secret_alone_costs_no_round_trip_and_a_former_one_costs_one() {
     let after = DigestKeys::new(NEW).formerly(OLD);
     for (before, keys, first, replay) in [
-        (None, DigestKeys::plain(), [1, 0, 0], [1, 0, 0]),
-        (None, DigestKeys::new(OLD), [1, 0, 0], [1, 0, 0]),
-        (None, after.clone(), [1, 1, 0], [1, 1, 0]),
+        // What the memory store has at hand is not asked for.
+        (None, DigestKeys::plain(), [1, 0, 0], [0, 0, 0]),
+        (None, DigestKeys::new(OLD), [1, 0, 0], [0, 0, 0]),
+        (None, after.clone(), [1, 1, 0], [0, 0, 0]),
         (Some(OLD), after, [1, 1, 0], [1, 1, 0]),
     ] {
         let held = Held::new(MANY);

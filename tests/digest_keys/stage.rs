@@ -128,10 +128,6 @@ impl Stage {
         let runs = Arc::clone(&self.runs);
         move || runs.fetch_add(1, Ordering::SeqCst) + 1
     }
-
-    pub(crate) fn runs(&self) -> u32 {
-        self.runs.load(Ordering::SeqCst)
-    }
 }
 
 fn number() -> String {

@@ -21,7 +21,7 @@ struct Page {
 #[derive(Clone, Debug, Serialize)]
 struct Tenant(u32);
 
-#[idempotent(op = "path", key = (tenant.0, idempotency_key), engine = shop, on_error = release)]
+#[idempotent(op = "path", scope = tenant.0, key = idempotency_key, engine = shop, on_error = release)]
 async fn of_every_part(
     #[idem(skip)] State(shop): State<Shop>,
     Extension(tenant): Extension<Tenant>,
@@ -61,7 +61,8 @@ impl<S: Send + Sync> FromRequest<S> for Wish {
     }
 }
 
-#[idempotent(op = "wish", key = idempotency_key, engine = shop, on_error = release)]
+// It authenticates no client: all share one namespace.
+#[idempotent(op = "wish", scope = public, key = idempotency_key, engine = shop, on_error = release)]
 async fn of_an_own_extractor(
     #[idem(skip)] State(shop): State<Shop>,
     idempotency_key: IdempotencyKey,
@@ -74,8 +75,9 @@ async fn of_an_own_extractor(
     ))
 }
 
+// It authenticates no client: all share one namespace.
 #[axum::debug_handler]
-#[idempotent(op = "above", key = key, engine = shop, on_error = release, on_cancel = finish)]
+#[idempotent(op = "above", scope = public, key = key, engine = shop, on_error = release, on_cancel = finish)]
 async fn debug_above(
     #[idem(skip)] State(shop): State<Shop>,
     IdempotencyKey(key): IdempotencyKey,
@@ -85,7 +87,8 @@ async fn debug_above(
     Ok(Reply::ok(shop.run()))
 }
 
-#[idempotent(op = "below", key = key, engine = shop, on_error = release, on_cancel = finish)]
+// It authenticates no client: all share one namespace.
+#[idempotent(op = "below", scope = public, key = key, engine = shop, on_error = release, on_cancel = finish)]
 #[axum::debug_handler]
 async fn debug_below(
     #[idem(skip)] State(shop): State<Shop>,
@@ -121,7 +124,8 @@ async fn traced_below(
 }
 
 /// Of a part of the state, and of any state that has it.
-#[idempotent(op = "generic", key = key, engine = engine, on_error = release, on_cancel = finish)]
+// It authenticates no client: all share one namespace.
+#[idempotent(op = "generic", scope = public, key = key, engine = engine, on_error = release, on_cancel = finish)]
 async fn generic<C: Counts>(
     #[idem(skip)] State(engine): State<Engine>,
     #[idem(skip)] State(counts): State<C>,
@@ -165,7 +169,8 @@ async fn from_a_page(
 }
 
 /// The engine comes with the task, as a middleware put it there.
-#[idempotent(op = "scoped", key = key)]
+// It authenticates no client: all share one namespace.
+#[idempotent(op = "scoped", scope = public, key = key)]
 async fn in_scope(
     #[idem(skip)] State(shop): State<Shop>,
     IdempotencyKey(key): IdempotencyKey,

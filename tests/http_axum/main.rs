@@ -9,3 +9,4 @@ mod handlers;
 mod orders;
 mod replies;
 mod shop;
+mod tenants;

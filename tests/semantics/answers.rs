@@ -15,6 +15,7 @@ on_every_store![
     an_answer_that_was_moved_to_another_key_is_refused,
     an_answer_that_was_copied_to_another_prefix_is_refused,
     an_answer_that_was_given_another_fingerprint_is_refused,
+    an_answer_by_hand_is_for_the_request_of_its_entry,
     an_error_that_was_made_a_value_is_refused,
     an_answer_that_was_changed_is_refused,
     plaintext_is_refused_unless_it_is_accepted,
@@ -208,6 +209,27 @@ async fn an_answer_that_was_given_another_fingerprint_is_refused(world: World) {
         assert_eq!(error.kind(), &ErrorKind::Undecodable, "{planted:?}");
     }
     world.plant(&genuine);
+    let again = pay(1_250).run(|_| async { never::<String>() }).await;
+    assert_eq!(again.as_deref(), Ok(MEMO));
+}
+
+/// An operator's answer to a payment of 12.50 does not become that to one of 99.99.
+async fn an_answer_by_hand_is_for_the_request_of_its_entry(world: World) {
+    let pay = |cents: u64| world.pay().fingerprint(&cents);
+    let unknown = pay(1_250).run(|_| async { Err::<String, _>(PayError::TimedOut) });
+    assert_eq!(unknown.await, Err(PayError::TimedOut));
+    let genuine = record(&world, 7).await;
+    let mut changed = genuine.clone();
+    changed[36..52].copy_from_slice(Fingerprint::of("pay", &9_999_u64).unwrap().as_bytes());
+    world.plant(&changed);
+    let entry = pay(1_250).entry().await.unwrap().unwrap();
+    let error = entry.resolve(&MEMO.to_owned()).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Mismatch);
+    assert_eq!(record(&world, 7).await, changed, "nothing was changed");
+    // An entry that was asked for without a request settles what is there.
+    world.plant(&genuine);
+    let entry = world.pay().entry().await.unwrap().unwrap();
+    entry.resolve(&MEMO.to_owned()).await.unwrap();
     let again = pay(1_250).run(|_| async { never::<String>() }).await;
     assert_eq!(again.as_deref(), Ok(MEMO));
 }

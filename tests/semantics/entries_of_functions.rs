@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_runtime::{Engine, EntryState, ErrorKind, idempotent};
+use idem_runtime::{Engine, EntryState, ErrorKind, FormatKey, idempotent};
 use idem_tests::on_every_store;
 use idem_tests::pay::{PayError, Receipt, Runs};
 use idem_tests::world::World;
@@ -15,6 +15,7 @@ on_every_store![
     an_entry_has_the_policy_of_its_function,
     an_entry_that_cannot_be_named_is_refused,
     a_formatted_key_is_text,
+    a_key_of_several_placeholders_is_found_by_hand,
 ];
 
 const WEEK: Duration = Duration::from_hours(168);
@@ -103,4 +104,28 @@ async fn a_formatted_key_is_text(world: World) {
     assert!(call().key(&7).entry().await.unwrap().is_none());
     assert!(call().key("7").entry().await.unwrap().is_some());
     assert!(print_entry(7, engine).await.unwrap().is_some());
+}
+
+#[idempotent(op = "ship", scope = "tenant-{tenant}", key = "{house}/{order:>4}", engine = engine, entry = ship_entry)]
+async fn ship(tenant: &str, house: &str, order: u32, #[idem(skip)] engine: &Engine) -> Answer {
+    let _ = (tenant, house, order, engine);
+    receipt(1)
+}
+
+async fn a_key_of_several_placeholders_is_found_by_hand(world: World) {
+    let engine = &world.engine;
+    assert_eq!(ship("acme", "north", 7, engine).await, receipt(1));
+    let scope = || engine.operation("ship");
+    let text = scope().scope("tenant-acme").key("north/   7");
+    assert!(text.entry().await.unwrap().is_none());
+    let (tenant, house, order) = ("acme", "north", 7);
+    let by_hand = scope()
+        .scope(&FormatKey::new("tenant-{}", &[format_args!("{tenant}")]))
+        .key(&FormatKey::new(
+            "{}/{}",
+            &[format_args!("{house}"), format_args!("{order:>4}")],
+        ));
+    assert!(by_hand.entry().await.unwrap().is_some());
+    let found = ship_entry("acme", "north", 7, engine).await.unwrap();
+    assert!(found.is_some());
 }

@@ -1,5 +1,6 @@
 //! Tokens in the attribute, and where they do not go.
 
+use idem_runtime::http::IdempotencyKey;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::{Engine, Error, ErrorKind, TokenIssuer, idempotent, token};
 
@@ -31,6 +32,17 @@ async fn submit_all(
     #[idem(skip)] engine: &Engine,
     text: &str,
     user: &u64,
+    #[idem(skip)] run: u32,
+) -> Result<u32, Error> {
+    Ok(run)
+}
+
+/// A token in the header of the client's key: its subject says whose it is.
+#[idempotent(op = "orders.submit", key = token(key.as_str(), user), engine = engine, on_error = release)]
+async fn submit_by_header(
+    #[idem(skip)] engine: &Engine,
+    #[idem(skip)] key: IdempotencyKey,
+    user: u64,
     #[idem(skip)] run: u32,
 ) -> Result<u32, Error> {
     Ok(run)
@@ -73,6 +85,17 @@ async fn the_argument_that_carries_it_does_not_disturb() {
 }
 
 #[tokio::test]
+async fn a_token_that_a_client_sends_as_its_key_is_of_its_subject() {
+    let engine = engine();
+    let token = engine.issue_token(OPERATION, &7_u64).unwrap();
+    let submit = |user, run| submit_by_header(&engine, IdempotencyKey(token.clone()), user, run);
+    assert_eq!(submit(7, 1).await, Ok(1));
+    assert_eq!(submit(7, 2).await, Ok(1));
+    let other = submit(8, 3).await.unwrap_err();
+    assert_eq!(*other.kind(), ErrorKind::TokenInvalid);
+}
+
+#[tokio::test]
 async fn a_subject_is_a_tuple_or_whatever_can_be_a_key() {
     let engine = engine();
     let text = engine.issue_token(OPERATION, &("tenant", 7_u64)).unwrap();
@@ -110,6 +133,8 @@ async fn a_token_takes_no_scope_and_no_second_key() {
     for call in [
         call().scope("tenant").token(&token, ANN),
         call().token(&token, ANN).scope("tenant"),
+        call().public().token(&token, ANN),
+        call().token(&token, ANN).public(),
     ] {
         let (kind, text) = refused(call).await;
         assert!(

@@ -160,11 +160,10 @@ on_every_database! {
         an_expired_token_leaves_nothing,
     }
     rotation {
-        an_answer_is_found_by_the_next_step_and_the_one_before,
-        what_is_undone_leaves_neither_record,
-        another_request_is_refused_across_steps,
-        a_reset_goes_through_both_records,
-        callers_of_both_steps_have_one_effect,
+        an_answer_from_before_is_replayed,
+        a_call_after_the_change_has_one_record,
+        a_reset_from_before_the_change_is_one,
+        callers_at_once_have_one_effect,
     }
     texts {
         operations_with_any_name,

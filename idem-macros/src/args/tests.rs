@@ -1,4 +1,4 @@
-use super::{Args, Attempts, Fingerprint, OnError, OnRunning, Time};
+use super::{Args, Attempts, Fingerprint, OnError, OnRunning, Scope, Time};
 use crate::errors::Errors;
 use syn::Expr;
 
@@ -22,7 +22,7 @@ fn every_argument_is_read() {
          count_errors = true, reconcile = Self::t, entry = v, engine = self.q, tx = u, crate = r::s,",
     );
     assert_eq!(errors, [""; 0]);
-    assert!(args.key.value.is_some() && args.scope.value.is_some());
+    assert!(args.key.value.is_some() && matches!(args.scope.value, Some(Scope::Of(_))));
     assert!(matches!(args.fingerprint.value, Some(Fingerprint::List(list)) if list.len() == 2));
     assert!(matches!(args.error_ttl.value, Some(Time::Expr(_))));
     assert!(matches!(args.max_run.value, Some(Time::Text(_))));
@@ -52,6 +52,23 @@ fn every_argument_is_read() {
     assert!(args.tx.value.is_some_and(|name| name == "u"));
     assert!(args.entry.value.is_some_and(|name| name == "v"));
     assert!(args.engine.value.is_some() && args.krate.value.is_some());
+}
+
+#[test]
+fn public_is_a_bare_word() {
+    let scope = |text: &str| parse(text).0.scope.value;
+    assert!(matches!(scope("scope = public"), Some(Scope::Public(_))));
+    for value in [
+        "&public",
+        "(public)",
+        "self.public",
+        "public.id",
+        "public()",
+        "\"public\"",
+    ] {
+        let text = format!("scope = {value}");
+        assert!(matches!(scope(&text), Some(Scope::Of(_))), "{value}");
+    }
 }
 
 #[test]

@@ -13,6 +13,13 @@ pub(crate) enum Fingerprint {
     List(Punctuated<Expr, Token![,]>),
 }
 
+/// Whose keys they are.
+pub(crate) enum Scope<T> {
+    /// `scope = public`: all callers share one namespace.
+    Public(Span),
+    Of(T),
+}
+
 pub(crate) enum Time {
     Text(LitStr),
     Expr(Expr),
@@ -71,6 +78,22 @@ impl Fingerprint {
             return Err(Error::new(word.span(), usage));
         }
         Ok(Self::None(word.span()))
+    }
+}
+
+impl Scope<Expr> {
+    pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut expr = input.parse::<Expr>()?;
+        // `$scope:expr` of a `macro_rules!` comes in invisible delimiters.
+        while let Expr::Group(group) = expr {
+            expr = *group.expr;
+        }
+        Ok(match expr {
+            Expr::Path(path) if path.path.is_ident("public") => {
+                Self::Public(crate::key::span(&Expr::Path(path)))
+            }
+            other => Self::Of(other),
+        })
     }
 }
 

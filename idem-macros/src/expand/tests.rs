@@ -66,7 +66,7 @@ fn a_boxed_future_expands_as_documented() {
 #[test]
 fn every_setting_is_handed_on() {
     expands(
-        r#"op = "payments.pay", ttl = "7d", error_ttl = HOUR, lease = "10s", max_run = "15m",
+        r#"op = "payments.pay", scope = public, ttl = "7d", error_ttl = HOUR, lease = "10s", max_run = "15m",
            on_duplicate = replay, on_running = reject, on_cancel = unknown, on_panic = release,
            on_lease_lost = continue, on_unconfirmed = within_lease, on_outage = fail, on_other_type = accept,
            max_attempts = 7, count_errors = true, reconcile = bank.find(order)"#,

@@ -1,11 +1,12 @@
 //! Which call it is, and whose.
 
 use super::{guess, hidden, names};
+use crate::args::Scope;
 use crate::errors::Errors;
 use crate::key::{self, Value};
 use crate::target::Parameter;
 use proc_macro2::Span;
-use syn::{Expr, Signature};
+use syn::{Expr, ExprLit, Lit, Signature};
 
 pub(super) fn key(
     key: Expr,
@@ -82,16 +83,61 @@ fn unordered(key: &Expr, parameters: &[Parameter]) -> Option<(Span, String)> {
 }
 
 /// A constant that is not literal may well be the region of a deployment.
-pub(super) fn scope(scope: Expr, errors: &mut Errors) -> Option<Value> {
+pub(super) fn scope(
+    scope: Scope<Expr>,
+    parameters: &[Parameter],
+    sig: &Signature,
+    errors: &mut Errors,
+) -> Option<Scope<Value>> {
+    let names = names(parameters);
+    let scope = match scope {
+        Scope::Public(span) => {
+            if names.iter().any(|name| name == "public") {
+                let message = format!(
+                    "`public` is an argument of `{}`, and the word for one namespace that all callers share; for the \
+                     argument write `scope = &public`, for the word rename the argument",
+                    sig.ident
+                );
+                errors.at(span, message);
+            }
+            return Some(Scope::Public(span));
+        }
+        Scope::Of(scope) => scope,
+    };
     let span = key::span(&scope);
+    let mistake = mistaken_word(&scope, &names);
     let constant = key::is_constant(&scope);
     let value = errors.ok(Value::new(scope))?;
-    if constant {
+    if let Some(message) = mistake {
+        errors.at(span, message);
+    } else if constant {
         errors.at(
             span,
             "this scope is the same for every caller; name what tells them apart, such as `scope = tenant` or \
              `scope = \"{tenant}\"`",
         );
     }
-    Some(value)
+    Some(Scope::Of(value))
+}
+
+/// `"public"`, and what is written for it by analogy.
+fn mistaken_word(scope: &Expr, names: &[String]) -> Option<String> {
+    match scope {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) if text.value() == "public" => {
+            Some("a word is written without quotes; write `scope = public`".to_owned())
+        }
+        Expr::Path(path) => {
+            let word = path.path.get_ident()?.to_string();
+            let mistaken = matches!(&*word, "none" | "Public") && !names.contains(&word);
+            mistaken.then(|| {
+                format!(
+                    "`scope` has no value `{word}`; if all callers share one namespace, write `scope = public`"
+                )
+            })
+        }
+        _ => None,
+    }
 }

@@ -1,7 +1,7 @@
 //! The parameter that is the caller's transaction.
 
 use super::{bare, guess, hidden, names};
-use crate::args::Args;
+use crate::args::{Args, Scope};
 use crate::errors::Errors;
 use crate::key;
 use crate::output;
@@ -30,7 +30,11 @@ pub(super) fn plan(
         errors.at(name.span(), unknown(name, parameters, sig));
         return None;
     };
-    for value in [&args.key.value, &args.scope.value].into_iter().flatten() {
+    let scope = match &args.scope.value {
+        Some(Scope::Of(scope)) => Some(scope),
+        _ => None,
+    };
+    for value in args.key.value.iter().chain(scope) {
         if key::mentions(value, &[bare(name)]) {
             errors.at(key::span(value), is_no_input(name));
         }

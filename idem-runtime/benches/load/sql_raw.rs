@@ -96,7 +96,7 @@ struct Connections<D: Dialect> {
 pub(crate) struct Raw<D: Dialect> {
     connections: Arc<Connections<D>>,
     value: Arc<[u8]>,
-    key: [u8; 32],
+    key: [u8; 48],
 }
 
 impl<D: Dialect> Clone for Raw<D> {
@@ -115,7 +115,7 @@ impl<D: Dialect> Raw<D> {
     pub(crate) async fn new(options: Options<D>, value_bytes: usize, space: u64) -> Self {
         let mut conn = D::Conn::connect_with(&options).await.unwrap();
         D::migrate(&mut conn).await.unwrap();
-        let mut key = [0; 32];
+        let mut key = [0; 48];
         key[..8].copy_from_slice(&space.to_be_bytes());
         Self {
             connections: Arc::new(Connections {

@@ -102,9 +102,7 @@ fn says_something(found: &ReadReply) -> bool {
         ReadReply::Absent => false,
         ReadReply::Found { record, .. } => {
             let header = &record.header;
-            header.state != State::Released
-                || header.attempts > 0
-                || !header.fingerprint.is_none()
+            header.state != State::Released || header.attempts > 0 || !header.fingerprint.is_none()
         }
         ReadReply::Unreadable(_) => true,
     }

@@ -53,10 +53,20 @@ impl<P> CallBuilder<P> {
         self
     }
 
+    /// All callers share one namespace: the attribute's `scope = public`. Given before the key.
+    ///
+    /// A key that the client chose (`http::IdempotencyKey`) needs this or a [`scope`](Self::scope): without one the
+    /// call is refused as [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy).
+    pub fn public(mut self) -> Self {
+        self.inputs.public();
+        self
+    }
+
     /// Which call it is. Without a key, the fingerprint is the key.
     ///
     /// A number is not its text: of a function with `key = "{id}"` the key is `&id.to_string()`, with `key = id` it is
-    /// `&id`. The attribute's [`entry`](macro@crate::idempotent#entry) makes it of the same arguments as the function.
+    /// `&id`; with `key = "{tenant}/{id}"` it is a [`FormatKey`](crate::FormatKey). The attribute's
+    /// [`entry`](macro@crate::idempotent#entry) makes it of the same arguments as the function.
     pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
         self.inputs.key(key);
         self

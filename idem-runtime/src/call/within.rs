@@ -209,7 +209,9 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         }
     };
     let policy = ask.policy.clone();
-    let mut key = engine.core.record_key(ask.operation.clone(), ask.identity.digest);
+    let mut key = engine
+        .core
+        .record_key(ask.operation.clone(), ask.identity.digest);
     match Box::pin(enter(&engine, &mut key, ask, tx)).await {
         Ok(Found::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
@@ -270,7 +272,9 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
         let stored = core.answer(key, record, left, &ask.policy, false, true)?;
         return Ok(Found::Answer(stored));
     }
-    if protected && let Ok(Some((record, left))) = core.store.recall(key, ask.identity.fingerprint).await {
+    if protected
+        && let Ok(Some((record, left))) = core.store.recall(key, ask.identity.fingerprint).await
+    {
         let stored = core.answer(key, record, left, &ask.policy, false, false)?;
         return Ok(Found::Answer(stored));
     }

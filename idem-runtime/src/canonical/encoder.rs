@@ -13,6 +13,9 @@ const FLUSH_BYTES: usize = 4 * 1024;
 const KEEP_BYTES: usize = 64 * 1024;
 const KEEP_ENTRIES: usize = 1024;
 
+/// The name of a newtype struct that holds a key as a client chose it. It makes no difference to what is written.
+pub(crate) const CLIENT_KEY: &str = "idem_runtime::http::IdempotencyKey";
+
 /// How many encoders a thread keeps: a key and a fingerprint in the making, and the same once more
 /// for a `Serialize` implementation that takes a fingerprint of its own.
 const KEEP_ENCODERS: usize = 4;
@@ -48,6 +51,7 @@ pub(crate) struct Encoder {
     holds: u32,
     depth: u32,
     filled: bool,
+    client_key: bool,
     /// The first failure. It outlives `Serialize` implementations that ignore errors, which would
     /// otherwise leave half a value behind.
     failed: Option<CanonicalError>,
@@ -107,6 +111,7 @@ impl Encoder {
         self.holds = 0;
         self.depth = 0;
         self.filled = false;
+        self.client_key = false;
         self.failed = None;
         // A thread that is about to end has no place to keep it: then it is dropped.
         let _ = SPARE.try_with(|spare| {
@@ -161,12 +166,13 @@ impl Encoder {
         &mut self.bytes
     }
 
-    /// From here on at most `max_bytes` bytes may be written, and [`filled`](Self::filled) starts
-    /// again. `usize::MAX` is no limit.
+    /// From here on at most `max_bytes` bytes may be written. [`filled`](Self::filled) and
+    /// [`holds_client_key`](Self::holds_client_key) start again. `usize::MAX` is no limit.
     pub(crate) fn limit(&mut self, max_bytes: usize) {
         self.limit_start = self.position();
         self.limit_end = self.limit_start.saturating_add(max_bytes);
         self.filled = false;
+        self.client_key = false;
     }
 
     /// Whether a number, a flag, a variant or a text that is not empty was written.
@@ -177,6 +183,16 @@ impl Encoder {
     #[inline]
     pub(super) fn fill(&mut self, filled: bool) {
         self.filled |= filled;
+    }
+
+    /// Whether a key that a client chose was written: one of a type that serializes as [`CLIENT_KEY`].
+    pub(crate) fn holds_client_key(&self) -> bool {
+        self.client_key
+    }
+
+    #[inline]
+    pub(super) fn note_newtype(&mut self, name: &'static str) {
+        self.client_key |= name == CLIENT_KEY;
     }
 
     pub(super) fn position(&self) -> usize {

@@ -36,6 +36,8 @@ mod tests;
 #[cfg(test)]
 pub(crate) mod vectors;
 
+#[cfg(feature = "http")]
+pub(crate) use encoder::CLIENT_KEY;
 pub(crate) use encoder::{Encoder, Major};
 pub use error::CanonicalError;
 

@@ -247,10 +247,11 @@ impl<'a> Serializer for &'a mut Encoder {
     #[inline]
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
-        _name: &'static str,
+        name: &'static str,
         value: &T,
     ) -> Result<(), CanonicalError> {
         self.enter()?;
+        self.note_newtype(name);
         self.put(value)?;
         self.leave();
         Ok(())

@@ -1,11 +1,14 @@
 //! The frozen vectors: what the encoder writes today must be, line for line, what the file says.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use serde::{Serialize, Serializer};
 
 use super::to_vec;
-use crate::{DEFAULT_MAX_KEY_BYTES, Digest, FingerprintBuilder, KeyBuilder, KeyDigest, ToKey};
+use crate::{
+    DEFAULT_MAX_KEY_BYTES, Digest, FingerprintBuilder, FormatKey, KeyBuilder, KeyDigest, ToKey,
+};
 
 const FILE: &str = include_str!("../../vectors/canonical-1.txt");
 
@@ -79,7 +82,7 @@ fn place() -> Place {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
+    use fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap();
         text
@@ -246,14 +249,26 @@ fn shown(digest: KeyDigest) -> String {
 }
 
 fn key<K: ToKey + Serialize>(name: &str, scope: Option<&str>, key: K) -> String {
+    key_of(name, scope, key)
+}
+
+fn key_of<S, K>(name: &str, scope: Option<S>, key: K) -> String
+where
+    S: ToKey + Serialize,
+    K: ToKey + Serialize,
+{
     let builder = KeyBuilder::new("shop::place", DEFAULT_MAX_KEY_BYTES);
     let (builder, scope) = match scope {
-        Some(scope) => (builder.scope(scope), hex(&to_vec(scope).unwrap())),
+        Some(scope) => (builder.scope(&scope), hex(&to_vec(&scope).unwrap())),
         None => (builder, "-".to_owned()),
     };
     let digest = shown(builder.key(&key).unwrap());
     let key = hex(&to_vec(&key).unwrap());
     format!("key {name} shop::place {scope} {key} {digest}")
+}
+
+fn format(name: &str, template: &'static str, values: &[fmt::Arguments<'_>]) -> String {
+    key(name, None, FormatKey::new(template, values))
 }
 
 fn keys() -> Vec<String> {
@@ -270,6 +285,20 @@ fn keys() -> Vec<String> {
         key("scope-a-key-b", Some("a"), "b"),
         key("scope-b-key-a", Some("b"), "a"),
         key("no-scope", None, ("b", "a")),
+        format("format", "{}/{}", &[format_args!("a/b"), format_args!("c")]),
+        format(
+            "format-split-elsewhere",
+            "{}/{}",
+            &[format_args!("a"), format_args!("b/c")],
+        ),
+        format("format-text-before", "order-{}", &[format_args!("7")]),
+        format("format-braces", "{{}}{}", &[format_args!("7")]),
+        format("format-alone", "{}", &[format_args!("7")]),
+        key_of(
+            "format-scope",
+            Some(FormatKey::new("tenant-{}", &[format_args!("a")])),
+            "7",
+        ),
         format!("key-by-fingerprint no-scope shop::place - {asked} {unscoped}"),
         format!("key-by-fingerprint scope-b shop::place 6162 {asked} {scoped}"),
     ]

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sfv::{BareItem, Item, Parser, Version};
+
+use crate::canonical::CLIENT_KEY;
 
 /// The request header that names a request: `Idempotency-Key`.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -13,9 +15,21 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 ///
 /// In an axum handler it is an extractor, and what `#[idempotent(key = idempotency_key, …)]` names. Its
 /// text is whatever a stranger sent: it is not logged, and [`Debug`](fmt::Debug) does not show it.
-#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
+///
+/// Any client can send the key of another one, so that a call with it says whose key it is: `scope = user.id`, or
+/// `scope = public` where all clients share one namespace. The attribute finds that out when it is compiled, wherever
+/// it sees the name of this type; a call that slips through it (the type has another name there, or is a field of a
+/// key) is refused as [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy). A copy of its text is a text like
+/// any other.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(pub String);
+
+/// As its text. The name is for the encoder of keys, which has no other way to tell it from a text.
+impl Serialize for IdempotencyKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_newtype_struct(CLIENT_KEY, &self.0)
+    }
+}
 
 impl IdempotencyKey {
     /// The text of the key, without its quotation marks.

@@ -253,3 +253,42 @@ fn what_cannot_be_encoded_is_said_by_the_source() {
     let error = builder().scope(&Twice).key("a").unwrap_err();
     assert_eq!(error.to_string(), "the scope cannot be encoded");
 }
+
+/// A type that serializes as the extractor does.
+#[cfg(feature = "http")]
+fn client_key(text: &str) -> crate::http::IdempotencyKey {
+    crate::http::IdempotencyKey(text.to_owned())
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_client_key_needs_a_scope_or_the_word() {
+    #[derive(Serialize)]
+    struct Nested {
+        kind: &'static str,
+        key: Option<crate::http::IdempotencyKey>,
+    }
+    let nested = || Nested {
+        kind: "order",
+        key: Some(client_key("a")),
+    };
+    assert_eq!(builder().key(&client_key("a")), Err(KeyError::Unscoped));
+    assert_eq!(
+        builder().key(&("order", client_key("a"))),
+        Err(KeyError::Unscoped)
+    );
+    assert_eq!(builder().key(&nested()), Err(KeyError::Unscoped));
+    assert_eq!(builder().public().key(&client_key("a")), Ok(key("a")));
+    let of_tenant = builder().scope("tenant").key(&client_key("a"));
+    assert_eq!(of_tenant, Ok(scoped("tenant", "a")));
+    assert!(builder().scope("tenant").key(&nested()).is_ok());
+    // A key of the server's own, on the encoder that has just refused.
+    assert!(builder().key("a").is_ok());
+}
+
+#[test]
+fn public_is_no_part_of_the_key() {
+    assert_eq!(builder().public().key("a"), Ok(key("a")));
+    assert_eq!(builder().public().scope("t").key("a"), Ok(scoped("t", "a")));
+    assert_eq!(builder().scope("t").public().key("a"), Ok(scoped("t", "a")));
+}

@@ -13,7 +13,8 @@ impl From<Error> for ApiError {
     }
 }
 
-#[idempotent(op = "orders.create", key = key, on_error = release)]
+// It authenticates no client: all share one namespace.
+#[idempotent(op = "orders.create", scope = public, key = key, on_error = release)]
 async fn create(IdempotencyKey(key): IdempotencyKey) -> Result<Reply<u32>, ApiError> {
     Ok(Reply::created(1))
 }

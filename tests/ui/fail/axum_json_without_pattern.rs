@@ -8,7 +8,8 @@ struct NewOrder {
     item: String,
 }
 
-#[idempotent(op = "orders.create", key = key, on_error = release)]
+// It authenticates no client: all share one namespace.
+#[idempotent(op = "orders.create", scope = public, key = key, on_error = release)]
 async fn create(key: IdempotencyKey, order: Json<NewOrder>) -> Result<Reply<u32>, Error> {
     let _ = order;
     Ok(Reply::created(1))

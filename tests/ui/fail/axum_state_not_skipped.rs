@@ -5,7 +5,8 @@ use idem_runtime::{Error, idempotent};
 #[derive(Clone)]
 struct Shop;
 
-#[idempotent(op = "orders.create", key = key, on_error = release)]
+// It authenticates no client: all share one namespace.
+#[idempotent(op = "orders.create", scope = public, key = key, on_error = release)]
 async fn create(
     State(shop): State<Shop>,
     IdempotencyKey(key): IdempotencyKey,

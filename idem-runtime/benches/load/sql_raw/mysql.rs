@@ -7,7 +7,7 @@ use sqlx::{Executor as _, MySqlConnection, Row as _};
 use super::{ATTEMPTS, DONE, Dialect, FINGERPRINT, Found, LIFE_US, OWNER, RETAIN_MS, answer};
 
 /// Several statements in one message, with the arguments in the text.
-const CLAIM: &str = "INSERT IGNORE INTO raw_records (record_key, operation, layout, state, owner, \
+const CLAIM: &str = "INSERT IGNORE INTO raw_records (record_key, op, layout, state, owner, \
     fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
     VALUES ({key}, 'bench.pay', 50, 'P', x'07070707070707070707070707070707', \
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 1, 30000, 120000, \

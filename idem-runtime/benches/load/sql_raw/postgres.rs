@@ -12,7 +12,7 @@ const CLAIM: &str = "WITH found AS MATERIALIZED (SELECT layout, state, owner, fe
     expires_us - (date_part('epoch', clock_timestamp()) * 1000000)::bigint AS left_us, \
     (date_part('epoch', clock_timestamp()) * 1000000)::bigint AS now_us, version \
     FROM raw_records WHERE record_key = $1), \
-    fresh AS (INSERT INTO raw_records (record_key, operation, layout, state, owner, fence, attempts, \
+    fresh AS (INSERT INTO raw_records (record_key, op, layout, state, owner, fence, attempts, \
     detail, retain_ms, fingerprint, body, expires_us, version) \
     SELECT $1, $2, $3, $4, $5, (date_part('epoch', clock_timestamp()) * 1000000)::bigint, \
     $6, $7, $8, $9, NULL, (date_part('epoch', clock_timestamp()) * 1000000)::bigint + $10, 1 \

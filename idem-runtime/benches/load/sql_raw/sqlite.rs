@@ -7,7 +7,7 @@ use super::{
     PENDING, RETAIN_MS, answer,
 };
 
-const CLAIM: &str = "INSERT INTO raw_records (record_key, operation, layout, state, owner, fence, \
+const CLAIM: &str = "INSERT INTO raw_records (record_key, op, layout, state, owner, fence, \
     attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
     VALUES (?1, ?2, ?3, ?4, ?5, (CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000), \
     ?6, ?7, ?8, ?9, NULL, \
