@@ -21,11 +21,13 @@ use super::scope::Scope;
 use super::service::Idempotency;
 use super::status::{StatusPolicy, Verdict};
 use crate::call::CallBuilder;
+use crate::clock::Clock;
 use crate::context::Context;
 use crate::engine::{Engine, HasEngine};
 use crate::operation::Operation;
 use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
 use crate::reconcile::{self, Reconciled};
+use crate::running::{Gate, RunLimit, ScopeLimit};
 
 /// How a service tells a problem.
 #[derive(Clone)]
@@ -40,6 +42,9 @@ type OfRequest = dyn Fn(Problem, &Parts) -> Response<Bytes> + Send + Sync;
 /// What finds out whether an earlier attempt at a request was done.
 pub(super) type Hook = dyn Fn(Request<Bytes>, Context) -> Finding + Send + Sync;
 
+/// What says whether a scope may have one more record.
+type Quota = dyn Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync;
+
 type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;
 
 /// Makes the requests of a service idempotent by their `Idempotency-Key`, after
@@ -52,9 +57,12 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// 1. The method: other than [`methods`](Self::methods) passes, with or without a key.
 /// 2. The key ([`KeyRules`]): missing or not valid, 400.
 /// 3. The scope: nobody whose key it could be, 403.
-/// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; broken off, 400.
+/// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; slower than
+///    [`body_timeout`](Self::body_timeout), 408; broken off, 400.
 /// 5. What the store knows of the key: another request, 422; still worked on, a wait and then 409; and so on, see
 ///    [`Problem`].
+/// 6. Of a request that is to be worked on, the limits: [`max_running`](Self::max_running) and
+///    [`max_running_per_scope`](Self::max_running_per_scope), 503; the [`quota`](Self::quota), 429.
 ///
 /// The same request has the same method, path, query and body, byte by byte. Headers do not count.
 /// [`fingerprint`](Self::fingerprint) says otherwise: a JSON document that is written anew, a form with another
@@ -90,9 +98,10 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 ///
 /// # Where it stands among layers
 ///
-/// Outside: what is about the request at hand (authentication, request ids, tracing, CORS, compression). Inside: what
-/// is about the effect, and must end with the handler though its client has left (transactions, concurrency limits).
-/// What happens on the wrong side is said in [inside or outside](super#inside-or-outside).
+/// From the outside in: request ids, tracing, CORS, compression; **authentication**; the **rate limit**; **this
+/// layer**; the **time-out** and the **concurrency limit** of the handler; transactions. What is outside is about the
+/// request at hand, and ends with its client. What is inside is about the effect, and bounds a handler whose client has
+/// left. What happens on the wrong side is said in [inside or outside](super#inside-or-outside).
 ///
 /// The handler runs in a task of its own. The current `tracing` span goes along into it with the feature `tracing`;
 /// what a layer outside keeps in task-locals does not.
@@ -147,9 +156,13 @@ pub(super) struct Settings {
     methods: Vec<Method>,
     pub(super) rules: Arc<Rules>,
     pub(super) max_body_bytes: usize,
+    pub(super) body_timeout: Duration,
     pub(super) fingerprinter: Fingerprinter,
     pub(super) reconcile: Option<Arc<Hook>>,
     overrides: Overrides,
+    max_running: Option<Arc<RunLimit>>,
+    max_running_per_scope: Option<Arc<ScopeLimit>>,
+    quota: Option<Arc<Quota>>,
     documented_at: Option<String>,
     on_problem: Option<OnProblem>,
 }
@@ -165,12 +178,16 @@ impl IdempotencyLayer {
             methods: vec![Method::POST, Method::PATCH],
             rules: Arc::default(),
             max_body_bytes: 2 << 20,
+            body_timeout: Duration::from_secs(30),
             fingerprinter: Fingerprinter::new(),
             reconcile: None,
             overrides: Overrides {
                 on_duplicate: Some(OnDuplicate::Replay),
                 ..Overrides::default()
             },
+            max_running: None,
+            max_running_per_scope: None,
+            quota: None,
             documented_at: None,
             on_problem: None,
         };
@@ -283,9 +300,122 @@ impl IdempotencyLayer {
     }
 
     /// The longest body that a request with a key may have; default 2 MiB. It is in memory while its request is
-    /// worked on. A longer one gets 413.
+    /// worked on, which [`max_running`](Self::max_running) bounds. A longer one gets 413.
     pub fn max_body_bytes(self, max_body_bytes: usize) -> Self {
         self.set(|it| it.max_body_bytes = max_body_bytes)
+    }
+
+    /// How long the body of a request with a key may take to arrive, as a whole; default 30 s. After it the request
+    /// gets 408 `body-timeout`, with `Connection: close` over HTTP/1 ([RFC 9110, section
+    /// 15.5.9](https://www.rfc-editor.org/rfc/rfc9110#section-15.5.9)). The body is read before the claim and before
+    /// the limits: a slow client holds its connection and what it has sent, no key and no place.
+    ///
+    /// `Duration::MAX`: no time-out.
+    pub fn body_timeout(self, body_timeout: Duration) -> Self {
+        self.set(|it| it.body_timeout = body_timeout)
+    }
+
+    /// How many handlers run at once behind this layer; default any number.
+    ///
+    /// A handler whose client hangs up runs on, out of reach of every limit *outside* the layer: there the client's
+    /// future is counted, and it is gone. **Without this setting or a concurrency limit inside the layer, one client
+    /// that sends and hangs up starts handlers without bound, each with its body in memory.** A running handler is
+    /// counted from before its claim until its response is stored or given back, with or without its client. What is
+    /// left then of a response that is passed on as it comes (a stream, say) ends with its client, and does not count.
+    ///
+    /// At the limit a request that would be worked on gets 503 `too-many-running` with `Retry-After: 1`, and nothing is
+    /// claimed. One whose response is stored gets it, in one round trip to the store; one that repeats a running
+    /// request waits for its response as always, and takes no place.
+    ///
+    /// Clones of the layer made after this call, and the services of all of them, count together.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0: no request would be worked on.
+    pub fn max_running(self, max_running: usize) -> Self {
+        assert!(
+            max_running > 0,
+            "`max_running` is 0, and no request would be worked on; it must be at least 1"
+        );
+        self.set(|it| it.max_running = Some(RunLimit::new(max_running)))
+    }
+
+    /// How many handlers of one scope run at once behind this layer; default any number. So one caller does not take
+    /// all places of [`max_running`](Self::max_running), whose rules hold here too. In a [public](Self::public) layer
+    /// all requests have one scope.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0: no request would be worked on.
+    pub fn max_running_per_scope(self, max_running: usize) -> Self {
+        assert!(
+            max_running > 0,
+            "`max_running_per_scope` is 0, and no request would be worked on; it must be at least 1"
+        );
+        self.set(|it| it.max_running_per_scope = Some(ScopeLimit::new(max_running)))
+    }
+
+    /// Limits the new records of a scope: each request that would be worked on, and so write a record, asks `quota`
+    /// once, before anything is written. Default: none.
+    ///
+    /// `Err(retry_after)` refuses it with 429 `quota-exceeded` and `Retry-After` ([RFC 6585, section
+    /// 4](https://www.rfc-editor.org/rfc/rfc6585#section-4)); [`on_problem_with`](Self::on_problem_with) tells it in
+    /// other words. Replays and requests that wait for a running one do not ask. What `quota` grants is used, also
+    /// where another server was quicker to claim the key.
+    ///
+    /// `quota` gets the scope that the layer's scope found (of more than 512 bytes: its hash; in a
+    /// [public](Self::public) layer `""`) and the request without its body, with its [`IdempotencyKey`] among the
+    /// extensions. It does not block. The head of each request is copied for it, and a first request takes one round
+    /// trip more: whether it is a replay has to be known before.
+    ///
+    /// # Panics
+    ///
+    /// A panic of `quota` goes to the client's connection, and nothing is written.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use axum::{Router, body::Body, http::Request, routing::post};
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    /// use std::{collections::HashMap, sync::Mutex, time::Duration};
+    /// use tower::ServiceExt as _;
+    ///
+    /// /// Two records for each tenant; a keyed limiter, such as that of `governor`, in production.
+    /// #[derive(Default)]
+    /// struct Records(Mutex<HashMap<String, u32>>);
+    ///
+    /// impl Records {
+    ///     fn check(&self, tenant: &str) -> Result<(), Duration> {
+    ///         let mut records = self.0.lock().unwrap();
+    ///         let count = records.entry(tenant.to_owned()).or_default();
+    ///         *count += 1;
+    ///         if *count <= 2 { Ok(()) } else { Err(Duration::from_secs(60)) }
+    ///     }
+    /// }
+    ///
+    /// let records = Records::default();
+    /// let layer = IdempotencyLayer::scoped(Engine::new(MemoryStore::new()), "shop.api", |request| {
+    ///     Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+    /// })
+    /// .quota(move |tenant, _request| records.check(tenant));
+    /// let shop: Router = Router::new().route("/orders", post(async || "ordered")).layer(layer);
+    ///
+    /// let order = |key: u32| {
+    ///     let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
+    ///     shop.clone().oneshot(request.header("x-tenant", "acme").body(Body::empty()).unwrap())
+    /// };
+    /// assert_eq!(order(1).await.unwrap().status(), 200);
+    /// assert_eq!(order(2).await.unwrap().status(), 200);
+    /// let refused = order(3).await.unwrap();
+    /// assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"60".parse().unwrap()));
+    /// // A replay is no new record.
+    /// assert_eq!(order(2).await.unwrap().headers()["idempotent-replayed"], "true");
+    /// # });
+    /// ```
+    pub fn quota<F>(self, quota: F) -> Self
+    where
+        F: Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync + 'static,
+    {
+        self.set(|it| it.quota = Some(Arc::new(quota)))
     }
 
     /// What makes two requests the same one; default [`Fingerprinter::new`]: method, path, query and body, byte by
@@ -476,9 +606,32 @@ impl Settings {
     }
 
     /// The head of a request, if it is needed to tell what becomes of it.
-    pub(super) fn head(&self, request: &Parts) -> Option<Parts> {
+    pub(super) fn head(&self, request: &Parts) -> Option<Arc<Parts>> {
         let is_told = matches!(self.on_problem, Some(OnProblem::OfRequest(_)));
-        is_told.then(|| request.clone())
+        (is_told || self.quota.is_some()).then(|| Arc::new(request.clone()))
+    }
+
+    /// What a request of this scope has to pass before its claim. `head` is its [`head`](Self::head).
+    pub(super) fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
+        let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
+        let quota = self.quota.as_ref().zip(head);
+        if running.is_none() && in_scope.is_none() && quota.is_none() {
+            return None;
+        }
+        let scope: Arc<str> = scope.unwrap_or_default().into();
+        Some(Box::new(Gate {
+            running: running.clone(),
+            in_scope: (in_scope.as_ref()).map(|limit| (Arc::clone(limit), Arc::clone(&scope))),
+            quota: quota.map(|(quota, head)| -> Box<crate::running::Quota> {
+                let (quota, head) = (Arc::clone(quota), Arc::clone(head));
+                Box::new(move || quota(&scope, &head))
+            }),
+        }))
+    }
+
+    /// The engine's sense of time.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.engine.core.clock
     }
 
     /// The response that tells a refusal. `request` is the [`head`](Self::head) of what is refused.
@@ -530,6 +683,9 @@ impl fmt::Debug for Settings {
             .field("methods", &self.methods)
             .field("rules", &self.rules)
             .field("max_body_bytes", &self.max_body_bytes)
+            .field("body_timeout", &self.body_timeout)
+            .field("max_running", &self.max_running)
+            .field("max_running_per_scope", &self.max_running_per_scope)
             .field("fingerprinter", &self.fingerprinter)
             .finish_non_exhaustive()
     }

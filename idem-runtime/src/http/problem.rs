@@ -31,6 +31,7 @@ use crate::error::{Error, ErrorKind};
 /// | <a id="request-running"></a>`request-running` | 409 | the first request is still being worked on; `Retry-After` of 1 or 2 s |
 /// | <a id="request-repeated"></a>`request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
 /// | <a id="body-unreadable"></a>`body-unreadable` | 400 | the request body broke off |
+/// | <a id="body-timeout"></a>`body-timeout` | 408 | it did not arrive in the layer's time |
 /// | <a id="body-too-large"></a>`body-too-large` | 413 | it is longer than the layer takes |
 /// | <a id="key-reused"></a>`key-reused` | 422 | the key came before with another request |
 /// | <a id="quota-exceeded"></a>`quota-exceeded` | 429 | the caller's quota of new requests is used up; nothing was done; `Retry-After` |
@@ -149,6 +150,19 @@ impl Problem {
             "body-unreadable",
             "The request body could not be read",
             "it broke off, and nothing was done: send the request again with the same key",
+        );
+        problem.retryable(true)
+    }
+
+    /// The request body did not arrive in time.
+    pub(crate) fn body_timeout(within: Duration) -> Self {
+        let problem = Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body-timeout",
+            "The request body did not arrive in time",
+            format_args!(
+                "it did not arrive within {within:?}, and nothing was done: send the request again with the same key"
+            ),
         );
         problem.retryable(true)
     }
