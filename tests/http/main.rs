@@ -14,6 +14,7 @@ mod killed;
 mod middleware;
 mod outages;
 mod payments;
+mod planted;
 mod problems;
 mod quotas;
 mod refusals;

@@ -71,7 +71,7 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 ///
 /// | response | what the client gets | what a repeat gets |
 /// |---|---|---|
-/// | by its status: store | it, once it is stored | it, less the headers that are never stored |
+/// | by its status: store | it, once it is stored | it, with the [headers that are stored](#headers-that-are-stored) |
 /// | by its status: release | it, as it comes | is worked on |
 /// | by its status: unknown | it, as it comes | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) finds out or an operator [resolves](Self::entry) it |
 /// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, as it comes, once so much has come | 500 `answer-lost` |
@@ -86,15 +86,39 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// too large to be stored. Leave its routes out, or let their handlers say [`Verdict::Release`]. gRPC tells its errors in
 /// trailers under status 200, so that a policy by status does not fit it.
 ///
-/// # Headers that are never stored
+/// # Headers that are stored
 ///
-/// `Set-Cookie`, credentials and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their
-/// `Proxy-` forms, CSRF tokens), whatever is [marked as sensitive](::http::HeaderValue::set_sensitive); those of
-/// the connection (`Connection` and what it names, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`:
-/// [RFC 9110, section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); those of one request
-/// (`Date`, `Age`, `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like); and what
-/// [`never_store`](Self::never_store) adds. `Content-Length` and `Trailer` are made anew. The first response keeps
-/// all of them.
+/// The first response keeps all its headers. **A replay has those that are on a list**, and a header of your own is on
+/// it once [`store_header`](Self::store_header) has named it: a list of what is not stored would store every header
+/// that it does not foresee. The list is
+///
+/// - what says what the body is: `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Location`,
+///   `Content-Range` ([RFC 9110, sections 8 and 14](https://www.rfc-editor.org/rfc/rfc9110#section-8)),
+///   `Content-Disposition` ([RFC 6266](https://www.rfc-editor.org/rfc/rfc6266)), `Content-Digest` and `Repr-Digest`
+///   ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530)), `Preference-Applied`
+///   ([RFC 7240](https://www.rfc-editor.org/rfc/rfc7240#section-3));
+/// - what the client does next: `Location`, `Retry-After`, `Allow`
+///   ([RFC 9110, section 10.2](https://www.rfc-editor.org/rfc/rfc9110#section-10.2)), `ETag`, `Last-Modified`,
+///   `Link` ([RFC 8288](https://www.rfc-editor.org/rfc/rfc8288)), `Accept-Patch`
+///   ([RFC 5789](https://www.rfc-editor.org/rfc/rfc5789)), `Accept-Post`, `Stripe-Should-Retry`;
+/// - what restricts its use, so that a replay is no laxer than the first response: `Cache-Control`, `Expires`, `Vary`
+///   ([RFC 9111](https://www.rfc-editor.org/rfc/rfc9111)), `Content-Security-Policy`,
+///   `X-Content-Type-Options`, `X-Frame-Options`, `Referrer-Policy`, `Permissions-Policy`,
+///   `Cross-Origin-Embedder-Policy`, `Cross-Origin-Opener-Policy`, `Cross-Origin-Resource-Policy`.
+///
+/// [`store_only`](Self::store_only) takes another list, [`never_store`](Self::never_store) takes names off it. The list
+/// also holds for trailers, and **when a record is read**: a record of an older version, of another layer, or of an
+/// intruder in the store gives no header that this layer would not have stored. (Status, body and the headers on the
+/// list it does give, unless answers are [encrypted](crate::EngineBuilder#method.encrypt).)
+///
+/// Never stored, also where a setting names them, which is a panic when the layer is made: `Set-Cookie`; credentials
+/// and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their `Proxy-` forms); names of
+/// tokens, keys and sessions (`X-Api-Key`, `Access-Token`, `Refresh-Token`, `X-Session-Token`, `X-Amz-Security-Token`,
+/// `X-CSRF-Token`, every name that ends so, and their like); the answers to CORS (`Access-Control-…`), which are for
+/// one origin; headers of the connection (`Connection`, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`: [RFC 9110,
+/// section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); and those of one request (`Date`, `Age`,
+/// `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like). Nor is what `Connection` names, or
+/// what is [marked as sensitive](::http::HeaderValue::set_sensitive). `Content-Length` and `Trailer` are made anew.
 ///
 /// # Where it stands among layers
 ///
@@ -487,7 +511,42 @@ impl IdempotencyLayer {
         self.set(|it| it.reconcile = Some(Arc::new(hook)))
     }
 
-    /// More response headers that are not stored.
+    /// Stores this response header, too: besides the [default list](Self#headers-that-are-stored), or that of
+    /// [`store_only`](Self::store_only).
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::public(engine, "shop.api").store_header("x-order-id");
+    /// # drop(layer);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If no header can have this name, or if it is one that is [never stored](Self#headers-that-are-stored).
+    pub fn store_header(self, name: impl AsRef<str>) -> Self {
+        self.set(|it| Arc::make_mut(&mut it.rules).headers.store(name.as_ref()))
+    }
+
+    /// Stores these response headers and no others, in place of the [default list](Self#headers-that-are-stored).
+    /// Without `content-type` among them a replay has none.
+    ///
+    /// # Panics
+    ///
+    /// As [`store_header`](Self::store_header).
+    pub fn store_only<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.set(|it| {
+            let rules = Arc::make_mut(&mut it.rules);
+            rules.headers.only();
+            for name in names {
+                rules.headers.store(name.as_ref());
+            }
+        })
+    }
+
+    /// Response headers that are not stored, though the list has them. It does not matter which comes first, this or
+    /// [`store_header`](Self::store_header).
     ///
     /// # Panics
     ///

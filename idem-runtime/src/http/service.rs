@@ -163,6 +163,15 @@ where
         Ended::Answered { mut response, kept } => {
             let is_replayed = how != How::Executed;
             if is_replayed {
+                // Another version or layer may have stored it, or an intruder. What a hook has found is the service's
+                // own.
+                if let Kept::Nothing(_) = kept {
+                    settings.rules.headers.retain(response.headers_mut());
+                    settings
+                        .rules
+                        .headers
+                        .retain_trailers(response.body_mut().trailers_mut());
+                }
                 mark_as_replayed(&mut response, &method);
             }
             let is_final = match kept {
