@@ -24,6 +24,7 @@ use crate::orphan::Orphan;
 use crate::policy::{OnOtherType, Policy};
 use crate::reconcile::Riddle;
 use crate::record::{Fence, Owner, Record, State};
+use crate::running::{Gate, Place, over_quota};
 use crate::stored::Stored;
 use crate::transition::{ClaimReply, ClaimRequest};
 use crate::vigil::Running;
@@ -37,6 +38,8 @@ pub(crate) struct Ask {
     pub(crate) policy: Policy,
     /// Its token has: it gets what is there, and starts nothing.
     pub(crate) expired: bool,
+    /// What it has to pass before its claim, besides the limits of the engine.
+    pub(crate) gate: Option<Box<Gate>>,
 }
 
 /// What asking led to.
@@ -84,8 +87,8 @@ enum Reached {
 /// What asking the store led to.
 enum Led {
     To(Result<Reached, Error>),
-    /// Nobody runs, and its token has expired.
-    Expired(Option<Ticket>),
+    /// Nobody runs and no answer is there, and what was sent could not claim.
+    Vacant(Option<Ticket>),
     /// The body runs elsewhere, for so long at most unless its lease is renewed.
     Elsewhere(Option<Ticket>, Duration),
 }
@@ -108,6 +111,9 @@ pub(crate) struct Begin {
     permit: Option<Permit>,
     /// Between the claims of a call that waits alone.
     backoff: Option<Backoff>,
+    gate: Option<Box<Gate>>,
+    /// The place of its body among those that run, from before the claim.
+    place: Option<Box<Place>>,
 }
 
 impl Begin {
@@ -117,7 +123,7 @@ impl Begin {
         (fingerprint, expired): (Fingerprint, bool),
         policy: Policy,
         now: Duration,
-        permit: Option<Permit>,
+        (permit, gate): (Option<Permit>, Option<Box<Gate>>),
     ) -> Self {
         Self {
             now,
@@ -136,6 +142,8 @@ impl Begin {
             waited: false,
             permit,
             backoff: None,
+            gate,
+            place: None,
         }
     }
 
@@ -154,7 +162,12 @@ impl Begin {
             match self.ask().await {
                 Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
                 Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
-                Err(error) => self.core().not_begun(&self.name, &self.policy, error),
+                Err(error) => {
+                    let place = self.place.take();
+                    let (core, gate) = (self.core(), self.gate.as_deref());
+                    let place = || place.map_or_else(|| core.place(gate), |place| Ok(Some(place)));
+                    core.not_begun(&self.name, &self.policy, error, place)
+                }
             }
         })
     }
@@ -175,6 +188,7 @@ impl Begin {
             entered,
             name,
             policy,
+            place,
             ..
         } = self;
         let header = granted(&request, state, fence, attempts);
@@ -184,6 +198,7 @@ impl Begin {
         };
         let claim =
             entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, ticket));
+        let claim = claim.in_place(place);
         match riddle {
             Some(riddle) => Start::Reconcile(claim, riddle),
             None => Start::Run(claim),
@@ -214,30 +229,80 @@ impl Begin {
                 // Nobody to wait with, or no time to: the store says what it has to say.
                 Join::Follow(..) | Join::Alone => None,
             };
-            let request = self.request();
-            let asked = {
-                let (core, key) = (self.core(), &self.name.key);
-                let mut orphan = Orphan::new(core, key, request.owner);
-                core.ask(key, &request, &mut orphan, now).await
-            };
-            let (ticket, lease_left) = match self.led(ticket, request, asked) {
+            let led = self.claim_or_look(ticket, &mut now).await;
+            let (ticket, lease_left) = match led {
                 Led::To(Ok(Reached::Claim(grant))) if self.is_former => {
                     if Box::pin(self.takes_over(&grant)).await {
                         return Ok(Reached::Claim(grant));
                     }
                     drop(grant);
+                    self.place = None;
                     now = self.core().clock.now();
                     continue;
                 }
                 Led::To(start) => return start,
-                Led::Expired(ticket) => (ticket, None),
+                Led::Vacant(ticket) => (ticket, None),
                 Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
             };
+            // A call that waits runs nothing.
+            self.place = None;
             if let Some(start) = Box::pin(self.wait(ticket, lease_left, now)).await {
                 return start;
             }
             now = self.core().clock.now();
         }
+    }
+
+    /// Sends the claim, and at a limit or with a quota a request first that claims and writes nothing: what is stored is
+    /// replayed, and what runs is waited for, whatever the limits are.
+    async fn claim_or_look(&mut self, mut ticket: Option<Ticket>, now: &mut Duration) -> Led {
+        let mut looks = !self.may_claim();
+        loop {
+            let request = self.request(looks);
+            let asked = {
+                let (core, key) = (self.core(), &self.name.key);
+                let mut orphan = Orphan::new(core, key, request.owner);
+                core.ask(key, &request, &mut orphan, *now).await
+            };
+            ticket = match self.led(ticket, request, asked) {
+                Led::Vacant(ticket) if looks => {
+                    *now = self.core().clock.now();
+                    match self.pass() {
+                        Ok(()) => ticket,
+                        Err(error) => return Led::To(Err(self.refused(ticket, error, *now))),
+                    }
+                }
+                led => return led,
+            };
+            looks = false;
+        }
+    }
+
+    /// Takes a place among the bodies that run. Whether the call may claim without a look at what is stored.
+    fn may_claim(&mut self) -> bool {
+        // It starts nothing.
+        if self.expired {
+            return true;
+        }
+        match self.core().place(self.gate.as_deref()) {
+            Ok(place) => self.place = place,
+            Err(_) => return false,
+        }
+        let gate = self.gate.as_ref();
+        gate.is_none_or(|gate| gate.quota.is_none())
+    }
+
+    /// Whether a call may claim that found nothing to replay and nothing to wait for.
+    fn pass(&mut self) -> Result<(), Error> {
+        if self.place.is_none() {
+            // A replay may have held it, which took no longer than this look.
+            let place = self.core().place(self.gate.as_deref());
+            self.place = place.map_err(|full| full.error(self.name.key.operation()))?;
+        }
+        // Asked once.
+        let quota = self.gate.as_mut().and_then(|gate| gate.quota.take());
+        let granted = quota.map_or(Ok(()), |quota| quota());
+        granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
     }
 
     /// Waits for what another call of this process finds out. `None`: ask again.
@@ -262,6 +327,12 @@ impl Begin {
                     ErrorKind::Exhausted { .. } => self.policy.reconciles,
                     // The other may be of another function than this one.
                     ErrorKind::WrongType => true,
+                    // A body of this engine makes it, or a place is free by now.
+                    ErrorKind::TooManyRunning => self.core().place(self.gate.as_deref()).is_ok(),
+                    ErrorKind::QuotaExceeded => {
+                        let gate = self.gate.as_ref();
+                        gate.is_none_or(|gate| gate.quota.is_none())
+                    }
                     _ => false,
                 };
                 let same = max_attempts == self.policy.max_attempts && !may_differ;
@@ -308,7 +379,8 @@ impl Begin {
         Ok(Reached::Done(stored))
     }
 
-    fn request(&self) -> ClaimRequest {
+    /// `looks`: it claims nothing.
+    fn request(&self, looks: bool) -> ClaimRequest {
         ClaimRequest {
             owner: self.core().store.new_owner(&self.name.key),
             fingerprint: self.fingerprint,
@@ -317,9 +389,9 @@ impl Begin {
             lease: self.policy.lease,
             retain: self.policy.retain(),
             max_attempts: self.policy.max_attempts,
-            reconciles: self.policy.reconciles,
+            reconciles: self.policy.reconciles && !looks,
             // Of an owner that nobody knows: it is granted nothing.
-            starts: self.expired,
+            starts: self.expired || looks,
             dated: self.policy.dated(),
         }
     }
@@ -372,8 +444,16 @@ impl Begin {
                 sent,
                 ticket,
             })),
-            ClaimReply::Running { lease_left } if self.expired && lease_left.is_zero() => {
-                return Led::Expired(ticket);
+            ClaimReply::Running { lease_left } if request.starts && lease_left.is_zero() => {
+                return Led::Vacant(ticket);
+            }
+            // A claim asks the hook, and has a place for it.
+            ClaimReply::Done { record, left }
+                if self.policy.reconciles
+                    && !request.reconciles
+                    && record.header.is_unknown(left) =>
+            {
+                return Led::Vacant(ticket);
             }
             ClaimReply::Running { lease_left } => {
                 if core.clock.now() >= self.patience() {

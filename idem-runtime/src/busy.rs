@@ -11,6 +11,7 @@ use crate::engine::Core;
 use crate::operation::RecordKey;
 use crate::padded::Lane;
 use crate::record::Header;
+use crate::running::Place;
 
 /// A call that is on its way to its claim or its answer.
 pub(crate) struct Entered {
@@ -55,6 +56,8 @@ pub(crate) struct Unleased {
     pub(crate) key: RecordKey,
     keyed: Option<Box<Keyed>>,
     max_run: Duration,
+    /// Its place among the bodies that run, where their number is limited.
+    place: Option<Box<Place>>,
 }
 
 impl Unleased {
@@ -65,7 +68,14 @@ impl Unleased {
             key: name.key,
             keyed: name.keyed,
             max_run,
+            place: None,
         }
+    }
+
+    /// With its place among the bodies that run.
+    pub(crate) fn in_place(mut self, place: Option<Box<Place>>) -> Self {
+        self.place = place;
+        self
     }
 
     /// What the body can ask.

@@ -50,6 +50,7 @@ use crate::policy::{
     OnUnconfirmed, Overrides,
 };
 use crate::record::{AnswerTypes, OutcomeKind, State};
+use crate::running::Gate;
 use crate::stored::Stored;
 
 /// What a call is to be: what identifies it, and its settings. Not generic, so that an expansion costs little
@@ -60,6 +61,7 @@ pub struct Call {
     /// `None`: the current one, as soon as the call begins.
     engine: Option<Engine>,
     overrides: Overrides,
+    gate: Option<Box<Gate>>,
 }
 
 impl Call {
@@ -70,6 +72,7 @@ impl Call {
             inputs: Inputs::new(operation),
             engine: None,
             overrides: Overrides::default(),
+            gate: None,
         }
     }
 
@@ -210,6 +213,7 @@ fn describe(call: Call) -> Result<(Engine, Ask), Error> {
         inputs,
         engine,
         overrides,
+        gate,
     } = call;
     let Some(engine) = engine.or_else(Engine::current) else {
         return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
@@ -217,7 +221,7 @@ fn describe(call: Call) -> Result<(Engine, Ask), Error> {
     let core = &engine.core;
     let ask = inputs
         .finish()
-        .and_then(|named| ask(core, named, overrides));
+        .and_then(|named| ask(core, named, overrides, gate));
     match ask {
         Ok(ask) => Ok((engine, ask)),
         Err(error) => {
@@ -227,7 +231,12 @@ fn describe(call: Call) -> Result<(Engine, Ask), Error> {
     }
 }
 
-fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
+fn ask(
+    core: &Core,
+    named: Named,
+    overrides: Overrides,
+    gate: Option<Box<Gate>>,
+) -> Result<Ask, Error> {
     let Named {
         operation,
         digest,
@@ -264,6 +273,7 @@ fn ask(core: &Core, named: Named, overrides: Overrides) -> Result<Ask, Error> {
         keyed,
         policy,
         expired,
+        gate,
     })
 }
 

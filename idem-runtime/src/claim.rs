@@ -21,6 +21,7 @@ use crate::observer::EventKind;
 use crate::policy::Policy;
 use crate::reconcile::Riddle;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
+use crate::running::Place;
 use crate::settle::{Ending, Held, REPLY, Settled, Settling};
 use crate::stored::Stored;
 use crate::transition::{Remains, RenewReply};
@@ -34,6 +35,8 @@ use crate::transition::{Remains, RenewReply};
 #[must_use = "a claim that is dropped blocks its key until its lease is over"]
 pub struct Claim {
     held: Option<Held>,
+    /// The place of its body among those that run, where their number is limited.
+    place: Option<Box<Place>>,
 }
 
 /// How [`Claim::complete`] ended.
@@ -77,7 +80,21 @@ impl Claim {
                 fence: header.fence,
             },
         });
-        Self { held: Some(held) }
+        Self {
+            held: Some(held),
+            place: None,
+        }
+    }
+
+    /// With the place of its body among those that run.
+    pub(crate) fn in_place(mut self, place: Option<Box<Place>>) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// The place of its body, for a call that keeps it until its answer is stored.
+    pub(crate) fn take_place(&mut self) -> Option<Box<Place>> {
+        self.place.take()
     }
 
     pub(crate) fn held(&self) -> &Held {

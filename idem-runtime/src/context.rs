@@ -87,6 +87,21 @@ pub(crate) fn bind_outer() {
     let _ = CONTEXT.try_with(Context::bind);
 }
 
+/// Whether a body of this engine runs in this task.
+pub(crate) fn runs_in(engine: u64) -> bool {
+    let runs = |context: &Context| {
+        let mut next = Some(context);
+        while let Some(Context(call)) = next {
+            if call.engine() == engine {
+                return true;
+            }
+            next = call.outer.as_ref();
+        }
+        false
+    };
+    CONTEXT.try_with(runs).unwrap_or(false)
+}
+
 /// Whether a body runs in this task.
 pub(crate) fn is_inside() -> bool {
     CONTEXT.try_with(|_| ()).is_ok()

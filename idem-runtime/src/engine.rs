@@ -27,6 +27,7 @@ use crate::operation::{Operation, Prefix, RecordKey};
 use crate::outage::Outage;
 use crate::padded::{Lanes, Tally};
 use crate::policy::Policy;
+use crate::running::RunLimit;
 use crate::store::Store;
 use crate::token::Tokens;
 
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) entering: Tally,
     /// Bodies that run without a lease.
     pub(crate) unleased: AtomicUsize,
+    /// Bodies that run, where their number is limited.
+    pub(crate) running: Option<Arc<RunLimit>>,
     pub(crate) protection: Protection,
 }
 

@@ -17,6 +17,7 @@ use crate::fingerprint::Fingerprint;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
 use crate::policy::{OnOutage, Policy};
+use crate::running::{Full, Gate, Place};
 use crate::stored::Stored;
 
 /// How a call goes on that was let in.
@@ -65,12 +66,15 @@ impl Core {
             keyed,
             policy,
             expired,
+            gate,
         } = ask;
         let key = self.record_key(operation, digest);
         let name = CallName { key, keyed };
         let (now, permit) = match self.known(&name.key, fingerprint, &policy) {
             Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
-            Known::Answer(Err(error)) => return self.start(&name, &policy, Err(error)),
+            Known::Answer(Err(error)) => {
+                return self.start(&name, &policy, Err(error), gate.as_deref());
+            }
             Known::Nothing { now, permit } => (now, permit),
         };
         // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
@@ -78,11 +82,11 @@ impl Core {
         match self.admit(&name, &policy) {
             Ok(None) => {
                 let asked = (fingerprint, expired);
-                let begin = Begin::new(entered, name, asked, policy, now, permit);
+                let begin = Begin::new(entered, name, asked, policy, now, (permit, gate));
                 Ok(Entry::Asks(begin.run()))
             }
-            Ok(Some(start)) => self.start(&name, &policy, Ok(start)),
-            Err(error) => self.start(&name, &policy, Err(error)),
+            Ok(Some(start)) => self.start(&name, &policy, Ok(start), gate.as_deref()),
+            Err(error) => self.start(&name, &policy, Err(error), gate.as_deref()),
         }
     }
 
@@ -92,8 +96,10 @@ impl Core {
         name: &CallName,
         policy: &Policy,
         start: Result<Start, Error>,
+        gate: Option<&Gate>,
     ) -> Result<Entry, Error> {
-        let start = start.or_else(|error| self.not_begun(name, policy, error))?;
+        let place = || self.place(gate);
+        let start = start.or_else(|error| self.not_begun(name, policy, error, place))?;
         Ok(Entry::Asks(Box::pin(ready(Ok(start)))))
     }
 
@@ -117,19 +123,25 @@ impl Core {
         }
     }
 
-    /// What a call does that is refused so.
+    /// What a call does that is refused so. Without a claim it takes a `place` all the same.
     pub(crate) fn not_begun(
         self: &Arc<Self>,
         name: &CallName,
         policy: &Policy,
-        error: Error,
+        mut error: Error,
+        place: impl FnOnce() -> Result<Option<Box<Place>>, Full>,
     ) -> Result<Start, Error> {
         let key = &name.key;
         if policy.on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable {
-            let reason = &error.to_string();
-            self.tell(key, EventKind::Unprotected { reason });
-            let call = Unleased::new(self, name.clone(), policy.max_run());
-            return Ok(Start::Unprotected(Box::new(call)));
+            match place() {
+                Ok(place) => {
+                    let reason = &error.to_string();
+                    self.tell(key, EventKind::Unprotected { reason });
+                    let call = Unleased::new(self, name.clone(), policy.max_run());
+                    return Ok(Start::Unprotected(Box::new(call.in_place(place))));
+                }
+                Err(full) => error = full.error(key.operation()),
+            }
         }
         self.tell(key, EventKind::Refused { error: &error });
         Err(error)

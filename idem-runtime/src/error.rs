@@ -97,6 +97,13 @@ pub enum ErrorKind {
     Unconfirmed,
     /// The body of this call called itself with the same key: it would wait for itself.
     Reentered,
+    /// As many bodies run as may at once ([`max_running`](crate::EngineBuilder::max_running)), and nothing was run or
+    /// claimed. Call again after [`retry_after`](Error::retry_after), which is 1 s; if it goes on, find out why bodies
+    /// take so long, or raise the limit.
+    TooManyRunning,
+    /// A quota of the caller's scope is used up (`IdempotencyLayer::quota`), and nothing was run or claimed. Call again
+    /// after [`retry_after`](Error::retry_after).
+    QuotaExceeded,
     /// The engine is being shut down and starts nothing new. Call another instance.
     ShuttingDown,
     /// The record was to be resolved or reset, and is not the one that was seen any more.
@@ -182,6 +189,8 @@ impl Error {
                 | ErrorKind::CommitUnknown
                 | ErrorKind::Unconfirmed
                 | ErrorKind::ShuttingDown
+                | ErrorKind::TooManyRunning
+                | ErrorKind::QuotaExceeded
         );
         may_pass && !self.0.permanent
     }
@@ -236,6 +245,7 @@ impl fmt::Display for Spell {
 }
 
 impl fmt::Display for Error {
+    #[allow(clippy::too_many_lines, reason = "a sentence for each kind")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: ", self.0.operation)?;
         match &self.0.kind {
@@ -308,6 +318,13 @@ impl fmt::Display for Error {
             ),
             ErrorKind::ShuttingDown => f.write_str(
                 "the engine is shutting down and starts nothing new; call another instance",
+            ),
+            ErrorKind::TooManyRunning => f.write_str(
+                "as many bodies run as may at once, so nothing was run; call again later, and if it goes on find out \
+                 why bodies take so long or raise the limit",
+            ),
+            ErrorKind::QuotaExceeded => f.write_str(
+                "the quota of its caller is used up, so nothing was run; call again later",
             ),
             ErrorKind::Changed => f.write_str(
                 "the record is not the one that was seen any more, so nothing was changed; look again",

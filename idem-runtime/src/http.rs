@@ -11,11 +11,13 @@
 //! | has no key, and needs one | 400 `key-missing` | draft, 2.7 |
 //! | has a key that is not one string, too long, or two of them | 400 `key-invalid` | draft, 2.1; RFC 8941, 3.3.3 |
 //! | comes from nobody the scope knows | 403 `caller-unknown` | draft, 2.2 and 5 |
-//! | has a body that is too long, or breaks off | 413 `body-too-large`, 400 `body-unreadable` | |
+//! | has a body that is too long, too slow, or breaks off | 413 `body-too-large`, 408 `body-timeout`, 400 `body-unreadable` | RFC 9110, 15.5.14 and 15.5.9 |
 //! | is the first with its key | what the handler answers | draft, 2.6 |
+//! | would be worked on, and too many are | 503 `too-many-running` with `Retry-After`: [`max_running`](IdempotencyLayer::max_running) | RFC 9110, 15.6.4 |
+//! | would be worked on, and its caller's quota is used up | 429 `quota-exceeded` with `Retry-After`: [`quota`](IdempotencyLayer::quota) | RFC 6585, 4 |
 //! | has a key that came with another request ([`Fingerprinter`]) | 422 `key-reused` | draft, 2.4 and 2.7 |
 //! | repeats one that is still worked on | the response, if it comes within 5 s; then 409 `request-running` with `Retry-After` | draft, 2.6 and 2.7, where it is 409 at once: [`on_running`](IdempotencyLayer::on_running) |
-//! | repeats one that is done | its status, headers and body, and `idempotent-replayed: true` | draft, 2.6 |
+//! | repeats one that is done | its status, [stored headers](IdempotencyLayer#headers-that-are-stored) and body, and `idempotent-replayed: true` | draft, 2.6 |
 //! | repeats one that was refused with nothing done (by default 400, 401, 403, 404, 422, 429, 503, …) | what the handler answers now | [`StatusPolicy`] |
 //! | repeats one of which nobody knows whether it was done (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown`, [until that is known](#a-request-of-unknown-outcome) | [`StatusPolicy::ambiguous`] |
 //! | repeats one whose response was a stream, or too large | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`] |

@@ -57,6 +57,7 @@ mod padded;
 mod policy;
 mod reconcile;
 mod record;
+mod running;
 mod settle;
 mod spread;
 pub mod store;

@@ -229,7 +229,7 @@ fn other(key: &str) -> Request {
 }
 
 /// Whatever was woken on this thread goes first.
-async fn others() {
+pub(crate) async fn others() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }

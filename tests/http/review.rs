@@ -109,11 +109,11 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
     let handler = post(|| async {
         let (source, body) = frames();
         let mut trailers = HeaderMap::new();
-        trailers.insert("x-checksum", HeaderValue::from_static("7"));
+        trailers.insert("repr-digest", HeaderValue::from_static("7"));
         trailers.insert("server-timing", HeaderValue::from_static("db"));
         source.send(data("tea")).unwrap();
         source.send(Ok(Frame::trailers(trailers))).unwrap();
-        ([("trailer", "x-checksum, server-timing")], body)
+        ([("trailer", "repr-digest, server-timing")], body)
     });
     let shop = Router::new().route("/orders", handler).layer(desk.layer());
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -130,7 +130,7 @@ async fn trailers_reach_the_client_the_first_time_and_again() {
         let read = connection.read_to_string(&mut response);
         soon("the end of a response", read).await.unwrap();
         assert!(
-            response.contains("\r\n3\r\ntea\r\n0\r\nx-checksum: 7\r\n"),
+            response.contains("\r\n3\r\ntea\r\n0\r\nrepr-digest: 7\r\n"),
             "{response}"
         );
         assert_eq!(
@@ -300,7 +300,7 @@ async fn a_damaged_answer_is_not_a_reason_to_do_it_again() {
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let engine = Engine::new(store);
     let desk = Desk::new();
-    let layer = IdempotencyLayer::public(&engine, "shop.api");
+    let layer = IdempotencyLayer::public(&engine, "shop.api").store_header("x-order");
     let shop = desk.orders(layer, |run| {
         ([("x-order", "7"), ("location", "/7")], run.to_string())
     });

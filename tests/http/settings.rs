@@ -115,10 +115,82 @@ async fn a_refusal_of_idem_within_is_not_stored() {
     }
 }
 
+/// The attack: a key that a handler gives its first client is read by whoever repeats the request.
+#[tokio::test]
+async fn a_header_that_nobody_has_listed_is_not_stored() {
+    let desk = Desk::new();
+    let shop = desk.orders(desk.layer(), |_| {
+        [
+            ("x-api-key", "s3cret"),
+            ("refresh-token", "s3cret"),
+            ("x-session-token", "s3cret"),
+            ("x-amz-security-token", "s3cret"),
+            ("access-control-allow-origin", "https://first.test"),
+            ("x-order-id", "7"),
+            ("location", "/orders/7"),
+        ]
+        .into_response()
+    });
+    let first = send(&shop, order("")).await;
+    assert_eq!(first.headers.len(), 8, "the first response has them all");
+    let again = send(&shop, order("")).await;
+    let mut names: Vec<_> = again.headers.keys().map(http::HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-length", "idempotent-replayed", "location"]);
+}
+
+#[tokio::test]
+async fn a_layer_lists_what_it_stores() {
+    let answer = |layer: fn(IdempotencyLayer) -> IdempotencyLayer| async move {
+        let desk = Desk::new();
+        let shop = desk.orders(layer(desk.layer()), |_| {
+            [("x-order-id", "7"), ("etag", "1"), ("x-other", "2")].into_response()
+        });
+        send(&shop, order("")).await;
+        let again = send(&shop, order("")).await;
+        let has = |name: &str| again.headers.contains_key(name);
+        [has("x-order-id"), has("etag"), has("x-other")]
+    };
+    assert_eq!(answer(|layer| layer).await, [false, true, false]);
+    let one_more = answer(|layer| layer.store_header("X-Order-Id"));
+    assert_eq!(one_more.await, [true, true, false]);
+    let only = answer(|layer| layer.store_only(["x-other"]));
+    assert_eq!(only.await, [false, false, true]);
+    let both = answer(|layer| layer.store_only(["x-other"]).store_header("etag"));
+    assert_eq!(both.await, [false, true, true]);
+    let less = answer(|layer| {
+        layer
+            .never_store(["etag", "x-other"])
+            .store_header("x-other")
+    });
+    assert_eq!(less.await, [false, false, false]);
+}
+
+#[tokio::test]
+async fn a_secret_on_the_list_is_a_mistake() {
+    for name in [
+        "Set-Cookie",
+        "x-api-key",
+        "x-refresh-token",
+        "access-control-allow-origin",
+        "no name",
+    ] {
+        for set in [
+            |layer: IdempotencyLayer, name| layer.store_header(name),
+            |layer: IdempotencyLayer, name| layer.store_only([name]),
+        ] {
+            let layer = Desk::new().layer();
+            let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| set(layer, name)));
+            assert!(made.is_err(), "{name}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn more_headers_are_not_stored() {
     let desk = Desk::new();
     let layer = desk.layer().never_store(["X-Debug", "x-node"]);
+    let layer = layer.store_only(["x-debug", "x-node", "x-kept"]);
     let shop = desk.orders(layer, |_| {
         [("x-debug", "1"), ("x-node", "2"), ("x-kept", "3")].into_response()
     });

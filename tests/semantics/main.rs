@@ -29,6 +29,7 @@ mod renewing;
 mod requests;
 mod resets;
 mod review;
+mod running_limit;
 mod shutdown;
 mod stage;
 mod storing;

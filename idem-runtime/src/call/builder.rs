@@ -23,6 +23,7 @@ use crate::policy::{
 };
 
 use crate::reconcile::{Verdict, reconciled, unsettled};
+use crate::running::Gate;
 
 /// A call that is being described: see [`Engine::operation`].
 #[derive(Debug)]
@@ -31,6 +32,7 @@ pub struct CallBuilder<P = Classified> {
     engine: Engine,
     inputs: Inputs,
     overrides: Overrides,
+    gate: Option<Box<Gate>>,
     on_error: P,
 }
 
@@ -40,6 +42,7 @@ impl CallBuilder<Classified> {
             engine,
             inputs: Inputs::new(operation),
             overrides: Overrides::default(),
+            gate: None,
             on_error: Classified,
         }
     }
@@ -181,11 +184,19 @@ impl<P> CallBuilder<P> {
         self
     }
 
+    /// What it has to pass before its claim.
+    #[cfg(feature = "http")]
+    pub(crate) fn gate(mut self, gate: Option<Box<Gate>>) -> Self {
+        self.gate = gate;
+        self
+    }
+
     pub(crate) fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
         CallBuilder {
             engine: self.engine,
             inputs: self.inputs,
             overrides: self.overrides,
+            gate: self.gate,
             on_error,
         }
     }
@@ -357,6 +368,7 @@ impl<P> CallBuilder<P> {
             inputs: self.inputs,
             engine: Some(self.engine),
             overrides: self.overrides,
+            gate: self.gate,
         };
         (call, self.on_error)
     }

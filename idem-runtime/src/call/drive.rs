@@ -26,6 +26,7 @@ use crate::operation::Operation;
 use crate::outcome::AnyOutput;
 use crate::policy::OnLeaseLost;
 use crate::reconcile::{Riddle, Stop};
+use crate::running::Place;
 use crate::settle::{Settled, Settling};
 use crate::unwind::Panic;
 
@@ -47,6 +48,8 @@ pub(super) struct Drive {
     /// `None`: the call was refused.
     engine: Option<Engine>,
     stage: Stage,
+    /// The place of its body among those that run, until the call has ended.
+    place: Option<Box<Place>>,
 }
 
 enum Stage {
@@ -103,7 +106,11 @@ impl Drive {
             }
             Ok((engine, Entry::Asks(asking))) => (Some(engine), Stage::Asks(asking)),
         };
-        Self { engine, stage }
+        Self {
+            engine,
+            stage,
+            place: None,
+        }
     }
 
     /// The operation, once its body is to run.
@@ -135,8 +142,14 @@ impl Drive {
                     replay(engine, output, &stored);
                     Stage::Ended
                 }
-                Ok(Start::Run(claim)) => Stage::Runs(Turn::new(claim, None)),
-                Ok(Start::Reconcile(claim, riddle)) => Stage::Runs(Turn::new(claim, Some(riddle))),
+                Ok(Start::Run(mut claim)) => {
+                    self.place = claim.take_place();
+                    Stage::Runs(Turn::new(claim, None))
+                }
+                Ok(Start::Reconcile(mut claim, riddle)) => {
+                    self.place = claim.take_place();
+                    Stage::Runs(Turn::new(claim, Some(riddle)))
+                }
                 Ok(Start::Unprotected(call)) => Stage::Runs(Turn::unprotected(call)),
             };
         }

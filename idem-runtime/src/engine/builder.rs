@@ -22,6 +22,7 @@ use crate::policy::{
     OnUnconfirmed, Policy,
 };
 use crate::record::HEADER;
+use crate::running::RunLimit;
 use crate::store::Store;
 use crate::token::Tokens;
 
@@ -41,6 +42,7 @@ pub struct EngineBuilder {
     tokens: Tokens,
     digests: DigestKeys,
     local_cache: Option<LocalCache>,
+    max_running: Option<usize>,
     protection: Protection,
 }
 
@@ -61,6 +63,7 @@ impl EngineBuilder {
             tokens: Tokens::default(),
             digests: DigestKeys::default(),
             local_cache: None,
+            max_running: None,
             protection: Protection::On,
         }
     }
@@ -165,6 +168,44 @@ impl EngineBuilder {
     /// operation says so.
     pub fn max_run(mut self, max_run: Duration) -> Self {
         self.defaults.max_run = Some(max_run);
+        self
+    }
+
+    /// How many bodies of this engine run at once at most; default any number, at least 1.
+    ///
+    /// For bodies that outlive their callers (`on_cancel = finish`,
+    /// [`CallBuilder::finish`](crate::CallBuilder::finish), the HTTP layer): a limit around the caller counts callers,
+    /// and one that hangs up frees its place there while its body goes on. Here the body is counted, with or without
+    /// its caller, from before its claim until its answer is stored, given back or left to the background. Bodies
+    /// without protection ([`OnOutage::Run`]) and reconcile hooks count, and so does a [`Claim`](crate::Claim) until it
+    /// is settled or dropped.
+    ///
+    /// At the limit a call that would run its body gets
+    /// [`ErrorKind::TooManyRunning`](crate::ErrorKind::TooManyRunning) with
+    /// [`retry_after`](crate::Error::retry_after), and nothing is claimed or run. A call whose answer is stored still
+    /// gets it, in the one round trip of a replay; a duplicate of a running call waits as always, without a place.
+    ///
+    /// Not counted are calls that a body of this engine makes in its own task, because refused there they would fail
+    /// the body that holds the place, and calls in the caller's transaction, whose bodies end with their callers.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use idem_runtime::{Begun, Engine, Error, ErrorKind, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::builder(MemoryStore::new()).max_running(1).build()?;
+    /// let pay = |order: u32| engine.operation("payments.pay").key(&order);
+    /// let Begun::Claimed(running) = pay(1).begin().await? else { unreachable!("it is the first") };
+    ///
+    /// let refused: Result<u32, Error> = pay(2).run(|_| async { Ok(2) }).await;
+    /// assert_eq!(*refused.unwrap_err().kind(), ErrorKind::TooManyRunning);
+    ///
+    /// running.release().await;
+    /// let paid: Result<u32, Error> = pay(2).run(|_| async { Ok(2) }).await;
+    /// assert_eq!(paid?, 2);
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    pub fn max_running(mut self, max_running: usize) -> Self {
+        self.max_running = Some(max_running);
         self
     }
 
@@ -369,6 +410,11 @@ impl EngineBuilder {
         if let Some(cache) = &self.local_cache {
             cache.check().map_err(refuse)?;
         }
+        if self.max_running == Some(0) {
+            return Err(refuse(
+                "`max_running` is 0, and no body could run; it must be at least 1".to_owned(),
+            ));
+        }
         let flights = Flights::new();
         let answers = (self.local_cache.as_ref())
             .map(|cache| Answers::new(cache, Arc::clone(&self.observer), Arc::clone(&flights)));
@@ -399,6 +445,7 @@ impl EngineBuilder {
             closing: AtomicBool::new(false),
             entering: Tally::default(),
             unleased: AtomicUsize::new(0),
+            running: self.max_running.map(RunLimit::new),
             protection: self.protection,
         };
         let disabled = match core.protection {

@@ -190,6 +190,11 @@ impl<B: Body> Buffered<B> {
         self.frames.trailers()
     }
 
+    /// The same, to be changed.
+    pub(super) fn trailers_mut(&mut self) -> &mut Option<HeaderMap> {
+        &mut self.frames.trailers
+    }
+
     /// All of it in memory.
     pub(super) fn whole(frames: Frames) -> Self {
         Self::new(frames, End::Whole)

@@ -1,23 +1,69 @@
 //! Which headers of a response are stored with it.
 
+use std::borrow::Cow;
+
 use ::http::header::CONNECTION;
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 
+/// What a replay has of the headers of the first response, unless a layer says otherwise.
+const STORED: &[&str] = &[
+    // What the body is: RFC 9110, sections 8 and 14.4; RFC 6266; RFC 9530; RFC 7240.
+    "content-digest",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-range",
+    "content-type",
+    "preference-applied",
+    "repr-digest",
+    // What the client does next: RFC 9110, sections 8.8 and 10.2; RFC 8288; RFC 5789.
+    "accept-patch",
+    "accept-post",
+    "allow",
+    "etag",
+    "last-modified",
+    "link",
+    "location",
+    "retry-after",
+    "stripe-should-retry",
+    // What restricts its use. Without it a replay would be laxer than the first response: RFC 9111; W3C CSP; Fetch.
+    "cache-control",
+    "content-security-policy",
+    "cross-origin-embedder-policy",
+    "cross-origin-opener-policy",
+    "cross-origin-resource-policy",
+    "expires",
+    "permissions-policy",
+    "referrer-policy",
+    "vary",
+    "x-content-type-options",
+    "x-frame-options",
+];
+
 /// Headers that belong to one response and one connection, or that are secrets of one client.
 const NEVER: &[&str] = &[
-    // Secrets of whoever asked first.
+    // Secrets of the first client.
     "authentication-info",
     "authorization",
+    "cookie",
+    "dpop",
+    "dpop-nonce",
+    "ocp-apim-subscription-key",
     "proxy-authenticate",
     "proxy-authentication-info",
     "proxy-authorization",
     "set-cookie",
     "set-cookie2",
     "www-authenticate",
-    "x-access-token",
-    "x-auth-token",
-    "x-csrf-token",
-    "x-xsrf-token",
+    "x-amzn-oidc-accesstoken",
+    "x-amzn-oidc-data",
+    "x-auth",
+    "x-functions-key",
+    "x-jwt",
+    "x-jwt-assertion",
+    "x-token",
+    "x-vault-token",
     // Of the connection: RFC 9110, section 7.6.1.
     "connection",
     "keep-alive",
@@ -50,8 +96,45 @@ const NEVER: &[&str] = &[
     "trailer",
 ];
 
-/// What is left of a limit, in its many spellings.
-const NEVER_PREFIXES: &[&str] = &["ratelimit", "x-ratelimit-", "x-rate-limit-"];
+/// What is left of a limit, in its many spellings; and the answers to CORS, which are for one origin.
+const NEVER_PREFIXES: &[&str] = &[
+    "access-control-",
+    "ratelimit",
+    "x-ratelimit-",
+    "x-rate-limit-",
+];
+
+/// Names of secrets of one client, alone and after a prefix: `access-token`, `x-access-token`,
+/// `x-shopify-access-token`. A cursor (`x-continuation-token`) is none.
+const SECRETS: &[&str] = &[
+    "access-token",
+    "api-key",
+    "apikey",
+    "auth-key",
+    "auth-token",
+    "authorization-token",
+    "csrf-token",
+    "id-token",
+    "password",
+    "refresh-token",
+    "secret",
+    "security-token",
+    "session",
+    "session-id",
+    "session-token",
+    "xsrf-token",
+];
+
+/// Whether a header of this name is never stored, whatever the settings are.
+fn is_never(name: &str) -> bool {
+    let is_secret = |secret: &&str| {
+        let prefix = name.strip_suffix(*secret);
+        prefix.is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
+    };
+    NEVER.contains(&name)
+        || NEVER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || SECRETS.iter().any(is_secret)
+}
 
 /// The name of a header in the service's own settings.
 ///
@@ -66,12 +149,61 @@ pub(super) fn header_name(name: &str) -> HeaderName {
 }
 
 /// Which headers of a response are stored with it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct StoredHeaders {
+    list: List,
+    /// Not these, though the list has them.
     never: Vec<HeaderName>,
 }
 
+/// The names that are stored, of those that may be.
+#[derive(Clone, Debug)]
+enum List {
+    /// All: their author has named each of them.
+    All,
+    Only(Vec<Cow<'static, str>>),
+}
+
+impl Default for StoredHeaders {
+    fn default() -> Self {
+        Self {
+            list: List::Only(STORED.iter().map(|name| Cow::Borrowed(*name)).collect()),
+            never: Vec::new(),
+        }
+    }
+}
+
 impl StoredHeaders {
+    /// Those of a response whose author has written each of them down to be stored.
+    pub(super) const fn of_author() -> Self {
+        Self {
+            list: List::All,
+            never: Vec::new(),
+        }
+    }
+
+    /// None but those that [`store`](Self::store) names from now on.
+    pub(super) fn only(&mut self) {
+        self.list = List::Only(Vec::new());
+    }
+
+    /// This one too, whatever the case of its letters.
+    ///
+    /// # Panics
+    ///
+    /// As [`header_name`], and for a name that is never stored.
+    pub(super) fn store(&mut self, name: &str) {
+        let name = header_name(name);
+        assert!(
+            !is_never(name.as_str()),
+            "the header `{name}` is never stored: it is a secret of one client, or belongs to one request, origin or \
+             connection; leave it off the list"
+        );
+        if let List::Only(list) = &mut self.list {
+            list.push(Cow::Owned(name.as_str().to_owned()));
+        }
+    }
+
     /// Nor is this one, whatever the case of its letters.
     ///
     /// # Panics
@@ -86,15 +218,38 @@ impl StoredHeaders {
         &'a self,
         headers: &'a HeaderMap,
     ) -> impl Iterator<Item = (&'a HeaderName, &'a HeaderValue)> {
-        headers.iter().filter(|(name, value)| {
-            let text = name.as_str();
-            let never = NEVER.contains(&text)
-                || NEVER_PREFIXES.iter().any(|prefix| text.starts_with(prefix))
-                || self.never.contains(name)
-                || value.is_sensitive()
-                || is_of_connection(headers, text);
-            !never
-        })
+        headers
+            .iter()
+            .filter(|(name, value)| self.stores(headers, name) && !value.is_sensitive())
+    }
+
+    /// Takes away what would not have been stored of these.
+    pub(super) fn retain(&self, headers: &mut HeaderMap) {
+        let names = headers.keys().filter(|name| !self.stores(headers, name));
+        let names: Vec<_> = names.cloned().collect();
+        for name in names {
+            headers.remove(name);
+        }
+    }
+
+    /// The same of trailers; without any left there are none.
+    pub(super) fn retain_trailers(&self, trailers: &mut Option<HeaderMap>) {
+        if let Some(fields) = trailers {
+            self.retain(fields);
+        }
+        *trailers = trailers.take().filter(|fields| !fields.is_empty());
+    }
+
+    fn stores(&self, headers: &HeaderMap, name: &HeaderName) -> bool {
+        let text = name.as_str();
+        let is_listed = match &self.list {
+            List::All => true,
+            List::Only(list) => list.iter().any(|listed| listed == text),
+        };
+        is_listed
+            && !is_never(text)
+            && !self.never.contains(name)
+            && !is_of_connection(headers, text)
     }
 }
 
@@ -122,13 +277,103 @@ mod tests {
     }
 
     #[test]
-    fn every_listed_name_is_one_and_is_left_out() {
-        for name in NEVER {
-            assert_eq!(stored(&[(name, "1")], &StoredHeaders::default()), [""; 0]);
+    fn what_is_never_stored_is_left_out_whoever_names_it() {
+        let lists = [NEVER, SECRETS].concat();
+        let spelled = [
+            "ratelimit",
+            "ratelimit-policy",
+            "x-ratelimit-remaining",
+            "access-control-allow-origin",
+            "access-control-expose-headers",
+            "x-api-key",
+            "x-goog-api-key",
+            "x-shopify-access-token",
+            "x-amz-security-token",
+            "x-session-token",
+            "x-csrf-token",
+        ];
+        for name in lists.into_iter().chain(spelled) {
+            for rules in [StoredHeaders::default(), StoredHeaders::of_author()] {
+                assert_eq!(stored(&[(name, "1")], &rules), [""; 0]);
+            }
+            let listed = std::panic::catch_unwind(|| StoredHeaders::default().store(name));
+            assert!(listed.is_err(), "{name}");
         }
-        for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-remaining"] {
-            assert_eq!(stored(&[(name, "1")], &StoredHeaders::default()), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_stored_by_default_is_spelled_as_headers_are() {
+        for name in STORED {
+            assert_eq!(header_name(name).as_str(), *name);
+            let kept = stored(&[(name, "1")], &StoredHeaders::default());
+            assert_eq!(kept, [format!("{name}: 1")]);
         }
+    }
+
+    #[test]
+    fn a_header_that_is_not_on_the_list_is_not_stored() {
+        for name in [
+            "x-order-id",
+            "server",
+            "x-continuation-token",
+            "x-secretary",
+        ] {
+            assert_eq!(
+                stored(&[(name, "1")], &StoredHeaders::default()),
+                [""; 0],
+                "{name}"
+            );
+            let mut rules = StoredHeaders::default();
+            rules.store(&name.to_uppercase());
+            assert_eq!(stored(&[(name, "1")], &rules), [format!("{name}: 1")]);
+            // Besides the others.
+            assert_eq!(stored(&[("etag", "7")], &rules), ["etag: 7"]);
+            assert_eq!(
+                stored(&[(name, "1")], &StoredHeaders::of_author()),
+                [format!("{name}: 1")]
+            );
+        }
+    }
+
+    #[test]
+    fn a_list_of_ones_own_takes_the_place_of_the_other() {
+        let mut rules = StoredHeaders::default();
+        rules.only();
+        rules.store("content-type");
+        let headers = [("content-type", "text/plain"), ("etag", "7")];
+        assert_eq!(stored(&headers, &rules), ["content-type: text/plain"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "the header `x-refresh-token` is never stored")]
+    fn a_secret_on_the_list_is_a_mistake() {
+        StoredHeaders::default().store("X-Refresh-Token");
+    }
+
+    #[test]
+    fn what_would_not_have_been_stored_is_not_read() {
+        let rules = StoredHeaders::default();
+        let mut map = HeaderMap::new();
+        for (name, value) in [
+            ("set-cookie", "session=1"),
+            ("set-cookie", "session=2"),
+            ("connection", "etag"),
+            ("etag", "7"),
+            ("link", "</a>"),
+            ("link", "</b>"),
+            ("x-own", "1"),
+        ] {
+            map.append(name, HeaderValue::from_static(value));
+        }
+        rules.retain(&mut map);
+        let left: Vec<_> = map.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(left, ["link", "link"]);
+        let mut trailers = Some(HeaderMap::from_iter([(
+            header_name("x-own"),
+            HeaderValue::from_static("1"),
+        )]));
+        rules.retain_trailers(&mut trailers);
+        assert_eq!(trailers, None);
     }
 
     #[test]
@@ -166,13 +411,16 @@ mod tests {
             ("x-other", "2"),
             ("x-end", "3"),
         ];
-        assert_eq!(stored(&headers, &StoredHeaders::default()), ["x-end: 3"]);
+        assert_eq!(stored(&headers, &StoredHeaders::of_author()), ["x-end: 3"]);
     }
 
     #[test]
     fn a_service_leaves_out_more() {
         let mut rules = StoredHeaders::default();
         rules.never("X-Debug");
+        for name in ["x-debug", "x-kept"] {
+            rules.store(name);
+        }
         assert_eq!(
             stored(&[("x-debug", "1"), ("x-kept", "2")], &rules),
             ["x-kept: 2"]
@@ -191,6 +439,6 @@ mod tests {
         let mut secret = HeaderValue::from_static("s3cret");
         secret.set_sensitive(true);
         map.insert("x-link", secret);
-        assert_eq!(StoredHeaders::default().of(&map).count(), 0);
+        assert_eq!(StoredHeaders::of_author().of(&map).count(), 0);
     }
 }

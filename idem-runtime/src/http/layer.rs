@@ -21,11 +21,13 @@ use super::scope::Scope;
 use super::service::Idempotency;
 use super::status::{StatusPolicy, Verdict};
 use crate::call::CallBuilder;
+use crate::clock::Clock;
 use crate::context::Context;
 use crate::engine::{Engine, HasEngine};
 use crate::operation::Operation;
 use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
 use crate::reconcile::{self, Reconciled};
+use crate::running::{Gate, RunLimit, ScopeLimit};
 
 /// How a service tells a problem.
 #[derive(Clone)]
@@ -40,6 +42,9 @@ type OfRequest = dyn Fn(Problem, &Parts) -> Response<Bytes> + Send + Sync;
 /// What finds out whether an earlier attempt at a request was done.
 pub(super) type Hook = dyn Fn(Request<Bytes>, Context) -> Finding + Send + Sync;
 
+/// What says whether a scope may have one more record.
+type Quota = dyn Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync;
+
 type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;
 
 /// Makes the requests of a service idempotent by their `Idempotency-Key`, after
@@ -52,9 +57,12 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// 1. The method: other than [`methods`](Self::methods) passes, with or without a key.
 /// 2. The key ([`KeyRules`]): missing or not valid, 400.
 /// 3. The scope: nobody whose key it could be, 403.
-/// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; broken off, 400.
+/// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; slower than
+///    [`body_timeout`](Self::body_timeout), 408; broken off, 400.
 /// 5. What the store knows of the key: another request, 422; still worked on, a wait and then 409; and so on, see
 ///    [`Problem`].
+/// 6. Of a request that is to be worked on, the limits: [`max_running`](Self::max_running) and
+///    [`max_running_per_scope`](Self::max_running_per_scope), 503; the [`quota`](Self::quota), 429.
 ///
 /// The same request has the same method, path, query and body, byte by byte. Headers do not count.
 /// [`fingerprint`](Self::fingerprint) says otherwise: a JSON document that is written anew, a form with another
@@ -63,7 +71,7 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 ///
 /// | response | what the client gets | what a repeat gets |
 /// |---|---|---|
-/// | by its status: store | it, once it is stored | it, less the headers that are never stored |
+/// | by its status: store | it, once it is stored | it, with the [headers that are stored](#headers-that-are-stored) |
 /// | by its status: release | it, as it comes | is worked on |
 /// | by its status: unknown | it, as it comes | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) finds out or an operator [resolves](Self::entry) it |
 /// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, as it comes, once so much has come | 500 `answer-lost` |
@@ -78,21 +86,46 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// too large to be stored. Leave its routes out, or let their handlers say [`Verdict::Release`]. gRPC tells its errors in
 /// trailers under status 200, so that a policy by status does not fit it.
 ///
-/// # Headers that are never stored
+/// # Headers that are stored
 ///
-/// `Set-Cookie`, credentials and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their
-/// `Proxy-` forms, CSRF tokens), whatever is [marked as sensitive](::http::HeaderValue::set_sensitive); those of
-/// the connection (`Connection` and what it names, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`:
-/// [RFC 9110, section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); those of one request
-/// (`Date`, `Age`, `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like); and what
-/// [`never_store`](Self::never_store) adds. `Content-Length` and `Trailer` are made anew. The first response keeps
-/// all of them.
+/// The first response keeps all its headers. **A replay has those that are on a list**, and a header of your own is on
+/// it once [`store_header`](Self::store_header) has named it: a list of what is not stored would store every header
+/// that it does not foresee. The list is
+///
+/// - what says what the body is: `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Location`,
+///   `Content-Range` ([RFC 9110, sections 8 and 14](https://www.rfc-editor.org/rfc/rfc9110#section-8)),
+///   `Content-Disposition` ([RFC 6266](https://www.rfc-editor.org/rfc/rfc6266)), `Content-Digest` and `Repr-Digest`
+///   ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530)), `Preference-Applied`
+///   ([RFC 7240](https://www.rfc-editor.org/rfc/rfc7240#section-3));
+/// - what the client does next: `Location`, `Retry-After`, `Allow`
+///   ([RFC 9110, section 10.2](https://www.rfc-editor.org/rfc/rfc9110#section-10.2)), `ETag`, `Last-Modified`,
+///   `Link` ([RFC 8288](https://www.rfc-editor.org/rfc/rfc8288)), `Accept-Patch`
+///   ([RFC 5789](https://www.rfc-editor.org/rfc/rfc5789)), `Accept-Post`, `Stripe-Should-Retry`;
+/// - what restricts its use, so that a replay is no laxer than the first response: `Cache-Control`, `Expires`, `Vary`
+///   ([RFC 9111](https://www.rfc-editor.org/rfc/rfc9111)), `Content-Security-Policy`,
+///   `X-Content-Type-Options`, `X-Frame-Options`, `Referrer-Policy`, `Permissions-Policy`,
+///   `Cross-Origin-Embedder-Policy`, `Cross-Origin-Opener-Policy`, `Cross-Origin-Resource-Policy`.
+///
+/// [`store_only`](Self::store_only) takes another list, [`never_store`](Self::never_store) takes names off it. The list
+/// also holds for trailers, and **when a record is read**: a record of an older version, of another layer, or of an
+/// intruder in the store gives no header that this layer would not have stored. (Status, body and the headers on the
+/// list it does give, unless answers are [encrypted](crate::EngineBuilder#method.encrypt).)
+///
+/// Never stored, also where a setting names them, which is a panic when the layer is made: `Set-Cookie`; credentials
+/// and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their `Proxy-` forms); names of
+/// tokens, keys and sessions (`X-Api-Key`, `Access-Token`, `Refresh-Token`, `X-Session-Token`, `X-Amz-Security-Token`,
+/// `X-CSRF-Token`, every name that ends so, and their like); the answers to CORS (`Access-Control-…`), which are for
+/// one origin; headers of the connection (`Connection`, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`: [RFC 9110,
+/// section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); and those of one request (`Date`, `Age`,
+/// `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like). Nor is what `Connection` names, or
+/// what is [marked as sensitive](::http::HeaderValue::set_sensitive). `Content-Length` and `Trailer` are made anew.
 ///
 /// # Where it stands among layers
 ///
-/// Outside: what is about the request at hand (authentication, request ids, tracing, CORS, compression). Inside: what
-/// is about the effect, and must end with the handler though its client has left (transactions, concurrency limits).
-/// What happens on the wrong side is said in [inside or outside](super#inside-or-outside).
+/// From the outside in: request ids, tracing, CORS, compression; **authentication**; the **rate limit**; **this
+/// layer**; the **time-out** and the **concurrency limit** of the handler; transactions. What is outside is about the
+/// request at hand, and ends with its client. What is inside is about the effect, and bounds a handler whose client has
+/// left. What happens on the wrong side is said in [inside or outside](super#inside-or-outside).
 ///
 /// The handler runs in a task of its own. The current `tracing` span goes along into it with the feature `tracing`;
 /// what a layer outside keeps in task-locals does not.
@@ -147,9 +180,13 @@ pub(super) struct Settings {
     methods: Vec<Method>,
     pub(super) rules: Arc<Rules>,
     pub(super) max_body_bytes: usize,
+    pub(super) body_timeout: Duration,
     pub(super) fingerprinter: Fingerprinter,
     pub(super) reconcile: Option<Arc<Hook>>,
     overrides: Overrides,
+    max_running: Option<Arc<RunLimit>>,
+    max_running_per_scope: Option<Arc<ScopeLimit>>,
+    quota: Option<Arc<Quota>>,
     documented_at: Option<String>,
     on_problem: Option<OnProblem>,
 }
@@ -165,12 +202,16 @@ impl IdempotencyLayer {
             methods: vec![Method::POST, Method::PATCH],
             rules: Arc::default(),
             max_body_bytes: 2 << 20,
+            body_timeout: Duration::from_secs(30),
             fingerprinter: Fingerprinter::new(),
             reconcile: None,
             overrides: Overrides {
                 on_duplicate: Some(OnDuplicate::Replay),
                 ..Overrides::default()
             },
+            max_running: None,
+            max_running_per_scope: None,
+            quota: None,
             documented_at: None,
             on_problem: None,
         };
@@ -283,9 +324,122 @@ impl IdempotencyLayer {
     }
 
     /// The longest body that a request with a key may have; default 2 MiB. It is in memory while its request is
-    /// worked on. A longer one gets 413.
+    /// worked on, which [`max_running`](Self::max_running) bounds. A longer one gets 413.
     pub fn max_body_bytes(self, max_body_bytes: usize) -> Self {
         self.set(|it| it.max_body_bytes = max_body_bytes)
+    }
+
+    /// How long the body of a request with a key may take to arrive, as a whole; default 30 s. After it the request
+    /// gets 408 `body-timeout`, with `Connection: close` over HTTP/1 ([RFC 9110, section
+    /// 15.5.9](https://www.rfc-editor.org/rfc/rfc9110#section-15.5.9)). The body is read before the claim and before
+    /// the limits: a slow client holds its connection and what it has sent, no key and no place.
+    ///
+    /// `Duration::MAX`: no time-out.
+    pub fn body_timeout(self, body_timeout: Duration) -> Self {
+        self.set(|it| it.body_timeout = body_timeout)
+    }
+
+    /// How many handlers run at once behind this layer; default any number.
+    ///
+    /// A handler whose client hangs up runs on, out of reach of every limit *outside* the layer: there the client's
+    /// future is counted, and it is gone. **Without this setting or a concurrency limit inside the layer, one client
+    /// that sends and hangs up starts handlers without bound, each with its body in memory.** A running handler is
+    /// counted from before its claim until its response is stored or given back, with or without its client. What is
+    /// left then of a response that is passed on as it comes (a stream, say) ends with its client, and does not count.
+    ///
+    /// At the limit a request that would be worked on gets 503 `too-many-running` with `Retry-After: 1`, and nothing is
+    /// claimed. One whose response is stored gets it, in one round trip to the store; one that repeats a running
+    /// request waits for its response as always, and takes no place.
+    ///
+    /// Clones of the layer made after this call, and the services of all of them, count together.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0: no request would be worked on.
+    pub fn max_running(self, max_running: usize) -> Self {
+        assert!(
+            max_running > 0,
+            "`max_running` is 0, and no request would be worked on; it must be at least 1"
+        );
+        self.set(|it| it.max_running = Some(RunLimit::new(max_running)))
+    }
+
+    /// How many handlers of one scope run at once behind this layer; default any number. So one caller does not take
+    /// all places of [`max_running`](Self::max_running), whose rules hold here too. In a [public](Self::public) layer
+    /// all requests have one scope.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0: no request would be worked on.
+    pub fn max_running_per_scope(self, max_running: usize) -> Self {
+        assert!(
+            max_running > 0,
+            "`max_running_per_scope` is 0, and no request would be worked on; it must be at least 1"
+        );
+        self.set(|it| it.max_running_per_scope = Some(ScopeLimit::new(max_running)))
+    }
+
+    /// Limits the new records of a scope: each request that would be worked on, and so write a record, asks `quota`
+    /// once, before anything is written. Default: none.
+    ///
+    /// `Err(retry_after)` refuses it with 429 `quota-exceeded` and `Retry-After` ([RFC 6585, section
+    /// 4](https://www.rfc-editor.org/rfc/rfc6585#section-4)); [`on_problem_with`](Self::on_problem_with) tells it in
+    /// other words. Replays and requests that wait for a running one do not ask. What `quota` grants is used, also
+    /// where another server was quicker to claim the key.
+    ///
+    /// `quota` gets the scope that the layer's scope found (of more than 512 bytes: its hash; in a
+    /// [public](Self::public) layer `""`) and the request without its body, with its [`IdempotencyKey`] among the
+    /// extensions. It does not block. The head of each request is copied for it, and a first request takes one round
+    /// trip more: whether it is a replay has to be known before.
+    ///
+    /// # Panics
+    ///
+    /// A panic of `quota` goes to the client's connection, and nothing is written.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// use axum::{Router, body::Body, http::Request, routing::post};
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    /// use std::{collections::HashMap, sync::Mutex, time::Duration};
+    /// use tower::ServiceExt as _;
+    ///
+    /// /// Two records for each tenant; a keyed limiter, such as that of `governor`, in production.
+    /// #[derive(Default)]
+    /// struct Records(Mutex<HashMap<String, u32>>);
+    ///
+    /// impl Records {
+    ///     fn check(&self, tenant: &str) -> Result<(), Duration> {
+    ///         let mut records = self.0.lock().unwrap();
+    ///         let count = records.entry(tenant.to_owned()).or_default();
+    ///         *count += 1;
+    ///         if *count <= 2 { Ok(()) } else { Err(Duration::from_secs(60)) }
+    ///     }
+    /// }
+    ///
+    /// let records = Records::default();
+    /// let layer = IdempotencyLayer::scoped(Engine::new(MemoryStore::new()), "shop.api", |request| {
+    ///     Some(request.headers.get("x-tenant")?.to_str().ok()?.to_owned())
+    /// })
+    /// .quota(move |tenant, _request| records.check(tenant));
+    /// let shop: Router = Router::new().route("/orders", post(async || "ordered")).layer(layer);
+    ///
+    /// let order = |key: u32| {
+    ///     let request = Request::post("/orders").header("idempotency-key", format!("\"{key}\""));
+    ///     shop.clone().oneshot(request.header("x-tenant", "acme").body(Body::empty()).unwrap())
+    /// };
+    /// assert_eq!(order(1).await.unwrap().status(), 200);
+    /// assert_eq!(order(2).await.unwrap().status(), 200);
+    /// let refused = order(3).await.unwrap();
+    /// assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"60".parse().unwrap()));
+    /// // A replay is no new record.
+    /// assert_eq!(order(2).await.unwrap().headers()["idempotent-replayed"], "true");
+    /// # });
+    /// ```
+    pub fn quota<F>(self, quota: F) -> Self
+    where
+        F: Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync + 'static,
+    {
+        self.set(|it| it.quota = Some(Arc::new(quota)))
     }
 
     /// What makes two requests the same one; default [`Fingerprinter::new`]: method, path, query and body, byte by
@@ -357,7 +511,42 @@ impl IdempotencyLayer {
         self.set(|it| it.reconcile = Some(Arc::new(hook)))
     }
 
-    /// More response headers that are not stored.
+    /// Stores this response header, too: besides the [default list](Self#headers-that-are-stored), or that of
+    /// [`store_only`](Self::store_only).
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let layer = IdempotencyLayer::public(engine, "shop.api").store_header("x-order-id");
+    /// # drop(layer);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If no header can have this name, or if it is one that is [never stored](Self#headers-that-are-stored).
+    pub fn store_header(self, name: impl AsRef<str>) -> Self {
+        self.set(|it| Arc::make_mut(&mut it.rules).headers.store(name.as_ref()))
+    }
+
+    /// Stores these response headers and no others, in place of the [default list](Self#headers-that-are-stored).
+    /// Without `content-type` among them a replay has none.
+    ///
+    /// # Panics
+    ///
+    /// As [`store_header`](Self::store_header).
+    pub fn store_only<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.set(|it| {
+            let rules = Arc::make_mut(&mut it.rules);
+            rules.headers.only();
+            for name in names {
+                rules.headers.store(name.as_ref());
+            }
+        })
+    }
+
+    /// Response headers that are not stored, though the list has them. It does not matter which comes first, this or
+    /// [`store_header`](Self::store_header).
     ///
     /// # Panics
     ///
@@ -476,9 +665,32 @@ impl Settings {
     }
 
     /// The head of a request, if it is needed to tell what becomes of it.
-    pub(super) fn head(&self, request: &Parts) -> Option<Parts> {
+    pub(super) fn head(&self, request: &Parts) -> Option<Arc<Parts>> {
         let is_told = matches!(self.on_problem, Some(OnProblem::OfRequest(_)));
-        is_told.then(|| request.clone())
+        (is_told || self.quota.is_some()).then(|| Arc::new(request.clone()))
+    }
+
+    /// What a request of this scope has to pass before its claim. `head` is its [`head`](Self::head).
+    pub(super) fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
+        let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
+        let quota = self.quota.as_ref().zip(head);
+        if running.is_none() && in_scope.is_none() && quota.is_none() {
+            return None;
+        }
+        let scope: Arc<str> = scope.unwrap_or_default().into();
+        Some(Box::new(Gate {
+            running: running.clone(),
+            in_scope: (in_scope.as_ref()).map(|limit| (Arc::clone(limit), Arc::clone(&scope))),
+            quota: quota.map(|(quota, head)| -> Box<crate::running::Quota> {
+                let (quota, head) = (Arc::clone(quota), Arc::clone(head));
+                Box::new(move || quota(&scope, &head))
+            }),
+        }))
+    }
+
+    /// The engine's sense of time.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        &*self.engine.core.clock
     }
 
     /// The response that tells a refusal. `request` is the [`head`](Self::head) of what is refused.
@@ -530,6 +742,9 @@ impl fmt::Debug for Settings {
             .field("methods", &self.methods)
             .field("rules", &self.rules)
             .field("max_body_bytes", &self.max_body_bytes)
+            .field("body_timeout", &self.body_timeout)
+            .field("max_running", &self.max_running)
+            .field("max_running_per_scope", &self.max_running_per_scope)
             .field("fingerprinter", &self.fingerprinter)
             .finish_non_exhaustive()
     }

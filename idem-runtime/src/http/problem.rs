@@ -31,13 +31,16 @@ use crate::error::{Error, ErrorKind};
 /// | <a id="request-running"></a>`request-running` | 409 | the first request is still being worked on; `Retry-After` of 1 or 2 s |
 /// | <a id="request-repeated"></a>`request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
 /// | <a id="body-unreadable"></a>`body-unreadable` | 400 | the request body broke off |
+/// | <a id="body-timeout"></a>`body-timeout` | 408 | it did not arrive in the layer's time |
 /// | <a id="body-too-large"></a>`body-too-large` | 413 | it is longer than the layer takes |
 /// | <a id="key-reused"></a>`key-reused` | 422 | the key came before with another request |
+/// | <a id="quota-exceeded"></a>`quota-exceeded` | 429 | the caller's quota of new requests is used up; nothing was done; `Retry-After` |
 /// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | nobody knows whether an earlier attempt had its effect, or what is stored of it cannot be read; it is not repeated |
 /// | <a id="attempts-exhausted"></a>`attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
 /// | <a id="answer-lost"></a>`answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
 /// | <a id="misconfigured"></a>`misconfigured` | 500 | a mistake in the server's own settings |
 /// | <a id="answer-unconfirmed"></a>`answer-unconfirmed` | 503 | worked on, and the answer is not stored yet; to send it again with the same key gets it; `Retry-After` |
+/// | <a id="too-many-running"></a>`too-many-running` | 503 | as many requests are worked on as may be at once; nothing was done; `Retry-After` of 1 s |
 /// | <a id="unavailable"></a>`unavailable` | 503 | the store cannot be asked, or the server shuts down; to send it again with the same key is safe; `Retry-After` |
 ///
 /// Behind an [`IdempotencyLayer`](super::IdempotencyLayer), a response made of one gives the layer's key back
@@ -147,6 +150,19 @@ impl Problem {
             "body-unreadable",
             "The request body could not be read",
             "it broke off, and nothing was done: send the request again with the same key",
+        );
+        problem.retryable(true)
+    }
+
+    /// The request body did not arrive in time.
+    pub(crate) fn body_timeout(within: Duration) -> Self {
+        let problem = Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body-timeout",
+            "The request body did not arrive in time",
+            format_args!(
+                "it did not arrive within {within:?}, and nothing was done: send the request again with the same key"
+            ),
         );
         problem.retryable(true)
     }
@@ -346,6 +362,7 @@ impl From<KeyRefusal> for Problem {
 /// What idem refuses a call with, as its client is told: without the name of the operation, and without what
 /// only the operator is to know.
 impl From<&Error> for Problem {
+    #[allow(clippy::too_many_lines, reason = "a sentence for each kind")]
     fn from(error: &Error) -> Self {
         let of = Self::new;
         let mut problem = match error.kind() {
@@ -401,6 +418,19 @@ impl From<&Error> for Problem {
                 "unavailable",
                 "The service is unavailable",
                 "the request could not be worked on now: send it again with the same key",
+            ),
+            ErrorKind::TooManyRunning => of(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too-many-running",
+                "Too many requests are worked on",
+                "as many requests are worked on as may be at once, and nothing was done: send it again later with \
+                 the same key",
+            ),
+            ErrorKind::QuotaExceeded => of(
+                StatusCode::TOO_MANY_REQUESTS,
+                "quota-exceeded",
+                "The quota is used up",
+                "your quota of new requests is used up, and nothing was done: send it again later with the same key",
             ),
             ErrorKind::Unconfirmed => of(
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -37,10 +37,12 @@ use super::service::IDEMPOTENT_REPLAYED;
 ///
 /// # What is stored
 ///
-/// The status, the value, and the headers except those that belong to one response or one client:
-/// `Set-Cookie`, credentials and challenges, the headers of the connection, `Content-Length`, `Date`, and every
-/// value that [is marked as sensitive](HeaderValue::set_sensitive). The first response has them, a replay has
-/// not.
+/// The status, the value, and each header that the handler adds, for it names them one by one; except those that belong
+/// to one response or one client, which an [`IdempotencyLayer`](super::IdempotencyLayer#headers-that-are-stored) never
+/// stores either: `Set-Cookie`, credentials and challenges, names of tokens, keys and sessions, answers to CORS, the
+/// headers of the connection, `Content-Length`, `Date`; and every value that
+/// [is marked as sensitive](HeaderValue::set_sensitive). The first response has them, a replay has not, whatever stands
+/// in its record.
 ///
 /// A function that returned `T` may return `Reply<T>` from now on: what it stored before is read with the status
 /// 200. Not so the other way round: a `Reply<T>` is not read as a `T`

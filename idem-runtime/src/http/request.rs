@@ -1,5 +1,7 @@
 //! What was asked: method, path, query and body.
 
+use std::pin::pin;
+
 use ::http::Uri;
 use ::http::header::CONTENT_LENGTH;
 use ::http::request::Parts;
@@ -7,15 +9,17 @@ use http_body::Body;
 use sha2::Digest as _;
 
 use super::body::{Buffered, End, read};
-use super::fingerprint::Fingerprinter;
+use super::layer::Settings;
 use super::problem::Problem;
+use crate::clock::deadline;
+use crate::policy::LONG;
 
 /// The body of a request, in memory, and the digest of what it asks.
 ///
 /// # Errors
 ///
-/// 413 for a body that is longer than `max_bytes`, known by what it says or by what came; 400 for one that
-/// breaks off.
+/// 413 for a body that is longer than the layer takes, known by what it says or by what came; 408 for one that does not
+/// arrive in time; 400 for one that breaks off.
 ///
 /// # Cancel safety
 ///
@@ -23,9 +27,9 @@ use super::problem::Problem;
 pub(super) async fn take<B: Body>(
     parts: &Parts,
     body: B,
-    fingerprinter: &Fingerprinter,
-    max_bytes: usize,
+    settings: &Settings,
 ) -> Result<(Buffered<B>, [u8; 32]), Problem> {
+    let (fingerprinter, max_bytes) = (&settings.fingerprinter, settings.max_body_bytes);
     let announced = parts.headers.get(CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| usize::try_from(length).map_or(true, |it| it > max_bytes)) {
@@ -38,7 +42,13 @@ pub(super) async fn take<B: Body>(
             hash.update(data);
         }
     };
-    match read(body, max_bytes, show).await {
+    let clock = settings.clock();
+    let moment = clock.now().saturating_add(settings.body_timeout.min(LONG));
+    let read = deadline(clock, moment, pin!(read(body, max_bytes, show))).await;
+    let Ok(read) = read else {
+        return Err(Problem::body_timeout(settings.body_timeout));
+    };
+    match read {
         (frames, End::Whole) => {
             let asked = match hash {
                 Some(hash) => hash.finalize().into(),

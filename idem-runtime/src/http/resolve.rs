@@ -74,11 +74,11 @@ impl Entry {
     /// The request was done, and this is its response: every repeat gets it, with `idempotent-replayed: true`. For
     /// records of an [`IdempotencyLayer`]; see [`IdempotencyLayer::entry`].
     ///
-    /// It is stored as the response of a handler is: without the headers that are never stored, for the `ttl` of the
+    /// It is stored as the response of a handler is: with the
+    /// [headers that are stored](IdempotencyLayer#headers-that-are-stored), for the `ttl` of the
     /// layer or, from status 400 on, its `error_ttl`, and at least for as long as the record that it settles was to be
     /// kept. An entry that was found by its digest ([`Engine::entry`](crate::Engine::entry)) knows nothing of the
-    /// layer's settings: then the engine's `ttl` and the default limit of 4 MiB count, and no
-    /// [`never_store`](IdempotencyLayer::never_store).
+    /// layer's settings: then the engine's `ttl`, the default limit of 4 MiB and the default list of headers count.
     ///
     /// # Errors
     ///

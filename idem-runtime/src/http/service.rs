@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::http::header::{CONTENT_LENGTH, TRAILER};
+use ::http::header::{CONNECTION, CONTENT_LENGTH, TRAILER};
 use ::http::request::Parts;
-use ::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use ::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use bytes::Bytes;
 use http_body::Body;
 use tower_service::Service;
@@ -138,20 +138,24 @@ where
     let Ok(scope) = settings.scope.find(&parts) else {
         return Ok(refuse_keyed(Problem::caller_unknown(), parts, key));
     };
-    let taken = request::take(
-        &parts,
-        body,
-        &settings.fingerprinter,
-        settings.max_body_bytes,
-    )
-    .await;
-    let (body, asked) = match taken {
+    let (body, asked) = match request::take(&parts, body, &settings).await {
         Ok(taken) => taken,
-        Err(problem) => return Ok(refuse_keyed(problem, parts, key)),
+        Err(problem) => {
+            // The rest of a body that was given up stands in the way of the next request.
+            let closes =
+                problem.status() == StatusCode::REQUEST_TIMEOUT && parts.version < Version::HTTP_2;
+            let mut response = refuse_keyed(problem, parts, key);
+            if closes {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            return Ok(response);
+        }
     };
     let call = settings.call(scope.as_deref(), &key, &asked);
     parts.extensions.insert(key);
     let (method, head) = (parts.method.clone(), settings.head(&parts));
+    let call = call.gate(settings.gate(scope.as_deref(), head.as_ref()));
     let request = Request::from_parts(parts, body);
     let run = run(call, inner, request, Arc::clone(&settings));
     let Exchange { end, how } = Box::pin(run).await;
@@ -159,6 +163,15 @@ where
         Ended::Answered { mut response, kept } => {
             let is_replayed = how != How::Executed;
             if is_replayed {
+                // Another version or layer may have stored it, or an intruder. What a hook has found is the service's
+                // own.
+                if let Kept::Nothing(_) = kept {
+                    settings.rules.headers.retain(response.headers_mut());
+                    settings
+                        .rules
+                        .headers
+                        .retain_trailers(response.body_mut().trailers_mut());
+                }
                 mark_as_replayed(&mut response, &method);
             }
             let is_final = match kept {
@@ -180,7 +193,7 @@ where
             if let (ErrorKind::Unknown { .. }, Some(_)) = (error.kind(), &settings.reconcile) {
                 problem = problem.retryable(true);
             }
-            Ok(refuse(problem, head.as_ref()))
+            Ok(refuse(problem, head.as_deref()))
         }
     }
 }

@@ -39,7 +39,7 @@ struct Head {
 
 impl Head {
     fn of<T>(reply: &Reply<T>) -> Self {
-        let rules = StoredHeaders::default();
+        let rules = StoredHeaders::of_author();
         Self {
             status: reply.status.as_u16(),
             headers: rules
@@ -49,7 +49,8 @@ impl Head {
         }
     }
 
-    /// `None` if it is not one that [`of`](Self::of) makes.
+    /// `None` if it is not one that [`of`](Self::of) makes. A header that is never stored is left out: another version
+    /// may have written it, or an intruder.
     fn open(self) -> Option<(StatusCode, HeaderMap)> {
         let status = StatusCode::from_u16(self.status).ok()?;
         let mut headers = HeaderMap::new();
@@ -57,6 +58,7 @@ impl Head {
             let name = HeaderName::try_from(name).ok()?;
             headers.try_append(name, bytes(&value)?).ok()?;
         }
+        StoredHeaders::of_author().retain(&mut headers);
         Some((status, headers))
     }
 }
