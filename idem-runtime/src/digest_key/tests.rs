@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use super::*;
 
 const PLAIN: Identity = Identity {
@@ -6,7 +8,11 @@ const PLAIN: Identity = Identity {
 };
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("a text takes it");
+    }
+    text
 }
 
 /// Written by another implementation of HMAC-SHA-256: a record of an older release must be found for ever.
