@@ -141,7 +141,7 @@ impl EngineBuilder {
         self
     }
 
-    /// What becomes of a call whose store cannot be asked; default [`OnOutage::Fail`].
+    /// What becomes of a call whose store cannot be reached; default [`OnOutage::Fail`].
     pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
         self.defaults.on_outage = on_outage;
         self

@@ -350,14 +350,23 @@ pub enum Trouble {
     /// A file that is of no use, and what to do about it.
     #[cfg(feature = "sqlite")]
     File(&'static str),
-    /// It starts, stops, fails over, or has no connection left.
+    /// It starts, stops, or fails over.
     Unavailable,
+    /// It has no connection left, or has ended the statement for a limit of its own.
+    Busy,
     /// It only reads.
     ReadOnly,
     /// Its transaction is over, or failed, or a savepoint in it is gone.
     Ended,
     /// Anything else.
     Other,
+}
+
+impl Trouble {
+    /// Whether it leaves open what became of the statement, on a connection that is of no more use.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Busy)
+    }
 }
 
 /// A cheap clone of the text of a statement.

@@ -88,21 +88,8 @@ impl Sealed for MySql {
             Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
             // 1927 and 4031 are told to who comes back to a connection that the server has closed; a proxy
             // that has lost its server passes on what it was told as a client, 2000 and more.
-            Some(
-                1040
-                | 1047
-                | 1053
-                | 1077
-                | 1079
-                | 1203
-                | 1226
-                | 1317
-                | 1927
-                | 1969
-                | 2000..=2999
-                | 3024
-                | 4031,
-            ) => Trouble::Unavailable,
+            Some(1040 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => Trouble::Busy,
+            Some(1047 | 1053 | 1077 | 1079 | 2000..=2999) => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }

@@ -101,9 +101,9 @@ impl Sealed for Postgres {
             "42501" => Trouble::Refused,
             "25006" => Trouble::ReadOnly,
             // The last three: it has ended the session, or its prepared statements.
-            "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Unavailable,
-            code if code.starts_with("57P") => Trouble::Unavailable,
-            code if code.starts_with("08") || code.starts_with("58") => Trouble::Unavailable,
+            "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Busy,
+            code if code.starts_with("58") => Trouble::Busy,
+            code if code.starts_with("57P") || code.starts_with("08") => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }

@@ -121,8 +121,14 @@ const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version 
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
      AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
-const RELEASE: &str = "UPDATE {t} SET state = 'R', detail = 0, version = version + 1, \
+/// MySQL assigns from left to right, and a later expression sees what an earlier one has assigned: what is read
+/// comes before it is written.
+const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
      fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
+     retain_ms = CASE WHEN attempts > ?4 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
+     expires_us = CASE WHEN attempts > ?4 THEN expires_us ELSE {now} + \
+     CASE WHEN detail < ?6 THEN ?6 ELSE detail END * 1000 END, \
+     detail = 0, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
      WHERE record_key = ?1 AND owner = ?2 AND layout = 50 AND state = 'P' AND expires_us > {now}{bounded}";
 
