@@ -60,6 +60,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SHOWS_EARLY: bool;
 
+    /// How many bytes an answer has, as the number that rows are read with.
+    #[doc(hidden)]
+    const BODY_BYTES: &'static str = "length(body)";
+
     /// What a claim sends first.
     #[doc(hidden)]
     const CLAIM: Template;

@@ -35,6 +35,9 @@ impl Sealed for Postgres {
 
     const SHOWS_EARLY: bool = false;
 
+    // Known without reading the answer, also of one that is stored apart from its row or compressed.
+    const BODY_BYTES: &'static str = "length(body)::bigint";
+
     // One round trip for a first call and for a replay, which locks nothing. Zero rows is an answer
     // as well: the record was made after this statement began, which therefore does not see it.
     const CLAIM: Template = Template {
@@ -44,7 +47,8 @@ impl Sealed for Postgres {
                SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
                WHERE NOT EXISTS (SELECT 1 FROM found){bounded} ON CONFLICT (record_key) DO NOTHING \
                RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
-               expires_us - {now} AS left_us, {now} AS now_us, -version AS version) \
+               expires_us - {now} AS left_us, {now} AS now_us, -version AS version, \
+               NULL::bigint AS body_bytes) \
                SELECT * FROM found UNION ALL SELECT * FROM fresh",
         kind: Kind::Fetch,
     };
