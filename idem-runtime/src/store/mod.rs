@@ -57,6 +57,8 @@ pub(crate) mod shared;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub mod sql;
 mod told;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+mod transport;
 mod watch;
 
 use std::fmt;
@@ -308,6 +310,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Whether a record whose `retain` is [`FOREVER`] is kept until somebody deletes it. An engine
     /// refuses `ttl = forever` on a store that cannot.
     fn keeps_forever(&self) -> bool {
+        false
+    }
+
+    /// Whether answers are replayed from a store in front of the one that decides, to which others can write. An engine
+    /// without [encryption](crate::EngineBuilder::encrypt) warns of that. `false`, the default: there is no such store.
+    fn trusts_copies(&self) -> bool {
         false
     }
 

@@ -160,6 +160,7 @@ impl RedisStoreBuilder {
             Ok::<_, StoreError>(Route::Cluster(Box::new(cluster)))
         };
         let place = self.source.place(&self.extras)?;
+        let transport = place.warning();
         let (target, mut seeds) = match place {
             Place::Server(client) => (Some(Target::Server(client)), Vec::new()),
             Place::Sentinels(sentinels) => (Some(Target::Primary(sentinels)), Vec::new()),
@@ -231,6 +232,7 @@ impl RedisStoreBuilder {
             stages: stages.into(),
             swaps: stages && report.compares(),
             report,
+            transport,
             observers,
             max_record_bytes: self.max_record_bytes,
         })))

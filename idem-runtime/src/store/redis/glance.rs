@@ -51,13 +51,11 @@ impl Inner {
                     return Ok(ReadReply::Found { record, left });
                 }
             }
-            // Nothing, or an empty string: the script tells them apart.
-            Ok(None) => {}
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::TooLarge => {
                 return Err(error);
             }
-            // Something of another type, say: the script has words for it.
-            Err(_) => {}
+            // Nothing, or an empty string, or something of another type: the script tells them apart.
+            Ok(None) | Err(_) => {}
         }
         if is_unmarked {
             self.wait(key).await

@@ -285,6 +285,15 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         None
     }
 
+    /// What an operator should know of the way to the server.
+    #[doc(hidden)]
+    fn transport(
+        options: &<<Self::Db as Database>::Connection as Connection>::Options,
+    ) -> Option<String> {
+        let _ = options;
+        None
+    }
+
     /// What a connection of the store's own is told first; empty for nothing.
     #[doc(hidden)]
     const SESSION: &'static str;

@@ -130,6 +130,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             let lane = lane.grouped(group.clone());
             lane
         };
+        let transport = B::transport(&options);
         let mut inner = Inner {
             lane: lane((self.connections, self.connections.div_ceil(8))),
             own: lane((2, 0)),
@@ -160,7 +161,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
             Err(_) => return Err(inner.lane.silence(WHAT)),
         };
-        inner.warnings = warnings;
+        inner.warnings = warnings.into_iter().chain(transport).collect();
         if let Some(longest) = longest {
             let written = longest.saturating_sub(BESIDE);
             inner.max_record_bytes = inner.max_record_bytes.min(written);

@@ -100,16 +100,14 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
 /// How far a statement came. A server that starts or fails over does not know what it will say.
 fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
     use std::io::ErrorKind::{ConnectionRefused, NotFound};
-    match (trouble::<B>(error), error) {
-        (Some(Trouble::Unavailable), _) => Reach::Silent,
-        (Some(_), _) => Reach::Answered,
+    let is_io = |kinds: &[std::io::ErrorKind]| matches!(error, sqlx::Error::Io(io) if kinds.contains(&io.kind()));
+    let lacks = matches!(error, sqlx::Error::Io(io) if lacks_something_here(io));
+    match trouble::<B>(error) {
+        Some(Trouble::Unavailable) => Reach::Silent,
         // Of a socket file as well.
-        (None, sqlx::Error::Io(io)) if matches!(io.kind(), ConnectionRefused | NotFound) => {
-            Reach::Unreachable
-        }
-        (None, sqlx::Error::Io(io)) if lacks_something_here(io) => Reach::Answered,
-        (None, error) if broken(error) => Reach::Silent,
-        (None, _) => Reach::Answered,
+        None if is_io(&[ConnectionRefused, NotFound]) => Reach::Unreachable,
+        None if broken(error) && !lacks => Reach::Silent,
+        _ => Reach::Answered,
     }
 }
 
