@@ -1,7 +1,6 @@
 //! The store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{

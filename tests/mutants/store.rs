@@ -380,7 +380,7 @@ impl Inner {
                 }
                 Flaw::KeepsWhatNothingRemainsOf => self.put(key, bytes, left),
                 Flaw::ShortensEveryRelease => {
-                    self.put(key, bytes, left.min(Duration::from_mins(1)))
+                    self.put(key, bytes, left.min(Duration::from_mins(1)));
                 }
                 _ => self.put(key, bytes, life.unwrap_or(left)),
             }

@@ -165,11 +165,7 @@ impl World {
                     self.kept = Some(kept);
                 }
             }
-            Step::ReleaseExpires => {
-                if let Some(kept) = self.kept.take() {
-                    self.expired = kept.fence();
-                }
-            }
+            Step::ReleaseExpires => self.expired = self.kept.take().map_or(0, |kept| kept.fence()),
             Step::Renew(caller) => {
                 faults.renewals -= 1;
                 self.send(caller, Command::Renew);

@@ -186,7 +186,7 @@ async fn answers_of_any_size_are_replayed() {
 #[tokio::test]
 async fn an_overtaken_call_adopts_a_large_answer() {
     let shop = Shop::open(&server().url()).await;
-    let minute = std::time::Duration::from_mins(1);
+    let minute = Duration::from_mins(1);
     let memo = "m".repeat(200 << 10);
     let mut winner = None;
     let answer = shop

@@ -1,5 +1,7 @@
 //! Records that are larger than a store reads: refused where they are, and not fetched.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use idem_harness::TcpProxy;
 use idem_runtime::Fingerprint;
@@ -42,7 +44,7 @@ fn answer() -> Bytes {
         owner: Owner::random(),
         fence: Fence::new(1),
         attempts: 1,
-        retain: std::time::Duration::from_hours(1),
+        retain: Duration::from_hours(1),
         fingerprint: Fingerprint::NONE,
         types: AnswerTypes::UNKNOWN,
     };
