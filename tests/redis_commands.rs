@@ -232,8 +232,8 @@ async fn a_record_has_its_life_from_its_first_write_on() {
     for write in writes {
         let options: Vec<_> = write.args[2..].iter().map(String::as_str).collect();
         match options[..] {
-            // Of a key that was given back nothing remains: it is kept for a lease.
-            ["PX", life] if write.args[1].starts_with("2R") => assert_eq!(life, "30000"),
+            // Of a key that was given back nothing remains: it is kept for the lease of a minute.
+            ["PX", life] if write.args[1].starts_with("2R") => assert_eq!(life, "60000"),
             // Of a plain claim, granted or not; of an end; of a claim by script.
             ["NX", "GET", "PX", life] | ["PX", life] | ["PX", life, "NX"] => {
                 assert_eq!(life, "86400000");
