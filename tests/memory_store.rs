@@ -9,7 +9,7 @@ use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store,
 };
-use idem_runtime::{Engine, ErrorKind, Fingerprint, KeyDigest, Operation, OutcomeKind};
+use idem_runtime::{Engine, ErrorKind, Fingerprint, KeyDigest, OnOutage, Operation, OutcomeKind};
 use idem_tests::pay::{PayError, Receipt};
 
 /// Pages that this process has in memory.
@@ -136,6 +136,47 @@ async fn a_full_store_refuses_new_keys_and_keeps_its_promises() {
     }
     clock.advance(Duration::from_hours(24));
     pay(&engine, 100).await.unwrap();
+}
+
+/// One client sends invalid requests: another one's are taken all the same.
+#[tokio::test]
+async fn calls_that_fail_take_room_for_a_lease_and_not_for_their_ttl() {
+    const ROOM: u32 = 1_000;
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone());
+    let store = store.max_entries(1_000).build();
+    let engine = hasty(&store);
+    let fail = async |number: u32| {
+        let call = engine.operation("pay").key(&number);
+        let failed = call.run(|_| async { Err(PayError::Down) as Result<Receipt, _> });
+        assert_eq!(failed.await, Err(PayError::Down));
+    };
+    // A day at a thousand in half a minute.
+    for round in 0..10 {
+        for number in 0..ROOM {
+            fail(round * ROOM + number).await;
+        }
+        clock.advance(Duration::from_secs(30));
+    }
+    pay(&engine, 10 * ROOM).await.unwrap();
+    assert!(store.len() < 1_000, "{} records", store.len());
+}
+
+/// What a flood brings about is not what switches the protection off.
+#[tokio::test]
+async fn a_full_store_is_no_outage() {
+    let store = MemoryStore::builder().max_entries(1).build();
+    pay(&hasty(&store), 0).await.unwrap();
+    let call = hasty(&store)
+        .operation("pay")
+        .key(&1)
+        .on_outage(OnOutage::Run);
+    let run = call.run(|_| async { unreachable!("it runs unprotected") as Result<Receipt, _> });
+    let Err(PayError::Idem(error)) = run.await else {
+        panic!("nothing ran")
+    };
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    assert!(error.is_retryable(), "{error}");
 }
 
 /// Large enough that its parts do not tell of each record.

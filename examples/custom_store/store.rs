@@ -1,13 +1,12 @@
 //! The store.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
     ClaimReply, ClaimRequest, CompleteReply, Current, Header, Owner, ReadReply, RecordKey,
     ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError, StoreErrorKind,
-    StoreFuture, Unreadable, Watch, claim, complete, release, renew, resolve,
+    StoreFuture, Unreadable, Watch, claim, complete, release, released_life, renew, resolve,
 };
 use zookeeper_client::Client;
 
@@ -187,9 +186,12 @@ impl Store for ZooKeeperStore {
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply> {
         let decide = move |current: Option<Current<'_>>, _| {
-            let left = current.map_or(Duration::ZERO, |current| current.left);
             let (reply, write) = release(current, *owner, remains);
-            (reply, write.map(|new| Write::header(&new, left)))
+            let write = current.zip(write).map(|(current, new)| {
+                let life = released_life(&current.record.header, remains);
+                Write::header(&new, life.unwrap_or(current.left))
+            });
+            (reply, write)
         };
         let what = "a release";
         self.operate(&self.calls, what, key, decide, ReleaseReply::Unreadable)

@@ -10,7 +10,7 @@ use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::operation::{Operation, RecordKey};
 use crate::orphan::Orphan;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{Reach, StoreError, StoreErrorKind};
 use crate::transition::{ClaimReply, ClaimRequest};
 
 /// The reply to a claim.
@@ -62,6 +62,9 @@ impl Core {
                 }
                 Ok(Err(error)) => {
                     let now = clock.now();
+                    if error.reach() == Reach::Answered {
+                        self.outage.hears(now);
+                    }
                     // The store knows that more tries before the deadline are of no use.
                     if !error.is_transient() || error.retry_after().is_some() {
                         return Err(unavailable(operation, error));
@@ -79,10 +82,11 @@ impl Core {
                 }
                 Err(_) => {
                     // What the store said before it fell silent says more than the silence.
-                    return Err(failure.map_or_else(
+                    let error = failure.map_or_else(
                         || self.silent(operation),
                         |error| unavailable(operation, error),
-                    ));
+                    );
+                    return Err(error.outage(self.is_outage(None, clock.now())));
                 }
             };
             let is_grant = matches!(
@@ -90,6 +94,7 @@ impl Core {
                 ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
             );
             let heard = if is_grant { clock.now() } else { sent };
+            self.outage.hears(heard);
             if heard >= sent + request.lease {
                 // Nobody knows whose the claim is by now. Asking again tells, and renews it.
                 if late && heard >= silent_until {
@@ -111,7 +116,12 @@ impl Core {
     /// The store has failed for as long as the claim was tried, up to `now`.
     fn out(&self, operation: &Operation, error: StoreError, now: Duration) -> Error {
         self.outage.goes_on(now, self.limits.claim_deadline);
-        unavailable(operation, error)
+        let is_outage = self.is_outage(Some(error.reach()), now);
+        unavailable(operation, error).outage(is_outage)
+    }
+
+    fn is_outage(&self, reach: Option<Reach>, now: Duration) -> bool {
+        self.outage.is_one(reach, now, self.limits.claim_deadline)
     }
 
     fn silent(&self, operation: &Operation) -> Error {

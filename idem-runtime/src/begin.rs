@@ -163,6 +163,9 @@ impl Begin {
                 Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
                 Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
                 Err(error) => {
+                    // What a token that has expired would start must not run at all.
+                    let is_outage = error.is_outage() && !self.expired;
+                    let error = error.outage(is_outage);
                     let place = self.place.take();
                     let (core, gate) = (self.core(), self.gate.as_deref());
                     let place = || place.map_or_else(|| core.place(gate), |place| Ok(Some(place)));

@@ -223,6 +223,10 @@ impl Context {
     /// highest one refuses a late write of an overtaken body. It does not stop a second effect;
     /// [`derive_key`](Self::derive_key) does.
     ///
+    /// It grows for certain while the key has a record: for the `ttl` after an attempt that was abandoned or has
+    /// answered, and for a lease, at least 10 seconds, after one that failed and of which nothing remains. After that
+    /// it is the store's time in microseconds, which is higher unless the store's clock was set back meanwhile.
+    ///
     /// It is asked for only where it is needed: a store may grant a claim without a number, and
     /// fetch it here in one round trip. The stores of this version know it from the claim.
     ///

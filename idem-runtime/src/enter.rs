@@ -132,7 +132,7 @@ impl Core {
         place: impl FnOnce() -> Result<Option<Box<Place>>, Full>,
     ) -> Result<Start, Error> {
         let key = &name.key;
-        if policy.on_outage == OnOutage::Run && *error.kind() == ErrorKind::StoreUnavailable {
+        if policy.on_outage == OnOutage::Run && error.is_outage() {
             match place() {
                 Ok(place) => {
                     let reason = &error.to_string();

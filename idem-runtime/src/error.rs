@@ -29,6 +29,9 @@ struct Inner {
     /// When the call is worth repeating, where the kind does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after: Option<Duration>,
+    /// The store could not be reached, as far as can be told.
+    #[serde(skip)]
+    outage: bool,
     #[serde(skip)]
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -134,6 +137,7 @@ impl Error {
             detail: None,
             permanent: false,
             retry_after: None,
+            outage: false,
             source: None,
         }))
     }
@@ -154,6 +158,16 @@ impl Error {
     pub(crate) fn worth_repeating(mut self, retry_after: Option<Duration>) -> Self {
         self.0.retry_after = retry_after;
         self
+    }
+
+    /// Says whether the store could not be reached, so that `on_outage = run` applies.
+    pub(crate) fn outage(mut self, outage: bool) -> Self {
+        self.0.outage = outage;
+        self
+    }
+
+    pub(crate) fn is_outage(&self) -> bool {
+        self.0.outage
     }
 
     /// Takes the message of `cause` as the detail, and what caused that as the source: whoever

@@ -417,6 +417,7 @@ impl Shared {
         let reply = self.store.renew(&lease.key, &claim);
         let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
             Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
+                lease.core.outage.hears(sent);
                 lease.renewed(sent);
                 tell(EventKind::Renewed);
                 sent + third

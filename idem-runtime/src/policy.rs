@@ -79,7 +79,32 @@ pub enum OnUnconfirmed {
     Return,
 }
 
-/// What becomes of a call whose store cannot be asked.
+/// What becomes of a call whose store cannot be reached.
+///
+/// A store that is there, and is full, busy or refuses, is no outage: clients can bring that about, and a flood must not
+/// switch the protection off.
+///
+/// | the claim | outage |
+/// | --- | --- |
+/// | nothing listens at the address of the store; its host is not known | yes |
+/// | no reply within `claim_deadline`, or the connection is lost again and again; the server starts, stops or fails over (Redis: `LOADING`, `MASTERDOWN`, `CLUSTERDOWN`; PostgreSQL: classes 08 and 57P; MySQL: 1047, 1053, 2000 and more) | yes, if the store has replied to no other claim, renewal or completion of the engine within the last half of `claim_deadline`; else it is busy |
+/// | no room: a [`MemoryStore`](crate::store::memory::MemoryStore) at its bounds, Redis at `maxmemory`, a full disk | no |
+/// | refused before it was sent, because more claims wait than the store can serve ([`Overloaded`](crate::store::StoreErrorKind::Overloaded)) | no |
+/// | too many connections (`maxclients`, `max_connections`, limits of a user), a statement that the server has ended, a busy script | no |
+/// | the server only reads (`READONLY`), has too few replicas (`NOREPLICAS`, `Durability::Replicated`), cannot write its disk (`MISCONF`) | no |
+/// | another transaction holds the record or the file, or collides with the claim | no |
+/// | wrong password, missing right, missing table, a TLS certificate that is not accepted | no |
+/// | a record that is too large or cannot be read; a reply that is none of the protocol | no |
+/// | this process has no thread, memory, file or port left | no |
+/// | a store grants claims only after their lease is over | no |
+///
+/// Whether a store without a reply is out of reach or busy cannot be told for certain. One so busy that it replies to
+/// nothing of this engine for half of `claim_deadline` counts as out of reach; and one node of a Redis cluster that
+/// falls silent counts as busy while the others reply. Of a store of your own, errors of kind
+/// [`Unavailable`](crate::store::StoreErrorKind::Unavailable) count as no reply unless they are
+/// [`answered`](crate::store::StoreError::answered) or [`unreachable`](crate::store::StoreError::unreachable).
+///
+/// An expired one-time token starts nothing in an outage either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnOutage {
     /// It fails with [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable).

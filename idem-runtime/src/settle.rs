@@ -304,6 +304,7 @@ impl Held {
                     continue;
                 }
             };
+            self.core().outage.hears(sent);
             if !caller {
                 self.core().keeper.heard(true);
                 drop(turn.take());

@@ -20,7 +20,8 @@
 //! ```
 //!
 //! A release that keeps nothing of the only attempt takes the fingerprint and the types of the answers off the record:
-//! the next claim brings its own. So does a reset with the types.
+//! the next claim brings its own. So does a reset with the types. Such a record refuses nothing to another owner, and
+//! lives for a lease only; see [`release`].
 //!
 //! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
 //! may still renew and complete it. An owner that gave its claim back, or left it unknown, is granted
@@ -208,8 +209,16 @@ fn settled(header: &Header, done: &Header) -> Header {
     }
 }
 
-/// Decides a release. The second part is what the store must write; the record keeps the life that
-/// it has left.
+/// The shortest life of a released record of which nothing remains: what was sent earlier may still be on its way for
+/// as long as replies are awaited, however short the lease.
+pub(crate) const RELEASED_AT_LEAST: Duration = Duration::from_secs(10);
+
+/// Decides a release. The second part is what the store must write, to live for [`released_life`].
+///
+/// A record with an attempt that counts, or with a request that it keeps ([`Remains::Request`]), keeps the life that it
+/// has left. One of which nothing remains has one purpose left: a claim, release or renewal of the same owner that was
+/// sent before and comes late finds it and is granted nothing. It lives for the lease of the claim from now on, and
+/// for 10 seconds at least. Kept for longer, records of requests that failed would fill the store.
 #[must_use]
 pub fn release(
     current: Option<Current<'_>>,
@@ -242,19 +251,34 @@ pub fn release(
         State::Pending { .. } => {
             let uncounted = u16::from(!remains.counts());
             let attempts = header.attempts.saturating_sub(uncounted);
-            let (fingerprint, types) = match remains {
-                Remains::Nothing if attempts == 0 => (Fingerprint::NONE, AnswerTypes::UNKNOWN),
-                _ => (header.fingerprint, header.types),
-            };
-            let write = Header {
+            let released = Header {
                 state: State::Released,
                 attempts,
-                fingerprint,
-                types,
                 ..*header
+            };
+            let write = match released_life(header, remains) {
+                Some(life) => Header {
+                    retain: life,
+                    fingerprint: Fingerprint::NONE,
+                    types: AnswerTypes::UNKNOWN,
+                    ..released
+                },
+                None => released,
             };
             (ReleaseReply::Released, Some(write))
         }
+    }
+}
+
+/// How long the record lives from now on that a [`release`] of `claim` writes, where nothing remains of it; `None`: as
+/// long as it would have lived.
+#[must_use]
+pub fn released_life(claim: &Header, remains: Remains) -> Option<Duration> {
+    match claim.state {
+        State::Pending { lease } if remains == Remains::Nothing && claim.attempts <= 1 => {
+            Some(lease.max(RELEASED_AT_LEAST))
+        }
+        _ => None,
     }
 }
 

@@ -33,6 +33,8 @@ pub struct ProxyStats {
     pub dropped_replies: usize,
     /// Bytes of requests that were passed on.
     pub passed_bytes: usize,
+    /// Bytes of replies that were passed on.
+    pub returned_bytes: usize,
     /// Bytes that went into the black hole, in both directions.
     pub swallowed_bytes: usize,
 }
@@ -291,6 +293,9 @@ impl Shared {
                     state.cut(|&link, _| link == id);
                 }
                 let pass = state.passes(id, length);
+                if pass {
+                    state.stats.returned_bytes += length;
+                }
                 self.changed.notify_all();
                 pass.then_some(state.delay)
             };

@@ -331,12 +331,13 @@ async fn a_repeat_does_what_the_engine_says_unless_the_layer_does() {
 async fn while_the_store_is_down_nothing_runs() {
     let desk = Desk::new();
     let store = Faulty::new(MemoryStore::new());
-    let engine = Engine::new(store.clone());
+    let engine = Engine::builder(store.clone()).claim_deadline(Duration::from_millis(50));
+    let engine = engine.build().unwrap();
     let shop = |on_outage| {
         let layer = IdempotencyLayer::public(&engine, "shop.api");
         desk.orders(layer.on_outage(on_outage), |run| run.to_string())
     };
-    store.fail(Operation::Claim, [Fault::Refused; 2]);
+    store.fail(Operation::Claim, [Fault::Unreachable; 10_000]);
     let refused = send(&shop(OnOutage::Fail), order("")).await;
     assert_eq!(refused.problem(), (503, "unavailable".to_owned()));
     assert_eq!(refused.headers["retry-after"], "1");
@@ -344,6 +345,14 @@ async fn while_the_store_is_down_nothing_runs() {
     let unprotected = send(&shop(OnOutage::Run), order("")).await;
     assert_eq!(unprotected.body, "1");
     assert!(!unprotected.is_replayed());
+    // What a flood brings about switches no protection off.
+    for fault in [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused] {
+        store.heal();
+        store.fail(Operation::Claim, [fault; 10_000]);
+        let refused = send(&shop(OnOutage::Run), order("")).await;
+        assert_eq!(refused.problem().0, 503, "{fault:?}");
+    }
+    assert_eq!(desk.runs(), 1);
 }
 
 #[tokio::test]

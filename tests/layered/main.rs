@@ -10,3 +10,4 @@ mod outages;
 mod poison;
 mod replays;
 mod resets;
+mod warnings;

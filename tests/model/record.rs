@@ -4,6 +4,9 @@ use idem_runtime::store::{OutcomeKind, Remains};
 
 use crate::operation::Print;
 
+/// In milliseconds: how long the release of a short lease is remembered that leaves nothing.
+const RELEASED_AT_LEAST: u64 = 10_000;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Claimed {
@@ -352,13 +355,16 @@ impl Key {
                 };
                 Reply::Freed
             }
-            Phase::Claimed { .. } => {
+            Phase::Claimed { lease } => {
                 entry.phase = Phase::GivenBack;
                 if remains != Remains::Attempt {
                     entry.attempts = entry.attempts.saturating_sub(1);
                 }
                 if remains == Remains::Nothing && entry.attempts == 0 {
                     entry.print = None;
+                    entry.retain = lease.max(RELEASED_AT_LEAST);
+                    let entry = entry.clone();
+                    self.keep(entry, now);
                 }
                 Reply::Freed
             }

@@ -29,6 +29,8 @@ pub(crate) enum Flaw {
     KeepsAMillisecondLonger,
     ForgetsAMillisecondEarly,
     ProlongsByRelease,
+    KeepsWhatNothingRemainsOf,
+    ShortensEveryRelease,
     KeepsAnswersLikeClaims,
     ProlongsByReading,
     ForgetsOnRelease,
@@ -138,7 +140,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 129] = [
+pub(crate) const FLAWS: [(u8, Flaw); 131] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -162,6 +164,8 @@ pub(crate) const FLAWS: [(u8, Flaw); 129] = [
     (6, Flaw::KeepsAMillisecondLonger),
     (6, Flaw::ForgetsAMillisecondEarly),
     (6, Flaw::ProlongsByRelease),
+    (6, Flaw::KeepsWhatNothingRemainsOf),
+    (6, Flaw::ShortensEveryRelease),
     (6, Flaw::KeepsAnswersLikeClaims),
     (6, Flaw::ProlongsByReading),
     (7, Flaw::ForgetsOnRelease),

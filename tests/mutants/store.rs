@@ -361,7 +361,8 @@ impl Inner {
             _ => {}
         }
         let (reply, write) = rules::release(current(&found), owner, remains);
-        if let Some(mut header) = write {
+        if let (Some(mut header), Some((before, _))) = (write, &found) {
+            let life = rules::released_life(&before.header, remains);
             if self.is(Flaw::FreesRequestsOfAttempts) && remains == Remains::Nothing {
                 header.fingerprint = Fingerprint::NONE;
             }
@@ -377,7 +378,11 @@ impl Inner {
                 Flaw::ProlongsReconciliationsByRelease if reconciling => {
                     self.put(key, bytes, header.retain);
                 }
-                _ => self.put(key, bytes, left),
+                Flaw::KeepsWhatNothingRemainsOf => self.put(key, bytes, left),
+                Flaw::ShortensEveryRelease => {
+                    self.put(key, bytes, left.min(Duration::from_mins(1)));
+                }
+                _ => self.put(key, bytes, life.unwrap_or(left)),
             }
         }
         reply

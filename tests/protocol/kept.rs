@@ -42,6 +42,16 @@ impl Kept {
         self.header().state == State::Released
     }
 
+    pub(crate) fn fence(&self) -> u8 {
+        u8::try_from(self.header().fence.get()).expect("few claims are made")
+    }
+
+    /// Whether it is a release of which nothing remains.
+    pub(crate) fn is_bare(&self) -> bool {
+        let header = self.header();
+        self.is_released() && header.attempts == 0 && header.fingerprint.is_none()
+    }
+
     pub(crate) fn is_reconciling(&self) -> bool {
         matches!(self.header().state, State::Reconciling { .. })
     }

@@ -2,8 +2,9 @@
 //! the faults of each scenario. The store decides with the transitions of `idem-runtime` themselves,
 //! so what is explored is the code that runs, and not a copy of it. The callers do what an engine
 //! does, each in a process of its own, and hear of a lost lease from nobody but the store, when they
-//! ask for something else. Time is whether a lease is over. Not in it: records that expire or get
-//! lost, calls that share a claim in one process.
+//! ask for something else. Time is whether a lease is over, and whether a release of which nothing remains has expired,
+//! which it does when all that its owner sent is there. Not in it: other records that expire or get lost, calls that
+//! share a claim in one process.
 //!
 //! The hook knows what happened, but not always: it may say that it cannot say. That nothing landed it
 //! says only when there was no effect, and no other body runs that may still have one.

@@ -78,6 +78,8 @@ pub(crate) enum Flaw {
     FreshUnasked,
     /// A key that has an answer gives it to another request.
     AnswersUncompared,
+    /// The record of every release expires after a lease, and not only that of which nothing remains.
+    ReleasesExpire,
 }
 
 /// One exploration.

@@ -447,6 +447,21 @@ pub(crate) const FLAWED: &[(Scenario, &[Promise])] = &[
     ),
     (
         Scenario {
+            flaw: Flaw::ReleasesExpire,
+            on_fail: &[ReleaseBound],
+            ..Scenario::new(
+                "every release expires",
+                b"-o",
+                Faults {
+                    fails: 1,
+                    ..Faults::NONE
+                },
+            )
+        },
+        &[Promise::RequestStays],
+    ),
+    (
+        Scenario {
             flaw: Flaw::AnswersUncompared,
             ..Scenario::new("answers are not compared", b"-o", Faults::NONE)
         },

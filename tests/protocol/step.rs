@@ -4,7 +4,7 @@ use crate::caller::{self, Caller, Phase};
 use crate::kept::Kept;
 use crate::scenario::{Fate, Flaw, Scenario};
 use crate::store::Command;
-use crate::world::{BY_HAND, Message, World};
+use crate::world::{BY_HAND, HAND, Message, World};
 
 /// One thing that happens. A number is a caller, or a message on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(crate) enum Step {
     Drop(u8, Fate),
     Crash(u8),
     LeaseLapses,
+    /// The life of a release of which nothing remains is over, and everything that its owner sent is there.
+    ReleaseExpires,
     Renew(u8),
     /// Somebody looks at the record and resolves it: to this answer, or so that the key begins anew.
     ByHand(Option<u8>),
@@ -53,6 +55,10 @@ impl World {
         let Some(kept) = &self.kept else { return };
         if kept.is_held() && (faults.zombies > 0 || !self.is_renewed(kept)) {
             steps.push(Step::LeaseLapses);
+        }
+        let expires = kept.is_bare() || scenario.flaw == Flaw::ReleasesExpire;
+        if kept.is_released() && expires && !self.is_from(kept.owner()) {
+            steps.push(Step::ReleaseExpires);
         }
         if faults.hands > 0 {
             steps.extend([Step::ByHand(None), Step::ByHand(Some(BY_HAND))]);
@@ -135,6 +141,14 @@ impl World {
             (message.from, message.round, message.command) == (from, round, command)
         };
         self.net.iter().any(same)
+    }
+
+    /// Whether something that this owner sent is on its way.
+    fn is_from(&self, owner: u8) -> bool {
+        let sent_by = |message: &Message| {
+            message.from != HAND && caller::owner(message.from, message.round) == owner
+        };
+        self.net.iter().any(sent_by)
     }
 
     /// Whether the claim is one of a process that is alive and knows of it.

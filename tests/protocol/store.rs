@@ -101,12 +101,13 @@ fn answer(record: &Record) -> Reply {
         .map_or(Reply::Unknown, |answer| Reply::Answer(*answer))
 }
 
-/// Carries a command out. `seen` is the record that a resolution saw.
+/// Carries a command out. `seen` is the record that a resolution saw, `expired` the last fence of the record that has
+/// expired.
 pub(crate) fn execute(
     kept: &mut Option<Kept>,
     command: Command,
     sender: Sender,
-    seen: Option<Kept>,
+    (seen, expired): (Option<Kept>, u8),
     flaw: Flaw,
 ) -> Reply {
     let is_open = |kept: &Kept| kept.answer().is_none();
@@ -140,7 +141,7 @@ pub(crate) fn execute(
                 starts: command == Command::Start && flaw != Flaw::StaleVerdictsStart,
                 dated: true,
             };
-            let (reply, write) = claim(current, &request, 0);
+            let (reply, write) = claim(current, &request, u64::from(expired) + 1);
             let reply = match reply {
                 ClaimReply::Granted { fence, fresh, .. } => Reply::Granted {
                     fence: number(fence),

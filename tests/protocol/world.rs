@@ -11,7 +11,7 @@ use crate::step::Step;
 use crate::store::{Command, Ending, REQUESTS, Reply, Sender, execute};
 
 /// The sender of what is done by hand.
-const HAND: u8 = u8::MAX;
+pub(crate) const HAND: u8 = u8::MAX;
 /// The answer that is given by hand.
 pub(crate) const BY_HAND: u8 = 99;
 
@@ -45,6 +45,8 @@ pub(crate) struct World {
     told: u8,
     /// The highest fence of all claims.
     highest: u8,
+    /// The last fence of the record that has expired: the store's clock is beyond it.
+    expired: u8,
     /// Whether the outcome is unknown, or was when somebody began to find out.
     unknown: bool,
     pub(crate) broken: Broken,
@@ -71,6 +73,7 @@ impl World {
             truth: [0; REQUESTS.len()],
             told: 0,
             highest: 0,
+            expired: 0,
             unknown: false,
             broken: Broken::default(),
         }
@@ -162,6 +165,7 @@ impl World {
                     self.kept = Some(kept);
                 }
             }
+            Step::ReleaseExpires => self.expired = self.kept.take().map_or(0, |kept| kept.fence()),
             Step::Renew(caller) => {
                 faults.renewals -= 1;
                 self.send(caller, Command::Renew);
@@ -260,13 +264,20 @@ impl World {
             &mut self.kept,
             message.command,
             sender,
-            self.seen,
+            (self.seen, self.expired),
             scenario.flaw,
         );
         let by_resolution = matches!(message.command, Command::Resolve(_));
         let resolved = by_resolution && self.kept != before;
+        if let Reply::Granted { .. } = reply {
+            let request = scenario.request(message.from);
+            let others = (0..)
+                .zip(&self.callers)
+                .any(|(other, caller)| caller.started && scenario.request(other) != request);
+            self.broken.note(Promise::RequestStays, !others);
+        }
         let Some(before) = before else { return reply };
-        let after = self.kept.expect("no record is taken away");
+        let after = self.kept.expect("no command takes a record away");
         let mine = before.owner() == sender.owner;
         if before.is_held() && !mine {
             let stays = after.owner() == before.owner() && after.is_held();
@@ -286,11 +297,6 @@ impl World {
                 .note(Promise::UnknownWaits, !self.unknown || found_out);
             let gone = mine && before.is_released();
             self.broken.note(Promise::GoneIsGone, !gone);
-            let request = scenario.request(message.from);
-            let others = (0..)
-                .zip(&self.callers)
-                .any(|(other, caller)| caller.started && scenario.request(other) != request);
-            self.broken.note(Promise::RequestStays, !others);
             self.unknown = false;
         }
         if resolved {

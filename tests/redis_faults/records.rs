@@ -1,11 +1,16 @@
 //! What stands under a key: values of others, damaged records, large ones.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use bytes::Bytes;
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::RedisStore;
-use idem_runtime::store::{ReadReply, RecordKey, Store, StoreErrorKind};
-use idem_runtime::{ErrorKind, KeyDigest, Operation};
+use idem_runtime::store::{
+    AnswerTypes, ClaimRequest, Fence, Header, OutcomeKind, Owner, ReadReply, RecordKey, State,
+    Store, StoreError, StoreErrorKind,
+};
+use idem_runtime::{ErrorKind, Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{Failure, Shop, connect, patient};
 
 fn server() -> &'static RedisServer {
@@ -181,7 +186,7 @@ async fn answers_of_any_size_are_replayed() {
 #[tokio::test]
 async fn an_overtaken_call_adopts_a_large_answer() {
     let shop = Shop::open(&server().url()).await;
-    let minute = std::time::Duration::from_mins(1);
+    let minute = Duration::from_mins(1);
     let memo = "m".repeat(200 << 10);
     let mut winner = None;
     let answer = shop
@@ -252,6 +257,83 @@ async fn who_waits_is_not_shown_a_record_beyond_the_limit() {
         error.to_string().contains("`max_record_bytes` is"),
         "{error}"
     );
+}
+
+/// Bytes that the server has sent so far.
+fn sent(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["INFO", "stats"]);
+    let sent = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+    sent.expect("a server counts").trim().parse().unwrap()
+}
+
+/// A writer of Redis plants a record of 64 MB.
+#[tokio::test]
+async fn a_record_beyond_the_limit_is_not_fetched() {
+    const LARGE: usize = 64 << 20;
+    let server = RedisServer::start();
+    let store = patient(RedisStore::builder(server.url())).max_record_bytes(10_000);
+    let store = store.connect().await.unwrap();
+    let digest = KeyDigest::from_bytes([7; 32]);
+    let key = RecordKey::new("planted".into(), Operation::new("shop.look"), digest);
+    let done = |number| Header {
+        state: State::Done {
+            outcome: OutcomeKind::Value,
+            schema: 1,
+        },
+        owner: Owner::from_bytes([number; 16]),
+        fence: Fence::new(1),
+        attempts: 1,
+        retain: Duration::from_hours(1),
+        fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+    };
+    let ask = |dated| ClaimRequest {
+        owner: Owner::random(),
+        fingerprint: Fingerprint::NONE,
+        types: AnswerTypes::UNKNOWN,
+        any_type: false,
+        lease: Duration::from_secs(30),
+        retain: Duration::from_hours(1),
+        max_attempts: None,
+        reconciles: false,
+        starts: false,
+        dated,
+    };
+    let name = key.name();
+    let header = done(1).encode();
+    let command: [&[u8]; 4] = [b"SETRANGE", name.as_bytes(), b"0", &header];
+    server.cli(&command);
+    server.cli(&["SETRANGE", &name, &(LARGE - 1).to_string(), "x"]);
+    server.cli(&["PEXPIRE", &name, "3600000"]);
+    let assert_refused = |error: StoreError| {
+        assert_eq!(error.kind(), StoreErrorKind::TooLarge, "{error}");
+        let expected = format!("the record has {LARGE} bytes; `max_record_bytes` is 10000");
+        assert_eq!(error.to_string(), expected);
+    };
+    // The first plain claim cannot know; no other one asks so again.
+    let first = sent(&server);
+    for _ in 0..10 {
+        assert_refused(store.claim(&key, &ask(false)).await.unwrap_err());
+    }
+    let begun = sent(&server);
+    assert!(
+        begun - first < 3 * LARGE as u64 / 2,
+        "{} bytes",
+        begun - first
+    );
+    for _ in 0..3 {
+        assert_refused(store.claim(&key, &ask(false)).await.unwrap_err());
+        assert_refused(store.claim(&key, &ask(true)).await.unwrap_err());
+        assert_refused(store.read(&key).await.unwrap_err());
+        assert_refused(store.glance(&key).await.unwrap_err());
+        let other = Bytes::copy_from_slice(&done(2).encode());
+        assert_refused(store.complete(&key, &other).await.unwrap_err());
+    }
+    let fetched = sent(&server) - begun;
+    assert!(fetched < 100_000, "{fetched} bytes were fetched");
+    assert_eq!(server.cli(&["STRLEN", &name]), LARGE.to_string());
 }
 
 #[tokio::test]

@@ -261,7 +261,7 @@ async fn a_resolution_by_digest_keeps_the_operations_life(world: World) {
 
 /// The documented `timeout_at(cx.deadline(), …)` must not fail at once where nothing is protected.
 async fn a_body_without_protection_has_its_time(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Refused]);
+    world.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
     let call = world.pay().on_outage(OnOutage::Run);
     let deadline = call.run(|cx| async move {
         let time = cx
@@ -269,6 +269,6 @@ async fn a_body_without_protection_has_its_time(world: World) {
             .saturating_duration_since(std::time::Instant::now());
         Ok::<_, PayError>(time)
     });
-    let time = deadline.await.unwrap();
+    let time = world.finished(tokio::spawn(deadline)).await.unwrap();
     assert!(!time.is_zero(), "`max_run` is 15 minutes");
 }

@@ -283,12 +283,16 @@ async fn a_body_that_calls_on_is_not_refused_with_the_call_that_it_follows(world
 
 async fn bodies_without_protection_count(world: World) {
     let world = limited(world, 1).with(|engine| engine.max_running(1).on_outage(OnOutage::Run));
-    world.store.fail(Operation::Claim, [Fault::Refused; 100]);
-    let body = Body::start(other(&world, 1), receipt(1)).await;
-    assert_full(answered(other(&world, 2)).await);
+    world.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    let starting = Body::start(other(&world, 1), receipt(1));
+    let body = world.finished(tokio::spawn(starting)).await;
+    let second = tokio::spawn(answered(other(&world, 2)));
+    assert_full(world.finished(second).await);
     assert_eq!(world.events.count("unprotected: "), 1);
     assert_eq!(body.end().await, receipt(1));
-    assert_eq!(paid(other(&world, 2), &Runs::default()).await, receipt(1));
+    let call = other(&world, 2);
+    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
+    assert_eq!(world.finished(call).await, receipt(1));
 }
 
 async fn a_runtime_that_shuts_down_gives_the_place_back(world: World) {

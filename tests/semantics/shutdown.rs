@@ -122,8 +122,9 @@ async fn a_body_that_lost_its_lease_is_waited_for(world: World) {
 }
 
 async fn a_body_without_protection_is_waited_for(world: World) {
-    world.store.fail(Operation::Claim, [Fault::Refused]);
-    let body = Body::start(world.pay().on_outage(OnOutage::Run), receipt(7)).await;
+    world.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+    let starting = Body::start(world.pay().on_outage(OnOutage::Run), receipt(7));
+    let body = world.finished(tokio::spawn(starting)).await;
     let mut shutdown = pin!(world.engine.shutdown(Duration::from_secs(1)));
     assert_waits!(shutdown);
     world.clock.advance(Duration::from_secs(1));

@@ -28,19 +28,38 @@ on_every_store![
     an_outage_after_the_claim_is_none,
     an_outage_while_reconciling_runs_nothing,
     all_who_wait_for_the_store_run_without_it,
+    a_store_that_is_full_busy_or_refuses_is_no_outage,
+    a_store_that_replies_to_others_is_busy_and_not_out_of_reach,
+    a_store_that_has_replied_to_nothing_for_long_is_out_of_reach,
+    a_server_that_is_not_there_is_an_outage_while_others_reply,
 ];
 
 fn runs_bare(call: Pay) -> Pay {
     call.on_outage(OnOutage::Run)
 }
 
-fn refuse(world: &World) {
-    world.store.fail(Operation::Claim, [Fault::Refused; 100]);
+/// No claim reaches the store any more.
+fn cut_off(world: &World) {
+    world.store.fail(Operation::Claim, [Fault::Lost; 10_000]);
+}
+
+/// What a call comes to while time passes.
+async fn in_time<T: Send + 'static>(
+    world: &World,
+    call: impl Future<Output = T> + Send + 'static,
+) -> T {
+    world.finished(tokio::spawn(call)).await
+}
+
+/// One that runs without protection; `runs` counts.
+async fn bare(world: &World, call: Pay, runs: &Runs) -> Answer {
+    let runs = runs.clone();
+    in_time(world, async move { paid(call, &runs).await }).await
 }
 
 async fn an_outage_runs_the_body_where_the_operation_says_so(world: World) {
-    refuse(&world);
-    let answer = paid(runs_bare(world.pay()), &Runs::default()).await;
+    cut_off(&world);
+    let answer = bare(&world, runs_bare(world.pay()), &Runs::default()).await;
     assert_eq!(answer, receipt(1));
     assert_eq!(world.events.count("unprotected: "), 1);
     assert_eq!(world.events.count("claimed"), 0);
@@ -50,16 +69,17 @@ async fn an_outage_runs_the_body_where_the_operation_says_so(world: World) {
 
 async fn an_outage_runs_the_body_where_the_engine_says_so(world: World) {
     let world = world.with(|engine| engine.on_outage(OnOutage::Run));
-    refuse(&world);
-    assert_eq!(paid(world.pay(), &Runs::default()).await, receipt(1));
+    cut_off(&world);
+    let answer = bare(&world, world.pay(), &Runs::default()).await;
+    assert_eq!(answer, receipt(1));
     let strict = world.pay().on_outage(OnOutage::Fail);
-    let error = refusal(answered(strict).await);
+    let error = refusal(in_time(&world, answered(strict)).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }
 
 async fn an_outage_runs_nothing_where_nobody_says_so(world: World) {
-    refuse(&world);
-    let error = refusal(answered(world.pay()).await);
+    cut_off(&world);
+    let error = refusal(in_time(&world, answered(world.pay())).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     assert_eq!(world.events.count("unprotected"), 0);
 }
@@ -75,10 +95,11 @@ async fn a_silent_store_is_an_outage_too(world: World) {
 }
 
 async fn a_body_without_protection_stores_nothing_and_is_not_replayed(world: World) {
-    refuse(&world);
+    cut_off(&world);
     let runs = Runs::default();
     for run in 1..=3 {
-        assert_eq!(paid(runs_bare(world.pay()), &runs).await, receipt(run));
+        let answer = bare(&world, runs_bare(world.pay()), &runs).await;
+        assert_eq!(answer, receipt(run));
     }
     comes_to_rest(&world).await;
     assert_eq!(world.store.count(Operation::Complete), 0);
@@ -86,9 +107,9 @@ async fn a_body_without_protection_stores_nothing_and_is_not_replayed(world: Wor
 }
 
 async fn a_body_without_protection_knows_that_it_has_none(world: World) {
-    refuse(&world);
+    cut_off(&world);
     let key = *world.key().digest();
-    let call = runs_bare(world.pay()).run(|cx: Context| async move {
+    let call = runs_bare(world.pay()).run(move |cx: Context| async move {
         assert_eq!((cx.attempt(), *cx.key()), (0, key));
         let error = cx.fence().await.unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
@@ -99,26 +120,26 @@ async fn a_body_without_protection_knows_that_it_has_none(world: World) {
         assert_eq!(idem_runtime::context().attempt(), 0);
         receipt(1)
     });
-    assert_eq!(call.await, receipt(1));
+    assert_eq!(in_time(&world, call).await, receipt(1));
 }
 
 async fn a_body_without_protection_may_fail_and_panic(world: World) {
-    refuse(&world);
+    cut_off(&world);
     let down = runs_bare(world.pay()).run(|_| async { Err(PayError::Down) as Answer });
-    assert_eq!(down.await, Err(PayError::Down));
+    assert_eq!(in_time(&world, down).await, Err(PayError::Down));
     let panics = |_| async { std::panic::panic_any("out of paper") as Answer };
-    caught(runs_bare(world.pay()).run(panics))
-        .await
-        .unwrap_err();
-    let dropped = Body::start(runs_bare(world.pay()), receipt(1)).await;
+    let panicked = caught(runs_bare(world.pay()).run(panics));
+    in_time(&world, panicked).await.unwrap_err();
+    let starting = Body::start(runs_bare(world.pay()), receipt(1));
+    let dropped = in_time(&world, starting).await;
     dropped.drop_caller().await;
     comes_to_rest(&world).await;
 }
 
 async fn a_body_without_protection_may_be_finished(world: World) {
-    refuse(&world);
+    cut_off(&world);
     let call = runs_bare(world.pay()).finish(|cx| async move { receipt(cx.attempt().into()) });
-    assert_eq!(call.await, receipt(0));
+    assert_eq!(in_time(&world, call).await, receipt(0));
 }
 
 async fn a_claim_that_was_granted_unseen_is_given_back(world: World) {
@@ -133,8 +154,8 @@ async fn a_claim_that_was_granted_unseen_is_given_back(world: World) {
 }
 
 async fn a_claim_by_hand_is_never_without_protection(world: World) {
-    refuse(&world);
-    let begun = runs_bare(world.pay()).begin().await;
+    cut_off(&world);
+    let begun = in_time(&world, runs_bare(world.pay()).begin()).await;
     assert_eq!(begun.unwrap_err().kind(), &ErrorKind::StoreUnavailable);
     assert_eq!(world.events.count("unprotected"), 0);
 }
@@ -164,13 +185,70 @@ async fn an_outage_after_the_claim_is_none(world: World) {
 
 async fn an_outage_while_reconciling_runs_nothing(world: World) {
     crate::stage::timed_out(world.pay()).await;
-    let faults = [Fault::None, Fault::Refused];
+    let faults = [Fault::None]
+        .into_iter()
+        .chain([Fault::Unreachable; 10_000]);
     world.store.fail(Operation::Claim, faults);
     let hook = |_| async { crate::reconciling::Says::NotLanded };
     let call = runs_bare(world.pay()).run_reconciled(hook, |_| async { crate::stage::never() });
-    let error = refusal(call.await);
+    let error = refusal(in_time(&world, call).await);
     assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
     assert_eq!(world.events.count("unprotected"), 0);
+}
+
+/// What a flood brings about, and what a store refuses, switches no protection off.
+async fn a_store_that_is_full_busy_or_refuses_is_no_outage(world: World) {
+    let faults = [Fault::Full, Fault::Overloaded, Fault::Busy, Fault::Refused];
+    for (key, fault) in (0..).zip(faults) {
+        world.store.fail(Operation::Claim, [fault; 10_000]);
+        let call = runs_bare(world.engine.operation("pay").key(&(key, "a full store")));
+        let error = refusal(in_time(&world, answered(call)).await);
+        assert_eq!(error.kind(), &ErrorKind::StoreUnavailable, "{fault:?}");
+        world.store.heal();
+    }
+    assert_eq!(world.events.count("unprotected"), 0);
+}
+
+/// A claim hangs until its deadline is over; this long before, the store replies to another call.
+async fn hangs_beside(world: &World, quiet: Duration) -> Answer {
+    let deadline = Duration::from_secs(2);
+    world.store.fail(Operation::Claim, [Fault::Hangs]);
+    let call = runs_bare(world.pay());
+    let call = tokio::spawn(async move { paid(call, &Runs::default()).await });
+    crate::stage::sent(world, Operation::Claim, 1).await;
+    world.clock.sleeper_within(deadline).await;
+    world.clock.advance(deadline.saturating_sub(quiet));
+    let other = world.engine.operation("pay").key(&"beside");
+    assert_eq!(paid(other, &Runs::default()).await, receipt(1));
+    world.clock.advance(quiet);
+    call.await.unwrap()
+}
+
+async fn a_store_that_replies_to_others_is_busy_and_not_out_of_reach(world: World) {
+    let answer = hangs_beside(&world, Duration::from_millis(900)).await;
+    assert_eq!(refusal(answer).kind(), &ErrorKind::StoreUnavailable);
+    assert_eq!(world.events.count("unprotected"), 0);
+}
+
+async fn a_store_that_has_replied_to_nothing_for_long_is_out_of_reach(world: World) {
+    let answer = hangs_beside(&world, Duration::from_millis(1_100)).await;
+    assert_eq!(answer, receipt(1));
+    assert_eq!(world.events.count("unprotected"), 1);
+}
+
+/// As one node of a cluster.
+async fn a_server_that_is_not_there_is_an_outage_while_others_reply(world: World) {
+    for run in 1..=3 {
+        let other = world.engine.operation("pay").key(&(run, "elsewhere"));
+        assert_eq!(paid(other, &Runs::default()).await, receipt(1));
+        world
+            .store
+            .fail(Operation::Claim, [Fault::Unreachable; 10_000]);
+        let answer = bare(&world, runs_bare(world.pay()), &Runs::default()).await;
+        assert_eq!(answer, receipt(1));
+        world.store.heal();
+    }
+    assert_eq!(world.events.count("unprotected"), 3);
 }
 
 async fn all_who_wait_for_the_store_run_without_it(world: World) {

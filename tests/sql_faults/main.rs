@@ -19,4 +19,5 @@ mod overload;
 mod purging;
 mod read_only;
 mod setup;
+mod sizes;
 mod till;

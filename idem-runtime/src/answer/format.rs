@@ -148,6 +148,11 @@ impl Format {
         self.encryption.check()
     }
 
+    /// Whether answers are encrypted.
+    pub(crate) fn encrypts(&self) -> bool {
+        self.encryption.is_on()
+    }
+
     /// The last step before an answer is stored under this key: compressed and encrypted, as the
     /// engine is set. What does not fit any more becomes a tombstone. `asked` is the fingerprint of the call.
     pub(crate) fn seal(&self, key: &KeyDigest, asked: Fingerprint, encoded: Encoded) -> Encoded {

@@ -146,7 +146,7 @@ impl<P> CallBuilder<P> {
         self
     }
 
-    /// What happens while the store cannot be asked.
+    /// What happens while the store cannot be reached.
     pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
         self.overrides.on_outage = Some(on_outage);
         self

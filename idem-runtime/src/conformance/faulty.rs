@@ -41,6 +41,14 @@ pub enum Fault {
     Refused,
     /// Another answer is there, and this store does not read it.
     TooLarge,
+    /// There is no room for it.
+    Full,
+    /// More wait than the store can send in time.
+    Overloaded,
+    /// The server is there, and cannot do it now: it only reads, say, or has too many connections.
+    Busy,
+    /// There is no server.
+    Unreachable,
 }
 
 impl Fault {
@@ -237,6 +245,17 @@ impl Faulty {
             Fault::Lost => StoreFuture::ready(failed(StoreErrorKind::Unavailable)),
             Fault::Refused => StoreFuture::ready(failed(StoreErrorKind::Refused)),
             Fault::TooLarge => StoreFuture::ready(failed(StoreErrorKind::TooLarge)),
+            Fault::Full => StoreFuture::ready(failed(StoreErrorKind::Full)),
+            Fault::Overloaded => StoreFuture::ready(Err(StoreError::overloaded(
+                "an injected fault",
+                Duration::from_millis(100),
+            ))),
+            Fault::Busy => StoreFuture::ready(
+                failed(StoreErrorKind::Unavailable).map_err(StoreError::answered),
+            ),
+            Fault::Unreachable => StoreFuture::ready(
+                failed(StoreErrorKind::Unavailable).map_err(StoreError::unreachable),
+            ),
             Fault::Hangs => StoreFuture::pending(std::future::pending()),
             Fault::ReplyLost => {
                 let reply = send(store);

@@ -16,6 +16,12 @@ cases! {
     6 an_answer_expires_to_the_millisecond,
     6 an_expired_answer_is_not_given_to_anybody,
     6 a_released_record_expires,
+    6 a_release_of_which_nothing_remains_lives_for_a_lease,
+    6 a_release_of_which_nothing_remains_lives_for_ten_seconds_at_least,
+    6 a_release_of_which_something_remains_keeps_its_life,
+    6 a_release_that_leaves_another_attempt_keeps_its_life,
+    6 a_claim_after_a_release_of_which_nothing_remains_has_its_whole_life,
+    3 what_comes_late_finds_the_release_of_which_nothing_remains,
     6 records_of_every_state_expire,
     6 every_retention_is_kept,
     6 what_is_left_is_told_with_the_answer,
@@ -66,6 +72,100 @@ async fn a_released_record_expires(p: Probe) {
     assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     expires_in(&p, RETAIN / 4 * 3).await;
     assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Absent);
+}
+
+async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
+    // Of a claim that was renewed, one that lapsed, and one that somebody waits for.
+    for (n, age) in [MS, LEASE / 2, LEASE * 3].into_iter().enumerate() {
+        let p = p.at(n);
+        p.take(&ask(A)).await;
+        p.advance(age).await;
+        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        assert_eq!(p.header().await.retain, LEASE);
+        p.assert_left(p.found().await.1, LEASE);
+        // Sent again it starts no new life.
+        p.advance(LEASE / 2).await;
+        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        p.assert_left(p.found().await.1, LEASE / 2);
+        expires_in(&p, LEASE / 2).await;
+        let next = p.take(&ask(B)).await;
+        assert_eq!(next.attempts, 1, "nothing is known of it");
+    }
+}
+
+async fn a_release_of_which_nothing_remains_lives_for_ten_seconds_at_least(p: Probe) {
+    const LEAST: Duration = Duration::from_secs(10);
+    for (n, lease) in [MS * 100, LEAST, LEAST + MS].into_iter().enumerate() {
+        let p = p.at(n);
+        let request = ClaimRequest { lease, ..ask(A) };
+        expect!(p.claim(&request).await, ClaimReply::Granted { .. } => ());
+        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        let life = lease.max(LEAST);
+        assert_eq!(p.header().await.retain, life);
+        p.assert_left(p.found().await.1, life);
+        p.advance(life).await;
+        assert_eq!(p.read().await, ReadReply::Absent);
+    }
+}
+
+async fn a_release_of_which_something_remains_keeps_its_life(p: Probe) {
+    for (n, remains) in [Remains::Request, Remains::Attempt].into_iter().enumerate() {
+        let p = p.at(n);
+        p.take(&ask(A)).await;
+        p.advance(RETAIN / 4).await;
+        assert_eq!(p.release(A, remains).await, ReleaseReply::Released);
+        assert_eq!(p.header().await.retain, RETAIN);
+        p.assert_left(p.found().await.1, RETAIN / 4 * 3);
+        p.advance(LEASE * 3).await;
+        assert_eq!(p.header().await.state, State::Released);
+    }
+}
+
+async fn a_release_that_leaves_another_attempt_keeps_its_life(p: Probe) {
+    // Its owner may still be at work, and `max_attempts` counts it.
+    let first = p.take(&ask(A)).await;
+    p.advance(LEASE).await;
+    let second = p.take(&ask(B)).await;
+    assert_eq!(p.release(B, Remains::Nothing).await, ReleaseReply::Released);
+    p.advance(LEASE * 9).await;
+    let kept = p.header().await;
+    assert_eq!((kept.attempts, kept.fence), (1, second.fence));
+    let third = p.take(&ask(C)).await;
+    assert_eq!(third.attempts, 2);
+    assert!(third.fence > second.fence && second.fence > first.fence);
+    // More than fit into a byte of the counter.
+    for (n, attempts) in [0x100, 0x101].into_iter().enumerate() {
+        let p = p.at(n);
+        let many = Header {
+            attempts,
+            ..header(pending())
+        };
+        p.plant(&many, b"", RETAIN / 2).await;
+        assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+        p.assert_left(p.found().await.1, RETAIN / 2);
+    }
+}
+
+async fn a_claim_after_a_release_of_which_nothing_remains_has_its_whole_life(p: Probe) {
+    p.take(&ask(A)).await;
+    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    let next = p.take(&ask(B)).await;
+    assert_eq!(next.retain, RETAIN);
+    p.assert_left(p.found().await.1, RETAIN);
+    p.advance(LEASE * 3).await;
+    assert_eq!(p.header().await, next, "it outlives the release");
+}
+
+async fn what_comes_late_finds_the_release_of_which_nothing_remains(p: Probe) {
+    let claim = p.take(&ask(A)).await;
+    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    p.advance_just_before(LEASE).await;
+    let bytes = p.peek().await.expect("the record lives for a lease");
+    let lease_left = Duration::ZERO;
+    assert_eq!(p.claim(&ask(A)).await, ClaimReply::Running { lease_left });
+    assert_eq!(p.renew(&claim).await, RenewReply::Lost);
+    assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
+    p.assert_untouched(&bytes, "what came late").await;
 }
 
 async fn records_of_every_state_expire(p: Probe) {

@@ -46,6 +46,10 @@ pub struct EngineBuilder {
     protection: Protection,
 }
 
+/// Of a layered store without encryption.
+const FORGED: &str = "answers are replayed from the fast store of a `LayeredStore` and are not encrypted: who can write \
+                      to it can give any answer; set `EngineBuilder::encrypt`, or guard it as the database is guarded";
+
 impl EngineBuilder {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self {
@@ -141,7 +145,7 @@ impl EngineBuilder {
         self
     }
 
-    /// What becomes of a call whose store cannot be asked; default [`OnOutage::Fail`].
+    /// What becomes of a call whose store cannot be reached; default [`OnOutage::Fail`].
     pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
         self.defaults.on_outage = on_outage;
         self
@@ -459,8 +463,10 @@ impl EngineBuilder {
             ),
         };
         let disabled = disabled.map(ToOwned::to_owned).into_iter();
+        let forged =
+            (core.store.trusts_copies() && !core.format.encrypts()).then(|| FORGED.to_owned());
         core.store.observed_by(&core.keeper.observer());
-        for message in disabled.chain(core.store.warnings()) {
+        for message in disabled.chain(core.store.warnings()).chain(forged) {
             core.observer.observe(&Event {
                 operation: "",
                 key: None,

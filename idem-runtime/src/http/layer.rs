@@ -317,7 +317,7 @@ impl IdempotencyLayer {
         self.set(|it| it.overrides.on_duplicate = Some(on_duplicate))
     }
 
-    /// What happens while the store cannot be asked; default the engine's, which is [`OnOutage::Fail`] unless it
+    /// What happens while the store cannot be reached; default the engine's, which is [`OnOutage::Fail`] unless it
     /// was set: 503, and the handler does not run. With [`OnOutage::Run`] it runs without any protection.
     pub fn on_outage(self, on_outage: OnOutage) -> Self {
         self.set(|it| it.overrides.on_outage = Some(on_outage))

@@ -50,6 +50,11 @@ pub trait Front: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Whether others than this process can write to it. `true`, the default, is right for every server.
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     /// As [`Store::warnings`](super::Store::warnings).
     fn warnings(&self) -> Vec<String> {
         Vec::new()

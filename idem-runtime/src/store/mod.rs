@@ -57,6 +57,8 @@ pub(crate) mod shared;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 pub mod sql;
 mod told;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
+mod transport;
 mod watch;
 
 use std::fmt;
@@ -88,7 +90,7 @@ pub use crate::record::{
 };
 pub use crate::transition::{
     ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, Remains, RenewReply,
-    ResolveReply, UNDECIDED, claim, complete, release, renew, resolve,
+    ResolveReply, UNDECIDED, claim, complete, release, released_life, renew, resolve,
 };
 
 /// Keeps records and decides, one key at a time, who may run.
@@ -107,7 +109,8 @@ pub use crate::transition::{
 ///    change nothing, except that an answer that exists is stored where nobody can be running: the
 ///    record is gone or released, or (a success only) the later claim has lapsed.
 /// 3. **Repeatable.** The same operation sent again, by us or by a client library behind our back,
-///    has the effect and the reply of one. A claim that comes after its own end is granted nothing.
+///    has the effect and the reply of one. A claim that comes after its own end is granted nothing
+///    while the record of that end lives.
 /// 4. **Done is final.** A done record is not changed until its life is over, except by a
 ///    resolution of somebody who saw it. An unknown outcome is no answer: a success that comes late
 ///    takes its place.
@@ -116,8 +119,13 @@ pub use crate::transition::{
 ///    notices a step of that clock tells [`ClockStepped`](crate::EventKind::ClockStepped) to who
 ///    [observes](Self::observed_by) it, and the engine renews its leases.
 /// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact
-///    to the millisecond.
-/// 7. **Fences grow** with every claim of a key as long as its record is kept.
+///    to the millisecond. A release keeps the life that is left, except one of which nothing remains: its record
+///    counts no attempt and knows no request, and lives for the claim's lease from the release on, at least 10
+///    seconds ([`released_life`]). So calls that fail take room for a lease, and not for their `ttl`.
+/// 7. **Fences grow** with every claim of a key as long as its record is kept. After that the next one is the store's
+///    time in microseconds: higher, unless the store's clock was set back by more than the time since the last claim.
+///    Every claim that was not released with [`Remains::Nothing`] keeps its record for its whole life, so that no
+///    attempt that may still act is followed by a lower fence within that.
 /// 8. **Attempts count** every start of a body since the last reset, less those released without
 ///    [`Remains::Attempt`]; at `max_attempts` no body is granted. Finding out is no attempt.
 /// 9. **Fingerprints are kept** through every state, and compared in every state. Only a release with
@@ -305,6 +313,12 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// Whether answers are replayed from a store in front of the one that decides, to which others can write. An engine
+    /// without [encryption](crate::EngineBuilder::encrypt) warns of that. `false`, the default: there is no such store.
+    fn trusts_copies(&self) -> bool {
+        false
+    }
+
     /// A finished answer that is known without a question to the database: for calls in a transaction,
     /// before they touch it.
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
@@ -395,6 +409,7 @@ impl<T> fmt::Debug for StoreFuture<'_, T> {
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
+    reach: Reach,
     message: String,
     retry_after: Option<std::time::Duration>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
@@ -425,12 +440,31 @@ pub enum StoreErrorKind {
     InvalidCursor,
 }
 
+/// Whether an operation that failed has reached its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The store gave the error itself, or this process did before anything was sent.
+    Answered,
+    /// There was no reply, and that may be for want of a server or for too much to do.
+    Silent,
+    /// There is no server, or no way to it.
+    Unreachable,
+}
+
 impl StoreError {
     /// An error of this kind. The message says what failed and what to do, without keys, values or
     /// passwords.
+    ///
+    /// One of kind [`Unavailable`](StoreErrorKind::Unavailable) may be an outage for
+    /// [`OnOutage::Run`](crate::OnOutage::Run), unless it is [`answered`](Self::answered).
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        let reach = match kind {
+            StoreErrorKind::Unavailable => Reach::Silent,
+            _ => Reach::Answered,
+        };
         Self {
             kind,
+            reach,
             message: message.into(),
             retry_after: None,
             source: None,
@@ -444,6 +478,26 @@ impl StoreError {
             retry_after: Some(retry_after),
             ..Self::new(StoreErrorKind::Overloaded, message)
         }
+    }
+
+    /// Says that the store was reached, and gave this error itself: it is full, busy, only reads, or refuses. Such an
+    /// error is no outage for [`OnOutage::Run`](crate::OnOutage::Run).
+    #[must_use]
+    pub fn answered(mut self) -> Self {
+        self.reach = Reach::Answered;
+        self
+    }
+
+    /// Says that there is no server to reach: nothing listens there, or its host is not known. Such an error is an
+    /// outage for [`OnOutage::Run`](crate::OnOutage::Run), even while other servers of the same store reply.
+    #[must_use]
+    pub fn unreachable(mut self) -> Self {
+        self.reach = Reach::Unreachable;
+        self
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// Adds what caused it.

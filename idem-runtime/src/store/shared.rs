@@ -42,6 +42,7 @@ macro_rules! each_operation {
             fn observed_by(&self, observer: &Arc<dyn Observer>);
             fn max_record_bytes(&self) -> Option<usize>;
             fn keeps_forever(&self) -> bool;
+            fn trusts_copies(&self) -> bool;
             #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
             #[doc(hidden)]
             fn recall<'a>(

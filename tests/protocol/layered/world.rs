@@ -144,7 +144,7 @@ impl World {
                         &mut there,
                         Command::Complete(ending),
                         sender,
-                        None,
+                        (None, 0),
                         StoreFlaw::None,
                     );
                     self.copy(number, there, flaw);
@@ -228,7 +228,13 @@ impl World {
                     max_attempts: None,
                 };
                 let command = Command::Resolve(None);
-                let done = execute(&mut self.durable, command, hand, self.seen, StoreFlaw::None);
+                let done = execute(
+                    &mut self.durable,
+                    command,
+                    hand,
+                    (self.seen, 0),
+                    StoreFlaw::None,
+                );
                 assert_eq!(done, Reply::Stored, "an answer stays until it is reset");
                 self.told = 0;
                 self.reset = Reset::Resolved;
@@ -268,7 +274,13 @@ impl World {
             None if flaw == Flaw::ClaimsInFront && self.up => {
                 let mut claimed = None;
                 let sender = sender(number, caller);
-                let reply = execute(&mut claimed, Command::Ask, sender, None, StoreFlaw::None);
+                let reply = execute(
+                    &mut claimed,
+                    Command::Ask,
+                    sender,
+                    (None, 0),
+                    StoreFlaw::None,
+                );
                 self.copies[usize::from(self.epoch)] = claimed;
                 return self.hear_claim(number, reply, flaw);
             }
@@ -283,7 +295,7 @@ impl World {
             &mut self.durable,
             Command::Ask,
             sender,
-            None,
+            (None, 0),
             StoreFlaw::None,
         );
         self.hear_claim(number, reply, flaw);
@@ -313,7 +325,13 @@ impl World {
         caller.place = caller.known;
         let sender = sender(number, *caller);
         let command = Command::Complete(ending);
-        let reply = execute(&mut self.durable, command, sender, None, StoreFlaw::None);
+        let reply = execute(
+            &mut self.durable,
+            command,
+            sender,
+            (None, 0),
+            StoreFlaw::None,
+        );
         let mut phase = Phase::Over;
         match (reply, ending) {
             (Reply::Stored, Ending::Value(answer)) | (Reply::Answer(answer), _) => {

@@ -141,6 +141,11 @@ impl<S: Front> Front for Later<S> {
         self.get().and_then(S::max_record_bytes)
     }
 
+    fn is_shared(&self) -> bool {
+        // One that is not there yet may turn out to be.
+        self.get().is_none_or(S::is_shared)
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.get().map(S::warnings).unwrap_or_default()
     }

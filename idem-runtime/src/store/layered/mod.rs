@@ -81,6 +81,17 @@ pub struct LayeredStore(Arc<Layers>);
 /// `margin` (5 s) before the answer is. Unknown outcomes are not copied, nor are answers that are larger
 /// than the fast store takes.
 ///
+/// # Who can write to the fast store
+///
+/// A replay is answered from a copy, without a question to the durable store. So who can write to the fast store can
+/// give answers: a copy that is planted, or changed, is what callers get, also of a key that never ran. It starts no
+/// body and ends no claim. Give the engine [keys](crate::EngineBuilder::encrypt): a copy is then an answer only if it
+/// was sealed with them for this very record, and an operator who can write to the cache can forge nothing. Without
+/// them the fast store must be as well guarded as the database, and an engine says so in a
+/// [`Warning`](crate::EventKind::Warning) when it is built, unless the fast store is in the memory of the process.
+/// What no seal prevents: a copy can be deleted, which costs time, and a sealed answer that a reset has taken back can be
+/// put back by who has kept it.
+///
 /// # Resets
 ///
 /// Only [`Entry::reset`](crate::Entry::reset) takes an answer back. It begins a new *epoch*, a number in
@@ -369,6 +380,10 @@ impl Store for LayeredStore {
 
     fn keeps_forever(&self) -> bool {
         self.0.durable.keeps_forever()
+    }
+
+    fn trusts_copies(&self) -> bool {
+        self.0.fast.is_shared() || self.0.durable.trusts_copies()
     }
 
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -73,4 +73,8 @@ impl Front for MemoryStore {
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         StoreFuture::ready(Ok(Some(self.0.watchers.watch(key))))
     }
+
+    fn is_shared(&self) -> bool {
+        false
+    }
 }

@@ -320,7 +320,11 @@ impl Store for MemoryStore {
             key,
             |current| {
                 let (reply, write) = transition::release(current, *owner, remains);
-                (reply, write.map(|header| (encoded(&header), None)))
+                let write = current.zip(write).map(|(current, header)| {
+                    let life = transition::released_life(&current.record.header, remains);
+                    (encoded(&header), life)
+                });
+                (reply, write)
             },
             ReleaseReply::Unreadable,
         ))

@@ -67,6 +67,11 @@ impl RedisStoreBuilder {
 
     /// The largest record that is read, in bytes; default 8 MiB. A larger one is refused with
     /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left alone.
+    ///
+    /// The server is asked for no more than that, with one exception. A claim by `SET … NX GET` has the whole record as
+    /// its reply, whatever its length. The first such reply that is too large is the last one: from then on this store
+    /// makes its claims by script, which looks at the length first. So a writer of Redis can make each process fetch
+    /// records above the limit once, and not at each call.
     pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
         self.max_record_bytes = max_record_bytes;
         self
@@ -155,6 +160,7 @@ impl RedisStoreBuilder {
             Ok::<_, StoreError>(Route::Cluster(Box::new(cluster)))
         };
         let place = self.source.place(&self.extras)?;
+        let transport = place.warning();
         let (target, mut seeds) = match place {
             Place::Server(client) => (Some(Target::Server(client)), Vec::new()),
             Place::Sentinels(sentinels) => (Some(Target::Primary(sentinels)), Vec::new()),
@@ -226,6 +232,7 @@ impl RedisStoreBuilder {
             stages: stages.into(),
             swaps: stages && report.compares(),
             report,
+            transport,
             observers,
             max_record_bytes: self.max_record_bytes,
         })))

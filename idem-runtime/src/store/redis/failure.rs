@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError};
 
-use super::super::{StoreError, StoreErrorKind};
+use super::super::{Reach, StoreError, StoreErrorKind};
 
 /// A server that does not know the script: asked again with its source.
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
@@ -139,12 +139,12 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
         } else {
             StoreErrorKind::Refused
         };
-        return caused(kind, format!("connecting to Redis: {said}"), error);
+        return caused(kind, format!("connecting to Redis: {said}"), error).answered();
     }
     if known && is_unknown_user(&error) {
         // Somebody is changing the password, or the server refuses for want of room, which the
         // client library reports as the same. A finished answer must not be given up for that.
-        return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error);
+        return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error).answered();
     }
     store_error("connecting to Redis", error)
 }
@@ -209,8 +209,45 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
         }
         Some(_) | None => (Protocol, "Redis refused"),
     };
+    let reach = reach(&error);
     let code = code(&error).map_or(String::new(), |code| format!(" [{code}]"));
-    caused(kind, format!("{what}: {advice}{code}"), error)
+    reached(
+        reach,
+        caused(kind, format!("{what}: {advice}{code}"), error),
+    )
+}
+
+/// How far a command came. A server that starts, or has no primary yet, does not know what it will say.
+fn reach(error: &RedisError) -> Reach {
+    let waits = ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"];
+    if has_no_room(error) || about_tls(error).is_some() || lacks_something_here(error) {
+        Reach::Answered
+    } else if error.is_connection_refusal() || is_unknown_host(error) {
+        Reach::Unreachable
+    } else {
+        match code(error) {
+            Some(code) if !waits.contains(&code) => Reach::Answered,
+            _ => Reach::Silent,
+        }
+    }
+}
+
+fn reached(reach: Reach, error: StoreError) -> StoreError {
+    match reach {
+        Reach::Answered => error.answered(),
+        Reach::Unreachable => error.unreachable(),
+        Reach::Silent => error,
+    }
+}
+
+/// No connection can be made for want of something in this process or on its machine: memory, files, ports.
+fn lacks_something_here(error: &RedisError) -> bool {
+    const LACKS: [i32; 4] = [12, 23, 24, 99];
+    let said = error.to_string();
+    error.is_io_error()
+        && LACKS
+            .iter()
+            .any(|code| said.contains(&format!("(os error {code})")))
 }
 
 /// The error with its cause, unless a server that does not know a command quotes what was sent
@@ -286,6 +323,41 @@ mod tests {
             assert_eq!(open.to_string(), hidden.to_string());
         }
         assert_eq!(said("ERR something else").kind(), StoreErrorKind::Protocol);
+    }
+
+    /// Nothing that a flood brings about, or that the server refuses, is an outage.
+    #[test]
+    fn what_the_server_says_itself_is_no_outage() {
+        for line in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica.",
+            "MISCONF Redis is configured to save RDB snapshots",
+            "NOREPLICAS Not enough good replicas to write.",
+            "NOPERM this user has no permissions to run the 'set' command",
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "BUSY Redis is busy running a script.",
+            "ERR max number of clients reached",
+            "ERR something else",
+        ] {
+            assert_eq!(said(line).reach(), Reach::Answered, "{line}");
+        }
+        for line in [
+            "LOADING Redis is loading the dataset in memory",
+            "MASTERDOWN Link with MASTER is down",
+            "CLUSTERDOWN The cluster is down",
+        ] {
+            assert_eq!(said(line).reach(), Reach::Silent, "{line}");
+        }
+        let io = |kind| store_error("a claim", std::io::Error::from(kind).into()).reach();
+        assert_eq!(
+            io(std::io::ErrorKind::ConnectionRefused),
+            Reach::Unreachable
+        );
+        assert_eq!(io(std::io::ErrorKind::ConnectionReset), Reach::Silent);
+        assert_eq!(io(std::io::ErrorKind::TimedOut), Reach::Silent);
+        let files = std::io::Error::from_raw_os_error(24);
+        assert_eq!(connect_error(files.into(), true).reach(), Reach::Answered);
     }
 
     #[test]

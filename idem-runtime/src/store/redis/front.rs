@@ -24,7 +24,8 @@ impl Inner {
             b'D' => (answer.millis()?, answer.record()?),
             b'G' => {
                 let left = answer.millis()?;
-                match self.large(route, &name, answer.size()?).await? {
+                self.readable(answer.size()?)?;
+                match self.large(route, &name).await? {
                     Some(bytes) => (left, bytes),
                     None => return Ok(None),
                 }

@@ -1,8 +1,8 @@
 //! What a call that waits looks at.
 //!
-//! It was told, most of the time, that the other call has finished, and a plain `GET` shows its answer: a
-//! script, which nobody has run for a while, takes the server longer by a tenth of all that this call has
-//! waited since. How long the answer will still be kept a `GET` does not say; see [`Store::glance`].
+//! It was told, most of the time, that the other call has finished, and a plain `GETRANGE` shows its answer, if that is
+//! not too large: a script, which nobody has run for a while, takes the server longer by a tenth of all that this call
+//! has waited since. How long the answer will still be kept it does not say; see [`Store::glance`].
 //! Whatever else stands there, a script reads; and of a claim it sees to it that its end is told.
 //!
 //! [`Store::glance`]: crate::store::Store::glance
@@ -12,7 +12,7 @@ use std::pin::pin;
 
 use super::Inner;
 use crate::record::{Record, State};
-use crate::store::{ReadReply, RecordKey, StoreError, Watch};
+use crate::store::{ReadReply, RecordKey, StoreError, StoreErrorKind, Watch};
 
 impl Inner {
     /// Subscribes, and marks the claim that is there. Both have been done when this answers, in whichever
@@ -41,21 +41,21 @@ impl Inner {
 
     pub(super) async fn glance(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         let mut is_unmarked = false;
-        match self.large(&self.own, &key.name(), 0).await {
+        match self.large(&self.own, &key.name()).await {
             Ok(Some(bytes)) => {
                 is_unmarked = bytes.starts_with(b"2P");
                 if let Ok(record) = Record::decode(bytes)
                     && matches!(record.header.state, State::Done { .. })
                 {
-                    self.readable(record.as_bytes().len())?;
                     let left = record.header.retain;
                     return Ok(ReadReply::Found { record, left });
                 }
             }
-            Ok(None) => return Ok(ReadReply::Absent),
-            Err(error) if error.is_transient() => return Err(error),
-            // Something of another type, say: the script has words for it.
-            Err(_) => {}
+            Err(error) if error.is_transient() || error.kind() == StoreErrorKind::TooLarge => {
+                return Err(error);
+            }
+            // Nothing, or an empty string, or something of another type: the script tells them apart.
+            Ok(None) | Err(_) => {}
         }
         if is_unmarked {
             self.wait(key).await

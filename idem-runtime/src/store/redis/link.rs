@@ -406,7 +406,8 @@ impl Failure {
                      forget it; look at the replicas and their links \
                      (`durability` is `replicated({wanted})`)"
                 ),
-            ),
+            )
+            .answered(),
         }
     }
 }

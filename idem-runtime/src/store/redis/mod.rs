@@ -129,6 +129,8 @@ struct Inner {
     subscribers: Subscribers,
     scripts: Scripts,
     report: Report,
+    /// What is amiss with the way to the server.
+    transport: Option<String>,
     /// Whether a claim is made without a script where that will do.
     plain: AtomicBool,
     /// Whether a claim is ended without a script where that will do.
@@ -283,6 +285,7 @@ impl Store for RedisStore {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.0.report.warnings();
+        warnings.extend(self.0.transport.clone());
         warnings.extend(self.0.subscribers.warning());
         warnings
     }

@@ -88,28 +88,44 @@ impl Inner {
         ))
     }
 
-    /// Reads a record that is too large for a script. `None` if it is not there any more.
+    /// Reads a record without a script. `None` if nothing is there, or an empty string.
+    ///
+    /// No more of it is sent than this store reads. How long one is of which that is not all is asked for then.
     pub(super) async fn large(
         &self,
         route: &Route,
         name: &str,
-        bytes: usize,
     ) -> Result<Option<Bytes>, StoreError> {
-        self.readable(bytes)?;
+        let most = self.max_record_bytes.to_string();
         let get = || {
             let mut get = Cmd::new();
-            get.arg("GET").arg(name);
+            // Up to the byte behind the last one that may be there.
+            get.arg("GETRANGE").arg(name).arg("0").arg(&most);
             get
         };
-        match route
+        let bytes = match route
             .send(&Order::about(name, &get), Keeping::Nothing)
             .await
         {
-            Ok(Value::BulkString(bytes)) => Ok(Some(bytes.into())),
-            Ok(Value::Nil) => Ok(None),
-            Ok(_) => Err(unexpected()),
-            Err(failure) => Err(failure.store_error("reading an answer")),
+            Ok(Value::BulkString(bytes)) => bytes,
+            Ok(_) => return Err(unexpected()),
+            Err(failure) => return Err(failure.store_error("reading an answer")),
+        };
+        if bytes.len() <= self.max_record_bytes {
+            return Ok(Some(bytes.into()).filter(|bytes: &Bytes| !bytes.is_empty()));
         }
+        let length = || {
+            let mut length = Cmd::new();
+            length.arg("STRLEN").arg(name);
+            length
+        };
+        let length = Order::about(name, &length);
+        let length = match Box::pin(route.send(&length, Keeping::Nothing)).await {
+            Ok(Value::Int(length)) => usize::try_from(length).unwrap_or_default(),
+            // At least so long.
+            _ => bytes.len(),
+        };
+        self.readable(length.max(bytes.len())).map(|()| None)
     }
 
     /// The record of an answer of `D` or `G`. `None`: it changed in between, ask again.
@@ -123,7 +139,8 @@ impl Inner {
         if answer.code == b'D' {
             return Ok(Some((Record::decode(answer.record()?), left)));
         }
-        let Some(bytes) = self.large(&self.link, name, answer.size()?).await? else {
+        self.readable(answer.size()?)?;
+        let Some(bytes) = self.large(&self.link, name).await? else {
             return Ok(None);
         };
         let record = Record::decode(bytes);
@@ -387,12 +404,15 @@ impl Inner {
 
     async fn read_by(&self, script: &Script, key: &RecordKey) -> Result<ReadReply, StoreError> {
         // Whoever waits is told on the engine's thread, and reads there.
-        let answer = Self::run(&self.own, "a read", script, &key.name(), &[]).await?;
+        let most = decimal(self.max_record_bytes as u64);
+        let arguments: [&[u8]; 1] = [most.as_bytes()];
+        let answer = Self::run(&self.own, "a read", script, &key.name(), &arguments).await?;
         if let Some(error) = answer.unreadable() {
             return Ok(ReadReply::Unreadable(error));
         }
         match answer.code {
             b'N' => Ok(ReadReply::Absent),
+            b'L' => self.readable(answer.size()?).and(Err(unexpected())),
             b'D' => {
                 // Bytes of another program may well live for ever.
                 let left = answer.millis().unwrap_or_default();

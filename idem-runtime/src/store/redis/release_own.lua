@@ -11,9 +11,16 @@ if DECLARED then
     -- More attempts than that go the long way, as does a record without a life.
     if life > 0 and high == 0 and low > 0 then
       if ARGV[2] ~= '1' then low = low - 1 end
-      local asked = sub(there, 37) -- the fingerprint, and the types of the answers
-      if ARGV[2] == '2' and low == 0 then asked = string.rep('\0', 20) end
-      local free = '2R' .. sub(there, 3, 26) .. string.char(low) .. '\0\0\0\0' .. sub(there, 32, 36) .. asked
+      -- How long it was to be kept, the fingerprint, and the types of the answers.
+      local rest = sub(there, 32)
+      if ARGV[2] == '2' and low == 0 then
+        -- Nothing remains: see release.lua.
+        local a, b, c, d = string.byte(there, 28, 31)
+        life, rest = ((a * 256 + b) * 256 + c) * 256 + d, '\0' .. sub(there, 28, 31)
+        if life < 10000 then life, rest = 10000, '\0\0\0\39\16' end
+        rest = rest .. string.rep('\0', 20)
+      end
+      local free = '2R' .. sub(there, 3, 26) .. string.char(low) .. '\0\0\0\0' .. rest
       redis.call('SET', KEYS[1], free, 'PX', life)
       if state == '2W' then redis.pcall(PUBLISH, KEYS[1], '') end
       return 1

@@ -53,7 +53,6 @@ impl Sentinels {
         }))
     }
 
-    #[cfg(test)]
     pub(super) fn clients(&self) -> &[Client] {
         &self.0.sentinels
     }

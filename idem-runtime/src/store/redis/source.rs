@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisError};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
 
 use super::sentinel::Sentinels;
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{StoreError, StoreErrorKind, transport};
 
 /// Where the Redis is: a URL, or a client that the application already has.
 ///
@@ -115,6 +115,30 @@ pub(super) enum Place {
     Manager(redis::aio::ConnectionManager),
     #[cfg(feature = "redis-cluster")]
     Library(Box<redis::cluster::ClusterClient>),
+}
+
+impl Place {
+    /// What an operator should know of the way to it.
+    pub(super) fn warning(&self) -> Option<String> {
+        let is_open = |client: &Client| is_open(client.get_connection_info().addr());
+        let open = match self {
+            Self::Server(client) => is_open(client),
+            Self::Sentinels(sentinels) => sentinels.clients().iter().any(is_open),
+            Self::Cluster(seeds) => seeds.iter().any(is_open),
+            // They do not say where they lead.
+            #[cfg(feature = "redis-manager")]
+            Self::Manager(_) => false,
+            #[cfg(feature = "redis-cluster")]
+            Self::Library(_) => false,
+        };
+        let instead = "write `rediss://` (feature `redis-tls`), or go through a tunnel";
+        open.then(|| transport::warning("Redis", "a connection without TLS", instead))
+    }
+}
+
+/// Whether what goes there can be read on the way.
+fn is_open(address: &ConnectionAddr) -> bool {
+    matches!(address, ConnectionAddr::Tcp(host, _) if !transport::is_local(host))
 }
 
 /// What a URL does not say.

@@ -60,6 +60,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SHOWS_EARLY: bool;
 
+    /// How many bytes an answer has, as the number that rows are read with.
+    #[doc(hidden)]
+    const BODY_BYTES: &'static str = "length(body)";
+
     /// What a claim sends first.
     #[doc(hidden)]
     const CLAIM: Template;
@@ -281,6 +285,15 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         None
     }
 
+    /// What an operator should know of the way to the server.
+    #[doc(hidden)]
+    fn transport(
+        options: &<<Self::Db as Database>::Connection as Connection>::Options,
+    ) -> Option<String> {
+        let _ = options;
+        None
+    }
+
     /// What a connection of the store's own is told first; empty for nothing.
     #[doc(hidden)]
     const SESSION: &'static str;
@@ -350,14 +363,23 @@ pub enum Trouble {
     /// A file that is of no use, and what to do about it.
     #[cfg(feature = "sqlite")]
     File(&'static str),
-    /// It starts, stops, fails over, or has no connection left.
+    /// It starts, stops, or fails over.
     Unavailable,
+    /// It has no connection left, or has ended the statement for a limit of its own.
+    Busy,
     /// It only reads.
     ReadOnly,
     /// Its transaction is over, or failed, or a savepoint in it is gone.
     Ended,
     /// Anything else.
     Other,
+}
+
+impl Trouble {
+    /// Whether it leaves open what became of the statement, on a connection that is of no more use.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Busy)
+    }
 }
 
 /// A cheap clone of the text of a statement.

@@ -13,6 +13,7 @@ use super::lane::Lane;
 use super::source::SqlSource;
 use super::statement::Statements;
 use super::{Inner, SqlStore};
+use crate::record::HEADER;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -29,6 +30,7 @@ pub struct SqlStoreBuilder<B: Backend> {
     table: String,
     connections: usize,
     response_timeout: Duration,
+    max_record_bytes: usize,
     #[cfg(feature = "postgres")]
     notify: bool,
 }
@@ -50,6 +52,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
             table: TABLE.to_owned(),
             connections: 8,
             response_timeout: Duration::from_secs(2),
+            max_record_bytes: 64 << 20,
             #[cfg(feature = "postgres")]
             notify: false,
         }
@@ -75,6 +78,14 @@ impl<B: Backend> SqlStoreBuilder<B> {
     /// connection is closed, and the engine sends it again on another. Default: 2 seconds.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
+        self
+    }
+
+    /// The largest record that is read, in bytes; default 64 MiB, at least 1 KiB. A larger one is refused with
+    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left alone: its length is looked at where it is, and
+    /// nothing of its answer is sent. Larger answers are not stored either: the engine keeps a tombstone of them.
+    pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
+        self.max_record_bytes = max_record_bytes.max(1 << 10);
         self
     }
 
@@ -119,11 +130,17 @@ impl<B: Backend> SqlStoreBuilder<B> {
             let lane = lane.grouped(group.clone());
             lane
         };
+        let transport = B::transport(&options);
         let mut inner = Inner {
             lane: lane((self.connections, self.connections.div_ceil(8))),
             own: lane((2, 0)),
             listing: lane((1, 0)),
-            statements: Statements::new::<B>(&self.table, &told, self.response_timeout),
+            statements: Statements::new::<B>(
+                &self.table,
+                &told,
+                self.response_timeout,
+                self.max_record_bytes - HEADER,
+            ),
             met: Met::new(),
             observers,
             #[cfg(feature = "postgres")]
@@ -132,7 +149,8 @@ impl<B: Backend> SqlStoreBuilder<B> {
                 .flatten(),
             table: self.table,
             warnings: Vec::new(),
-            max_record_bytes: None,
+            reads_bytes: self.max_record_bytes,
+            max_record_bytes: self.max_record_bytes,
         };
         let mut conn = inner.lane.open(WHAT).await?;
         let looking = async {
@@ -143,8 +161,11 @@ impl<B: Backend> SqlStoreBuilder<B> {
             Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
             Err(_) => return Err(inner.lane.silence(WHAT)),
         };
-        inner.warnings = warnings;
-        inner.max_record_bytes = longest.map(|bytes| bytes.saturating_sub(BESIDE));
+        inner.warnings = warnings.into_iter().chain(transport).collect();
+        if let Some(longest) = longest {
+            let written = longest.saturating_sub(BESIDE);
+            inner.max_record_bytes = inner.max_record_bytes.min(written);
+        }
         inner.lane.keep(conn);
         Ok(SqlStore(Arc::new(inner)))
     }

@@ -88,7 +88,7 @@ macro_rules! several {
         let found = (&mut *$conn).fetch_all($query).await?;
         let mut rows = Vec::with_capacity(found.len());
         for found in &found {
-            let place: &[u8] = found.try_get(12)?;
+            let place: &[u8] = found.try_get(13)?;
             // A place that is none is nobody's.
             let place = place.try_into().unwrap_or([0; PLACE]);
             let row = crate::store::sql::dialect::seen!($statement, found);
@@ -167,6 +167,7 @@ macro_rules! row {
             left_us: row.$get(9)?,
             now_us: row.$get(10)?,
             version: row.$get(11)?,
+            body_bytes: row.$get(12)?,
         })
     }};
 }

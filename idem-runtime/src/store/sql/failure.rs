@@ -1,7 +1,7 @@
 //! What the errors of sqlx mean for a store.
 
 use super::backend::{Sealed, Trouble};
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::{Reach, StoreError, StoreErrorKind};
 
 /// Whether the connection is of no more use.
 pub(crate) fn broken(error: &sqlx::Error) -> bool {
@@ -50,9 +50,11 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
         ),
         #[cfg(feature = "sqlite")]
         Some(Trouble::File(advice)) => (Refused, advice),
-        Some(Trouble::Unavailable) => (
+        Some(Trouble::Unavailable) => (Unavailable, "the server starts, stops or fails over"),
+        Some(Trouble::Busy) => (
             Unavailable,
-            "the server starts, stops or has no connection left",
+            "the server has no connection left, or has ended the statement for a limit or a fault of its own; see \
+             its log",
         ),
         Some(Trouble::ReadOnly) => (
             Unavailable,
@@ -81,12 +83,40 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
         .and_then(sqlx::error::DatabaseError::code);
     let code = code.map_or(String::new(), |code| format!(" ({} error {code})", B::NAME));
     let message = format!("{what}: {advice}{code}");
+    let reach = reach::<B>(&error);
     let cause = Some(error).filter(|error| error.as_database_error().is_none());
     let error = StoreError::new(kind, message);
+    let error = match reach {
+        Reach::Answered => error.answered(),
+        Reach::Unreachable => error.unreachable(),
+        Reach::Silent => error,
+    };
     match cause {
         Some(cause) => error.because(cause),
         None => error,
     }
+}
+
+/// How far a statement came. A server that starts or fails over does not know what it will say.
+fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    let is_io = |kinds: &[std::io::ErrorKind]| matches!(error, sqlx::Error::Io(io) if kinds.contains(&io.kind()));
+    let lacks = matches!(error, sqlx::Error::Io(io) if lacks_something_here(io));
+    match trouble::<B>(error) {
+        Some(Trouble::Unavailable) => Reach::Silent,
+        // Of a socket file as well.
+        None if is_io(&[ConnectionRefused, NotFound]) => Reach::Unreachable,
+        None if broken(error) && !lacks => Reach::Silent,
+        _ => Reach::Answered,
+    }
+}
+
+/// No connection can be made for want of something in this process or on its machine: memory, files, ports.
+fn lacks_something_here(error: &std::io::Error) -> bool {
+    const LACKS: [i32; 4] = [12, 23, 24, 99];
+    error
+        .raw_os_error()
+        .is_some_and(|code| LACKS.contains(&code))
 }
 
 /// Why there is no table still.
@@ -120,5 +150,29 @@ pub(crate) fn unfit<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
             StoreError::new(StoreErrorKind::Refused, format!("{what}: {problem}"))
         }
         error => store_error::<B>(what, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_server_that_is_not_there_is_told_from_a_process_that_cannot_connect() {
+        type Postgres = crate::store::sql::Postgres;
+        let of = |error: io::Error| store_error::<Postgres>("a claim", error.into()).reach();
+        assert_eq!(
+            of(io::ErrorKind::ConnectionRefused.into()),
+            Reach::Unreachable
+        );
+        assert_eq!(of(io::ErrorKind::ConnectionReset.into()), Reach::Silent);
+        // Too many open files.
+        assert_eq!(of(io::Error::from_raw_os_error(24)), Reach::Answered);
+        let protocol = sqlx::Error::Protocol("cut short".into());
+        let protocol = store_error::<Postgres>("a claim", protocol);
+        assert_eq!(protocol.reach(), Reach::Silent);
     }
 }

@@ -234,7 +234,7 @@ impl<B: Sealed> Lane<B> {
                 }
                 Err(sqlx::Error::Database(error)) => {
                     let trouble = B::trouble(&*error);
-                    if !matches!(trouble, Trouble::Unavailable | Trouble::ReadOnly) {
+                    if !trouble.is_silence() && trouble != Trouble::ReadOnly {
                         self.keep(conn);
                     } else if used {
                         continue;

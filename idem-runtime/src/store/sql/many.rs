@@ -31,9 +31,9 @@ impl Many {
     pub(super) fn new<B: Sealed>(template: Template, table: &str) -> Arc<Self> {
         let (each, order) = counted(template.each);
         Arc::new(Self {
-            before: filled::<B>(template.before, table),
+            before: filled::<B>(template.before, table, 0),
             each,
-            after: filled::<B>(template.after, table),
+            after: filled::<B>(template.after, table, 0),
             order,
             is_strict: template.is_strict,
         })

@@ -217,8 +217,10 @@ pub(crate) struct Inner<B: Sealed> {
     #[cfg(feature = "postgres")]
     notices: Option<notices::Notices>,
     warnings: Vec<String>,
-    /// Longer ones the server would refuse at each completion, and their bodies would run again.
-    max_record_bytes: Option<usize>,
+    /// The longest record that is read.
+    reads_bytes: usize,
+    /// The longest that is written: of others the server would refuse each completion, and their bodies would run again.
+    max_record_bytes: usize,
 }
 
 impl<B: Backend> Clone for SqlStore<B> {
@@ -383,7 +385,7 @@ impl<B: Backend> Store for SqlStore<B> {
     }
 
     fn max_record_bytes(&self) -> Option<usize> {
-        self.0.max_record_bytes
+        Some(self.0.max_record_bytes)
     }
 
     fn keeps_forever(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
-use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult};
+use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlSslMode};
 use sqlx::{Executor as _, MySqlConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
@@ -13,6 +13,7 @@ use super::row::{PLACE, Parts, Row};
 use super::script::{counted, written};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
+use crate::store::transport;
 
 /// MySQL 8.0 or newer, MariaDB 10.6 or newer.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +39,8 @@ impl Sealed for MySql {
         text: "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, fence, attempts, \
                detail, retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1); \
-               SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
-               expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END \
+               SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {body}, \
+               expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END, {body_bytes} \
                FROM {t} WHERE record_key = ?1",
         kind: Kind::Script,
     };
@@ -88,21 +89,8 @@ impl Sealed for MySql {
             Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
             // 1927 and 4031 are told to who comes back to a connection that the server has closed; a proxy
             // that has lost its server passes on what it was told as a client, 2000 and more.
-            Some(
-                1040
-                | 1047
-                | 1053
-                | 1077
-                | 1079
-                | 1203
-                | 1226
-                | 1317
-                | 1927
-                | 1969
-                | 2000..=2999
-                | 3024
-                | 4031,
-            ) => Trouble::Unavailable,
+            Some(1040 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => Trouble::Busy,
+            Some(1047 | 1053 | 1077 | 1079 | 2000..=2999) => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }
@@ -201,7 +189,61 @@ impl Sealed for MySql {
         Ok(warnings)
     }
 
+    fn transport(options: &MySqlConnectOptions) -> Option<String> {
+        let why = match options.get_ssl_mode() {
+            MySqlSslMode::Disabled => "a connection without TLS (`ssl-mode=DISABLED`)",
+            MySqlSslMode::Preferred => {
+                "a connection that may be without TLS (`ssl-mode=PREFERRED`, which is the default)"
+            }
+            MySqlSslMode::Required | MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity => {
+                return None;
+            }
+        };
+        let is_local = options.get_socket().is_some() || transport::is_local(options.get_host());
+        let instead = "set `ssl-mode=VERIFY_IDENTITY` with `ssl-ca`, and a TLS feature of sqlx";
+        (!is_local).then(|| transport::warning(Self::NAME, why, instead))
+    }
+
     fn own(options: MySqlConnectOptions) -> MySqlConnectOptions {
         options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr as _;
+
+    use super::*;
+
+    #[test]
+    fn a_connection_that_may_be_open_is_told_unless_it_stays_on_the_machine() {
+        let warns = |url: &str| {
+            let options = MySqlConnectOptions::from_str(url).unwrap();
+            let warning = MySql::transport(&options);
+            let warning = warning.inspect(|warning| {
+                assert!(
+                    !warning.contains("secret") && !warning.contains("db.example"),
+                    "{warning}"
+                );
+            });
+            warning.is_some()
+        };
+        for (mode, expected) in [
+            ("", true),
+            ("?ssl-mode=DISABLED", true),
+            ("?ssl-mode=PREFERRED", true),
+            ("?ssl-mode=REQUIRED", false),
+            ("?ssl-mode=VERIFY_CA", false),
+            ("?ssl-mode=VERIFY_IDENTITY", false),
+        ] {
+            let url = |host| format!("mysql://app:secret@{host}/shop{mode}");
+            assert_eq!(warns(&url("db.example:3306")), expected, "{mode}");
+            assert_eq!(warns(&url("10.0.0.7")), expected, "{mode}");
+            assert!(!warns(&url("localhost")), "{mode}");
+            assert!(!warns(&url("127.0.0.1:3306")), "{mode}");
+        }
+        assert!(!warns(
+            "mysql://app:secret@db.example/shop?socket=/run/mysqld.sock"
+        ));
     }
 }

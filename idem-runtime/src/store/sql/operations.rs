@@ -16,6 +16,8 @@ use crate::store::{
 };
 use crate::transition;
 
+const RELEASED_AT_LEAST_MS: i64 = transition::RELEASED_AT_LEAST.as_secs().cast_signed() * 1_000;
+
 impl<B: Sealed> Inner<B> {
     pub(super) async fn complete(
         &self,
@@ -74,9 +76,11 @@ impl<B: Sealed> Inner<B> {
             Argument::Bytes(&site.place),
             Argument::Bytes(owner.as_bytes()),
             Argument::Int(i64::from(!remains.counts())),
-            // A record whose attempts are no more than that loses its fingerprint, and its types with it.
+            // Of a record whose attempts are no more than that nothing remains: it loses its fingerprint, its types
+            // with it, and lives for its lease, or for the last of these.
             Argument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
             Argument::Bytes(&NO_FINGERPRINT),
+            Argument::Int(RELEASED_AT_LEAST_MS),
         ];
         let statement = &self.statements.release;
         let answer = site.run(statement, &arguments).await?;
@@ -85,9 +89,9 @@ impl<B: Sealed> Inner<B> {
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::release(current, *owner, remains);
-            let write = write.map(|header| Write {
+            let write = current.zip(write).map(|(current, header)| Write {
                 header,
-                life: None,
+                life: transition::released_life(&current.record.header, remains),
                 told: true,
             });
             (reply, write)

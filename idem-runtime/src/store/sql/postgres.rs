@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::error::{BoxDynError, DatabaseError};
-use sqlx::postgres::{PgConnectOptions, PgTypeInfo, PgValueRef};
+use sqlx::postgres::{PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Executor as _, PgConnection, Type};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
@@ -15,6 +15,7 @@ use super::notices::Notices;
 use super::row::{PLACE, Parts, Row};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
+use crate::store::transport;
 
 /// PostgreSQL 12 or newer.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,9 @@ impl Sealed for Postgres {
 
     const SHOWS_EARLY: bool = false;
 
+    // Known without reading the answer, also of one that is stored apart from its row or compressed.
+    const BODY_BYTES: &'static str = "length(body)::bigint";
+
     // One round trip for a first call and for a replay, which locks nothing. Zero rows is an answer
     // as well: the record was made after this statement began, which therefore does not see it.
     const CLAIM: Template = Template {
@@ -44,7 +48,8 @@ impl Sealed for Postgres {
                SELECT ?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1 \
                WHERE NOT EXISTS (SELECT 1 FROM found){bounded} ON CONFLICT (record_key) DO NOTHING \
                RETURNING layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
-               expires_us - {now} AS left_us, {now} AS now_us, -version AS version) \
+               expires_us - {now} AS left_us, {now} AS now_us, -version AS version, \
+               NULL::bigint AS body_bytes) \
                SELECT * FROM found UNION ALL SELECT * FROM fresh",
         kind: Kind::Fetch,
     };
@@ -101,9 +106,9 @@ impl Sealed for Postgres {
             "42501" => Trouble::Refused,
             "25006" => Trouble::ReadOnly,
             // The last three: it has ended the session, or its prepared statements.
-            "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Unavailable,
-            code if code.starts_with("57P") => Trouble::Unavailable,
-            code if code.starts_with("08") || code.starts_with("58") => Trouble::Unavailable,
+            "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Busy,
+            code if code.starts_with("58") => Trouble::Busy,
+            code if code.starts_with("57P") || code.starts_with("08") => Trouble::Unavailable,
             _ => Trouble::Other,
         }
     }
@@ -178,6 +183,20 @@ impl Sealed for Postgres {
         Ok(warnings)
     }
 
+    fn transport(options: &PgConnectOptions) -> Option<String> {
+        let why = match options.get_ssl_mode() {
+            PgSslMode::Disable => "a connection without TLS (`sslmode=disable`)",
+            PgSslMode::Allow => "a connection that may be without TLS (`sslmode=allow`)",
+            PgSslMode::Prefer => {
+                "a connection that may be without TLS (`sslmode=prefer`, which is the default)"
+            }
+            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => return None,
+        };
+        let is_local = options.get_socket().is_some() || transport::is_local(options.get_host());
+        let instead = "set `sslmode=verify-full` with `sslrootcert`, and a TLS feature of sqlx";
+        (!is_local).then(|| transport::warning(Self::NAME, why, instead))
+    }
+
     fn notices(options: PgConnectOptions, table: &str, patience: Duration) -> Option<Notices> {
         Some(Notices::new(options, table, patience))
     }
@@ -247,7 +266,42 @@ fn from_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{from_digits, from_escapes};
+    use std::str::FromStr as _;
+
+    use super::{PgConnectOptions, Postgres, Sealed as _, from_digits, from_escapes};
+
+    #[test]
+    fn a_connection_that_may_be_open_is_told_unless_it_stays_on_the_machine() {
+        let warns = |url: &str| {
+            let options = PgConnectOptions::from_str(url).unwrap();
+            let warning = Postgres::transport(&options);
+            let warning = warning.inspect(|warning| {
+                assert!(
+                    !warning.contains("secret") && !warning.contains("db.example"),
+                    "{warning}"
+                );
+            });
+            warning.is_some()
+        };
+        for (mode, expected) in [
+            ("", true),
+            ("?sslmode=disable", true),
+            ("?sslmode=allow", true),
+            ("?sslmode=prefer", true),
+            ("?sslmode=require", false),
+            ("?sslmode=verify-ca", false),
+            ("?sslmode=verify-full", false),
+        ] {
+            let url = |host| format!("postgres://app:secret@{host}/shop{mode}");
+            assert_eq!(warns(&url("db.example:5432")), expected, "{mode}");
+            assert_eq!(warns(&url("10.0.0.7")), expected, "{mode}");
+            assert!(!warns(&url("localhost")), "{mode}");
+            assert!(!warns(&url("127.0.0.1:5432")), "{mode}");
+        }
+        assert!(!warns(
+            "postgres://app:secret@localhost/shop?host=/var/run/postgresql"
+        ));
+    }
 
     #[test]
     fn bytes_are_read_in_both_formats() {

@@ -10,6 +10,7 @@ use super::backend::Argument;
 use crate::key::KeyDigest;
 use crate::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, LAYOUT, Owner, Record, Unreadable};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// What `expires_us` of a record that is kept for ever lies ahead of its last write, so that its age is
 /// known as any other's. Longer than any database is kept.
@@ -162,6 +163,8 @@ pub(crate) struct Row {
     pub(crate) now_us: u64,
     /// Below zero: it was put there by the statement that gives it back.
     pub(crate) version: i64,
+    /// How many bytes a record has whose answer is larger than is read.
+    too_large: Option<usize>,
 }
 
 /// The columns of a row, borrowed from the driver.
@@ -178,6 +181,7 @@ pub(crate) struct Parts<'r> {
     pub(crate) left_us: i64,
     pub(crate) now_us: i64,
     pub(crate) version: i64,
+    pub(crate) body_bytes: Option<i64>,
 }
 
 impl Row {
@@ -200,7 +204,22 @@ impl Row {
             left_us: parts.left_us,
             now_us: u64::try_from(parts.now_us).unwrap_or_default(),
             version: parts.version,
+            too_large: (parts.body_bytes)
+                .filter(|_| parts.body.is_none())
+                .and_then(|bytes| usize::try_from(bytes).ok())
+                .map(|bytes| HEADER + bytes),
         }
+    }
+
+    /// Refuses a record that is alive, and larger than is read.
+    pub(crate) fn readable(&self, most: usize) -> Result<(), StoreError> {
+        let Some(bytes) = self.too_large.filter(|_| self.is_alive()) else {
+            return Ok(());
+        };
+        Err(StoreError::new(
+            StoreErrorKind::TooLarge,
+            format!("the record has {bytes} bytes; `max_record_bytes` is {most}"),
+        ))
     }
 
     /// The record and how long it will still be kept; `None` where its life is over.

@@ -122,6 +122,9 @@ impl<B: Sealed> Inner<B> {
                 Some(row) => Some(row),
                 None => self.look(site).await?,
             };
+            if let Some(row) = &row {
+                row.readable(self.reads_bytes)?;
+            }
             let record = match row.as_ref().map(Row::record).transpose() {
                 Ok(record) => record.flatten(),
                 Err(error) => return Ok(unreadable(error)),

@@ -105,7 +105,7 @@ impl Sealed for Sqlite {
                  write in it",
             ),
             Ok(26) => Trouble::File("the file is no SQLite database, or an encrypted one"),
-            Ok(9 | 10 | 15) => Trouble::Unavailable,
+            Ok(9 | 10 | 15) => Trouble::Busy,
             Ok(1) if lacks_table(error.message()) => Trouble::NoTable,
             Ok(1) if lacks_transaction(error.message()) => Trouble::Ended,
             _ => Trouble::Other,

@@ -60,8 +60,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    pub(crate) fn new<B: Sealed>(kind: Kind, text: &str, table: &str) -> Self {
-        let text = filled::<B>(text, table);
+    pub(crate) fn new<B: Sealed>(kind: Kind, text: &str, table: &str, most: usize) -> Self {
+        let text = filled::<B>(text, table, most);
         let (text, order) = match kind {
             #[cfg(feature = "mysql")]
             Kind::Script => (text, Vec::new()),
@@ -87,15 +87,22 @@ impl Statement {
 /// A write of no consequence.
 const TOUCH: &str = "UPDATE {t} SET version = version + 1 WHERE record_key = ?1";
 
-/// A text with the table, the clock and the columns in it.
-pub(super) fn filled<B: Sealed>(text: &str, table: &str) -> String {
+/// A text with the table, the clock and the columns in it. Of an answer of more bytes than `most` only the length is
+/// sent, and nothing of it is read where the server can tell the length without.
+pub(super) fn filled<B: Sealed>(text: &str, table: &str, most: usize) -> String {
     let text = text.replace("{columns}", COLUMNS);
+    let text = text
+        .replace("{body}", BODY)
+        .replace("{body_bytes}", B::BODY_BYTES);
+    let text = text.replace("{most}", &most.to_string());
     text.replace("{t}", table).replace("{now}", B::NOW)
 }
 
 /// What [`Row`](super::row::Row) reads, in its order.
-pub(super) const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, body, \
-                       expires_us - {now} AS left_us, {now} AS now_us, version";
+pub(super) const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {body} AS body, \
+                       expires_us - {now} AS left_us, {now} AS now_us, version, {body_bytes} AS body_bytes";
+
+const BODY: &str = "CASE WHEN length(body) <= {most} THEN body END";
 
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
@@ -121,8 +128,14 @@ const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version 
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
      AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
-const RELEASE: &str = "UPDATE {t} SET state = 'R', detail = 0, version = version + 1, \
+/// MySQL assigns from left to right, and a later expression sees what an earlier one has assigned: what is read
+/// comes before it is written.
+const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
      fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
+     retain_ms = CASE WHEN attempts > ?4 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
+     expires_us = CASE WHEN attempts > ?4 THEN expires_us ELSE {now} + \
+     CASE WHEN detail < ?6 THEN ?6 ELSE detail END * 1000 END, \
+     detail = 0, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
      WHERE record_key = ?1 AND owner = ?2 AND layout = 50 AND state = 'P' AND expires_us > {now}{bounded}";
 
@@ -156,10 +169,11 @@ pub(crate) struct Statements {
 
 impl Statements {
     /// `told` is what tells others, at the end of a statement; empty if nobody is told.
-    /// No statement waits for a row for longer than `patience`, where the database can be told so.
-    pub(crate) fn new<B: Sealed>(table: &str, told: &str, patience: Duration) -> Self {
+    /// No statement waits for a row for longer than `patience`, where the database can be told so, and none reads an
+    /// answer of more than `most` bytes.
+    pub(crate) fn new<B: Sealed>(table: &str, told: &str, patience: Duration, most: usize) -> Self {
         #[allow(unused_mut, reason = "it is changed where one database is a feature")]
-        let mut all = Self::each::<B>(table, told, patience);
+        let mut all = Self::each::<B>(table, told, patience, most);
         #[cfg(feature = "sqlite")]
         if B::GROUPS {
             all.claim.many = Some(Many::new::<B>(many::CLAIM, table));
@@ -168,11 +182,11 @@ impl Statements {
         all
     }
 
-    fn each<B: Sealed>(table: &str, told: &str, patience: Duration) -> Self {
+    fn each<B: Sealed>(table: &str, told: &str, patience: Duration, most: usize) -> Self {
         let patience = patience.as_millis().clamp(1, 3_600_000).to_string();
         let bounded = B::BOUNDED.replace("{patience}", &patience);
         let of = |kind, text: &str| {
-            Statement::new::<B>(kind, &text.replace("{bounded}", &bounded), table)
+            Statement::new::<B>(kind, &text.replace("{bounded}", &bounded), table, most)
         };
         let fetch = |text: &str| of(Kind::Fetch, text);
         let execute = |text: &str| of(Kind::Execute, text);
@@ -192,7 +206,7 @@ impl Statements {
         Self {
             claim: of(B::CLAIM.kind, B::CLAIM.text),
             read: fetch(READ),
-            several: several::<B>(table),
+            several: several::<B>(table, most),
             insert: execute(B::INSERT),
             replace: execute(REPLACE),
             complete: telling(COMPLETE),
@@ -218,12 +232,12 @@ impl Statements {
 
 /// Where places are a parameter each, there is one for each power of two; what is too much names a place
 /// again.
-fn several<B: Sealed>(table: &str) -> Vec<Statement> {
+fn several<B: Sealed>(table: &str, most: usize) -> Vec<Statement> {
     let of = |width: usize| {
         let places = vec!["?"; width].join(", ");
         let text = B::SEVERAL.replace("{places}", &places);
         Statement {
-            text: filled::<B>(&text, table).into(),
+            text: filled::<B>(&text, table, most).into(),
             order: vec![0; width].into(),
             kind: Kind::Several,
             is_known: AtomicBool::new(false),
@@ -238,19 +252,19 @@ fn several<B: Sealed>(table: &str) -> Vec<Statement> {
 /// Succeeds where all columns are.
 pub(super) fn probe<B: Sealed>(table: &str) -> Statement {
     let text = "SELECT {columns}, op FROM {t} WHERE record_key = ?1";
-    Statement::new::<B>(Kind::Fetch, text, table)
+    Statement::new::<B>(Kind::Fetch, text, table, 0)
 }
 
 /// Makes every record older by `?1`.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn age<B: Sealed>(table: &str) -> Statement {
     let text = "UPDATE {t} SET expires_us = expires_us - ?1, version = version + 1";
-    Statement::new::<B>(Kind::Execute, text, table)
+    Statement::new::<B>(Kind::Execute, text, table, 0)
 }
 
 /// Deletes a record.
 #[cfg(any(test, feature = "testing"))]
 pub(super) fn forget<B: Sealed>(table: &str) -> Statement {
     let text = "DELETE FROM {t} WHERE record_key = ?1";
-    Statement::new::<B>(Kind::Execute, text, table)
+    Statement::new::<B>(Kind::Execute, text, table, 0)
 }

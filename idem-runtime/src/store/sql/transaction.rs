@@ -7,7 +7,7 @@ use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::backend::{Manager, Sealed, Trouble};
+use super::backend::{Manager, Sealed};
 
 /// What `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx) take: a transaction of sqlx,
 /// or a connection.
@@ -164,7 +164,7 @@ macro_rules! transactions {
                         Self::$variant(_) => super::$variant::trouble(error),
                     )*
                 };
-                trouble == Trouble::Unavailable
+                trouble.is_silence()
             }
 
             /// Before anything else is done with the connection.

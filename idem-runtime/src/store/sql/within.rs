@@ -166,7 +166,7 @@ const TRIES: usize = 100;
 impl<B: Sealed> Inner<B> {
     /// A script with its arguments in it.
     fn script(&self, place: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
-        let text = super::statement::filled::<B>(template, &self.table);
+        let text = super::statement::filled::<B>(template, &self.table, self.reads_bytes - HEADER);
         super::script::written::<B>(&named(place, &text), arguments)
     }
 
@@ -202,6 +202,10 @@ impl<B: Sealed> Inner<B> {
                         attempt: first.attempts,
                         fresh: true,
                     });
+                }
+                if let Err(error) = row.readable(self.reads_bytes) {
+                    self.undo_in(session.conn, &place).await?;
+                    return Err(Failed::Store(error));
                 }
                 let reply = self.take_over(&mut session, &place, row, request).await?;
                 if let Some(ClaimReply::Granted { .. }) = reply {

@@ -39,6 +39,44 @@ fn a_plain_url_is_one_server() {
 }
 
 #[test]
+fn a_connection_without_tls_is_told_unless_it_stays_on_the_machine() {
+    let warning = |url| match find(url) {
+        Ok(place) => place.warning(),
+        Err(error) => panic!("{url}: {error}"),
+    };
+    for url in [
+        "redis://redis.example",
+        "redis://user:secret@10.0.0.1:6380/1",
+        "redis://[2001:db8::1]:7000/3",
+        "redis+sentinel://localhost,10.0.0.2/payments",
+        "redis+cluster://user:secret@a,localhost",
+    ] {
+        let told = warning(url).expect(url);
+        assert!(
+            told.contains("without TLS") && told.contains("`rediss://`"),
+            "{told}"
+        );
+        for hidden in ["secret", "10.0.0", "example"] {
+            assert!(!told.contains(hidden), "{told}");
+        }
+    }
+    for url in [
+        "redis://localhost",
+        "redis://127.0.0.1:6380",
+        "redis://[::1]:7000/3",
+        "redis+unix:///run/redis.sock",
+        "redis+sentinel://localhost,127.0.0.1/payments",
+        "redis+cluster://[::1],localhost:7001",
+    ] {
+        assert_eq!(warning(url), None, "{url}");
+    }
+    #[cfg(feature = "redis-tls")]
+    for url in ["rediss://redis.example", "rediss+cluster://a,10.0.0.1"] {
+        assert_eq!(warning(url), None, "{url}");
+    }
+}
+
+#[test]
 fn the_nodes_of_a_cluster_share_what_the_url_says() {
     let url = "redis+cluster://user:p%40%2C%2Fss@a,b:7001,[::1],[::2]:7003/?protocol=resp3";
     assert_eq!(nodes(url), ["a:6379", "b:7001", "[::1]:6379", "[::2]:7003"]);
