@@ -62,3 +62,20 @@ fn a_row_is_read_as_it_is_written() {
     let wanted = [("http/a.rs", "one"), ("idem-runtime/src/b.rs", "two")];
     assert_eq!(named(cell), wanted);
 }
+
+#[test]
+fn every_dependency_has_a_checksum_of_its_registry() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("it is there");
+    let mut foreign = 0;
+    for package in lock.split("[[package]]").skip(1) {
+        let Some(source) = package.lines().find(|line| line.starts_with("source = ")) else {
+            // A crate of this workspace.
+            assert!(package.contains("name = \"idem-"), "{package}");
+            continue;
+        };
+        assert!(source.starts_with("source = \"registry+"), "{package}");
+        assert!(package.contains("\nchecksum = \""), "{package}");
+        foreign += 1;
+    }
+    assert!(foreign > 50, "{foreign} dependencies");
+}

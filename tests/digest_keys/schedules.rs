@@ -129,7 +129,7 @@ async fn a_record_that_expires_after_the_look_leaves_its_name() {
     let held = Held::with(MemoryStore::builder().clock(clock.clone()).build(), MANY);
     let stage = Arc::new(Stage::on(held.clone()));
     let before = stage.engine(OLD);
-    let short = Stage::call(&before, "card", 5).ttl(Duration::from_secs(60));
+    let short = Stage::call(&before, "card", 5).ttl(Duration::from_mins(1));
     assert_eq!(stage.charged(short, Ok(())).await, Ok(1));
 
     held.replies.forget_permits(MANY);
