@@ -341,7 +341,7 @@ async fn a_tenant_takes_no_more_than_its_places() {
 async fn handlers_without_protection_count() {
     let desk = Desk::new();
     let store = Faulty::new(MemoryStore::new());
-    store.fail(Operation::Claim, [Fault::Refused; 100]);
+    store.fail(Operation::Claim, [Fault::Unreachable; 100]);
     let engine = Engine::builder(store).claim_deadline(Duration::from_millis(1));
     let engine = engine.on_outage(OnOutage::Run).build().unwrap();
     let layer = IdempotencyLayer::public(engine, "shop.api").max_running(1);

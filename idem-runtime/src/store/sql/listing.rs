@@ -28,8 +28,8 @@ pub(super) fn statement() -> String {
     // No answer: it may be large. A column of bytes in its place, and not of the answer's type, of which a server keeps
     // no intermediate result in memory.
     let columns = COLUMNS
-        .replace("{body} AS", "CASE WHEN 1 = 0 THEN fingerprint END AS")
-        .replace("{body_bytes} AS", "CASE WHEN 1 = 0 THEN version END AS");
+        .replace("{answer} AS", "CASE WHEN 1 = 0 THEN fingerprint END AS")
+        .replace("{answer_bytes} AS", "CASE WHEN 1 = 0 THEN version END AS");
     format!(
         "WITH block AS (SELECT {columns}, record_key, op FROM {{t}} \
          WHERE record_key >= ?1 AND record_key <= ?2 ORDER BY record_key LIMIT ?3) \

@@ -39,8 +39,8 @@ impl Sealed for MySql {
         text: "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, fence, attempts, \
                detail, retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1); \
-               SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {body}, \
-               expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END, {body_bytes} \
+               SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer}, \
+               expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END, {answer_bytes} \
                FROM {t} WHERE record_key = ?1",
         kind: Kind::Script,
     };

@@ -92,17 +92,17 @@ const TOUCH: &str = "UPDATE {t} SET version = version + 1 WHERE record_key = ?1"
 pub(super) fn filled<B: Sealed>(text: &str, table: &str, most: usize) -> String {
     let text = text.replace("{columns}", COLUMNS);
     let text = text
-        .replace("{body}", BODY)
-        .replace("{body_bytes}", B::BODY_BYTES);
+        .replace("{answer}", ANSWER)
+        .replace("{answer_bytes}", B::BODY_BYTES);
     let text = text.replace("{most}", &most.to_string());
     text.replace("{t}", table).replace("{now}", B::NOW)
 }
 
 /// What [`Row`](super::row::Row) reads, in its order.
-pub(super) const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {body} AS body, \
-                       expires_us - {now} AS left_us, {now} AS now_us, version, {body_bytes} AS body_bytes";
+pub(super) const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer} AS body, \
+                       expires_us - {now} AS left_us, {now} AS now_us, version, {answer_bytes} AS body_bytes";
 
-const BODY: &str = "CASE WHEN length(body) <= {most} THEN body END";
+const ANSWER: &str = "CASE WHEN length(body) <= {most} THEN body END";
 
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
