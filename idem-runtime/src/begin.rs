@@ -1,7 +1,5 @@
 //! How a call begins: it gets the claim, an answer, or a refusal.
 
-mod names;
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +10,13 @@ use crate::busy::{Entered, Unleased};
 use crate::cache::{Life, Permit};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
-use crate::digest_key::{CallName, Identity, Keyed};
+use crate::digest_key::{CallName, Identity};
 use crate::engine::Core;
 use crate::enter::Asking;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
+use crate::key::KeyDigest;
 use crate::meaning::refusal;
 use crate::operation::Operation;
 use crate::orphan::Orphan;
@@ -33,8 +32,8 @@ use crate::vigil::Running;
 pub(crate) struct Ask {
     pub(crate) operation: Operation,
     pub(crate) identity: Identity,
-    /// Where digests are keyed, or were.
-    pub(crate) keyed: Option<Box<Keyed>>,
+    /// As in [`CallName`].
+    pub(crate) plain: Option<Box<KeyDigest>>,
     pub(crate) policy: Policy,
     /// Its token has: it gets what is there, and starts nothing.
     pub(crate) expired: bool,
@@ -97,10 +96,6 @@ enum Led {
 pub(crate) struct Begin {
     entered: Entered,
     name: CallName,
-    /// By which its record is named unless it stands under the former name; `None`: it has one name.
-    own: Option<Identity>,
-    /// Its record stands under the former name.
-    is_former: bool,
     fingerprint: Fingerprint,
     policy: Policy,
     expired: bool,
@@ -128,13 +123,6 @@ impl Begin {
         Self {
             now,
             entered,
-            own: (name.keyed.as_ref())
-                .and_then(|keyed| keyed.former)
-                .map(|_| Identity {
-                    digest: *name.key.digest(),
-                    fingerprint,
-                }),
-            is_former: false,
             name,
             fingerprint,
             policy,
@@ -211,9 +199,6 @@ impl Begin {
     async fn ask(&mut self) -> Result<Reached, Error> {
         let mut now = self.now;
         loop {
-            if self.has_former_name() {
-                Box::pin(self.choose_name()).await?;
-            }
             let core = self.core();
             // A reply that came late is asked for once more.
             let within = core.limits.claim_deadline * 2;
@@ -234,15 +219,6 @@ impl Begin {
             };
             let led = self.claim_or_look(ticket, &mut now).await;
             let (ticket, lease_left) = match led {
-                Led::To(Ok(Reached::Claim(grant))) if self.is_former => {
-                    if Box::pin(self.takes_over(&grant)).await {
-                        return Ok(Reached::Claim(grant));
-                    }
-                    drop(grant);
-                    self.place = None;
-                    now = self.core().clock.now();
-                    continue;
-                }
                 Led::To(start) => return start,
                 Led::Vacant(ticket) => (ticket, None),
                 Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::claim::Claim;
 use crate::context::Context;
-use crate::digest_key::{CallName, Keyed};
+use crate::digest_key::CallName;
 use crate::engine::Core;
+use crate::key::KeyDigest;
 use crate::operation::RecordKey;
 use crate::padded::Lane;
 use crate::record::Header;
@@ -54,7 +55,8 @@ impl Drop for Entered {
 pub(crate) struct Unleased {
     core: Arc<Core>,
     pub(crate) key: RecordKey,
-    keyed: Option<Box<Keyed>>,
+    /// As in [`CallName`].
+    plain: Option<Box<KeyDigest>>,
     max_run: Duration,
     /// Its place among the bodies that run, where their number is limited.
     place: Option<Box<Place>>,
@@ -66,7 +68,7 @@ impl Unleased {
         Self {
             core: Arc::clone(core),
             key: name.key,
-            keyed: name.keyed,
+            plain: name.plain,
             max_run,
             place: None,
         }
@@ -85,8 +87,8 @@ impl Unleased {
 
     /// As [`context`](Self::context), with the claim of a call in a transaction.
     pub(crate) fn context_with(&self, within: Option<Header>) -> Context {
-        let (key, keyed) = (self.key.clone(), self.keyed.clone());
-        Context::unleased(self.core.id, CallName { key, keyed }, within, self.max_run)
+        let (key, plain) = (self.key.clone(), self.plain.clone());
+        Context::unleased(self.core.id, CallName { key, plain }, within, self.max_run)
     }
 }
 

@@ -266,11 +266,11 @@ fn ask(
         digest,
         fingerprint,
     };
-    let (identity, keyed) = core.digests.identify(plain);
+    let (identity, plain) = core.digests.identify(plain);
     Ok(Ask {
         operation,
         identity,
-        keyed,
+        plain,
         policy,
         expired,
         gate,
@@ -285,11 +285,6 @@ fn ask(
 pub async fn entry(call: Call) -> Result<Option<crate::entry::Entry>, Error> {
     let (engine, ask) = describe(call)?;
     let core = &engine.core;
-    if let Some(former) = ask.keyed.as_ref().and_then(|keyed| keyed.former)
-        && core.stands_under(&ask.operation, former).await?.is_some()
-    {
-        return core.entry(&ask.operation, former, &ask.policy).await;
-    }
     core.entry(&ask.operation, ask.identity, &ask.policy).await
 }
 

@@ -17,7 +17,7 @@ use crate::answer::Format;
 use crate::cache::{Answers, LocalCacheStats};
 use crate::call::CallBuilder;
 use crate::clock::Clock;
-use crate::digest_key::DigestKeys;
+use crate::digest_key::DigestKey;
 use crate::flight::Flights;
 use crate::keeper::Keeper;
 use crate::key::KeyDigest;
@@ -74,7 +74,7 @@ pub(crate) struct Core {
     /// The same for answers that are handed out, one for each lane.
     pub(crate) formats: Lanes<Format>,
     pub(crate) tokens: Tokens,
-    pub(crate) digests: DigestKeys,
+    pub(crate) digests: DigestKey,
     pub(crate) flights: Arc<Flights>,
     /// Of calls in transactions.
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

@@ -63,13 +63,13 @@ impl Core {
                 digest,
                 fingerprint,
             },
-            keyed,
+            plain,
             policy,
             expired,
             gate,
         } = ask;
         let key = self.record_key(operation, digest);
-        let name = CallName { key, keyed };
+        let name = CallName { key, plain };
         let (now, permit) = match self.known(&name.key, fingerprint, &policy) {
             Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
             Known::Answer(Err(error)) => {

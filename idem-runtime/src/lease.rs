@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::deadline;
-use crate::digest_key::{CallName, Keyed};
+use crate::digest_key::CallName;
 use crate::engine::Core;
 use crate::flight::{Landing, Ticket};
 use crate::keeper::Place;
@@ -23,7 +23,7 @@ pub(crate) struct Lease {
     pub(crate) core: Arc<Core>,
     pub(crate) key: RecordKey,
     /// As in [`CallName`].
-    keyed: Option<Box<Keyed>>,
+    plain: Option<Box<KeyDigest>>,
     pub(crate) policy: Policy,
     /// When renewing ends even if the body has not.
     pub(crate) give_up: Duration,
@@ -50,7 +50,7 @@ impl Lease {
     /// The lease of a claim that was sent at `sent`: from then on it lasts, not from the reply.
     pub(crate) fn new(
         core: Arc<Core>,
-        CallName { key, keyed }: CallName,
+        CallName { key, plain }: CallName,
         claim: Header,
         fresh: bool,
         policy: Policy,
@@ -60,7 +60,7 @@ impl Lease {
         Self {
             core,
             key,
-            keyed,
+            plain,
             give_up: sent + policy.max_run(),
             place: Place::default(),
             first: claim,
@@ -77,7 +77,7 @@ impl Lease {
 
     /// What the keys that its body derives follow from.
     pub(crate) fn plain(&self) -> &KeyDigest {
-        (self.keyed.as_ref()).map_or(self.key.digest(), |keyed| &keyed.plain)
+        self.plain.as_deref().unwrap_or(self.key.digest())
     }
 
     /// The calls of this process that wait are told where the body runs.

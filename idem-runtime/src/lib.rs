@@ -83,8 +83,6 @@ pub use canonical::CanonicalError;
 pub use claim::{Claim, Completion};
 pub use classify::{Class, Classify};
 pub use context::{Context, context, try_context};
-#[cfg(feature = "digest-key")]
-pub use digest_key::DigestKeys;
 pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine, Unfinished};
 pub use entries::{Entries, EntryPage};
 pub use entry::{Entry, EntryState};

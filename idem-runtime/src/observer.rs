@@ -118,9 +118,6 @@ pub enum EventKind<'a> {
     },
     /// The fast store is asked again.
     Restored,
-    /// A call goes on under the name that a [former digest key](crate::DigestKeys) gives it: its record is from before
-    /// the secret was changed.
-    FormerDigestKey,
     /// The clock of the store's server and the monotonic clock of this process have moved against each
     /// other: the server's clock was set, another server with another time has taken its place, or the
     /// machine of this process was suspended. It looks the same from here, and does the same: leases

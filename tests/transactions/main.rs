@@ -12,6 +12,7 @@ mod attribute;
 mod commits;
 mod connections;
 mod database;
+mod digest_key;
 mod ended;
 mod isolation;
 mod locked_file;
@@ -19,7 +20,6 @@ mod nesting;
 mod outcomes;
 mod records;
 mod rolled_back;
-mod rotation;
 mod shutdown;
 mod stage;
 mod texts;
@@ -159,11 +159,8 @@ on_every_database! {
         a_token_is_taken_with_the_commit,
         an_expired_token_leaves_nothing,
     }
-    rotation {
-        an_answer_from_before_is_replayed,
-        a_call_after_the_change_has_one_record,
-        a_reset_from_before_the_change_is_one,
-        callers_at_once_have_one_effect,
+    digest_key {
+        a_call_has_one_record_under_its_keyed_name,
     }
     texts {
         operations_with_any_name,

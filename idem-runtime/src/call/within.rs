@@ -209,10 +209,10 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
         }
     };
     let policy = ask.policy.clone();
-    let mut key = engine
+    let key = engine
         .core
         .record_key(ask.operation.clone(), ask.identity.digest);
-    match Box::pin(enter(&engine, &mut key, ask, tx)).await {
+    match Box::pin(enter(&engine, &key, ask, tx)).await {
         Ok(Found::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
             InTx::Answered(output.take())
@@ -246,24 +246,15 @@ enum Found<'t, T: SqlTransaction + ?Sized> {
     Answer(Stored),
 }
 
-/// `place` becomes the name under which the record stands.
 async fn enter<'t, T: SqlTransaction + ?Sized>(
     engine: &Engine,
-    place: &mut RecordKey,
-    mut ask: Ask,
+    key: &RecordKey,
+    ask: Ask,
     tx: &'t mut T,
 ) -> Result<Found<'t, T>, Error> {
     let (core, max_run) = (&engine.core, ask.policy.max_run());
     let _entered = Entered::new(core);
-    let protected = core.lets_in(place)?;
-    if protected
-        && let Some(former) = ask.keyed.as_ref().and_then(|keyed| keyed.former)
-        && let Some(key) = core.goes_on_under(&ask.operation, former).await?
-    {
-        ask.identity = former;
-        *place = key;
-    }
-    let key = &*place;
+    let protected = core.lets_in(key)?;
     within(engine, key)?;
     if protected
         && let Local::Answer { record, left } =
@@ -295,7 +286,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     part.depth = part.tx.connection().depth();
     let name = CallName {
         key: key.clone(),
-        keyed: ask.keyed.clone(),
+        plain: ask.plain.clone(),
     };
     let running = || Unleased::new(core, name, max_run);
     if !protected {
@@ -331,14 +322,11 @@ async fn claim<T: SqlTransaction + ?Sized>(
 ) -> Result<Claimed, Error> {
     let Ask {
         identity,
-        keyed,
         policy,
         expired,
         ..
     } = ask;
     let fingerprint = identity.fingerprint;
-    let former = keyed.and_then(|keyed| keyed.former);
-    let is_former = former.is_some_and(|former| former.digest == *key.digest());
     let (core, within) = (&engine.core, within(engine, key)?);
     let request = ClaimRequest {
         owner: Owner::random(),
@@ -376,19 +364,6 @@ async fn claim<T: SqlTransaction + ?Sized>(
         }
     };
     match reply {
-        // The record that was found there has expired since, and no call begins anew under a former name.
-        ClaimReply::Granted {
-            attempt: 1,
-            fresh: true,
-            ..
-        } if is_former => {
-            let undone = within.undo_within(part.tx.connection(), key);
-            settle::in_time(engine, key, undone).await?;
-            let error = Error::new(ErrorKind::StoreUnavailable, key.operation().clone());
-            Err(error
-                .worth_repeating(Some(AGAIN))
-                .detail("its record under the former digest key has expired; call again"))
-        }
         // Nothing stood there, and a row does now that nobody else has seen.
         ClaimReply::Granted { .. } if expired => {
             let undone = within.undo_within(part.tx.connection(), key);

@@ -9,7 +9,7 @@ use super::{Core, Engine, Limits, Protection};
 use crate::answer::{AnswerFormat, Format};
 use crate::cache::{Answers, LocalCache};
 use crate::clock::{Clock, SystemClock};
-use crate::digest_key::DigestKeys;
+use crate::digest_key::DigestKey;
 use crate::error::{Error, ErrorKind};
 use crate::flight::Flights;
 use crate::keeper::Keeper;
@@ -40,7 +40,7 @@ pub struct EngineBuilder {
     limits: Limits,
     format: Format,
     tokens: Tokens,
-    digests: DigestKeys,
+    digests: DigestKey,
     local_cache: Option<LocalCache>,
     max_running: Option<usize>,
     protection: Protection,
@@ -65,7 +65,7 @@ impl EngineBuilder {
             },
             format: Format::default(),
             tokens: Tokens::default(),
-            digests: DigestKeys::default(),
+            digests: DigestKey::default(),
             local_cache: None,
             max_running: None,
             protection: Protection::On,
@@ -332,7 +332,11 @@ impl EngineBuilder {
     /// changes, and **a reader of one of them can confirm a guess of the key**. Operation names, counters and times are
     /// not hashed.
     ///
-    /// [`DigestKeys`](crate::DigestKeys) says how the secret is introduced and changed.
+    /// **Give it before the first record, and keep it.** A record stands under the name that its secret gives it:
+    /// processes of different secrets (or of one and of none) run a body each, and so does a repeat after a change of the
+    /// secret. To change it, stop every process, and start them when the longest `ttl` has passed; or keep the secret
+    /// itself encrypted by a key that you change. The secret is 32 random bytes from your secret store, the same in every
+    /// process; not the key of [`encrypt`](Self::encrypt), nor the secret of tokens.
     ///
     /// ```
     /// use idem_runtime::{Engine, store::memory::MemoryStore};
@@ -342,8 +346,8 @@ impl EngineBuilder {
     /// # Ok::<_, idem_runtime::Error>(())
     /// ```
     #[cfg(feature = "digest-key")]
-    pub fn digest_key(mut self, keys: impl Into<DigestKeys>) -> Self {
-        self.digests = keys.into();
+    pub fn digest_key(mut self, secret: [u8; 32]) -> Self {
+        self.digests = DigestKey::new(secret);
         self
     }
 
@@ -399,7 +403,6 @@ impl EngineBuilder {
         format.check().map_err(refuse)?;
         format.encryption = format.encryption.under(&self.prefix);
         self.tokens.check().map_err(refuse)?;
-        self.digests.check().map_err(refuse)?;
         // What the store would not read back is not written: duplicates learn that it is not stored.
         if let Some(most) = self.store.max_record_bytes() {
             format.max_stored_bytes = most.saturating_sub(HEADER);

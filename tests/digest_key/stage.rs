@@ -1,4 +1,4 @@
-//! Engines on one store, before and after its secret was changed.
+//! Engines on one store.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
-use idem_runtime::{CallBuilder, Classify, DigestKeys, Engine, Error, ErrorKind};
+use idem_runtime::{CallBuilder, Classify, Engine, Error, ErrorKind};
 use idem_tests::events::Events;
 use idem_tests::world::Classified;
 use serde::{Deserialize, Serialize};
@@ -17,17 +17,6 @@ use serde::{Deserialize, Serialize};
 /// How long anything that must happen may take before a test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const OPERATION: &str = "cards.charge";
-pub(crate) const OLD: [u8; 32] = [1; 32];
-pub(crate) const NEW: [u8; 32] = [2; 32];
-
-/// Keys of stopped processes, and of those that are started after them: a secret is introduced, changed, given up.
-pub(crate) fn changes() -> [(DigestKeys, DigestKeys); 3] {
-    [
-        (DigestKeys::plain(), DigestKeys::new(OLD).formerly_plain()),
-        (DigestKeys::new(OLD), DigestKeys::new(NEW).formerly(OLD)),
-        (DigestKeys::new(OLD), DigestKeys::plain().formerly(OLD)),
-    ]
-}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
 pub(crate) enum ChargeError {
@@ -97,10 +86,13 @@ impl Stage {
         }
     }
 
-    /// The engine of a process at this step.
-    pub(crate) fn engine(&self, keys: impl Into<DigestKeys>) -> Engine {
+    /// The engine of a process with this secret, or with none.
+    pub(crate) fn engine(&self, secret: Option<[u8; 32]>) -> Engine {
         let builder = Engine::builder(Arc::clone(&self.store)).prefix(self.prefix.clone());
-        let builder = builder.observer(self.events.clone()).digest_key(keys);
+        let mut builder = builder.observer(self.events.clone());
+        if let Some(secret) = secret {
+            builder = builder.digest_key(secret);
+        }
         builder.build().expect("the settings are right")
     }
 

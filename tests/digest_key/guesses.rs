@@ -2,12 +2,14 @@
 
 use idem_runtime::store::{ReadReply, RecordKey};
 use idem_runtime::{
-    DEFAULT_MAX_KEY_BYTES, DigestKeys, Engine, Fingerprint, KeyBuilder, KeyDigest, Operation,
+    DEFAULT_MAX_KEY_BYTES, Engine, ErrorKind, Fingerprint, KeyBuilder, KeyDigest, Operation,
     context,
 };
 
-use crate::stage::{ChargeError, Kind, NEW, OLD, OPERATION, Stage, changes};
+use crate::stage::{ChargeError, Kind, OPERATION, Stage, refusal};
 
+const ONE: [u8; 32] = [1; 32];
+const OTHER: [u8; 32] = [2; 32];
 const CARD: &str = "4111111111110077";
 const CENTS: u64 = 1_999;
 
@@ -49,9 +51,9 @@ fn guessed_amounts(asked: Fingerprint) -> Vec<u64> {
 }
 
 pub(crate) async fn a_reader_confirms_a_guess_only_without_a_secret(kind: Kind) {
-    for (keys, is_keyed) in [(DigestKeys::plain(), false), (DigestKeys::new(OLD), true)] {
+    for (secret, is_keyed) in [(None, false), (Some(ONE), true)] {
         let stage = Stage::new(kind).await;
-        let engine = stage.engine(keys);
+        let engine = stage.engine(secret);
         assert_eq!(stage.charge(&engine, CARD, CENTS).await, Ok(1));
 
         let name = listed(&stage).await;
@@ -75,7 +77,7 @@ pub(crate) async fn a_reader_confirms_a_guess_only_without_a_secret(kind: Kind) 
 
 pub(crate) async fn an_entry_is_found_by_its_call_and_by_its_digest(kind: Kind) {
     let stage = Stage::new(kind).await;
-    let engine = stage.engine(OLD);
+    let engine = stage.engine(Some(ONE));
     assert_eq!(stage.charge(&engine, CARD, CENTS).await, Ok(1));
     let by_call = Stage::call(&engine, CARD, CENTS)
         .entry()
@@ -93,30 +95,44 @@ pub(crate) async fn an_entry_is_found_by_its_call_and_by_its_digest(kind: Kind) 
     assert_eq!(stage.charge(&engine, CARD, CENTS).await, Ok(2));
 }
 
-pub(crate) async fn derived_keys_outlive_the_secret(kind: Kind) {
-    let mut derived = Vec::new();
-    for keys in changes()
-        .into_iter()
-        .flat_map(|(before, after)| [before, after])
-    {
+pub(crate) async fn derived_keys_are_the_same_under_every_secret(kind: Kind) {
+    let (mut derived, mut names) = (Vec::new(), Vec::new());
+    for secret in [None, Some(ONE), Some(OTHER)] {
         let stage = Stage::new(kind).await;
-        let call = Stage::call(&stage.engine(keys), CARD, CENTS);
-        let key = call.run(|cx| async move {
+        let call = Stage::call(&stage.engine(secret), CARD, CENTS);
+        let keys = call.run(|cx| async move {
             // In the body, and in what it calls.
             assert_eq!(cx.derive_key("charge"), context().derive_key("charge"));
-            Ok::<_, ChargeError>(cx.derive_key("charge"))
+            Ok::<_, ChargeError>((cx.derive_key("charge"), cx.key().to_string()))
         });
-        derived.push(key.await.unwrap());
+        let (key, name) = keys.await.unwrap();
+        derived.push(key);
+        names.push(name);
     }
     derived.dedup();
     assert_eq!(derived.len(), 1);
+    names.dedup();
+    assert_eq!(names.len(), 3, "names follow from the secret");
+}
+
+pub(crate) async fn requests_are_compared_as_without_a_secret(kind: Kind) {
     let stage = Stage::new(kind).await;
-    let (old, new) = (stage.engine(OLD), stage.engine(NEW));
-    let names = [old, new].map(|engine| Stage::call(&engine, CARD, CENTS));
-    let mut keys = Vec::new();
-    for call in names {
-        let key = call.run(|cx| async move { Ok::<_, ChargeError>(cx.key().to_string()) });
-        keys.push(key.await.unwrap());
+    let engine = stage.engine(Some(ONE));
+    assert_eq!(stage.charge(&engine, CARD, CENTS).await, Ok(1));
+    assert_eq!(stage.charge(&engine, CARD, CENTS).await, Ok(1));
+    let other = refusal(stage.charge(&engine, CARD, CENTS + 1).await);
+    assert!(matches!(other, ErrorKind::Mismatch), "{other:?}");
+    // One that compares nothing gets the answer to any request.
+    let any = engine.operation(OPERATION).key(CARD);
+    assert_eq!(stage.charged(any, Ok(())).await, Ok(1));
+}
+
+/// What the documentation warns of.
+pub(crate) async fn a_process_of_another_secret_runs_the_body_again(kind: Kind) {
+    let stage = Stage::new(kind).await;
+    for (run, secret) in [(1, Some(ONE)), (2, Some(OTHER)), (3, None)] {
+        let engine = stage.engine(secret);
+        assert_eq!(stage.charge(&engine, CARD, CENTS).await, Ok(run));
+        assert_eq!(stage.charge(&engine, CARD, CENTS).await, Ok(run));
     }
-    assert_ne!(keys[0], keys[1], "names follow from the secret");
 }

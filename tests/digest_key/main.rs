@@ -1,4 +1,4 @@
-//! Names and fingerprints by a secret: what a reader learns, and how a secret is changed.
+//! Names and fingerprints by a secret: what a reader of the store or of a log learns.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,8 +6,6 @@
 )]
 
 mod guesses;
-mod rotation;
-mod schedules;
 mod stage;
 
 use tokio::runtime::Builder;
@@ -42,15 +40,8 @@ on_every_store! {
     guesses {
         a_reader_confirms_a_guess_only_without_a_secret,
         an_entry_is_found_by_its_call_and_by_its_digest,
-        derived_keys_outlive_the_secret,
-    }
-    rotation {
-        an_answer_from_before_is_replayed,
-        an_abandoned_attempt_from_before_is_taken_over,
-        a_counted_attempt_from_before_counts,
-        another_request_is_refused,
-        callers_at_once_start_one_body,
-        an_entry_from_before_is_found_and_settled,
-        a_process_without_the_former_secret_runs_the_body_again,
+        derived_keys_are_the_same_under_every_secret,
+        requests_are_compared_as_without_a_secret,
+        a_process_of_another_secret_runs_the_body_again,
     }
 }
