@@ -67,7 +67,8 @@ impl Core {
                     }
                     // The store knows that more tries before the deadline are of no use.
                     if !error.is_transient() || error.retry_after().is_some() {
-                        return Err(unavailable(operation, error));
+                        let is_outage = self.is_outage(Some(error.reach()), now);
+                        return Err(unavailable(operation, error).outage(is_outage));
                     }
                     let is_last = failure.is_some() && now >= failing_until;
                     if is_last || now >= silent_until {

@@ -24,7 +24,7 @@ const GRAIN: u64 = 20_000;
 /// failed for all of that time, those that follow try again for a part of it, until one has a reply. A try that is
 /// under way is awaited as ever: a reply may be slow, and a server that is back may be slow to connect to.
 ///
-/// A claim without a reply says nothing about why. A flood makes a store so slow that claims time out, and must not
+/// A claim without a reply, or one that the store's queue refused, says nothing about why. A flood makes a store so slow that claims time out, and must not
 /// turn off what protects from it. So silence is an outage only where the store has not replied to anything else of
 /// this engine lately.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl Outage {
         claim_deadline: Duration,
     ) -> bool {
         match reach.unwrap_or(Reach::Silent) {
-            Reach::Answered => false,
+            Reach::Answered | Reach::Here => false,
             Reach::Unreachable => true,
             Reach::Silent => {
                 let replied = self.replied.load(Ordering::Relaxed);
@@ -125,6 +125,7 @@ mod tests {
                 outage.hears(now);
             }
             assert!(!outage.is_one(Some(Reach::Answered), now, DEADLINE));
+            assert!(!outage.is_one(Some(Reach::Here), now, DEADLINE));
             assert!(outage.is_one(Some(Reach::Unreachable), now, DEADLINE));
         }
     }

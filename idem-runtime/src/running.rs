@@ -39,6 +39,12 @@ impl RunLimit {
         count.fetch_update(order, order, one_more).ok()?;
         Some(Counted(Arc::clone(self)))
     }
+
+    /// Counts one more, also beyond the limit.
+    fn exceed(self: &Arc<Self>) -> Counted {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(self))
+    }
 }
 
 /// Counts one body, until it is dropped.
@@ -171,10 +177,10 @@ pub(crate) fn over_quota(operation: &Operation, retry_after: Duration) -> Error 
 impl Core {
     /// A place for one more body. `None`: nothing limits it.
     ///
-    /// A call that a body of this engine makes is part of that body and takes no further place of the engine's: refused
-    /// at the limit, it would fail the bodies that hold it.
+    /// A call that a body of this engine makes takes a place beyond the limit: refused, it would fail the body that makes
+    /// it, and uncounted, it would escape the limit where it outlives that body.
     pub(crate) fn place(&self, gate: Option<&Gate>) -> Result<Option<Box<Place>>, Full> {
-        let engine = self.running.as_ref().filter(|_| !runs_in(self.id));
+        let engine = self.running.as_ref();
         let layer = gate.and_then(|gate| gate.running.as_ref());
         let in_scope = gate.and_then(|gate| gate.in_scope.as_ref());
         if engine.is_none() && layer.is_none() && in_scope.is_none() {
@@ -194,8 +200,12 @@ impl Core {
             }
             None => None,
         };
+        let engine = match engine {
+            Some(limit) if runs_in(self.id) => Some(limit.exceed()),
+            limit => enter(limit, "EngineBuilder::max_running")?,
+        };
         Ok(Some(Box::new(Place {
-            _engine: enter(engine, "EngineBuilder::max_running")?,
+            _engine: engine,
             _layer: enter(layer, "IdempotencyLayer::max_running")?,
             _scope: scope,
         })))

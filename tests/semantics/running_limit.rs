@@ -16,6 +16,7 @@ use crate::stage::{
 
 on_every_store![
     callers_that_leave_start_no_more_bodies_than_may_run,
+    inner_bodies_that_outlive_their_callers_count,
     nothing_is_claimed_at_the_limit,
     an_answer_is_replayed_at_the_limit,
     a_replay_does_not_refuse_another_call,
@@ -78,6 +79,32 @@ async fn callers_that_leave_start_no_more_bodies_than_may_run(world: World) {
     others().await;
     let next = other(&world, 9).finish(|_| async { receipt(9) });
     assert_eq!(next.await, receipt(9));
+}
+
+/// The outer body goes with its caller, and the inner one, which outlives it, keeps a place.
+async fn inner_bodies_that_outlive_their_callers_count(world: World) {
+    let world = limited(world, 2);
+    let (gate, runs) = (Arc::new(Semaphore::new(0)), Runs::default());
+    for key in 0..20 {
+        let before = runs.count();
+        let inner = other(&world, 1_000 + key);
+        let (gate, body) = (Arc::clone(&gate), runs.clone());
+        let call = other(&world, key).run(|_| inner.finish(move |_| gated(gate, body)));
+        let mut call = Box::pin(call);
+        loop {
+            if let Some(answer) = poll_once(call.as_mut()).await {
+                assert_full(answer);
+                break;
+            }
+            if runs.count() > before {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(runs.count(), 2, "bodies without callers");
+    gate.add_permits(2);
+    world.events.wait_for("completed value", 2).await;
 }
 
 async fn nothing_is_claimed_at_the_limit(world: World) {

@@ -29,6 +29,7 @@ on_every_store![
     an_outage_while_reconciling_runs_nothing,
     all_who_wait_for_the_store_run_without_it,
     a_store_that_is_full_busy_or_refuses_is_no_outage,
+    a_queue_in_front_of_a_store_that_is_gone_is_an_outage,
     a_store_that_replies_to_others_is_busy_and_not_out_of_reach,
     a_store_that_has_replied_to_nothing_for_long_is_out_of_reach,
     a_server_that_is_not_there_is_an_outage_while_others_reply,
@@ -207,6 +208,31 @@ async fn a_store_that_is_full_busy_or_refuses_is_no_outage(world: World) {
         world.store.heal();
     }
     assert_eq!(world.events.count("unprotected"), 0);
+}
+
+/// Load does not turn a store that is gone into one that is busy.
+async fn a_queue_in_front_of_a_store_that_is_gone_is_an_outage(world: World) {
+    world
+        .store
+        .fail(Operation::Claim, [Fault::Overloaded; 10_000]);
+    let error = refusal(in_time(&world, answered(runs_bare(world.pay()))).await);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
+    // Half of the claim's deadline without a reply.
+    world.clock.advance(Duration::from_millis(1_100));
+    for run in 1..=2 {
+        let runs = Runs::default();
+        assert_eq!(
+            bare(&world, runs_bare(world.pay()), &runs).await,
+            receipt(1)
+        );
+        assert_eq!(world.events.count("unprotected"), run);
+    }
+    world.store.heal();
+    let other = world.engine.operation("pay").key(&"beside");
+    assert_eq!(paid(other, &Runs::default()).await, receipt(1));
+    world.store.fail(Operation::Claim, [Fault::Overloaded]);
+    let error = refusal(in_time(&world, answered(runs_bare(world.pay()))).await);
+    assert_eq!(error.kind(), &ErrorKind::StoreUnavailable);
 }
 
 /// A claim hangs until its deadline is over; this long before, the store replies to another call.

@@ -189,8 +189,9 @@ impl EngineBuilder {
     /// [`retry_after`](crate::Error::retry_after), and nothing is claimed or run. A call whose answer is stored still
     /// gets it, in the one round trip of a replay; a duplicate of a running call waits as always, without a place.
     ///
-    /// Not counted are calls that a body of this engine makes in its own task, because refused there they would fail
-    /// the body that holds the place, and calls in the caller's transaction, whose bodies end with their callers.
+    /// A call that a body of this engine makes in its own task counts, and is never refused: that would fail the body
+    /// which makes it. So there may be more bodies than this number by those of inner calls. Not counted are calls in
+    /// the caller's transaction, whose bodies end with their callers.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -430,6 +431,9 @@ impl EngineBuilder {
             Arc::clone(&self.clock),
             Arc::clone(&self.observer),
         );
+        let outage = Outage::default();
+        // A store that was connected a moment ago is there.
+        outage.hears(self.clock.now());
         let core = Core {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             store: self.store,
@@ -440,7 +444,7 @@ impl EngineBuilder {
             prefix: self.prefix.into(),
             defaults,
             limits,
-            outage: Outage::default(),
+            outage,
             formats: Lanes::of(|| format.apart()),
             format,
             tokens: self.tokens,

@@ -443,8 +443,10 @@ pub enum StoreErrorKind {
 /// Whether an operation that failed has reached its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// The store gave the error itself, or this process did before anything was sent.
+    /// The store gave the error itself.
     Answered,
+    /// This process gave it, before anything was sent: it lacks memory, files or ports. It says nothing of the store.
+    Here,
     /// There was no reply, and that may be for want of a server or for too much to do.
     Silent,
     /// There is no server, or no way to it.
@@ -459,7 +461,8 @@ impl StoreError {
     /// [`OnOutage::Run`](crate::OnOutage::Run), unless it is [`answered`](Self::answered).
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         let reach = match kind {
-            StoreErrorKind::Unavailable => Reach::Silent,
+            // A queue that is too long is that of a busy store, or of one that is gone.
+            StoreErrorKind::Unavailable | StoreErrorKind::Overloaded => Reach::Silent,
             _ => Reach::Answered,
         };
         Self {
@@ -493,6 +496,17 @@ impl StoreError {
     #[must_use]
     pub fn unreachable(mut self) -> Self {
         self.reach = Reach::Unreachable;
+        self
+    }
+
+    #[cfg(any(
+        feature = "mysql",
+        feature = "postgres",
+        feature = "redis",
+        feature = "sqlite"
+    ))]
+    pub(crate) fn here(mut self) -> Self {
+        self.reach = Reach::Here;
         self
     }
 

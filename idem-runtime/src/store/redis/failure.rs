@@ -220,8 +220,10 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
 /// How far a command came. A server that starts, or has no primary yet, does not know what it will say.
 fn reach(error: &RedisError) -> Reach {
     let waits = ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"];
-    if has_no_room(error) || about_tls(error).is_some() || lacks_something_here(error) {
+    if has_no_room(error) || about_tls(error).is_some() {
         Reach::Answered
+    } else if lacks_something_here(error) {
+        Reach::Here
     } else if error.is_connection_refusal() || is_unknown_host(error) {
         Reach::Unreachable
     } else {
@@ -235,6 +237,7 @@ fn reach(error: &RedisError) -> Reach {
 fn reached(reach: Reach, error: StoreError) -> StoreError {
     match reach {
         Reach::Answered => error.answered(),
+        Reach::Here => error.here(),
         Reach::Unreachable => error.unreachable(),
         Reach::Silent => error,
     }
@@ -357,7 +360,7 @@ mod tests {
         assert_eq!(io(std::io::ErrorKind::ConnectionReset), Reach::Silent);
         assert_eq!(io(std::io::ErrorKind::TimedOut), Reach::Silent);
         let files = std::io::Error::from_raw_os_error(24);
-        assert_eq!(connect_error(files.into(), true).reach(), Reach::Answered);
+        assert_eq!(connect_error(files.into(), true).reach(), Reach::Here);
     }
 
     #[test]

@@ -88,6 +88,7 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
     let error = StoreError::new(kind, message);
     let error = match reach {
         Reach::Answered => error.answered(),
+        Reach::Here => error.here(),
         Reach::Unreachable => error.unreachable(),
         Reach::Silent => error,
     };
@@ -104,9 +105,10 @@ fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
     let lacks = matches!(error, sqlx::Error::Io(io) if lacks_something_here(io));
     match trouble::<B>(error) {
         Some(Trouble::Unavailable) => Reach::Silent,
+        None if lacks => Reach::Here,
         // Of a socket file as well.
         None if is_io(&[ConnectionRefused, NotFound]) => Reach::Unreachable,
-        None if broken(error) && !lacks => Reach::Silent,
+        None if broken(error) => Reach::Silent,
         _ => Reach::Answered,
     }
 }
@@ -170,7 +172,7 @@ mod tests {
         );
         assert_eq!(of(io::ErrorKind::ConnectionReset.into()), Reach::Silent);
         // Too many open files.
-        assert_eq!(of(io::Error::from_raw_os_error(24)), Reach::Answered);
+        assert_eq!(of(io::Error::from_raw_os_error(24)), Reach::Here);
         let protocol = sqlx::Error::Protocol("cut short".into());
         let protocol = store_error::<Postgres>("a claim", protocol);
         assert_eq!(protocol.reach(), Reach::Silent);
