@@ -59,6 +59,7 @@ async fn a_step_within_a_lease_renews_it_at_once<P: Place>() {
     till.pay_until("clock stepped forward", 1).await;
     // No time has passed here: none of its own accord.
     happened(&till.events, "renewed", 1).await;
+    till.until_renewed("a").await;
     let left = other.finds_running("a").await;
     assert!(left > LEASE / 3, "it was not renewed: {left:?} left");
     running.end().await.unwrap();
@@ -75,7 +76,7 @@ async fn a_lease_that_a_step_has_ended_is_renewed_if_nobody_has_taken_it<P: Plac
     let running = till.begin("a").await;
     clock.set(31);
     till.pay_until("clock stepped forward", 1).await;
-    happened(&till.events, "renewed", 1).await;
+    till.until_renewed("a").await;
     other.finds_running("a").await;
     running.end().await.unwrap();
     assert_eq!(till.events.count("lease lost"), 0);

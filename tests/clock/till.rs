@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idem_runtime::clock::{Clock, ManualClock, SystemClock};
 use idem_runtime::store::Store;
-use idem_runtime::{Engine, Error, ErrorKind, OnDuplicate, OnRunning};
+use idem_runtime::{Engine, EntryState, Error, ErrorKind, OnDuplicate, OnRunning};
 use idem_tests::events::Events;
 use idem_tests::shop::{happened, patiently, persistent};
 use tokio::sync::oneshot;
@@ -79,6 +79,21 @@ impl Till {
             ErrorKind::Running { retry_after } => *retry_after,
             other => panic!("no call runs: {other:?}"),
         }
+    }
+
+    /// Looks at the record until its lease is renewed, by the server's clock: other leases may be before it.
+    pub(crate) async fn until_renewed(&self, key: &str) {
+        let runs = async {
+            loop {
+                let entry = self.engine.operation("clock.pay").key(key).entry().await;
+                let entry = entry.unwrap().expect("there is a record");
+                if matches!(entry.state(), EntryState::Running { lease_left } if lease_left > LEASE / 3)
+                {
+                    break;
+                }
+            }
+        };
+        patiently("its lease is renewed", runs).await;
     }
 
     /// A call of a key that nobody has called.
