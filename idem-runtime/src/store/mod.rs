@@ -446,6 +446,15 @@ pub(crate) enum Reach {
     /// The store gave the error itself.
     Answered,
     /// This process gave it, before anything was sent: it lacks memory, files or ports. It says nothing of the store.
+    #[cfg_attr(
+        not(any(
+            feature = "mysql",
+            feature = "postgres",
+            feature = "redis",
+            feature = "sqlite"
+        )),
+        allow(dead_code, reason = "only a store with connections lacks any of these")
+    )]
     Here,
     /// There was no reply, and that may be for want of a server or for too much to do.
     Silent,
