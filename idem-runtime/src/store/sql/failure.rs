@@ -100,14 +100,19 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
 
 /// How far a statement came. A server that starts or fails over does not know what it will say.
 fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
-    use std::io::ErrorKind::{ConnectionRefused, NotFound};
-    let is_io = |kinds: &[std::io::ErrorKind]| matches!(error, sqlx::Error::Io(io) if kinds.contains(&io.kind()));
-    let lacks = matches!(error, sqlx::Error::Io(io) if lacks_something_here(io));
+    let is_refused =
+        matches!(error, sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused);
+    let lacks = match error {
+        sqlx::Error::Io(io) => lacks_something_here(io),
+        // A certificate that does not fit, or is not there.
+        sqlx::Error::Tls(_) => true,
+        _ => false,
+    };
     match trouble::<B>(error) {
         Some(Trouble::Unavailable) => Reach::Silent,
         None if lacks => Reach::Here,
-        // Of a socket file as well.
-        None if is_io(&[ConnectionRefused, NotFound]) => Reach::Unreachable,
+        None if is_refused => Reach::Unreachable,
+        // A file that is not there may be a socket's, or a certificate's.
         None if broken(error) => Reach::Silent,
         _ => Reach::Answered,
     }
@@ -171,8 +176,11 @@ mod tests {
             Reach::Unreachable
         );
         assert_eq!(of(io::ErrorKind::ConnectionReset.into()), Reach::Silent);
+        assert_eq!(of(io::ErrorKind::NotFound.into()), Reach::Silent);
         // Too many open files.
         assert_eq!(of(io::Error::from_raw_os_error(24)), Reach::Here);
+        let tls = sqlx::Error::Tls("no such certificate".into());
+        assert_eq!(store_error::<Postgres>("a claim", tls).reach(), Reach::Here);
         let protocol = sqlx::Error::Protocol("cut short".into());
         let protocol = store_error::<Postgres>("a claim", protocol);
         assert_eq!(protocol.reach(), Reach::Silent);

@@ -105,8 +105,9 @@ impl Sealed for Postgres {
             "28000" | "28P01" => Trouble::Login,
             "42501" => Trouble::Refused,
             "25006" => Trouble::ReadOnly,
-            // The last three: it has ended the session, or its prepared statements.
-            "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Busy,
+            // PgBouncer without room for another client says 08P01. The last three: it has ended the session, or its
+            // prepared statements.
+            "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Busy,
             code if code.starts_with("58") => Trouble::Busy,
             code if code.starts_with("57P") || code.starts_with("08") => Trouble::Unavailable,
             _ => Trouble::Other,
