@@ -229,6 +229,22 @@ const LOOK: &str = "
     return [luminance(getComputedStyle(document.body).backgroundColor), faint.map(it => it.outerHTML)];
 ";
 
+/// Waits until the page and its style sheet are loaded.
+async fn styled(visitor: &Browser) {
+    const LOADED: &str =
+        "return document.readyState === 'complete' && document.styleSheets.length > 0";
+    let loaded = async {
+        loop {
+            let loaded = visitor.execute(LOADED, vec![]).await.unwrap();
+            if loaded.convert().unwrap() {
+                break;
+            }
+        }
+    };
+    let loaded = tokio::time::timeout(std::time::Duration::from_secs(20), loaded).await;
+    loaded.expect("the page is loaded within 20 s");
+}
+
 #[tokio::test]
 async fn the_pages_follow_the_colour_scheme_and_can_be_read_in_both() {
     let shop = Shop::start(FAST);
@@ -244,6 +260,7 @@ async fn the_pages_follow_the_colour_scheme_and_can_be_read_in_both() {
         set.await.unwrap();
         for path in ["/", "/live", &order, "/docs/idempotency", "/nowhere"] {
             visitor.goto(shop.url(path)).await.unwrap();
+            styled(&visitor).await;
             let look = visitor.execute(LOOK, vec![json!(CONTRAST)]).await.unwrap();
             let (page, faint): (f64, Vec<String>) = look.convert().unwrap();
             assert!(luminance.contains(&page), "{path}, {scheme}: {page}");
