@@ -27,17 +27,31 @@ test_in_lanes() {
         echo "$built"
         return 1
     fi
-    lanes_log=$(mktemp)
-    "${test[@]}" "${beside[@]}" >"$lanes_log" 2>&1 &
+    lanes_log=$(mktemp -d)
+    "${test[@]}" "${beside[@]}" >"$lanes_log/beside" 2>&1 &
     lanes_pid=$!
-    "${test[@]}" --lib --bins "${others[@]}" || code=$?
-    "${test[@]}" --doc || code=$?
+    "${test[@]}" --lib --bins "${others[@]}" 2>&1 | tee "$lanes_log/others" || code=$?
+    "${test[@]}" --doc 2>&1 | tee "$lanes_log/doc" || code=$?
     echo "beside these ran: ${waiting[*]}"
     wait "$lanes_pid" || code=$?
     lanes_pid=
-    cat "$lanes_log"
-    rm -f -- "$lanes_log"
+    cat "$lanes_log/beside"
+    if ((code != 0)); then
+        failures "$lanes_log"/*
+    fi
+    rm -rf -- "$lanes_log"
     return "$code"
+}
+
+# What failed, once more and last: where a log is cut, its end is what is kept.
+failures() {
+    echo
+    echo "what failed:"
+    awk '/^     Running |^   Doc-tests / { program = $0; sub(/ *\(.*/, "", program); sub(/^ *(Running )?/, "", program) }
+        /^---- .* ----$/ { lines = 6; print program ": " $2 }
+        /^note: run with|^failures:|^test result: / { lines = 0 }
+        lines > 0 && !/^---- / && NF { print "    " $0; lines-- }
+        /^error/ && !/to rerun pass/ { print program ": " $0 }' "$@" | cut -c 1-300
 }
 
 lanes_log=
