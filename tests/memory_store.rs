@@ -7,7 +7,7 @@ use std::time::Duration;
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, Header, Owner, RecordKey, State, Store,
+    AnswerTypes, ClaimReply, ClaimRequest, Header, Needs, Owner, RecordKey, State, Store,
 };
 use idem_runtime::{Engine, ErrorKind, Fingerprint, KeyDigest, OnOutage, Operation, OutcomeKind};
 use idem_tests::pay::{PayError, Receipt};
@@ -47,7 +47,7 @@ async fn finish(store: &MemoryStore, number: u32) {
         retain: Duration::from_hours(24),
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     };
     let ClaimReply::Granted { fence, attempt, .. } = store.claim(&key, &request).await.unwrap()

@@ -20,7 +20,7 @@ use idem_harness::{
 };
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, Owner, RecordKey, Remains, Store, StoreErrorKind,
+    AnswerTypes, ClaimReply, ClaimRequest, Needs, Owner, RecordKey, Remains, Store, StoreErrorKind,
 };
 use idem_runtime::{Fingerprint, KeyBuilder, Operation};
 use idem_tests::shop::{PATIENCE, Shop, connect, persistent, until};
@@ -42,7 +42,7 @@ fn request(lease: Duration, retain: Duration) -> ClaimRequest {
         retain,
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     }
 }

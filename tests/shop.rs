@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::{RedisStore, RedisStoreBuilder};
-use idem_runtime::store::{AnswerTypes, ClaimRequest, Owner, RecordKey, Store, StoreErrorKind};
+use idem_runtime::store::{
+    AnswerTypes, ClaimRequest, Needs, Owner, RecordKey, Store, StoreErrorKind,
+};
 use idem_runtime::{
     Classify, Context, Engine, EngineBuilder, Error, Event, EventKind, Fingerprint, KeyBuilder,
     Observer, OnRunning, Operation,
@@ -47,7 +49,7 @@ pub fn asks(owner: Owner) -> ClaimRequest {
         retain: Duration::from_mins(2),
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     }
 }

@@ -15,8 +15,8 @@ use idem_examples::custom_store::place::{self, LARGEST, Place};
 use idem_examples::custom_store::store::ZooKeeperStore;
 use idem_harness::{TcpProxy, ZooKeeperServer};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind,
-    Owner, ReadReply, RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, Needs,
+    OutcomeKind, Owner, ReadReply, RecordKey, RenewReply, State, Store, StoreErrorKind, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use tokio::runtime::Builder;
@@ -55,7 +55,7 @@ fn ask() -> ClaimRequest {
         retain: HOUR,
         max_attempts: NonZeroU16::new(5),
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     }
 }

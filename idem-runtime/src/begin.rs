@@ -10,14 +10,14 @@ use crate::busy::{Entered, Unleased};
 use crate::cache::{Life, Permit};
 use crate::claim::{Claim, granted};
 use crate::clock::deadline;
-use crate::digest_key::{CallName, Identity};
+use crate::digest_key::{CallName, Identified};
 use crate::engine::Core;
 use crate::enter::Asking;
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::flight::{Follower, Join, Landing, Ticket};
-use crate::key::KeyDigest;
 use crate::meaning::refusal;
+use crate::observer::EventKind;
 use crate::operation::Operation;
 use crate::orphan::Orphan;
 use crate::policy::{OnOtherType, Policy};
@@ -25,15 +25,15 @@ use crate::reconcile::Riddle;
 use crate::record::{Fence, Owner, Record, State};
 use crate::running::{Gate, Place, over_quota};
 use crate::stored::Stored;
-use crate::transition::{ClaimReply, ClaimRequest};
+use crate::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::vigil::Running;
 
 /// One call, ready to ask for its claim.
 pub(crate) struct Ask {
     pub(crate) operation: Operation,
-    pub(crate) identity: Identity,
-    /// As in [`CallName`].
-    pub(crate) plain: Option<Box<KeyDigest>>,
+    pub(crate) own: Identified,
+    /// Under which it looks for its record first.
+    pub(crate) former: Option<Box<Identified>>,
     pub(crate) policy: Policy,
     /// Its token has: it gets what is there, and starts nothing.
     pub(crate) expired: bool,
@@ -90,6 +90,8 @@ enum Led {
     Vacant(Option<Ticket>),
     /// The body runs elsewhere, for so long at most unless its lease is renewed.
     Elsewhere(Option<Ticket>, Duration),
+    /// The call may claim, and has only looked at its former name.
+    Former,
 }
 
 /// A call that waits for its claim, or for another's answer.
@@ -109,6 +111,21 @@ pub(crate) struct Begin {
     gate: Option<Box<Gate>>,
     /// The place of its body among those that run, from before the claim.
     place: Option<Box<Place>>,
+    /// It claims nothing, for the limits or a quota.
+    looks: bool,
+    under: Under,
+    /// The former name while the call is under its own, and its own while it is under the former one.
+    other: Option<Box<(CallName, Fingerprint)>>,
+}
+
+/// Under which of its names a call asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Under {
+    Own,
+    /// Where it begins nothing.
+    Former,
+    /// Its own, after a look under the former name that claimed nothing: it claims there first.
+    OwnAfterLook,
 }
 
 impl Begin {
@@ -132,6 +149,27 @@ impl Begin {
             backoff: None,
             gate,
             place: None,
+            looks: false,
+            under: Under::Own,
+            other: None,
+        }
+    }
+
+    /// Looks for the record under this name first.
+    pub(crate) fn formerly(mut self, former: Option<Box<(CallName, Fingerprint)>>) -> Self {
+        if former.is_some() {
+            self.other = former;
+            self.turn_to(Under::Former);
+        }
+        self
+    }
+
+    /// Goes on under the other name.
+    fn turn_to(&mut self, under: Under) {
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.name, &mut other.0);
+            std::mem::swap(&mut self.fingerprint, &mut other.1);
+            self.under = under;
         }
     }
 
@@ -147,7 +185,19 @@ impl Begin {
     /// Claims the key, waits for its answer, or says why neither is to be had.
     pub(crate) fn run(mut self) -> Asking {
         Box::pin(async move {
-            match self.ask().await {
+            let reached = self.ask().await;
+            if self.under == Under::Former {
+                let is_there = reached.as_ref().map_or_else(
+                    |error| !matches!(error.kind(), ErrorKind::StoreUnavailable),
+                    |_| true,
+                );
+                if is_there {
+                    self.core().tell(&self.name.key, EventKind::FormerDigestKey);
+                } else {
+                    self.turn_to(Under::Own);
+                }
+            }
+            match reached {
                 Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
                 Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
                 Err(error) => {
@@ -220,6 +270,17 @@ impl Begin {
             let led = self.claim_or_look(ticket, &mut now).await;
             let (ticket, lease_left) = match led {
                 Led::To(start) => return start,
+                Led::Former => {
+                    self.turn_to(Under::Former);
+                    continue;
+                }
+                Led::Vacant(ticket) if self.under == Under::Former => {
+                    if let Some(refused) = self.leave_former(ticket).await {
+                        return refused;
+                    }
+                    now = self.core().clock.now();
+                    continue;
+                }
                 Led::Vacant(ticket) => (ticket, None),
                 Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
             };
@@ -235,7 +296,8 @@ impl Begin {
     /// Sends the claim, and at a limit or with a quota a request first that claims and writes nothing: what is stored is
     /// replayed, and what runs is waited for, whatever the limits are.
     async fn claim_or_look(&mut self, mut ticket: Option<Ticket>, now: &mut Duration) -> Led {
-        let mut looks = !self.may_claim();
+        let mut looks = !self.may_claim() || self.under == Under::OwnAfterLook;
+        self.looks = looks;
         loop {
             let request = self.request(looks);
             let asked = {
@@ -244,9 +306,11 @@ impl Begin {
                 core.ask(key, &request, &mut orphan, *now).await
             };
             ticket = match self.led(ticket, request, asked) {
-                Led::Vacant(ticket) if looks => {
+                // An answer may stand under the name of its own.
+                Led::Vacant(ticket) if looks && self.under != Under::Former => {
                     *now = self.core().clock.now();
                     match self.pass() {
+                        Ok(()) if self.under == Under::OwnAfterLook => return Led::Former,
                         Ok(()) => ticket,
                         Err(error) => return Led::To(Err(self.refused(ticket, error, *now))),
                     }
@@ -263,9 +327,12 @@ impl Begin {
         if self.expired {
             return true;
         }
-        match self.core().place(self.gate.as_deref()) {
-            Ok(place) => self.place = place,
-            Err(_) => return false,
+        // Held since it passed, where it has gone back to its former name.
+        if self.place.is_none() {
+            match self.core().place(self.gate.as_deref()) {
+                Ok(place) => self.place = place,
+                Err(_) => return false,
+            }
         }
         let gate = self.gate.as_ref();
         gate.is_none_or(|gate| gate.quota.is_none())
@@ -284,6 +351,31 @@ impl Begin {
         granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
     }
 
+    /// Goes on under the name of its own, with all that follow: no claim of this engine or another begins a record under
+    /// the former one. `Some`: the call ends, or asks again.
+    async fn leave_former(&mut self, ticket: Option<Ticket>) -> Option<Result<Reached, Error>> {
+        if self.expired {
+            let core = self.core();
+            let sent = core.clock.now();
+            // What began there is no reason for a new token.
+            match core.expired(&self.name.key).await {
+                Some(error) if matches!(error.kind(), ErrorKind::TokenExpired) => {}
+                Some(error) => return Some(Err(self.refused(ticket, error, sent))),
+                None => return None,
+            }
+        }
+        let looked = self.looks;
+        if let Some(ticket) = ticket {
+            ticket.land(|| Some(Landing::Vacant { looked }));
+        }
+        self.turn_to(if looked {
+            Under::OwnAfterLook
+        } else {
+            Under::Own
+        });
+        None
+    }
+
     /// Waits for what another call of this process finds out. `None`: ask again.
     async fn follow(
         &mut self,
@@ -295,6 +387,15 @@ impl Begin {
         let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
         match deadline(clock, moment, pin!(follower.landing())).await {
             Ok(None) => None,
+            // Another call left the former name, and this one does, which is there as well.
+            Ok(Some(Landing::Vacant { looked })) => {
+                self.turn_to(if looked {
+                    Under::OwnAfterLook
+                } else {
+                    Under::Own
+                });
+                None
+            }
             Ok(Some(landing)) if !landing.is_for(self.now) => None,
             Ok(Some(Landing::Refused {
                 error,
@@ -360,6 +461,12 @@ impl Begin {
 
     /// `looks`: it claims nothing.
     fn request(&self, looks: bool) -> ClaimRequest {
+        let needs = match self.under {
+            // Of an owner that nobody knows: it is granted nothing.
+            _ if self.expired || looks => Needs::Verdict,
+            Under::Former => Needs::Record,
+            Under::Own | Under::OwnAfterLook => Needs::Nothing,
+        };
         ClaimRequest {
             owner: self.core().store.new_owner(&self.name.key),
             fingerprint: self.fingerprint,
@@ -369,8 +476,7 @@ impl Begin {
             retain: self.policy.retain(),
             max_attempts: self.policy.max_attempts,
             reconciles: self.policy.reconciles && !looks,
-            // Of an owner that nobody knows: it is granted nothing.
-            starts: self.expired || looks,
+            needs,
             dated: self.policy.dated(),
         }
     }
@@ -423,7 +529,9 @@ impl Begin {
                 sent,
                 ticket,
             })),
-            ClaimReply::Running { lease_left } if request.starts && lease_left.is_zero() => {
+            ClaimReply::Running { lease_left }
+                if request.needs != Needs::Nothing && lease_left.is_zero() =>
+            {
                 return Led::Vacant(ticket);
             }
             // A claim asks the hook, and has a place for it.
@@ -451,7 +559,9 @@ impl Begin {
                     sent,
                     dated: request.dated,
                 };
-                core.remember(self.permit, key, &record, life);
+                // The cache knows calls by their own names.
+                let permit = self.permit.filter(|_| self.under != Under::Former);
+                core.remember(permit, key, &record, life);
                 if let Some(ticket) = ticket {
                     ticket.land(|| {
                         Some(Landing::Done {

@@ -266,11 +266,12 @@ fn ask(
         digest,
         fingerprint,
     };
-    let (identity, plain) = core.digests.identify(plain);
+    let former = core.former_digests.as_ref();
+    let former = former.map(|digests| Box::new(digests.identify(plain)));
     Ok(Ask {
         operation,
-        identity,
-        plain,
+        own: core.digests.identify(plain),
+        former,
         policy,
         expired,
         gate,
@@ -285,7 +286,16 @@ fn ask(
 pub async fn entry(call: Call) -> Result<Option<crate::entry::Entry>, Error> {
     let (engine, ask) = describe(call)?;
     let core = &engine.core;
-    core.entry(&ask.operation, ask.identity, &ask.policy).await
+    if let Some(former) = ask.former {
+        let entry = core
+            .entry(&ask.operation, former.identity, &ask.policy)
+            .await?;
+        if entry.is_some() {
+            return Ok(entry);
+        }
+    }
+    core.entry(&ask.operation, ask.own.identity, &ask.policy)
+        .await
 }
 
 /// Lets a call in, or says what is known of it already.

@@ -26,6 +26,13 @@ pub(crate) struct CallName {
     pub(crate) plain: Option<Box<KeyDigest>>,
 }
 
+/// What a call is known by under one secret.
+pub(crate) struct Identified {
+    pub(crate) identity: Identity,
+    /// As in [`CallName`].
+    pub(crate) plain: Option<Box<KeyDigest>>,
+}
+
 impl CallName {
     /// What derived keys follow from.
     pub(crate) fn plain(&self) -> &KeyDigest {
@@ -50,13 +57,28 @@ impl DigestKey {
         Self::Keyed(Hmac::new_from_slice(&secret).expect("a secret of any length"))
     }
 
-    /// What a store knows a call of this plain identity by, and the plain digest where that is another.
-    pub(crate) fn identify(&self, plain: Identity) -> (Identity, Option<Box<KeyDigest>>) {
+    /// What a store knows a call of this plain identity by.
+    pub(crate) fn identify(&self, plain: Identity) -> Identified {
         match self {
-            Self::Plain => (plain, None),
+            Self::Plain => Identified {
+                identity: plain,
+                plain: None,
+            },
             #[cfg(feature = "digest-key")]
-            Self::Keyed(_) => (self.identity(plain), Some(Box::new(plain.digest))),
+            Self::Keyed(_) => Identified {
+                identity: self.identity(plain),
+                plain: Some(Box::new(plain.digest)),
+            },
         }
+    }
+
+    /// Whether both give a call one name.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let call = Identity {
+            digest: KeyDigest::from_bytes([0; 32]),
+            fingerprint: Fingerprint::NONE,
+        };
+        self.identify(call).identity == other.identify(call).identity
     }
 
     /// The name is the HMAC of `K` and the digest; the fingerprint the first 16 bytes of the HMAC of `F`, the digest

@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) formats: Lanes<Format>,
     pub(crate) tokens: Tokens,
     pub(crate) digests: DigestKey,
+    /// Under which a call looks for its record first.
+    pub(crate) former_digests: Option<DigestKey>,
     pub(crate) flights: Arc<Flights>,
     /// Of calls in transactions.
     #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]

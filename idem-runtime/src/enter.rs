@@ -10,12 +10,12 @@ use crate::begin::{Ask, Begin, Start};
 use crate::busy::{Entered, Unleased};
 use crate::cache::{Found, Permit};
 use crate::context::{is_held, is_inside};
-use crate::digest_key::{CallName, Identity};
+use crate::digest_key::{CallName, Identified};
 use crate::engine::{Core, Protection};
 use crate::error::{Error, ErrorKind};
 use crate::fingerprint::Fingerprint;
 use crate::observer::EventKind;
-use crate::operation::RecordKey;
+use crate::operation::{Operation, RecordKey};
 use crate::policy::{OnOutage, Policy};
 use crate::running::{Full, Gate, Place};
 use crate::stored::Stored;
@@ -59,17 +59,14 @@ impl Core {
     pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Entry, Error> {
         let Ask {
             operation,
-            identity: Identity {
-                digest,
-                fingerprint,
-            },
-            plain,
+            own,
+            former,
             policy,
             expired,
             gate,
         } = ask;
-        let key = self.record_key(operation, digest);
-        let name = CallName { key, plain };
+        let former = former.map(|former| Box::new(self.name(operation.clone(), *former)));
+        let (name, fingerprint) = self.name(operation, own);
         let (now, permit) = match self.known(&name.key, fingerprint, &policy) {
             Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
             Known::Answer(Err(error)) => {
@@ -79,15 +76,24 @@ impl Core {
         };
         // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
         let entered = Entered::new(self);
-        match self.admit(&name, &policy) {
+        let former_key = former.as_ref().map(|former| &former.0.key);
+        match self.admit(&name, former_key, &policy) {
             Ok(None) => {
                 let asked = (fingerprint, expired);
                 let begin = Begin::new(entered, name, asked, policy, now, (permit, gate));
+                let begin = begin.formerly(former);
                 Ok(Entry::Asks(begin.run()))
             }
             Ok(Some(start)) => self.start(&name, &policy, Ok(start), gate.as_deref()),
             Err(error) => self.start(&name, &policy, Err(error), gate.as_deref()),
         }
+    }
+
+    /// The name of a call, and the fingerprint of its request.
+    fn name(&self, operation: Operation, call: Identified) -> (CallName, Fingerprint) {
+        let Identified { identity, plain } = call;
+        let key = self.record_key(operation, identity.digest);
+        (CallName { key, plain }, identity.fingerprint)
     }
 
     /// How a call goes on that has not to wait for its start.
@@ -152,9 +158,13 @@ impl Core {
     /// # Errors
     ///
     /// It is not to run at all.
-    pub(crate) fn lets_in(&self, key: &RecordKey) -> Result<bool, Error> {
+    pub(crate) fn lets_in(
+        &self,
+        key: &RecordKey,
+        former: Option<&RecordKey>,
+    ) -> Result<bool, Error> {
         let operation = key.operation();
-        if is_held(self.id, key) {
+        if is_held(self.id, key) || former.is_some_and(|former| is_held(self.id, former)) {
             return Err(Error::new(ErrorKind::Reentered, operation.clone()));
         }
         if self.is_closed() {
@@ -178,9 +188,14 @@ impl Core {
     }
 
     /// `None`: the store has to be asked.
-    fn admit(self: &Arc<Self>, name: &CallName, policy: &Policy) -> Result<Option<Start>, Error> {
+    fn admit(
+        self: &Arc<Self>,
+        name: &CallName,
+        former: Option<&RecordKey>,
+        policy: &Policy,
+    ) -> Result<Option<Start>, Error> {
         let key = &name.key;
-        if !self.lets_in(key)? {
+        if !self.lets_in(key, former)? {
             let call = Unleased::new(self, name.clone(), policy.max_run());
             return Ok(Some(Start::Unprotected(Box::new(call))));
         }

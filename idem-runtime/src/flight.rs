@@ -58,14 +58,23 @@ pub(crate) enum Landing {
         sent: Duration,
         max_attempts: Option<NonZeroU16>,
     },
+    /// There is no record under a former name, and there will be none.
+    Vacant {
+        /// Or one that a claim would go on with, which this was not.
+        looked: bool,
+    },
 }
 
 impl Landing {
     /// Whether a call that began at `began` may be told this. The record may have been reset since the store
     /// was asked, and before the call began.
     pub(crate) fn is_for(&self, began: Duration) -> bool {
-        let (Self::Done { sent, .. } | Self::Refused { sent, .. }) = *self;
-        began <= sent.saturating_add(AT_ONCE)
+        match *self {
+            Self::Done { sent, .. } | Self::Refused { sent, .. } => {
+                began <= sent.saturating_add(AT_ONCE)
+            }
+            Self::Vacant { .. } => true,
+        }
     }
 }
 

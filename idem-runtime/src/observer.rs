@@ -118,6 +118,9 @@ pub enum EventKind<'a> {
     },
     /// The fast store is asked again.
     Restored,
+    /// The call has its record under the name that a
+    /// [former digest key](crate::EngineBuilder::former_digest_key) gives it, and goes on with that.
+    FormerDigestKey,
     /// The clock of the store's server and the monotonic clock of this process have moved against each
     /// other: the server's clock was set, another server with another time has taken its place, or the
     /// machine of this process was suspended. It looks the same from here, and does the same: leases

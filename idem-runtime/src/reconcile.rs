@@ -18,7 +18,7 @@ use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::orphan::Orphan;
 use crate::record::{Header, Record, State};
-use crate::transition::{ClaimReply, ClaimRequest};
+use crate::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::unwind::unwind;
 
 pub use self::hook::{Asking, Called, Given, Hook, Never, NoType, Says, given, hook};
@@ -125,7 +125,7 @@ impl Riddle {
     /// `request` is the claim that was granted in order to find out.
     pub(crate) fn new(core: &Arc<Core>, mut request: ClaimRequest) -> Self {
         request.reconciles = false;
-        request.starts = true;
+        request.needs = Needs::Verdict;
         Self {
             core: Arc::clone(core),
             request,

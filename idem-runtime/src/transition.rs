@@ -34,7 +34,7 @@ mod tests;
 use std::time::Duration;
 
 pub use self::reply::{
-    ClaimReply, ClaimRequest, CompleteReply, ReleaseReply, Remains, RenewReply, ResolveReply,
+    ClaimReply, ClaimRequest, CompleteReply, Needs, ReleaseReply, Remains, RenewReply, ResolveReply,
 };
 use crate::fingerprint::Fingerprint;
 use crate::record::{AnswerTypes, Fence, Header, OutcomeKind, Owner, Record, State};
@@ -72,7 +72,7 @@ pub fn claim(
         let mine = header.owner == request.owner;
         let lease_left = header.lease_left(left);
         // What was found out holds as long as nobody else could have run since.
-        let outdated = request.starts
+        let outdated = request.needs == Needs::Verdict
             && !(mine
                 && matches!(
                     header.state,
@@ -117,7 +117,7 @@ pub fn claim(
         {
             return (ClaimReply::Exhausted { attempts }, None);
         }
-    } else if request.starts {
+    } else if request.needs != Needs::Nothing {
         let lease_left = Duration::ZERO;
         return (ClaimReply::Running { lease_left }, None);
     }

@@ -22,8 +22,8 @@ use bytes::Bytes;
 use idem_harness::{RedisServer, RespConn, TcpProxy};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, Header, OutcomeKind, Owner, RecordKey, State, Store,
-    Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, Header, Needs, OutcomeKind, Owner, RecordKey, State,
+    Store, Watch,
 };
 use idem_runtime::{Engine, Error, Fingerprint, KeyBuilder, KeyDigest, Operation};
 use tokio::runtime::{Builder, Runtime};
@@ -47,7 +47,7 @@ fn ask() -> ClaimRequest {
         retain: Duration::from_mins(10),
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     }
 }

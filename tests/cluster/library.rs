@@ -8,8 +8,8 @@ use idem_harness::{ClusterSetup, RedisServer};
 use idem_runtime::Fingerprint;
 use idem_runtime::store::redis::{RedisSource, RedisStore, Server};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
-    State, Store, StoreError,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
+    RecordKey, State, Store, StoreError,
 };
 use idem_tests::shop::{HASTE, connected, patient, patiently, until};
 use redis::cluster::ClusterClient;
@@ -40,7 +40,7 @@ fn request(owner: Owner) -> ClaimRequest {
         retain: Duration::from_hours(24),
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: false,
     }
 }

@@ -7,8 +7,8 @@ use idem_harness::{ClusterSetup, RedisServer, SlotMigration};
 use idem_runtime::Fingerprint;
 use idem_runtime::store::redis::{Durability, RedisStore};
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply,
-    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
+    ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use tokio::task::JoinSet;
 
@@ -56,7 +56,7 @@ pub(crate) fn request(owner: Owner) -> ClaimRequest {
         retain: Duration::from_hours(24),
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     }
 }

@@ -6,6 +6,9 @@
 )]
 
 mod guesses;
+mod limits;
+mod rotation;
+mod schedules;
 mod stage;
 
 use tokio::runtime::Builder;
@@ -43,5 +46,14 @@ on_every_store! {
         derived_keys_are_the_same_under_every_secret,
         requests_are_compared_as_without_a_secret,
         a_process_of_another_secret_runs_the_body_again,
+    }
+    rotation {
+        an_answer_from_before_is_replayed,
+        an_abandoned_attempt_from_before_is_taken_over,
+        a_counted_attempt_from_before_counts,
+        another_request_is_refused,
+        callers_at_once_start_one_body,
+        an_entry_from_before_is_found_and_settled,
+        a_process_without_the_former_secret_runs_the_body_again,
     }
 }

@@ -9,13 +9,16 @@ use idem_runtime::store::Store;
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::sql::{Backend, SqlSource, SqlStore};
-use idem_runtime::{CallBuilder, Classify, Engine, Error, ErrorKind};
+use idem_runtime::{CallBuilder, Classify, Engine, EngineBuilder, Error, ErrorKind};
 use idem_tests::events::Events;
 use idem_tests::world::Classified;
 use serde::{Deserialize, Serialize};
 
 /// How long anything that must happen may take before a test fails instead of hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The secrets before and after a change.
+pub(crate) const OLD: [u8; 32] = [3; 32];
+pub(crate) const NEW: [u8; 32] = [4; 32];
 pub(crate) const OPERATION: &str = "cards.charge";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
@@ -96,6 +99,33 @@ impl Stage {
         builder.build().expect("the settings are right")
     }
 
+    /// The engine of a process after a change of the secret.
+    pub(crate) fn engine_after(
+        &self,
+        former: Option<[u8; 32]>,
+        secret: Option<[u8; 32]>,
+    ) -> Engine {
+        let builder = self.after(former, secret);
+        builder.build().expect("the settings are right")
+    }
+
+    pub(crate) fn after(
+        &self,
+        former: Option<[u8; 32]>,
+        secret: Option<[u8; 32]>,
+    ) -> EngineBuilder {
+        let builder = Engine::builder(Arc::clone(&self.store)).prefix(self.prefix.clone());
+        let builder = builder.observer(self.events.clone());
+        let builder = match secret {
+            Some(secret) => builder.digest_key(secret),
+            None => builder,
+        };
+        match former {
+            Some(secret) => builder.former_digest_key(secret),
+            None => builder.formerly_without_digest_key(),
+        }
+    }
+
     pub(crate) fn call(engine: &Engine, card: &str, cents: u64) -> CallBuilder<Classified> {
         engine.operation(OPERATION).key(card).fingerprint(&cents)
     }
@@ -113,6 +143,10 @@ impl Stage {
     ) -> Answer {
         let run = self.run();
         soon("a charge", call.run(|_| async move { end.map(|()| run()) })).await
+    }
+
+    pub(crate) fn runs(&self) -> u32 {
+        self.runs.load(Ordering::SeqCst)
     }
 
     /// Counts a body.

@@ -10,6 +10,7 @@ use http::request::Parts;
 use idem_harness::RedisServer;
 use idem_runtime::Engine;
 use idem_runtime::http::{IdempotencyKey, IdempotencyLayer};
+use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use tokio::sync::Semaphore;
 
@@ -209,4 +210,22 @@ async fn a_panic_of_a_quota_leaves_nothing_behind() {
             .is_none()
     );
     assert_eq!(send(&shop, order("tea")).await.body, "1");
+}
+
+/// With a quota each request looks before it claims, under both of its names.
+#[tokio::test]
+async fn a_quota_is_asked_once_while_a_former_digest_key_is_looked_for() {
+    let store = Arc::new(MemoryStore::new());
+    let engine = || Engine::builder(Arc::clone(&store));
+    let before = engine().digest_key([1; 32]).build().unwrap();
+    let desk = Desk::with(|_| engine().digest_key([2; 32]).former_digest_key([1; 32]));
+    let records = Records::left(9);
+    let shop = desk.orders(limited(&before, &records), |run| run.to_string());
+    assert_eq!(send(&shop, of("acme", "a", "tea")).await.body, "1");
+    let shop = desk.orders(limited(&desk.engine, &records), |run| run.to_string());
+    assert!(send(&shop, of("acme", "a", "tea")).await.is_replayed());
+    assert_eq!(send(&shop, of("acme", "b", "tea")).await.body, "2");
+    assert!(send(&shop, of("acme", "b", "tea")).await.is_replayed());
+    assert_eq!(records.asked(), ["acme: a", "acme: b"]);
+    assert_eq!(desk.runs(), 2);
 }

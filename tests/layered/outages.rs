@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use idem_harness::{RedisServer, TcpProxy};
 use idem_runtime::Fingerprint;
 use idem_runtime::store::layered::{LayeredStoreBuilder, later};
-use idem_runtime::store::{AnswerTypes, ClaimReply, ClaimRequest, Owner, Remains, Store};
+use idem_runtime::store::{AnswerTypes, ClaimReply, ClaimRequest, Needs, Owner, Remains, Store};
 use idem_tests::shop::{connect, happened, patiently};
 
 use crate::counted::Counted;
@@ -168,7 +168,7 @@ async fn while_the_fast_store_is_down_each_claim_that_a_look_has_seen_is_told_of
             retain: Duration::from_hours(1),
             max_attempts: None,
             reconciles: false,
-            starts: false,
+            needs: Needs::Nothing,
             dated: false,
         };
         let claim = store.claim(&key, &request).await.unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
-    State, Store,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
+    RecordKey, State, Store,
 };
 use idem_runtime::{Engine, Fingerprint, KeyBuilder, KeyDigest, Operation};
 use tokio::task::JoinSet;
@@ -80,7 +80,7 @@ async fn put(store: Arc<dyn Store>, prefix: &str, number: u32) {
         },
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: false,
     };
     let reply = store.claim(&key, &request).await.unwrap();

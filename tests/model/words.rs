@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
-    self, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    self, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, Owner, ReadReply,
+    Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 
 use crate::operation::Print;
@@ -84,7 +84,7 @@ pub(crate) async fn claim(store: &dyn Store, key: &RecordKey, asked: &Asked) -> 
         retain: Duration::from_millis(asked.retain),
         max_attempts: asked.max_attempts.and_then(NonZeroU16::new),
         reconciles: asked.reconciles,
-        starts: false,
+        needs: Needs::Nothing,
         dated: asked.dated,
     };
     match store.claim(key, &request).await {

@@ -106,6 +106,7 @@ pub(crate) enum Flaw {
     RunsWhatWasToBeFoundOut,
     AsksNobodyToFindOut,
     StartsOnStaleVerdicts,
+    BeginsWhatNeedsARecord,
     AsksNobodyAboutLapsedClaims,
     ReleasesReconciliations,
     WritesLostReconciliationsAsClaims,
@@ -140,7 +141,7 @@ pub(crate) enum Flaw {
 }
 
 /// Every flaw, and the rule that it breaks.
-pub(crate) const FLAWS: [(u8, Flaw); 131] = [
+pub(crate) const FLAWS: [(u8, Flaw); 132] = [
     (1, Flaw::LooksThenWrites),
     (2, Flaw::CompletesForAnybody),
     (2, Flaw::ReleasesForAnybody),
@@ -241,6 +242,7 @@ pub(crate) const FLAWS: [(u8, Flaw); 131] = [
     (13, Flaw::RunsWhatWasToBeFoundOut),
     (13, Flaw::AsksNobodyToFindOut),
     (13, Flaw::StartsOnStaleVerdicts),
+    (17, Flaw::BeginsWhatNeedsARecord),
     (13, Flaw::AsksNobodyAboutLapsedClaims),
     (13, Flaw::ReleasesReconciliations),
     (13, Flaw::WritesLostReconciliationsAsClaims),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use idem_runtime::store::{
-    self as rules, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, OutcomeKind,
-    Owner, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreError,
-    UNDECIDED,
+    self as rules, ClaimReply, ClaimRequest, CompleteReply, Fence, HEADER, Header, Needs,
+    OutcomeKind, Owner, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+    StoreError, UNDECIDED,
 };
 
 use crate::flaw::Flaw;
@@ -69,7 +69,9 @@ impl Inner {
                 header.state = State::Released;
             }
             Flaw::AsksNobodyToFindOut => request.reconciles = false,
-            Flaw::StartsOnStaleVerdicts => request.starts = false,
+            Flaw::StartsOnStaleVerdicts if request.needs == Needs::Verdict => {
+                request.needs = Needs::Nothing;
+            }
             Flaw::AsksNobodyAboutLapsedClaims if matches!(state, State::Pending { .. }) => {
                 request.reconciles = false;
             }

@@ -10,8 +10,8 @@ use idem_runtime::Fingerprint;
 use idem_runtime::clock::{Clock, ManualClock};
 use idem_runtime::store::{
     self as rules, AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, HEADER,
-    Header, Listener, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
-    State, StoreError, StoreErrorKind, Unreadable,
+    Header, Listener, Needs, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains,
+    RenewReply, State, StoreError, StoreErrorKind, Unreadable,
 };
 
 use crate::flaw::Flaw;
@@ -163,6 +163,10 @@ impl Inner {
     fn decide_claim(&self, mut found: Found, asked: &ClaimRequest) -> (ClaimReply, Option<Header>) {
         let mut request = asked.clone();
         let mut again = false;
+        if found.is_none() && self.is(Flaw::BeginsWhatNeedsARecord) && asked.needs == Needs::Record
+        {
+            request.needs = Needs::Nothing;
+        }
         if let Some((record, left)) = &mut found {
             let header = &mut record.header;
             if let Some(reply) = self.misread_for_claim(header, left, &mut request) {

@@ -4,8 +4,9 @@ use std::num::NonZeroU16;
 
 use idem_runtime::Fingerprint;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, OutcomeKind,
-    Owner, Record, Remains, ResolveReply, State, claim, complete, release, renew, resolve,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Current, Fence, Header, Needs,
+    OutcomeKind, Owner, Record, Remains, ResolveReply, State, claim, complete, release, renew,
+    resolve,
 };
 
 use crate::kept::{Kept, LEASE, RETAIN};
@@ -138,7 +139,11 @@ pub(crate) fn execute(
                 retain: RETAIN,
                 max_attempts: sender.max_attempts.and_then(NonZeroU16::new),
                 reconciles: sender.reconciles && command != Command::Start,
-                starts: command == Command::Start && flaw != Flaw::StaleVerdictsStart,
+                needs: if command == Command::Start && flaw != Flaw::StaleVerdictsStart {
+                    Needs::Verdict
+                } else {
+                    Needs::Nothing
+                },
                 dated: true,
             };
             let (reply, write) = claim(current, &request, u64::from(expired) + 1);

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use idem_harness::{RedisServer, Reply};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimRequest, Fence, Header, OutcomeKind, Owner, ReadReply, RecordKey, State,
-    Store, StoreError, StoreErrorKind,
+    AnswerTypes, ClaimRequest, Fence, Header, Needs, OutcomeKind, Owner, ReadReply, RecordKey,
+    State, Store, StoreError, StoreErrorKind,
 };
 use idem_runtime::{ErrorKind, Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{Failure, Shop, connect, patient};
@@ -298,7 +298,7 @@ async fn a_record_beyond_the_limit_is_not_fetched() {
         retain: Duration::from_hours(1),
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated,
     };
     let name = key.name();

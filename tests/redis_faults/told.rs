@@ -6,8 +6,8 @@ use bytes::Bytes;
 use idem_harness::{Edition, RedisServer, Reply, RespConn};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply,
-    RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
+    ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{connect, until};
@@ -74,7 +74,7 @@ async fn claim(store: &RedisStore, number: u8) -> Header {
         retain: LEASE * 60,
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     };
     match store.claim(&key(), &request).await.unwrap() {

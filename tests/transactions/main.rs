@@ -161,6 +161,9 @@ on_every_database! {
     }
     digest_key {
         a_call_has_one_record_under_its_keyed_name,
+        an_answer_from_before_the_secret_was_changed_is_replayed,
+        an_unfinished_record_from_before_is_not_taken_over,
+        a_call_after_the_change_begins_under_the_new_name,
     }
     texts {
         operations_with_any_name,

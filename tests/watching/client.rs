@@ -10,8 +10,8 @@ use bytes::Bytes;
 use idem_harness::{RedisServer, RespConn};
 use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, RecordKey,
-    ReleaseReply, Remains, State, Store, StoreError, Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
+    RecordKey, ReleaseReply, Remains, State, Store, StoreError, Watch,
 };
 use idem_runtime::{Fingerprint, KeyDigest, Operation};
 use idem_tests::shop::{HASTE, connect, connected, patiently};
@@ -51,7 +51,7 @@ impl Client {
             retain: Duration::from_hours(24),
             max_attempts: None,
             reconciles: false,
-            starts: false,
+            needs: Needs::Nothing,
             dated: true,
         };
         let reply = self.0.claim(key, &request).await.unwrap();

@@ -9,6 +9,7 @@ mod settle;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 
 pub(crate) use self::file_lock::ClaimedKeys;
 use self::file_lock::{AGAIN, ClaimedKey, Queued};
@@ -19,9 +20,10 @@ use crate::busy::{Entered, Unleased};
 use crate::cache::Found as Local;
 use crate::clock::deadline;
 use crate::context::Context;
-use crate::digest_key::CallName;
+use crate::digest_key::{CallName, Identified};
 use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
+use crate::fingerprint::Fingerprint;
 use crate::meaning::refusal;
 use crate::observer::EventKind;
 use crate::operation::RecordKey;
@@ -29,10 +31,10 @@ use crate::outcome::Output;
 use crate::policy::{OnOtherType, Policy};
 use crate::record::{Header, Owner, State};
 use crate::settle::REPLY;
-use crate::store::StoreError;
 use crate::store::sql::{Failed, SqlTransaction, Within};
+use crate::store::{ReadReply, StoreError};
 use crate::stored::Stored;
-use crate::transition::{ClaimReply, ClaimRequest};
+use crate::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
 use crate::unwind::{self, Panic};
 
 /// What a claim in a transaction led to.
@@ -211,7 +213,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     let policy = ask.policy.clone();
     let key = engine
         .core
-        .record_key(ask.operation.clone(), ask.identity.digest);
+        .record_key(ask.operation.clone(), ask.own.identity.digest);
     match Box::pin(enter(&engine, &key, ask, tx)).await {
         Ok(Found::Answer(stored)) => {
             replay(&engine, output.any(), &stored);
@@ -254,19 +256,32 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
 ) -> Result<Found<'t, T>, Error> {
     let (core, max_run) = (&engine.core, ask.policy.max_run());
     let _entered = Entered::new(core);
-    let protected = core.lets_in(key)?;
+    let former = ask.former.as_ref();
+    let former =
+        former.map(|former| core.record_key(ask.operation.clone(), former.identity.digest));
+    let protected = core.lets_in(key, former.as_ref())?;
     within(engine, key)?;
     if protected
-        && let Local::Answer { record, left } =
-            core.recall(key, ask.identity.fingerprint, &ask.policy, core.clock.now())
+        && let Local::Answer { record, left } = core.recall(
+            key,
+            ask.own.identity.fingerprint,
+            &ask.policy,
+            core.clock.now(),
+        )
     {
         let stored = core.answer(key, record, left, &ask.policy, false, true)?;
         return Ok(Found::Answer(stored));
     }
     if protected
-        && let Ok(Some((record, left))) = core.store.recall(key, ask.identity.fingerprint).await
+        && let Ok(Some((record, left))) = core.store.recall(key, ask.own.identity.fingerprint).await
     {
         let stored = core.answer(key, record, left, &ask.policy, false, false)?;
+        return Ok(Found::Answer(stored));
+    }
+    if protected
+        && let Some(former) = &ask.former
+        && let Some(stored) = finished_before(core, &ask, former).await?
+    {
         return Ok(Found::Answer(stored));
     }
     let mut part = Part {
@@ -286,7 +301,7 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     part.depth = part.tx.connection().depth();
     let name = CallName {
         key: key.clone(),
-        plain: ask.plain.clone(),
+        plain: ask.own.plain.clone(),
     };
     let running = || Unleased::new(core, name, max_run);
     if !protected {
@@ -302,6 +317,49 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
             part.leave(core).await;
             Err(error)
         }
+    }
+}
+
+/// The answer that stands under the former name of the call. There a call in a transaction begins nothing and goes on with
+/// nothing: a record that it holds could expire for all others while the transaction is open.
+async fn finished_before(
+    core: &Arc<Core>,
+    ask: &Ask,
+    former: &Identified,
+) -> Result<Option<Stored>, Error> {
+    let key = core.record_key(ask.operation.clone(), former.identity.digest);
+    let operation = key.operation();
+    let read = core.patiently(operation, || core.read(&key)).await?;
+    let (record, left) = match read {
+        ReadReply::Absent => return Ok(None),
+        ReadReply::Found { record, left } => (record, left),
+        ReadReply::Unreadable(error) => {
+            return Err(Error::new(ErrorKind::UnknownRecord, operation.clone()).because(error));
+        }
+    };
+    core.tell(&key, EventKind::FormerDigestKey);
+    let current = Current {
+        record: &record,
+        left,
+    };
+    let request = ClaimRequest {
+        // Granted nothing: its owner holds no claim.
+        needs: Needs::Verdict,
+        ..request(&ask.policy, former.identity.fingerprint)
+    };
+    match transition::claim(Some(current), &request, 0).0 {
+        ClaimReply::Done { record, left } => core
+            .answer(&key, record, left, &ask.policy, false, false)
+            .map(Some),
+        ClaimReply::Running { lease_left } if lease_left.is_zero() => {
+            let retry_after = AGAIN;
+            let error = Error::new(ErrorKind::Running { retry_after }, operation.clone());
+            Err(error.detail(
+                "its record is unfinished and stands under the name of the former digest key: a call outside of a \
+                 transaction goes on with it, `Engine::entry` settles it, or it expires",
+            ))
+        }
+        reply => Err(refusal(operation, &reply)),
     }
 }
 
@@ -321,26 +379,17 @@ async fn claim<T: SqlTransaction + ?Sized>(
     part: &mut Part<'_, T>,
 ) -> Result<Claimed, Error> {
     let Ask {
-        identity,
+        own,
         policy,
         expired,
         ..
     } = ask;
-    let fingerprint = identity.fingerprint;
+    let fingerprint = own.identity.fingerprint;
     let (core, within) = (&engine.core, within(engine, key)?);
-    let request = ClaimRequest {
-        owner: Owner::random(),
-        fingerprint,
-        types: policy.types,
-        any_type: policy.on_other_type == OnOtherType::Accept,
-        lease: policy.lease,
-        retain: policy.retain(),
-        // What is not committed is not counted.
-        max_attempts: None,
-        reconciles: false,
-        starts: expired,
-        dated: true,
-    };
+    let mut request = request(&policy, fingerprint);
+    if expired {
+        request.needs = Needs::Verdict;
+    }
     let clock = &*core.clock;
     let mut queued = None;
     let reply = loop {
@@ -395,6 +444,22 @@ async fn claim<T: SqlTransaction + ?Sized>(
             Ok(Claimed::Done(stored))
         }
         reply => Err(refusal(key.operation(), &reply)),
+    }
+}
+
+fn request(policy: &Policy, fingerprint: Fingerprint) -> ClaimRequest {
+    ClaimRequest {
+        owner: Owner::random(),
+        fingerprint,
+        types: policy.types,
+        any_type: policy.on_other_type == OnOtherType::Accept,
+        lease: policy.lease,
+        retain: policy.retain(),
+        // What is not committed is not counted.
+        max_attempts: None,
+        reconciles: false,
+        needs: Needs::Nothing,
+        dated: true,
     }
 }
 

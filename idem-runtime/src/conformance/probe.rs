@@ -11,9 +11,9 @@ use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::Operation;
 use crate::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, OutcomeKind,
-    Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
-    Store, StoreError, UNDECIDED, Watch,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, Needs,
+    OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,
+    ResolveReply, State, Store, StoreError, UNDECIDED, Watch,
 };
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
@@ -65,7 +65,7 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
         retain: RETAIN,
         max_attempts: limit(5),
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: false,
     }
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use super::probe::{
-    B, C, LEASE, MS, OUTCOMES, Probe, RETAIN, ask, ask_to_find_out, done, header, pending,
-    reconciling, record,
+    A, B, C, LEASE, MS, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, ask_to_find_out, dated, done,
+    header, pending, reconciling, record, unknowns,
 };
-use crate::store::{ClaimReply, ClaimRequest, OutcomeKind, Owner, State};
+use crate::store::{
+    ClaimReply, ClaimRequest, CompleteReply, Needs, OutcomeKind, Owner, RenewReply, State,
+};
 
 cases! {
     8 who_found_out_starts_and_is_counted,
@@ -14,12 +16,15 @@ cases! {
     13 a_verdict_that_comes_too_late_starts_nothing,
     13 a_verdict_about_a_record_that_is_gone_starts_nothing,
     4 a_verdict_that_comes_after_the_answer_gets_it,
+    17 a_claim_that_needs_a_record_begins_none,
+    17 a_claim_that_needs_a_record_goes_on_with_one,
+    17 a_claim_that_needs_a_record_is_refused_as_any_other,
 }
 
 /// Asks for the body, since nothing landed.
 fn start(owner: Owner) -> ClaimRequest {
     ClaimRequest {
-        starts: true,
+        needs: Needs::Verdict,
         dated: true,
         ..ask(owner)
     }
@@ -90,4 +95,75 @@ async fn a_verdict_that_comes_after_the_answer_gets_it(p: Probe) {
         expect!(p.claim(&start(B)).await, ClaimReply::Done { .. } => ());
         p.assert_untouched(&bytes, "a verdict").await;
     }
+}
+
+/// Asks for the body, or to find out, where there is a record.
+fn go_on(request: &ClaimRequest) -> ClaimRequest {
+    ClaimRequest {
+        needs: Needs::Record,
+        ..request.clone()
+    }
+}
+
+async fn a_claim_that_needs_a_record_begins_none(p: Probe) {
+    for (n, request) in [ask(A), ask_to_find_out(A), dated(&ask(A))]
+        .into_iter()
+        .enumerate()
+    {
+        let p = p.at(n);
+        let expects_nothing = async || {
+            let reply = p.claim(&go_on(&request)).await;
+            expect!(reply, ClaimReply::Running { lease_left } => {
+                assert_eq!(lease_left, Duration::ZERO);
+            });
+            assert_eq!(p.peek().await, None);
+        };
+        expects_nothing().await;
+        // Its own claim was granted, its reply lost, and its record has expired since.
+        p.plant(&header(pending()), b"", RETAIN).await;
+        p.advance(RETAIN).await;
+        expects_nothing().await;
+        // It has left nothing behind that refuses a claim which needs none.
+        p.take(&ask(B)).await;
+    }
+}
+
+async fn a_claim_that_needs_a_record_goes_on_with_one(p: Probe) {
+    let lapsed = RETAIN - LEASE;
+    for (n, (state, life)) in [(State::Released, RETAIN), (pending(), lapsed)]
+        .into_iter()
+        .enumerate()
+    {
+        let p = p.at(n);
+        p.plant(&header(state), b"", life).await;
+        let before = p.header().await;
+        let request = go_on(&ask(B));
+        let claim = p.take(&request).await;
+        assert_eq!(claim.attempts, before.attempts + 1, "{state:?}");
+        assert!(claim.fence > before.fence, "{state:?}");
+        assert_eq!(p.take(&request).await, claim, "sent again");
+        assert_eq!(p.renew(&claim).await, RenewReply::Renewed);
+        let stored = p.complete(&answer(&claim, b"done")).await;
+        assert_eq!(stored, CompleteReply::Stored { late: false });
+        expect!(p.claim(&go_on(&ask(C))).await, ClaimReply::Done { .. } => ());
+    }
+    for (n, (state, life)) in unknowns().into_iter().enumerate() {
+        let p = p.at(2 + n);
+        p.plant(&header(state), b"", life).await;
+        p.look_into(&go_on(&ask_to_find_out(B))).await;
+    }
+}
+
+async fn a_claim_that_needs_a_record_is_refused_as_any_other(p: Probe) {
+    p.plant(&header(pending()), b"", RETAIN).await;
+    let bytes = record(&header(pending()), b"");
+    let reply = p.claim(&go_on(&ask(B))).await;
+    expect!(reply, ClaimReply::Running { lease_left } => assert!(!lease_left.is_zero()));
+    let other = ClaimRequest {
+        fingerprint: OTHER,
+        ..go_on(&ask(B))
+    };
+    expect!(p.claim(&other).await, ClaimReply::Mismatch => ());
+    p.assert_untouched(&bytes, "a claim that needs a record")
+        .await;
 }

@@ -7,8 +7,8 @@ use super::probe::{
 };
 use super::resolving::{new, reset, resolved};
 use crate::store::{
-    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReleaseReply,
-    Remains, RenewReply, State,
+    AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
+    ReleaseReply, Remains, RenewReply, State,
 };
 
 cases! {
@@ -94,7 +94,7 @@ async fn the_types_outlive_the_claim_that_brought_them(p: Probe) {
     let finding = p.look_into(&ask_to_find_out(C)).await;
     check("reconciled").await;
     let start = ClaimRequest {
-        starts: true,
+        needs: Needs::Verdict,
         ..ask(C)
     };
     let claim = p.take(&start).await;

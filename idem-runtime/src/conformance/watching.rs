@@ -6,8 +6,8 @@ use super::probe::{
     pending, record,
 };
 use crate::store::{
-    ClaimReply, ClaimRequest, CompleteReply, Header, OutcomeKind, Owner, ReadReply, ReleaseReply,
-    Remains, RenewReply, ResolveReply, State, Watch,
+    ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner, ReadReply,
+    ReleaseReply, Remains, RenewReply, ResolveReply, State, Watch,
 };
 
 cases! {
@@ -145,7 +145,7 @@ async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
 
 /// Whoever waits for the end of a claim that finds out has seen no other by the time the body runs.
 async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
-    for (n, starts) in [true, false].into_iter().enumerate() {
+    for (n, needs) in [Needs::Verdict, Needs::Nothing].into_iter().enumerate() {
         let p = p.at(n);
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         p.look_into(&ask_to_find_out(B)).await;
@@ -153,7 +153,7 @@ async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
             return;
         };
         expect!(p.glance().await, ReadReply::Found { .. } => ());
-        let start = ClaimRequest { starts, ..ask(B) };
+        let start = ClaimRequest { needs, ..ask(B) };
         let claim = p.take(&start).await;
         let stored = p.complete(&answer(&claim, b"done")).await;
         assert_eq!(stored, CompleteReply::Stored { late: false });

@@ -18,7 +18,10 @@ fn hex(bytes: &[u8]) -> String {
 /// Written by another implementation of HMAC-SHA-256: a record of an older release must be found for ever.
 #[test]
 fn names_and_fingerprints_are_frozen() {
-    let (keyed, plain) = DigestKey::new([0x42; 32]).identify(PLAIN);
+    let Identified {
+        identity: keyed,
+        plain,
+    } = DigestKey::new([0x42; 32]).identify(PLAIN);
     assert_eq!(
         hex(keyed.digest.as_bytes()),
         "b0f9771dc724bf484bd77319f6ae9f5fa01478300d7dafb4ce4dea2db2d530a3"
@@ -29,21 +32,23 @@ fn names_and_fingerprints_are_frozen() {
     );
     assert_eq!(plain.as_deref(), Some(&PLAIN.digest));
 
-    let (plain, more) = DigestKey::default().identify(PLAIN);
-    assert_eq!(plain, PLAIN);
-    assert!(more.is_none());
+    let without = DigestKey::default().identify(PLAIN);
+    assert_eq!(without.identity, PLAIN);
+    assert!(without.plain.is_none());
 }
 
 #[test]
 fn a_request_looks_different_under_every_key_and_secret() {
-    let (keyed, _) = DigestKey::new([1; 32]).identify(PLAIN);
-    let (other_secret, _) = DigestKey::new([2; 32]).identify(PLAIN);
+    let keyed = DigestKey::new([1; 32]).identify(PLAIN).identity;
+    let other_secret = DigestKey::new([2; 32]).identify(PLAIN).identity;
     assert_ne!(keyed.digest, other_secret.digest);
     assert_ne!(keyed.fingerprint, other_secret.fingerprint);
-    let (other_key, _) = DigestKey::new([1; 32]).identify(Identity {
-        digest: KeyDigest::from_bytes([0xd2; 32]),
-        ..PLAIN
-    });
+    let other_key = DigestKey::new([1; 32])
+        .identify(Identity {
+            digest: KeyDigest::from_bytes([0xd2; 32]),
+            ..PLAIN
+        })
+        .identity;
     assert_ne!(keyed.fingerprint, other_key.fingerprint);
 }
 
@@ -53,7 +58,7 @@ fn a_call_that_compares_nothing_goes_on_comparing_nothing() {
         fingerprint: Fingerprint::NONE,
         ..PLAIN
     };
-    let (keyed, _) = DigestKey::new([1; 32]).identify(nothing);
+    let keyed = DigestKey::new([1; 32]).identify(nothing).identity;
     assert!(keyed.fingerprint.is_none());
 }
 

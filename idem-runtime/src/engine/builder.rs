@@ -41,6 +41,7 @@ pub struct EngineBuilder {
     format: Format,
     tokens: Tokens,
     digests: DigestKey,
+    former_digests: Option<DigestKey>,
     local_cache: Option<LocalCache>,
     max_running: Option<usize>,
     protection: Protection,
@@ -66,6 +67,7 @@ impl EngineBuilder {
             format: Format::default(),
             tokens: Tokens::default(),
             digests: DigestKey::default(),
+            former_digests: None,
             local_cache: None,
             max_running: None,
             protection: Protection::On,
@@ -333,11 +335,10 @@ impl EngineBuilder {
     /// changes, and **a reader of one of them can confirm a guess of the key**. Operation names, counters and times are
     /// not hashed.
     ///
-    /// **Give it before the first record, and keep it.** A record stands under the name that its secret gives it:
-    /// processes of different secrets (or of one and of none) run a body each, and so does a repeat after a change of the
-    /// secret. To change it, stop every process, and start them when the longest `ttl` has passed; or keep the secret
-    /// itself encrypted by a key that you change. The secret is 32 random bytes from your secret store, the same in every
-    /// process; not the key of [`encrypt`](Self::encrypt), nor the secret of tokens.
+    /// A record stands under the name that its secret gives it: processes of different secrets (or of one and of none)
+    /// that run at once run a body each. How the secret is changed, or introduced, says
+    /// [`former_digest_key`](Self::former_digest_key). The secret is 32 random bytes from your secret store, the same in
+    /// every process; not the key of [`encrypt`](Self::encrypt), nor the secret of tokens.
     ///
     /// ```
     /// use idem_runtime::{Engine, store::memory::MemoryStore};
@@ -349,6 +350,51 @@ impl EngineBuilder {
     #[cfg(feature = "digest-key")]
     pub fn digest_key(mut self, secret: [u8; 32]) -> Self {
         self.digests = DigestKey::new(secret);
+        self
+    }
+
+    /// The digest key of the records that were written before it was changed; default none.
+    ///
+    /// A call looks for its record under the former name first. A record that is there is replayed, waited for, or gone
+    /// on with under that name; where there is none, the call goes on under the name of the present
+    /// [digest key](Self::digest_key). No call begins a record under the former name, so that each record is found as
+    /// long as it lives. It costs each call that asks the store one round trip more.
+    ///
+    /// To change the secret:
+    ///
+    /// 1. **Stop every process that shares the records**, and wait until its connections to the store have ended. A
+    ///    process that has not the new secret begins records that the others do not look for: **two bodies run for one
+    ///    key**. There is no rolling change.
+    /// 2. Start them with `.digest_key(new).former_digest_key(old)`.
+    /// 3. Leave the former key out once the longest `ttl` has passed since step 2, and since the last
+    ///    [`FormerDigestKey`](EventKind::FormerDigestKey): calls that go on with a record prolong its life. With
+    ///    `ttl = forever` that is never.
+    ///
+    /// A call in a [transaction](crate::CallBuilder::in_tx) replays what it finds under the former name, and is refused as
+    /// [`ErrorKind::Running`] where the record there is unfinished. [`Engine::entry`] finds a record by the digest that
+    /// was logged, [`CallBuilder::entry`](crate::CallBuilder::entry) under both names.
+    ///
+    /// ```
+    /// use idem_runtime::{Engine, store::memory::MemoryStore};
+    ///
+    /// let (new, old) = ([8; 32], [7; 32]); // from your secret store
+    /// let engine = Engine::builder(MemoryStore::new())
+    ///     .digest_key(new)
+    ///     .former_digest_key(old)
+    ///     .build()?;
+    /// # Ok::<_, idem_runtime::Error>(())
+    /// ```
+    #[cfg(feature = "digest-key")]
+    pub fn former_digest_key(mut self, secret: [u8; 32]) -> Self {
+        self.former_digests = Some(DigestKey::new(secret));
+        self
+    }
+
+    /// As [`former_digest_key`](Self::former_digest_key), where the records were written without one: to introduce a
+    /// [digest key](Self::digest_key).
+    #[cfg(feature = "digest-key")]
+    pub fn formerly_without_digest_key(mut self) -> Self {
+        self.former_digests = Some(DigestKey::Plain);
         self
     }
 
@@ -418,6 +464,13 @@ impl EngineBuilder {
         if let Some(cache) = &self.local_cache {
             cache.check().map_err(refuse)?;
         }
+        if let Some(former) = &self.former_digests
+            && former.is(&self.digests)
+        {
+            return Err(refuse(
+                "the former digest key is the present one; give the secret of the records from before the change".to_owned(),
+            ));
+        }
         if self.max_running == Some(0) {
             return Err(refuse(
                 "`max_running` is 0, and no body could run; it must be at least 1".to_owned(),
@@ -449,6 +502,7 @@ impl EngineBuilder {
             format,
             tokens: self.tokens,
             digests: self.digests,
+            former_digests: self.former_digests,
             flights,
             #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
             claimed_keys: crate::call::ClaimedKeys::default(),

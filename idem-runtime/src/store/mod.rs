@@ -89,7 +89,7 @@ pub use crate::record::{
     State, Unreadable,
 };
 pub use crate::transition::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, ReleaseReply, Remains, RenewReply,
+    ClaimReply, ClaimRequest, CompleteReply, Current, Needs, ReleaseReply, Remains, RenewReply,
     ResolveReply, UNDECIDED, claim, complete, release, released_life, renew, resolve,
 };
 
@@ -150,6 +150,8 @@ pub use crate::transition::{
 ///     and a life of one moment. They give no record of another prefix, operation or state, and none that has
 ///     expired. Each step examines a bounded number of records and gives `limit` of them at most, where the server
 ///     lets it; it delays no other operation. A position is good in every process. A store that cannot list says so.
+/// 17. **A claim begins no record that it [needs](ClaimRequest::needs).** Where none is, or the one that was has expired,
+///     nothing is written. Where one is, the claim is decided as any other.
 ///
 /// # Cancel safety
 ///

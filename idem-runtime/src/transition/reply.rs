@@ -34,14 +34,29 @@ pub struct ClaimRequest {
     /// instead of being refused, or granted the claim, where such an attempt exists. When it has
     /// found out that there was no effect, it claims once more without this.
     pub reconciles: bool,
-    /// Whether this asks for the body after it was found out that nothing landed. It is then granted
-    /// only where the same owner still holds the claim to find out, or the body already: a verdict
-    /// that came too late is worth nothing, since another body may have run meanwhile.
-    pub starts: bool,
+    /// What the claim needs to be granted.
+    pub needs: Needs,
     /// Whether it matters how long a finished answer will still be kept. Where it does not, a store may
     /// answer with less than that, if it is quicker so: it counts from the claim instead of from the
     /// completion.
     pub dated: bool,
+}
+
+/// What must stand under a key for a claim to be granted. Without it the reply is [`ClaimReply::Running`], with no lease
+/// left where there is no record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Needs {
+    /// Nothing: the claim begins a record where there is none.
+    #[default]
+    Nothing,
+    /// A record: the claim goes on with it, and begins none. So calls look for what they did under a
+    /// [former](crate::EngineBuilder::former_digest_key) name: once there is no record, no such claim makes one.
+    Record,
+    /// The claim to find out of the same owner, or its claim to run the body: this one asks for the body after it was
+    /// found out that nothing landed. A verdict that came too late grants nothing, since another body may have run
+    /// meanwhile.
+    Verdict,
 }
 
 /// The answer to a claim.

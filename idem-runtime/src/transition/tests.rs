@@ -82,7 +82,7 @@ fn requests() -> impl Iterator<Item = ClaimRequest> {
                         retain: RETAIN,
                         max_attempts,
                         reconciles,
-                        starts: false,
+                        needs: Needs::Nothing,
                         dated: true,
                     })
                 })

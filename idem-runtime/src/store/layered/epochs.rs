@@ -21,7 +21,7 @@ use crate::key::KeyDigest;
 use crate::operation::{Operation, Prefix as Name, RecordKey};
 use crate::record::{AnswerTypes, Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
-use crate::transition::ClaimRequest;
+use crate::transition::{ClaimRequest, Needs};
 
 /// How long a closed epoch is left to who closed it.
 const ABANDONED: Duration = Duration::from_secs(10);
@@ -195,7 +195,7 @@ pub(super) fn closing() -> ClaimRequest {
         retain: MAX_RETAIN,
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     }
 }

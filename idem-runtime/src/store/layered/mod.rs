@@ -23,8 +23,8 @@ use super::Record;
 pub use super::front::{Copied, Front, is_final, supersedes};
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
-    Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, Store,
-    StoreError, StoreErrorKind, StoreFuture, Watch,
+    Needs, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
+    Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
 use crate::fingerprint::Fingerprint;
 use crate::observer::{EventKind, Observer};
@@ -190,7 +190,7 @@ impl LayeredStore {
     ) -> Result<ClaimReply, StoreError> {
         let place = self.0.place(key);
         // Who can find out about an unknown outcome gets a known one like everybody else.
-        if !request.starts
+        if request.needs != Needs::Verdict
             && let Some((record, left)) = self.0.finished(&place, request.fingerprint).await
         {
             return Ok(ClaimReply::Done { record, left });

@@ -5,6 +5,7 @@ use super::*;
 use crate::clock::Sleep;
 use crate::key::KeyDigest;
 use crate::operation::Operation;
+use crate::transition::Needs;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -42,7 +43,7 @@ fn fence(store: &MemoryStore, number: u8) -> u64 {
         retain: HOUR,
         max_attempts: None,
         reconciles: false,
-        starts: false,
+        needs: Needs::Nothing,
         dated: true,
     };
     let mut claim = std::pin::pin!(store.claim(&key, &request));

@@ -4,7 +4,8 @@
 --          found out that nothing landed, else pending; state, fence and attempts are set here
 -- ARGV[2]  how long the record lives, milliseconds
 -- ARGV[3]  attempts after which nothing is granted; 0 for no limit
--- ARGV[4]  given: a record of values of another type is taken over
+-- ARGV[4]  may be missing: T in it, a record of values of another type is taken over; R in it, the claim needs a
+--          record and begins none
 --
 -- Returns {'A', header}           granted: the body if that is pending, else to find out
 --         {'F', header}           the same, and the record has its fingerprint from this claim
@@ -21,7 +22,7 @@ local function dated(reply)
   reply[#reply + 1] = now
   return reply
 end
-local asked, max = ARGV[1], tonumber(ARGV[3])
+local asked, max, words = ARGV[1], tonumber(ARGV[3]), ARGV[4] or ''
 local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
 local starts, types = sub(asked, 2, 2) == 'S', sub(asked, 53, 56)
 -- Whether values have one type, by the first half of the types, as far as both are known.
@@ -32,7 +33,8 @@ end
 local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
-if starts and not seen then return dated({'B', 0}) end
+local needs = starts or string.find(words, 'R', 1, true)
+if needs and not seen then return dated({'B', 0}) end
 if seen then
   if not same(seen.print, print) then return dated({'M'}) end
   local mine = seen.owner == owner
@@ -44,7 +46,7 @@ if seen then
   if (seen.done or unknown) and not (unknown and reconciles) then return dated(answer(seen)) end
   local kept = sub(seen.bytes, 53, 56)
   -- Two functions share the key: neither runs under a record of the other.
-  if not mine and not ARGV[4] and not alike(kept) then return dated({'O'}) end
+  if not mine and not string.find(words, 'T', 1, true) and not alike(kept) then return dated({'O'}) end
   fence, attempts = num(sub(seen.bytes, 19, 25)), num(sub(seen.bytes, 26, 27))
   print, types = known(seen.print, print), latest(kept, types)
   -- Our own claim, sent again after its reply was lost. One that found out, and now asks for the

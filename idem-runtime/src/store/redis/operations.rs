@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::{Cmd, Value};
 
 use super::super::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReadReply, Record,
+    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, Owner, ReadReply, Record,
     RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State, StoreError, StoreErrorKind,
     Unreadable,
 };
@@ -200,15 +200,21 @@ impl Inner {
         let retain = decimal(millis(request.retain));
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
         let mut proposed = proposed.encode();
-        if request.starts {
+        if request.needs == Needs::Verdict {
             // Not a state of a record: a word of the script's.
             proposed[1] = b'S';
         }
-        let arguments: [&[u8]; 4] = [&proposed, retain.as_bytes(), max.as_bytes(), b"1"];
-        let arguments = if request.any_type {
-            &arguments[..]
-        } else {
+        let words: &[u8] = match (request.any_type, request.needs == Needs::Record) {
+            (false, false) => b"",
+            (true, false) => b"T",
+            (false, true) => b"R",
+            (true, true) => b"TR",
+        };
+        let arguments: [&[u8]; 4] = [&proposed, retain.as_bytes(), max.as_bytes(), words];
+        let arguments = if words.is_empty() {
             &arguments[..3]
+        } else {
+            &arguments[..]
         };
         loop {
             let answer = self

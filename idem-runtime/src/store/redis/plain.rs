@@ -17,7 +17,7 @@ use super::node::Keeping;
 use super::operations::millis;
 use super::{Inner, StoreError};
 use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
-use crate::transition::{ClaimReply, ClaimRequest};
+use crate::transition::{ClaimReply, ClaimRequest, Needs};
 
 impl Inner {
     /// The reply to a claim; `None`: the script is to decide.
@@ -26,7 +26,7 @@ impl Inner {
         name: &str,
         request: &ClaimRequest,
     ) -> Result<Option<ClaimReply>, StoreError> {
-        if request.dated || request.starts || !self.plain_claims() {
+        if request.dated || request.needs != Needs::Nothing || !self.plain_claims() {
             return Ok(None);
         }
         let Some(now) = self.link.server_time(name) else {
@@ -132,7 +132,7 @@ mod tests {
             retain: RETAIN,
             max_attempts: None,
             reconciles: false,
-            starts: false,
+            needs: Needs::Nothing,
             dated: false,
         }
     }

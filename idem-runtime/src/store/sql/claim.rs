@@ -13,7 +13,7 @@ use super::seats::Rank;
 use super::site::{Site, TRIES, Write, overtaken};
 use crate::operation::RecordKey;
 use crate::record::{Fence, Header, State};
-use crate::store::{Admission, ClaimReply, ClaimRequest, Current, StoreError};
+use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 use crate::transition;
 
 /// How long a claim waits for whoever holds a file before it looks whether it need not write at all.
@@ -38,9 +38,10 @@ impl<B: Sealed> Inner<B> {
         admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
         let site = Site::new(&self.lane, ("a claim", Rank::Claim(admission)), key, &[]);
+        let begins = request.needs == Needs::Nothing;
         let decide = |current: Option<Current<'_>>, now_us| {
             // Nobody has a record to write there, unless the database says when that is.
-            if now_us == 0 && !request.starts {
+            if now_us == 0 && begins {
                 return (None, None);
             }
             let (reply, write) = transition::claim(current, request, now_us);
@@ -54,8 +55,8 @@ impl<B: Sealed> Inner<B> {
         };
         for _ in 0..TRIES {
             let mut found = None;
-            // Whoever starts after a verdict has a claim there, and is not to make a new one.
-            if !request.starts {
+            // A claim that needs a record is not to make one.
+            if begins {
                 let reads = self.met.at_least(B::READS_FIRST);
                 if reads {
                     found = self.look(&site).await?;
@@ -73,7 +74,7 @@ impl<B: Sealed> Inner<B> {
                 self.met.learn(false);
                 return Ok(granted(row.written_by().1));
             }
-            self.met.learn(!request.starts);
+            self.met.learn(begins);
             // Not found: somebody whom the statement could not see was quicker.
             let unreadable = |error| Some(ClaimReply::Unreadable(error));
             let reply = self.operate(&site, found, decide, unreadable).await?;

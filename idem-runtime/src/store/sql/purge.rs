@@ -15,7 +15,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::KeyDigest;
 use crate::operation::{Operation, RecordKey};
 use crate::record::{AnswerTypes, Header, OutcomeKind, Owner, State};
-use crate::store::{Admission, ClaimReply, ClaimRequest, RenewReply, StoreError};
+use crate::store::{Admission, ClaimReply, ClaimRequest, Needs, RenewReply, StoreError};
 
 const WHAT: &str = "the purge";
 
@@ -184,7 +184,7 @@ impl<B: Sealed> Inner<B> {
             retain: LEASE * 2,
             max_attempts: None,
             reconciles: false,
-            starts: false,
+            needs: Needs::Nothing,
             dated: true,
         };
         let (fence, attempts) = match self.claim(&key, &request, &admission).await? {
