@@ -1,6 +1,8 @@
-//! Every case of the conformance suite on every store: `memory::…` on the memory store, and each
-//! shape of Redis under its name: `redis::…`, `sentinel::…`, `cluster::…`. A memory store with another
-//! in front of it is `layered_memory::…`, with Redis in front of it `layered_redis::…`.
+//! The conformance suite on every store: `memory::…` on the memory store, and each shape of Redis under its name:
+//! `redis::…`, `sentinel::…`, `cluster::…`. A memory store with another in front of it is `layered_memory::…`, with
+//! Redis in front of it `layered_redis::…`.
+//!
+//! Every case runs where the deciding code differs, and the cases of the transport run on the other shapes as well.
 //!
 //! `cargo test --test conformance -- redis::` runs the cases whose names contain that.
 
@@ -9,12 +11,15 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer, TestDir};
-use idem_runtime::conformance::{Case, cases};
+use idem_runtime::conformance::{Case, Tag, cases};
 use idem_runtime::store::sql::{Backend, MySqlStore, PostgresStore, SqlStoreBuilder, SqliteStore};
 use idem_tests::sql::InSql;
 use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
+
+/// The shapes of Redis that decide differently: by the commands that they have, and across slots.
+const DECIDING: [&str; 4] = ["redis", "redis_6_2", "valkey", "cluster"];
 
 fn main() -> ExitCode {
     let runtime = Builder::new_multi_thread()
@@ -23,26 +28,39 @@ fn main() -> ExitCode {
         .build();
     let runtime = Arc::new(runtime.expect("a runtime starts"));
     let mut trials = Vec::new();
+    let transport = || {
+        cases()
+            .into_iter()
+            .filter(|case| case.tag == Tag::Transport)
+    };
     trials.extend(cases().into_iter().map(|case| memory(&runtime, case)));
     trials.extend(cases().into_iter().map(|case| layered(&runtime, case)));
     let (fast, durable) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
-    let trial = |case| layered_redis(&runtime, &fast, case);
-    trials.extend(cases().into_iter().map(trial));
-    let trial = |case| layered_postgres(&runtime, &fast, &durable, case);
-    trials.extend(cases().into_iter().map(trial));
+    trials.extend(transport().map(|case| layered_redis(&runtime, &fast, case)));
+    trials.extend(transport().map(|case| layered_postgres(&runtime, &fast, &durable, case)));
+    let shapes = Shape::ALL.map(|(name, _)| name);
+    assert!(DECIDING.iter().all(|name| shapes.contains(name)));
     for (store, shape) in Shape::ALL {
         let server = Arc::new(OnceLock::new());
         let trial = |case| redis(&runtime, store, shape, &server, case);
-        trials.extend(cases().into_iter().map(trial));
+        if DECIDING.contains(&store) {
+            trials.extend(cases().into_iter().map(trial));
+        } else {
+            trials.extend(transport().map(trial));
+        }
     }
     trials.extend(cases().into_iter().map(|case| sqlite(&runtime, case)));
     let server = Arc::new(OnceLock::new());
-    for (name, notify) in [("postgres", false), ("postgres_notify", true)] {
+    let postgres = |name, notify: bool, case| {
         let store = move |url: &str| PostgresStore::builder(url).notify(notify);
-        let start = PostgresServer::start;
-        let trial = |case| database(&runtime, name, &server, start, store, case);
-        trials.extend(cases().into_iter().map(trial));
-    }
+        database(&runtime, name, &server, PostgresServer::start, store, case)
+    };
+    trials.extend(
+        cases()
+            .into_iter()
+            .map(|case| postgres("postgres", false, case)),
+    );
+    trials.extend(transport().map(|case| postgres("postgres_notify", true, case)));
     let server = Arc::new(OnceLock::new());
     let store = |url: &str| MySqlStore::builder(url);
     let mariadb = |case| {

@@ -6,15 +6,15 @@ use crate::store::{
 };
 
 cases! {
-    4 an_answer_of_any_size_comes_back,
-    4 an_answer_of_any_bytes_comes_back,
-    4 a_large_answer_is_adopted_whole,
-    2 a_large_answer_is_kept_out_like_a_small_one,
-    3 a_large_answer_sent_again_is_stored_once,
-    8 a_large_answer_of_a_released_key_keeps_the_attempts,
-    9 a_large_answer_is_compared_like_a_small_one,
-    6 a_large_answer_expires,
-    4 what_is_done_with_a_large_answer_stays,
+    4 an_answer_of_any_size_comes_back: transport,
+    4 an_answer_of_any_bytes_comes_back: transport,
+    4 a_large_answer_is_adopted_whole: transport,
+    2 a_large_answer_is_kept_out_like_a_small_one: transport,
+    3 a_large_answer_sent_again_is_stored_once: transport,
+    8 a_large_answer_of_a_released_key_keeps_the_attempts: transport,
+    9 a_large_answer_is_compared_like_a_small_one: transport,
+    6 a_large_answer_expires: transport,
+    4 what_is_done_with_a_large_answer_stays: transport,
 }
 
 const KIB: usize = 1 << 10;

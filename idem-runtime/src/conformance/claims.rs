@@ -8,11 +8,11 @@ use crate::fingerprint::Fingerprint;
 use crate::store::{ClaimReply, ClaimRequest, Fence, Header, Owner, ReadReply, State};
 
 cases! {
-    1 the_first_claim_is_granted,
-    1 a_granted_claim_stands_in_the_record,
+    1 the_first_claim_is_granted: transport,
+    1 a_granted_claim_stands_in_the_record: transport,
     1 a_second_claim_is_told_to_wait,
     1 a_refused_claim_leaves_the_record_as_it_was,
-    1 owners_are_compared_to_the_last_byte,
+    1 owners_are_compared_to_the_last_byte: transport,
     5 a_live_claim_is_granted_to_its_owner_only,
     5 a_lapsed_claim_is_granted_to_anybody,
     4 a_done_key_is_granted_to_nobody,

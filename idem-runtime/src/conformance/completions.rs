@@ -9,7 +9,7 @@ use crate::store::{
 };
 
 cases! {
-    2 the_owner_of_a_live_claim_completes,
+    2 the_owner_of_a_live_claim_completes: transport,
     2 the_owner_of_a_lapsed_claim_completes_if_nobody_took_it,
     2 another_owner_does_not_complete_a_live_claim,
     2 a_completion_says_what_is_left_of_the_lease_that_stands_in_its_way,
@@ -18,7 +18,7 @@ cases! {
     6 an_answer_is_kept_for_what_its_record_says,
     8 an_answer_keeps_the_attempts_that_were_counted,
     7 an_answer_keeps_the_higher_fence,
-    10 a_completion_that_is_no_record_is_refused,
+    10 a_completion_that_is_no_record_is_refused: transport,
     4 each_outcome_and_schema_is_given_back_as_it_was_stored,
 }
 

@@ -12,9 +12,9 @@ use crate::store::{
 cases! {
     11 keys_of_different_digests_are_separate,
     11 keys_of_different_operations_are_separate,
-    11 keys_of_different_prefixes_are_separate,
+    11 keys_of_different_prefixes_are_separate: transport,
     11 an_operation_on_one_key_does_not_touch_another,
-    11 operations_of_any_name_are_separate,
+    11 operations_of_any_name_are_separate: transport,
     11 digests_are_compared_to_the_last_byte,
     11 the_same_parts_are_the_same_key,
 }

@@ -11,12 +11,12 @@ use crate::key::KeyDigest;
 use crate::store::{ClaimReply, Hearing, Listener, OutcomeKind};
 
 cases! {
-    15 who_listens_is_told_of_a_reset,
-    15 who_listens_is_told_of_every_kind_of_resolution,
-    15 who_listens_is_told_of_what_another_client_resolves,
-    15 who_listens_is_told_of_many_resolutions,
-    15 everybody_who_listens_is_told,
-    15 who_listens_is_told_after_others_have_gone,
+    15 who_listens_is_told_of_a_reset: transport,
+    15 who_listens_is_told_of_every_kind_of_resolution: transport,
+    15 who_listens_is_told_of_what_another_client_resolves: transport,
+    15 who_listens_is_told_of_many_resolutions: transport,
+    15 everybody_who_listens_is_told: transport,
+    15 who_listens_is_told_after_others_have_gone: transport,
 }
 
 #[derive(Default)]

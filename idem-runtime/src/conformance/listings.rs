@@ -12,18 +12,18 @@ use crate::store::{
 };
 
 cases! {
-    16 a_listing_gives_every_record_in_however_many_steps,
-    16 a_listing_keeps_to_its_prefix,
-    16 a_listing_of_an_operation_gives_no_other,
-    16 a_listing_shows_the_header_and_the_life_of_a_record,
-    16 a_listing_gives_the_states_that_it_is_asked_for,
-    16 a_listing_gives_the_attempts_that_it_is_asked_for,
-    16 a_listing_leaves_out_what_has_expired,
-    16 a_listing_counts_what_it_cannot_read,
-    16 a_listing_goes_on_in_another_client,
-    16 a_listing_misses_nothing_while_others_come_and_go,
-    16 a_listing_refuses_a_position_that_is_none,
-    16 a_store_lists_or_says_that_it_cannot,
+    16 a_listing_gives_every_record_in_however_many_steps: transport,
+    16 a_listing_keeps_to_its_prefix: transport,
+    16 a_listing_of_an_operation_gives_no_other: transport,
+    16 a_listing_shows_the_header_and_the_life_of_a_record: transport,
+    16 a_listing_gives_the_states_that_it_is_asked_for: transport,
+    16 a_listing_gives_the_attempts_that_it_is_asked_for: transport,
+    16 a_listing_leaves_out_what_has_expired: transport,
+    16 a_listing_counts_what_it_cannot_read: transport,
+    16 a_listing_goes_on_in_another_client: transport,
+    16 a_listing_misses_nothing_while_others_come_and_go: transport,
+    16 a_listing_refuses_a_position_that_is_none: transport,
+    16 a_store_lists_or_says_that_it_cannot: transport,
 }
 
 const FILTERS: [EntryFilter; 8] = [

@@ -74,17 +74,20 @@
     reason = "a case whose times do not fit panics, as it should"
 )]
 
-/// Names the cases of a file and the rule that each tests.
+/// Names the cases of a file, the rule that each tests, and which of them concern the transport.
 macro_rules! cases {
-    ($($rule:literal $name:ident,)+) => {
+    ($($rule:literal $name:ident $(: $tag:ident)?,)+) => {
         pub(super) fn cases() -> Vec<super::Case> {
             vec![$(super::Case {
                 name: stringify!($name),
                 rule: $rule,
+                tag: cases!(@tag $($tag)?),
                 run: |fixture| Box::pin($name(super::probe::Probe::new(fixture))),
             }),+]
         }
     };
+    (@tag) => { super::Tag::Decision };
+    (@tag transport) => { super::Tag::Transport };
 }
 
 /// Takes a reply apart, or panics at the place of the case with what the store said instead.
@@ -217,6 +220,17 @@ pub enum Plant {
     OtherType,
 }
 
+/// What a store may differ in for a case to matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tag {
+    /// What it decides. Stores that share the deciding code, and differ in how requests reach it, pass together.
+    Decision,
+    /// How requests, replies and messages reach the deciding code, too: the connection, its protocol, the topology,
+    /// the rights of a user, large bodies. To be run on every kind of connection.
+    Transport,
+}
+
 /// A test of one rule of the contract.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
@@ -225,6 +239,8 @@ pub struct Case {
     pub name: &'static str,
     /// The number of the rule in the contract of [`Store`].
     pub rule: u8,
+    /// What a store may differ in for the case to matter.
+    pub tag: Tag,
     /// Runs the case, which panics if the store is wrong.
     pub run: fn(Arc<dyn Fixture>) -> BoxFuture<'static, ()>,
 }
@@ -234,6 +250,7 @@ impl fmt::Debug for Case {
         f.debug_struct("Case")
             .field("name", &self.name)
             .field("rule", &self.rule)
+            .field("tag", &self.tag)
             .finish_non_exhaustive()
     }
 }

@@ -15,22 +15,22 @@ use crate::store::{
 };
 
 cases! {
-    1 of_many_claimers_one_is_granted,
+    1 of_many_claimers_one_is_granted: transport,
     1 of_many_takers_of_a_lapsed_claim_one_is_granted,
     1 of_many_takers_of_a_released_key_one_is_granted,
     1 of_many_who_can_find_out_one_is_asked_to,
     8 of_many_takers_of_the_last_attempt_one_is_granted,
     3 one_claim_sent_many_times_at_once_is_one_attempt,
-    1 a_completion_and_a_takeover_do_not_both_happen,
+    1 a_completion_and_a_takeover_do_not_both_happen: transport,
     1 a_renewal_and_a_takeover_do_not_both_happen,
     1 a_release_and_a_takeover_do_not_both_happen,
     1 a_release_and_a_claim_happen_one_after_the_other,
     1 a_resolution_and_a_reconciling_claim_do_not_both_happen,
     4 of_many_late_answers_one_counts,
     4 of_many_resolutions_one_counts,
-    3 one_answer_sent_many_times_at_once_is_stored_once,
+    3 one_answer_sent_many_times_at_once_is_stored_once: transport,
     7 fences_of_racing_claims_differ_and_attempts_add_up,
-    1 claims_of_many_keys_do_not_wait_for_each_other,
+    1 claims_of_many_keys_do_not_wait_for_each_other: transport,
 }
 
 const CLAIMERS: usize = 32;

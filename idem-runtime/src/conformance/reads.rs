@@ -10,10 +10,10 @@ use crate::store::{
 };
 
 cases! {
-    1 reading_sees_what_was_written_before,
+    1 reading_sees_what_was_written_before: transport,
     6 reading_shows_every_state_and_its_life,
     3 reading_changes_nothing,
-    1 another_client_of_the_store_sees_the_same,
+    1 another_client_of_the_store_sees_the_same: transport,
     11 a_key_that_was_never_used_is_absent,
     4 who_waits_sees_the_answer,
     5 who_waits_does_not_see_a_claim_that_is_over,

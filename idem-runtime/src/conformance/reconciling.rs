@@ -24,7 +24,7 @@ cases! {
     7 fences_grow_with_reconciliations,
     8 finding_out_is_no_attempt,
     8 finding_out_needs_no_attempts_left,
-    8 a_body_that_starts_after_finding_out_is_an_attempt,
+    8 a_body_that_starts_after_finding_out_is_an_attempt: transport,
     8 a_body_does_not_start_after_finding_out_without_attempts_left,
     9 a_reconciliation_keeps_the_fingerprint,
     13 a_body_starts_after_finding_out_for_nobody_else,

@@ -8,9 +8,9 @@ use crate::store::{
 };
 
 cases! {
-    2 the_owner_gives_a_key_back,
+    2 the_owner_gives_a_key_back: transport,
     2 a_release_by_another_owner_changes_nothing,
-    2 a_release_without_a_record_changes_nothing,
+    2 a_release_without_a_record_changes_nothing: transport,
     2 a_lapsed_claim_is_released_by_its_owner_if_nobody_took_it,
     4 a_release_does_not_undo_what_is_done,
     6 a_release_keeps_the_life_that_is_left,

@@ -10,14 +10,14 @@ use crate::store::{
 };
 
 cases! {
-    5 a_renewal_starts_the_lease_again,
+    5 a_renewal_starts_the_lease_again: transport,
     5 a_claim_that_is_renewed_in_time_is_never_granted_to_another,
     5 a_lapsed_claim_is_renewed_if_nobody_took_it,
     6 a_renewal_starts_the_life_again,
     2 a_renewal_by_another_owner_changes_nothing,
     2 a_superseded_owner_does_not_renew,
     3 a_renewal_changes_nothing_but_the_time,
-    2 a_claim_that_was_lost_is_written_again,
+    2 a_claim_that_was_lost_is_written_again: transport,
     2 a_claim_that_was_written_again_is_held,
     4 a_renewal_does_not_undo_what_is_done,
     2 a_renewal_does_not_take_a_released_key,

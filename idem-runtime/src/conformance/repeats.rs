@@ -15,21 +15,21 @@ use crate::store::{
 };
 
 cases! {
-    3 a_claim_sent_again_is_the_same_attempt,
+    3 a_claim_sent_again_is_the_same_attempt: transport,
     3 a_takeover_sent_again_is_the_same_attempt,
     3 a_claim_after_a_release_sent_again_is_the_same_attempt,
     3 the_last_attempt_sent_again_is_granted_again,
     3 a_claim_sent_again_starts_its_lease_again,
-    3 a_completion_sent_again_is_stored_once,
+    3 a_completion_sent_again_is_stored_once: transport,
     3 a_late_completion_sent_again_is_stored_once,
     3 a_completion_sent_again_does_not_live_longer,
     3 a_release_sent_again_counts_once,
     3 a_release_sent_again_does_not_free_the_next_claim,
-    3 a_claim_after_its_own_release_is_granted_nothing,
+    3 a_claim_after_its_own_release_is_granted_nothing: transport,
     3 a_claim_after_its_own_release_is_no_obstacle_to_others,
     3 a_refusal_sent_again_is_the_same_refusal,
     3 reading_again_reads_the_same,
-    3 an_operation_that_was_dropped_can_be_sent_again,
+    3 an_operation_that_was_dropped_can_be_sent_again: transport,
 }
 
 /// A claim of who starts the body once, if at all.

@@ -14,7 +14,7 @@ use crate::store::{
 };
 
 cases! {
-    4 a_resolution_takes_the_place_of_what_was_seen,
+    4 a_resolution_takes_the_place_of_what_was_seen: transport,
     4 a_resolution_of_another_record_changes_nothing,
     4 a_resolution_of_what_has_changed_since_changes_nothing,
     2 a_resolution_without_a_record_changes_nothing,
@@ -27,7 +27,7 @@ cases! {
     13 an_outcome_is_known_after_its_resolution,
     2 an_owner_whose_claim_was_resolved_has_lost_it,
     10 a_resolution_that_is_no_record_is_refused,
-    4 a_large_answer_is_resolved_by_its_header,
+    4 a_large_answer_is_resolved_by_its_header: transport,
 }
 
 /// Who resolves.

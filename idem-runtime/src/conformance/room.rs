@@ -11,8 +11,8 @@ use crate::store::{
 };
 
 cases! {
-    12 a_full_store_refuses_claims,
-    12 a_full_store_takes_the_answer_of_a_running_body,
+    12 a_full_store_refuses_claims: transport,
+    12 a_full_store_takes_the_answer_of_a_running_body: transport,
     12 a_full_store_takes_resolutions,
     12 a_full_store_drops_nothing_that_is_alive,
     12 a_full_store_replays,

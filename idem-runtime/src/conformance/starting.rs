@@ -16,7 +16,7 @@ cases! {
     13 a_verdict_that_comes_too_late_starts_nothing,
     13 a_verdict_about_a_record_that_is_gone_starts_nothing,
     4 a_verdict_that_comes_after_the_answer_gets_it,
-    17 a_claim_that_needs_a_record_begins_none,
+    17 a_claim_that_needs_a_record_begins_none: transport,
     17 a_claim_that_needs_a_record_goes_on_with_one,
     17 a_claim_that_needs_a_record_is_refused_as_any_other,
 }

@@ -11,14 +11,14 @@ use crate::store::{
 };
 
 cases! {
-    10 nothing_at_all_is_not_replaced,
+    10 nothing_at_all_is_not_replaced: transport,
     10 what_is_too_short_is_not_replaced,
     10 a_newer_layout_is_not_replaced,
     10 an_unknown_state_is_not_replaced,
     10 what_another_program_wrote_is_not_replaced,
-    10 a_record_without_an_expiry_is_not_replaced,
+    10 a_record_without_an_expiry_is_not_replaced: transport,
     10 a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody,
-    10 a_value_of_another_type_is_not_replaced,
+    10 a_value_of_another_type_is_not_replaced: transport,
     10 what_cannot_be_read_is_free_again_after_its_life,
     10 a_header_without_an_answer_is_a_record,
 }

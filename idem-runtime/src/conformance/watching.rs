@@ -11,16 +11,16 @@ use crate::store::{
 };
 
 cases! {
-    14 a_watch_is_told_of_a_completion,
-    14 a_watch_is_told_of_a_release,
-    14 a_watch_is_told_of_a_resolution,
-    14 every_watch_of_a_key_is_told,
-    14 a_key_is_watched_again_after_the_last_has_left,
-    14 a_watch_is_told_of_what_happened_before_it_asked,
-    14 a_watch_is_told_of_each_claim_that_a_look_has_seen,
-    14 a_watch_is_told_of_a_body_that_starts_after_finding_out,
-    14 a_look_of_who_waits_changes_nothing_for_others,
-    14 many_keys_are_watched_at_once,
+    14 a_watch_is_told_of_a_completion: transport,
+    14 a_watch_is_told_of_a_release: transport,
+    14 a_watch_is_told_of_a_resolution: transport,
+    14 every_watch_of_a_key_is_told: transport,
+    14 a_key_is_watched_again_after_the_last_has_left: transport,
+    14 a_watch_is_told_of_what_happened_before_it_asked: transport,
+    14 a_watch_is_told_of_each_claim_that_a_look_has_seen: transport,
+    14 a_watch_is_told_of_a_body_that_starts_after_finding_out: transport,
+    14 a_look_of_who_waits_changes_nothing_for_others: transport,
+    14 many_keys_are_watched_at_once: transport,
 }
 
 async fn told(p: &Probe, watch: &mut Watch, of: &str) {
