@@ -90,8 +90,8 @@ enum Led {
     Vacant(Option<Ticket>),
     /// The body runs elsewhere, for so long at most unless its lease is renewed.
     Elsewhere(Option<Ticket>, Duration),
-    /// The call may claim, and has only looked at its former name.
-    Former,
+    /// There is no record, and what was sent could not begin one.
+    Absent(Option<Ticket>),
 }
 
 /// A call that waits for its claim, or for another's answer.
@@ -111,21 +111,8 @@ pub(crate) struct Begin {
     gate: Option<Box<Gate>>,
     /// The place of its body among those that run, from before the claim.
     place: Option<Box<Place>>,
-    /// It claims nothing, for the limits or a quota.
-    looks: bool,
-    under: Under,
-    /// The former name while the call is under its own, and its own while it is under the former one.
-    other: Option<Box<(CallName, Fingerprint)>>,
-}
-
-/// Under which of its names a call asks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Under {
-    Own,
-    /// Where it begins nothing.
-    Former,
-    /// Its own, after a look under the former name that claimed nothing: it claims there first.
-    OwnAfterLook,
+    /// Its own name and fingerprint while it looks for its record under the former ones, where it begins nothing.
+    own: Option<Box<(CallName, Fingerprint)>>,
 }
 
 impl Begin {
@@ -149,28 +136,28 @@ impl Begin {
             backoff: None,
             gate,
             place: None,
-            looks: false,
-            under: Under::Own,
-            other: None,
+            own: None,
         }
     }
 
     /// Looks for the record under this name first.
     pub(crate) fn formerly(mut self, former: Option<Box<(CallName, Fingerprint)>>) -> Self {
-        if former.is_some() {
-            self.other = former;
-            self.turn_to(Under::Former);
-        }
+        self.own = former;
+        self.swap_names();
         self
     }
 
-    /// Goes on under the other name.
-    fn turn_to(&mut self, under: Under) {
-        if let Some(other) = &mut self.other {
+    fn swap_names(&mut self) {
+        if let Some(other) = &mut self.own {
             std::mem::swap(&mut self.name, &mut other.0);
             std::mem::swap(&mut self.fingerprint, &mut other.1);
-            self.under = under;
         }
+    }
+
+    /// Goes on under the name of its own.
+    fn leave_former(&mut self) {
+        self.swap_names();
+        self.own = None;
     }
 
     fn core(&self) -> &Arc<Core> {
@@ -186,15 +173,12 @@ impl Begin {
     pub(crate) fn run(mut self) -> Asking {
         Box::pin(async move {
             let reached = self.ask().await;
-            if self.under == Under::Former {
-                let is_there = reached.as_ref().map_or_else(
-                    |error| !matches!(error.kind(), ErrorKind::StoreUnavailable),
-                    |_| true,
-                );
-                if is_there {
-                    self.core().tell(&self.name.key, EventKind::FormerDigestKey);
-                } else {
-                    self.turn_to(Under::Own);
+            if self.own.is_some() {
+                match &reached {
+                    Err(error) if matches!(error.kind(), ErrorKind::StoreUnavailable) => {
+                        self.leave_former();
+                    }
+                    _ => self.core().tell(&self.name.key, EventKind::FormerDigestKey),
                 }
             }
             match reached {
@@ -256,6 +240,8 @@ impl Begin {
             let ticket = match flights.join(digest, self.fingerprint, now, within) {
                 Join::Lead(ticket) => Some(ticket),
                 Join::Follow(follower, lease_left) if now < self.patience() => {
+                    // A call that waits runs nothing.
+                    self.place = None;
                     // Boxed, as whatever waits for long: most calls do not.
                     let start = Box::pin(self.follow(follower, lease_left)).await;
                     if let Some(start) = start {
@@ -270,18 +256,15 @@ impl Begin {
             let led = self.claim_or_look(ticket, &mut now).await;
             let (ticket, lease_left) = match led {
                 Led::To(start) => return start,
-                Led::Former => {
-                    self.turn_to(Under::Former);
-                    continue;
-                }
-                Led::Vacant(ticket) if self.under == Under::Former => {
-                    if let Some(refused) = self.leave_former(ticket).await {
-                        return refused;
+                Led::Absent(ticket) if self.own.is_some() => {
+                    if let Some(ticket) = ticket {
+                        ticket.land(|| Some(Landing::Absent));
                     }
+                    self.leave_former();
                     now = self.core().clock.now();
                     continue;
                 }
-                Led::Vacant(ticket) => (ticket, None),
+                Led::Absent(ticket) | Led::Vacant(ticket) => (ticket, None),
                 Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
             };
             // A call that waits runs nothing.
@@ -296,8 +279,7 @@ impl Begin {
     /// Sends the claim, and at a limit or with a quota a request first that claims and writes nothing: what is stored is
     /// replayed, and what runs is waited for, whatever the limits are.
     async fn claim_or_look(&mut self, mut ticket: Option<Ticket>, now: &mut Duration) -> Led {
-        let mut looks = !self.may_claim() || self.under == Under::OwnAfterLook;
-        self.looks = looks;
+        let mut looks = !self.may_claim();
         loop {
             let request = self.request(looks);
             let asked = {
@@ -306,11 +288,11 @@ impl Begin {
                 core.ask(key, &request, &mut orphan, *now).await
             };
             ticket = match self.led(ticket, request, asked) {
-                // An answer may stand under the name of its own.
-                Led::Vacant(ticket) if looks && self.under != Under::Former => {
+                // Under the former name it goes on with its own, where an answer may stand.
+                led @ Led::Absent(_) if self.own.is_some() => return led,
+                Led::Vacant(ticket) | Led::Absent(ticket) if looks => {
                     *now = self.core().clock.now();
                     match self.pass() {
-                        Ok(()) if self.under == Under::OwnAfterLook => return Led::Former,
                         Ok(()) => ticket,
                         Err(error) => return Led::To(Err(self.refused(ticket, error, *now))),
                     }
@@ -327,7 +309,7 @@ impl Begin {
         if self.expired {
             return true;
         }
-        // Held since it passed, where it has gone back to its former name.
+        // Held since before it left its former name.
         if self.place.is_none() {
             match self.core().place(self.gate.as_deref()) {
                 Ok(place) => self.place = place,
@@ -351,31 +333,6 @@ impl Begin {
         granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
     }
 
-    /// Goes on under the name of its own, with all that follow: no claim of this engine or another begins a record under
-    /// the former one. `Some`: the call ends, or asks again.
-    async fn leave_former(&mut self, ticket: Option<Ticket>) -> Option<Result<Reached, Error>> {
-        if self.expired {
-            let core = self.core();
-            let sent = core.clock.now();
-            // What began there is no reason for a new token.
-            match core.expired(&self.name.key).await {
-                Some(error) if matches!(error.kind(), ErrorKind::TokenExpired) => {}
-                Some(error) => return Some(Err(self.refused(ticket, error, sent))),
-                None => return None,
-            }
-        }
-        let looked = self.looks;
-        if let Some(ticket) = ticket {
-            ticket.land(|| Some(Landing::Vacant { looked }));
-        }
-        self.turn_to(if looked {
-            Under::OwnAfterLook
-        } else {
-            Under::Own
-        });
-        None
-    }
-
     /// Waits for what another call of this process finds out. `None`: ask again.
     async fn follow(
         &mut self,
@@ -387,13 +344,8 @@ impl Begin {
         let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
         match deadline(clock, moment, pin!(follower.landing())).await {
             Ok(None) => None,
-            // Another call left the former name, and this one does, which is there as well.
-            Ok(Some(Landing::Vacant { looked })) => {
-                self.turn_to(if looked {
-                    Under::OwnAfterLook
-                } else {
-                    Under::Own
-                });
+            Ok(Some(Landing::Absent)) => {
+                self.leave_former();
                 None
             }
             Ok(Some(landing)) if !landing.is_for(self.now) => None,
@@ -461,11 +413,11 @@ impl Begin {
 
     /// `looks`: it claims nothing.
     fn request(&self, looks: bool) -> ClaimRequest {
-        let needs = match self.under {
+        let needs = match self.own {
             // Of an owner that nobody knows: it is granted nothing.
             _ if self.expired || looks => Needs::Verdict,
-            Under::Former => Needs::Record,
-            Under::Own | Under::OwnAfterLook => Needs::Nothing,
+            Some(_) => Needs::Record,
+            None => Needs::Nothing,
         };
         ClaimRequest {
             owner: self.core().store.new_owner(&self.name.key),
@@ -529,8 +481,9 @@ impl Begin {
                 sent,
                 ticket,
             })),
+            ClaimReply::Absent => return Led::Absent(ticket),
             ClaimReply::Running { lease_left }
-                if request.needs != Needs::Nothing && lease_left.is_zero() =>
+                if request.needs == Needs::Verdict && lease_left.is_zero() =>
             {
                 return Led::Vacant(ticket);
             }
@@ -560,7 +513,7 @@ impl Begin {
                     dated: request.dated,
                 };
                 // The cache knows calls by their own names.
-                let permit = self.permit.filter(|_| self.under != Under::Former);
+                let permit = self.permit.filter(|_| self.own.is_none());
                 core.remember(permit, key, &record, life);
                 if let Some(ticket) = ticket {
                     ticket.land(|| {

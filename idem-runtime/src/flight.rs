@@ -58,11 +58,8 @@ pub(crate) enum Landing {
         sent: Duration,
         max_attempts: Option<NonZeroU16>,
     },
-    /// There is no record under a former name, and there will be none.
-    Vacant {
-        /// Or one that a claim would go on with, which this was not.
-        looked: bool,
-    },
+    /// There is no record under a former name, where calls begin none.
+    Absent,
 }
 
 impl Landing {
@@ -73,7 +70,7 @@ impl Landing {
             Self::Done { sent, .. } | Self::Refused { sent, .. } => {
                 began <= sent.saturating_add(AT_ONCE)
             }
-            Self::Vacant { .. } => true,
+            Self::Absent => true,
         }
     }
 }

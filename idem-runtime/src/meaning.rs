@@ -108,6 +108,9 @@ pub(crate) fn refusal(operation: &Operation, reply: &ClaimReply) -> Error {
         ClaimReply::Running { lease_left } => ErrorKind::Running {
             retry_after: *lease_left,
         },
+        ClaimReply::Absent => ErrorKind::Running {
+            retry_after: Duration::ZERO,
+        },
         ClaimReply::Unreadable(error) => {
             return Error::new(ErrorKind::UnknownRecord, operation.clone()).because(*error);
         }

@@ -228,6 +228,7 @@ async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
             Ok(())
         }
         ClaimReply::Running { lease_left } => Err(Stop::Refused(overtaken(lease_left))),
+        ClaimReply::Absent => Err(Stop::Refused(overtaken(Duration::ZERO))),
         ClaimReply::Done { record, left } => Err(Stop::Answered { record, left }),
         reply => Err(Stop::Refused(refusal(operation, &reply))),
     }

@@ -118,8 +118,7 @@ pub fn claim(
             return (ClaimReply::Exhausted { attempts }, None);
         }
     } else if request.needs != Needs::Nothing {
-        let lease_left = Duration::ZERO;
-        return (ClaimReply::Running { lease_left }, None);
+        return (ClaimReply::Absent, None);
     }
     if !again {
         fence = fence.next(now_us);

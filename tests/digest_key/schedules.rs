@@ -12,7 +12,7 @@ use idem_runtime::store::{
     StoreFuture,
 };
 use idem_runtime::{Begun, Engine, ErrorKind, Fingerprint};
-use tokio::sync::Semaphore;
+use tokio::sync::{Barrier, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::stage::{ChargeError, NEW, OLD, Stage, refusal, soon};
@@ -273,4 +273,36 @@ async fn followers_do_not_ask_for_themselves() {
     let answers = soon("all are answered", callers.join_all()).await;
     assert!(answers.iter().all(|answer| *answer == Ok(1)));
     assert_eq!(change.held.claims(), 2);
+}
+
+/// Duplicates at once, of which one may run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn duplicates_at_the_limit_have_one_body() {
+    const CALLERS: usize = 50;
+    for released in [false, true] {
+        let change = Change::new(MANY);
+        if released {
+            change.is_released().await;
+        }
+        let engine = change.stage.after(Some(OLD), Some(NEW)).max_running(1);
+        let engine = engine.build().unwrap();
+        let together = Arc::new(Barrier::new(CALLERS));
+        let mut callers = JoinSet::new();
+        for _ in 0..CALLERS {
+            let (stage, engine) = (Arc::clone(&change.stage), engine.clone());
+            let together = Arc::clone(&together);
+            callers.spawn(async move {
+                together.wait().await;
+                let run = stage.run();
+                let call = Stage::call(&engine, "card", 5).run(|_| async move {
+                    tokio::task::yield_now().await;
+                    Ok::<_, ChargeError>(run())
+                });
+                soon("a charge", call).await
+            });
+        }
+        let answers = soon("all are answered", callers.join_all()).await;
+        assert!(answers.iter().all(|answer| *answer == Ok(1)), "{answers:?}");
+        assert_eq!(change.stage.runs(), 1);
+    }
 }

@@ -13,6 +13,7 @@ use idem_runtime::http::{IdempotencyKey, IdempotencyLayer};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::redis::RedisStore;
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 use crate::client::{Desk, KEY, order, send, soon};
 
@@ -228,4 +229,13 @@ async fn a_quota_is_asked_once_while_a_former_digest_key_is_looked_for() {
     assert!(send(&shop, of("acme", "b", "tea")).await.is_replayed());
     assert_eq!(records.asked(), ["acme: a", "acme: b"]);
     assert_eq!(desk.runs(), 2);
+    // Duplicates at once ask for one record, too.
+    let mut duplicates = JoinSet::new();
+    for _ in 0..50 {
+        let shop = shop.clone();
+        duplicates.spawn(async move { send(&shop, of("acme", "c", "tea")).await.body });
+    }
+    let bodies = duplicates.join_all().await;
+    assert!(bodies.iter().all(|body| body == "3"), "{bodies:?}");
+    assert_eq!(records.asked(), ["acme: a", "acme: b", "acme: c"]);
 }

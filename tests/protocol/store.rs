@@ -155,7 +155,7 @@ pub(crate) fn execute(
                 ClaimReply::Reconcile { fence, .. } => Reply::Reconcile {
                     fence: number(fence),
                 },
-                ClaimReply::Running { .. } => Reply::Running,
+                ClaimReply::Running { .. } | ClaimReply::Absent => Reply::Running,
                 ClaimReply::Done { record, .. } => answer(&record),
                 ClaimReply::Exhausted { .. } | ClaimReply::Mismatch => Reply::Refused,
                 other => panic!("{other:?} in answer to {command:?}"),

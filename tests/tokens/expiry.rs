@@ -1,16 +1,18 @@
 //! What is past its time starts nothing, and tells what it started.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idem_runtime::clock::ManualClock;
 use idem_runtime::store::memory::MemoryStore;
-use idem_runtime::{Begun, Engine, ErrorKind, OnOutage, OnRunning, TokenIssuer};
+use idem_runtime::{Begun, Engine, EngineBuilder, ErrorKind, OnOutage, OnRunning, TokenIssuer};
 use idem_tests::faulty::Operation;
 use tokio::sync::Semaphore;
 
 use crate::stage::{
-    ANN, Answer, Kind, LIFE, OPERATION, OrderError, PATIENCE, SECRET, Stage, refusal, soon,
+    ANN, Answer, Calendar, Kind, LIFE, OPERATION, OrderError, PATIENCE, SECRET, Stage, refusal,
+    soon,
 };
 
 /// More than the life of a token, rounded up to the second.
@@ -186,4 +188,28 @@ async fn a_record_outlives_its_token_by_whatever_clock() {
             }
         }
     }
+}
+
+/// The one engine is that of a process before the digest key was changed, the other after.
+pub(crate) async fn an_expired_token_is_looked_for_under_its_former_name(kind: Kind) {
+    let calendar = Calendar::default();
+    let is_after = AtomicBool::new(false);
+    let settings = |engine: EngineBuilder| {
+        if is_after.swap(true, Ordering::SeqCst) {
+            engine.digest_key([2; 32]).former_digest_key([1; 32])
+        } else {
+            engine.digest_key([1; 32])
+        }
+    };
+    let stage = Stage::with(kind, calendar.clone(), settings).await;
+    let [done, released, unused] = [(); 3].map(|()| stage.token());
+    assert_eq!(stage.order(stage.call(&done)).await, Ok(1));
+    let down = stage.order_that(stage.call(&released), Err(OrderError::Down));
+    assert_eq!(down.await, Err(OrderError::Down));
+    calendar.advance(OVER);
+    assert_eq!(stage.order(stage.call_far(&done)).await, Ok(1));
+    assert_expired(stage.order(stage.call_far(&released)).await);
+    assert_expired(stage.order(stage.call_far(&unused)).await);
+    assert_eq!(stage.runs(), 2);
+    assert!(stage.call_far(&unused).entry().await.unwrap().is_none());
 }

@@ -54,5 +54,6 @@ on_every_store! {
         an_expired_token_waits_for_who_runs,
         an_expired_token_that_was_given_back_starts_nothing,
         an_expired_token_of_an_abandoned_order_is_unknown,
+        an_expired_token_is_looked_for_under_its_former_name,
     }
 }

@@ -351,12 +351,16 @@ async fn finished_before(
         ClaimReply::Done { record, left } => core
             .answer(&key, record, left, &ask.policy, false, false)
             .map(Some),
+        ref reply @ ClaimReply::Running { lease_left } if ask.expired && lease_left.is_zero() => {
+            let error = core.expired(&key).await;
+            Err(error.unwrap_or_else(|| refusal(operation, reply)))
+        }
         ClaimReply::Running { lease_left } if lease_left.is_zero() => {
             let retry_after = AGAIN;
             let error = Error::new(ErrorKind::Running { retry_after }, operation.clone());
             Err(error.detail(
                 "its record is unfinished and stands under the name of the former digest key: a call outside of a \
-                 transaction goes on with it, `Engine::entry` settles it, or it expires",
+                 transaction goes on with it, `Entry::resolve` settles it, or it expires",
             ))
         }
         reply => Err(refusal(operation, &reply)),
@@ -419,6 +423,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             settle::in_time(engine, key, undone).await?;
             Err(Error::new(ErrorKind::TokenExpired, key.operation().clone()))
         }
+        ClaimReply::Absent => Err(Error::new(ErrorKind::TokenExpired, key.operation().clone())),
         ClaimReply::Running { lease_left } if expired && lease_left.is_zero() => {
             let error = core.expired(key).await;
             Err(error.unwrap_or_else(|| refusal(key.operation(), &reply)))

@@ -355,24 +355,33 @@ impl EngineBuilder {
 
     /// The digest key of the records that were written before it was changed; default none.
     ///
-    /// A call looks for its record under the former name first. A record that is there is replayed, waited for, or gone
-    /// on with under that name; where there is none, the call goes on under the name of the present
-    /// [digest key](Self::digest_key). No call begins a record under the former name, so that each record is found as
-    /// long as it lives. It costs each call that asks the store one round trip more.
+    /// A call looks for its record under the former name first. A record that is there is replayed, waited for, or taken
+    /// over under that name; where there is none, the call goes on under the name of the present
+    /// [digest key](Self::digest_key). No call begins a record under the former name.
     ///
-    /// To change the secret:
+    /// To introduce ([`formerly_without_digest_key`](Self::formerly_without_digest_key)), change or give up (no
+    /// `digest_key`) the secret:
     ///
-    /// 1. **Stop every process that shares the records**, and wait until its connections to the store have ended. A
-    ///    process that has not the new secret begins records that the others do not look for: **two bodies run for one
-    ///    key**. There is no rolling change.
-    /// 2. Start them with `.digest_key(new).former_digest_key(old)`.
-    /// 3. Leave the former key out once the longest `ttl` has passed since step 2, and since the last
-    ///    [`FormerDigestKey`](EventKind::FormerDigestKey): calls that go on with a record prolong its life. With
-    ///    `ttl = forever` that is never.
+    /// 1. **Stop every process that shares the records**, and wait until the server shows none of their connections: a
+    ///    proxy may finish what a client has sent. A process without the new secret begins records that the others do not
+    ///    look for, and **two bodies run for one key**. There is no rolling change.
+    /// 2. Start them with `.digest_key(new).former_digest_key(old)`. The way back is another stop, and the two secrets
+    ///    exchanged.
+    /// 3. Leave the former key out, process by process, once the longest life of a record has passed since step 2, since
+    ///    the last [`FormerDigestKey`](EventKind::FormerDigestKey), and since a record from before was last resolved or
+    ///    reset. A life is the longest of `ttl`, `error_ttl` and the life of tokens, and counts from the answer: add
+    ///    `max_run`. With `ttl = forever` it does not end. The secret is changed again after this step, not before.
     ///
-    /// A call in a [transaction](crate::CallBuilder::in_tx) replays what it finds under the former name, and is refused as
-    /// [`ErrorKind::Running`] where the record there is unfinished. [`Engine::entry`] finds a record by the digest that
-    /// was logged, [`CallBuilder::entry`](crate::CallBuilder::entry) under both names.
+    /// Meanwhile a call that asks the store takes one round trip more; one that finds a limit or a quota in its way
+    /// takes two. Answers under the former name are not kept in the [local cache](Self::local_cache). A call in a
+    /// [transaction](crate::CallBuilder::in_tx) reads the former record by a connection of the store's. It replays an
+    /// answer, and is refused as [`ErrorKind::Running`] where the record is unfinished: a call outside of a transaction
+    /// takes it over, or [`Entry::resolve`](crate::Entry::resolve) settles it; a reset leaves it unfinished.
+    /// [`Engine::entry`] finds a record by the digest that was logged, [`CallBuilder::entry`](crate::CallBuilder::entry)
+    /// under both names.
+    ///
+    /// A store that loses a record while its body runs (a failover, an eviction) lets a second body begin, as ever; here
+    /// the two end under two names, and later calls get the answer of the former one.
     ///
     /// ```
     /// use idem_runtime::{Engine, store::memory::MemoryStore};

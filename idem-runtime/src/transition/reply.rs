@@ -42,16 +42,16 @@ pub struct ClaimRequest {
     pub dated: bool,
 }
 
-/// What must stand under a key for a claim to be granted. Without it the reply is [`ClaimReply::Running`], with no lease
-/// left where there is no record.
+/// What must stand under a key for a claim to be granted. Where there is no record, the reply to a claim that needs one
+/// is [`ClaimReply::Absent`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Needs {
     /// Nothing: the claim begins a record where there is none.
     #[default]
     Nothing,
-    /// A record: the claim goes on with it, and begins none. So calls look for what they did under a
-    /// [former](crate::EngineBuilder::former_digest_key) name: once there is no record, no such claim makes one.
+    /// A record: the claim goes on with it, and begins none. Calls ask so under a
+    /// [former](crate::EngineBuilder::former_digest_key) name.
     Record,
     /// The claim to find out of the same owner, or its claim to run the body: this one asks for the body after it was
     /// found out that nothing landed. A verdict that came too late grants nothing, since another body may have run
@@ -94,6 +94,8 @@ pub enum ClaimReply {
         /// [`dated`](ClaimRequest::dated).
         left: Duration,
     },
+    /// There is no record, and the claim [needs](ClaimRequest::needs) one. Said by a server that could have written.
+    Absent,
     /// The record belongs to a request with another fingerprint.
     Mismatch,
     /// The record belongs to a function whose values have [another type](AnswerTypes::matches), and has no answer.

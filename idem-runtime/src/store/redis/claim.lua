@@ -12,6 +12,7 @@
 --         {'B', left}             another's claim, for so many milliseconds; 0 for one's own that
 --                                 comes after its release
 --         {'D', …}, {'G', …}      done or unknown, see `answer`
+--         {'N'}                   no record, and the claim needs one
 --         {'M'}                   another request has this key
 --         {'O'}                   a function whose values have another type has it, and no answer
 --         {'X', attempts}         no attempts left
@@ -33,8 +34,11 @@ end
 local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
-local needs = starts or string.find(words, 'R', 1, true)
-if needs and not seen then return dated({'B', 0}) end
+if not seen and (starts or string.find(words, 'R', 1, true)) then
+  -- Writes nothing, and is refused by a replica: what is absent there may be on the primary.
+  redis.call('PEXPIRE', KEYS[1], 1)
+  return dated({'N'})
+end
 if seen then
   if not same(seen.print, print) then return dated({'M'}) end
   local mine = seen.owner == owner

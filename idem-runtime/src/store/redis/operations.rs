@@ -239,6 +239,7 @@ impl Inner {
                 b'B' => ClaimReply::Running {
                     lease_left: answer.millis()?,
                 },
+                b'N' => ClaimReply::Absent,
                 b'M' => ClaimReply::Mismatch,
                 b'O' => ClaimReply::OtherType,
                 b'X' => ClaimReply::Exhausted {

@@ -74,12 +74,19 @@ impl<B: Sealed> Inner<B> {
                 self.met.learn(false);
                 return Ok(granted(row.written_by().1));
             }
-            self.met.learn(begins);
+            if begins {
+                self.met.learn(true);
+            }
             // Not found: somebody whom the statement could not see was quicker.
             let unreadable = |error| Some(ClaimReply::Unreadable(error));
             let reply = self.operate(&site, found, decide, unreadable).await?;
-            if let Some(ClaimReply::Done { record, left }) = &reply {
-                self.ascertain(&site, record, *left).await?;
+            match &reply {
+                Some(ClaimReply::Done { record, left }) => {
+                    self.ascertain(&site, record, *left).await?;
+                }
+                // What is absent from a server that only reads may be on the one that writes.
+                Some(ClaimReply::Absent) => self.writes(&site).await?,
+                _ => {}
             }
             if let Some(reply) = reply {
                 return Ok(reply);

@@ -102,6 +102,15 @@ impl<B: Sealed> Inner<B> {
         Ok(())
     }
 
+    /// Writes nothing, on a server that would have.
+    pub(super) async fn writes(&self, site: &Site<'_, B>) -> Result<(), StoreError> {
+        let here = [Argument::Bytes(&site.place)];
+        let touched = site
+            .lane
+            .tell(site.purpose(), &self.statements.touch, &here);
+        touched.await.map(|_| ()).map_err(|(_, error)| error)
+    }
+
     /// Reads what is there.
     pub(super) async fn look(&self, site: &Site<'_, B>) -> Result<Option<Row>, StoreError> {
         (site.lane)
