@@ -1,10 +1,12 @@
 //! A server that answers, and refuses to write.
 
 use idem_harness::{RedisServer, ReplicaPair, Reply, RespConn};
-use idem_runtime::store::StoreErrorKind;
+use idem_runtime::store::redis::RedisStore;
+use idem_runtime::store::{ClaimRequest, Needs, Owner, RecordKey, Store as _, StoreErrorKind};
+use idem_runtime::{KeyBuilder, Operation};
 use idem_tests::shop::{
-    Failure, PASSWORD, Shop, assert_store_says, assert_unavailable, happened, patient, persistent,
-    until,
+    Failure, PASSWORD, Shop, asks, assert_store_says, assert_unavailable, happened, patient,
+    persistent, until,
 };
 
 /// Leaves the server without room for anything, or gives it all that it wants.
@@ -85,6 +87,17 @@ async fn a_replica_replays_and_sends_claims_to_the_primary() {
     )
     .await;
     assert_eq!(beside.runs(), 0);
+    // A record that is absent here may be on the primary.
+    let request = ClaimRequest {
+        needs: Needs::Record,
+        ..asks(Owner::random())
+    };
+    let store = RedisStore::connect(&replica.url()).await.unwrap();
+    let digest = KeyBuilder::new("absent", 64).key(&1).unwrap();
+    let key = RecordKey::new("absent".into(), Operation::new("absent"), digest);
+    let absent = store.claim(&key, &request).await.unwrap_err();
+    let said = absent.to_string();
+    assert!(said.contains("a replica; connect to the primary"), "{said}");
 }
 
 #[tokio::test]

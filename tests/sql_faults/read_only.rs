@@ -5,11 +5,12 @@ use std::str::FromStr as _;
 use idem_runtime::Error;
 use idem_runtime::store::StoreErrorKind::{Full, Unavailable};
 use idem_runtime::store::sql::{SqlSource, SqlStore, Sqlite, SqliteStore};
-use idem_tests::shop::happened;
+use idem_runtime::store::{ClaimRequest, Needs, Owner, Store as _};
+use idem_tests::shop::{asks, happened};
 use sqlx::sqlite::SqliteConnectOptions;
 
 use crate::home::{Home, Kind, Server, on_each_database, open};
-use crate::till::{Till, assert_retryable, assert_says, claim};
+use crate::till::{Till, assert_retryable, assert_says, claim, elsewhere};
 
 on_each_database!(; what_is_done_is_replayed_by_a_server_that_only_reads);
 
@@ -26,6 +27,13 @@ async fn what_is_done_is_replayed_by_a_server_that_only_reads<B: Server>() {
     });
     let store = SqlStore::<B>::connect(&url).await.unwrap();
     assert_says(claim(&store).await, Unavailable, &["a claim", "read-only"]);
+    // A record that is absent here may be on a server that writes.
+    let request = ClaimRequest {
+        needs: Needs::Record,
+        ..asks(Owner::random())
+    };
+    let absent = store.claim(&elsewhere(7), &request).await;
+    assert_says(absent, Unavailable, &["a claim", "read-only"]);
     let effects = till.beside(&store);
     assert_eq!(effects.pay("a").await.unwrap(), first);
     let hasty = Till::hasty(&store);
