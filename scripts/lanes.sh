@@ -51,7 +51,7 @@ failures() {
         /^---- .* ----$/ { lines = 6; print program ": " $2 }
         /^note: run with|^failures:|^test result: / { lines = 0 }
         lines > 0 && !/^---- / && NF { print "    " $0; lines-- }
-        /^error/ && !/to rerun pass/ { print program ": " $0 }' "$@" | cut -c 1-300
+        /^error/ && !/to rerun pass/ { lines = 4; print }' "$@" | cut -c 1-300
 }
 
 lanes_log=
