@@ -8,8 +8,8 @@ mod answers;
 #[path = "watching/client.rs"]
 #[expect(dead_code, reason = "of a test binary with other needs")]
 mod client;
-#[path = "cluster/library.rs"]
-mod library;
+#[path = "cluster/lost_replies.rs"]
+mod lost_replies;
 #[path = "cluster/redirects.rs"]
 mod redirects;
 #[path = "cluster/rights.rs"]

@@ -35,8 +35,6 @@ pub enum Shape {
     Tls,
     /// One server of another age or origin.
     Edition(Edition),
-    /// One server, through a connection manager of the application's.
-    Manager,
     /// A primary, two replicas and three sentinels.
     Sentinel,
     /// The same, where each write waits for both replicas.
@@ -47,13 +45,11 @@ pub enum Shape {
     ReplicatedCluster,
     /// Six nodes of another age or origin.
     ClusterEdition(Edition),
-    /// Six nodes, through a cluster client of the application's.
-    ClusterClient,
 }
 
 impl Shape {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 17] = [
+    pub const ALL: [(&'static str, Self); 15] = [
         ("redis", Self::Server),
         ("redis_acl", Self::Restricted),
         ("redis_unix", Self::Unix),
@@ -63,12 +59,10 @@ impl Shape {
         ("redis_6_2", Self::Edition(Edition::Redis62)),
         ("redis_8", Self::Edition(Edition::Redis8)),
         ("valkey", Self::Edition(Edition::Valkey)),
-        ("redis_manager", Self::Manager),
         ("sentinel", Self::Sentinel),
         ("sentinel_replicated", Self::Replicated),
         ("cluster", Self::Cluster),
         ("cluster_replicated", Self::ReplicatedCluster),
-        ("cluster_client", Self::ClusterClient),
         ("cluster_6_2", Self::ClusterEdition(Edition::Redis62)),
         ("cluster_valkey", Self::ClusterEdition(Edition::Valkey)),
     ];
@@ -102,7 +96,7 @@ impl Redis {
         // It waits for processes.
         let back = tokio::task::spawn_blocking(move || Back::start(shape, set));
         let back = back.await.expect("the servers start");
-        let store = back.store(shape).await;
+        let store = back.store(shape);
         let durability = match shape {
             Shape::Replicated => Durability::Replicated(2),
             Shape::ReplicatedCluster => Durability::Replicated(1),
@@ -149,7 +143,7 @@ impl Back {
         };
         let first = set(RedisServer::builder());
         match shape {
-            Shape::Server | Shape::Resp3 | Shape::Manager => server(&|server| server, first),
+            Shape::Server | Shape::Resp3 => server(&|server| server, first),
             Shape::Tls => server(&RedisServerBuilder::tls_client_auth, first),
             Shape::Edition(edition) => server(&|server| server.version(edition), first),
             Shape::Restricted => {
@@ -166,10 +160,7 @@ impl Back {
                 let setup = setup.servers(|_| first);
                 Self::Sentinel(Arc::new(setup.start()))
             }
-            Shape::Cluster
-            | Shape::ReplicatedCluster
-            | Shape::ClusterClient
-            | Shape::ClusterEdition(_) => {
+            Shape::Cluster | Shape::ReplicatedCluster | Shape::ClusterEdition(_) => {
                 // Nobody takes over because a busy machine has kept a node waiting.
                 let setup = ClusterSetup::builder().node_timeout(Duration::from_mins(1));
                 let setup = setup.nodes(|_| match shape {
@@ -181,7 +172,7 @@ impl Back {
         }
     }
 
-    async fn store(&self, shape: Shape) -> RedisStoreBuilder {
+    fn store(&self, shape: Shape) -> RedisStoreBuilder {
         match (self, shape) {
             (Self::Server(server), Shape::Restricted) => {
                 RedisStore::builder(server.url_as(USER, PASSWORD))
@@ -196,19 +187,8 @@ impl Back {
             (Self::Server(server), Shape::Resp3) => {
                 RedisStore::builder(format!("{}?protocol=resp3", server.url()))
             }
-            (Self::Server(server), Shape::Manager) => {
-                let client = ::redis::Client::open(server.url()).expect("a URL");
-                let config = ::redis::aio::ConnectionManagerConfig::new()
-                    .set_response_timeout(Some(PATIENCE));
-                let manager = client.get_connection_manager_with_config(config).await;
-                RedisStore::builder(manager.expect("the server is up"))
-            }
             (Self::Server(server), _) => RedisStore::builder(server.url()),
             (Self::Sentinel(setup), _) => RedisStore::builder(sentinel_url(setup)),
-            (Self::Cluster(setup), Shape::ClusterClient) => {
-                let client = ::redis::cluster::ClusterClient::new(setup.urls());
-                RedisStore::builder(client.expect("URLs"))
-            }
             (Self::Cluster(setup), _) => RedisStore::builder(setup.urls().swap_remove(0)),
         }
     }

@@ -46,15 +46,6 @@ async fn a_store_that_cannot_list_says_so() {
 }
 
 #[tokio::test]
-async fn a_cluster_client_of_the_application_does_not_list() {
-    let cluster = idem_harness::ClusterSetup::start();
-    let client = redis::cluster::ClusterClient::new(cluster.urls()).unwrap();
-    let engine = engine(RedisStore::connect(client).await.unwrap());
-    let error = engine.entries().count().await.unwrap_err();
-    assert_eq!(*error.kind(), ErrorKind::Unsupported, "{error}");
-}
-
-#[tokio::test]
 async fn a_cursor_of_another_listing_is_refused() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     fill(&store, PREFIX, 10..20).await;

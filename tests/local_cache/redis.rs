@@ -249,19 +249,3 @@ async fn the_connection_goes_with_its_engine() {
     until("nobody listens", || subscribers() == 0).await;
     drop(store);
 }
-
-/// What the application has set up cannot be subscribed on: the age alone counts.
-#[tokio::test]
-async fn through_a_connection_manager_the_age_alone_counts() {
-    let server = RedisServer::start();
-    let client = redis::Client::open(server.url()).unwrap();
-    let manager = client.get_connection_manager().await.unwrap();
-    let store = RedisStore::connect(manager).await.unwrap();
-    let clock = idem_runtime::clock::ManualClock::new();
-    let cache = LocalCache::new().max_age(Duration::from_mins(2));
-    let desk = Desk::with(Arc::new(store), cache, |engine| engine.clock(clock.clone())).await;
-    let run = desk.pay("a").await.unwrap();
-    desk.is_local("a", run).await;
-    clock.advance(Duration::from_mins(2));
-    desk.is_asked("a", run).await;
-}

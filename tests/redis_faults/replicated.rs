@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, ReplicaPair};
 use idem_runtime::store::StoreErrorKind;
-use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
+use idem_runtime::store::redis::{Durability, RedisStoreBuilder};
 use idem_tests::shop::{
     Failure, HASTE, SLACK, Shop, assert_store_says, assert_unavailable, happened, hasty,
-    persistent, refused, until,
+    persistent, until,
 };
 
 async fn shop(pair: &ReplicaPair) -> Shop {
@@ -169,15 +169,4 @@ async fn many_writes_wait_side_by_side() {
     let clients = pair.primary.cli(&["CLIENT", "LIST", "TYPE", "normal"]);
     let waited = clients.lines().filter(|client| client.contains("cmd=wait"));
     assert!(waited.count() <= 8, "{clients}");
-}
-
-#[tokio::test]
-async fn what_is_not_the_stores_own_cannot_wait() {
-    let server = RedisServer::start();
-    let client = redis::Client::open(server.url()).unwrap();
-    let manager = client.get_connection_manager().await.unwrap();
-    let store = RedisStore::builder(manager).durability(Durability::Replicated(1));
-    let (kind, message) = refused(store).await;
-    assert_eq!(kind, StoreErrorKind::Refused);
-    assert!(message.contains("give it a URL"), "{message}");
 }

@@ -49,13 +49,3 @@ async fn sentinels_have_a_password_of_their_own() {
     let right = builder().sentinel_credentials(None, "sentinel-marker,@/?");
     right.connect().await.unwrap();
 }
-
-/// A connection manager of the application's leads to one node, which has a third of the keys.
-#[tokio::test]
-async fn a_connection_manager_of_a_cluster_node_is_refused() {
-    let cluster = ClusterSetup::start();
-    let client = redis::Client::open(format!("redis://{}", cluster.addrs()[0])).unwrap();
-    let manager = client.get_connection_manager().await.unwrap();
-    let builder = RedisStore::builder(manager);
-    says(builder, StoreErrorKind::Refused, "some of the keys only").await;
-}

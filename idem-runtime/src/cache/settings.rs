@@ -56,8 +56,7 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 ///   empty and every call asks the store: during an outage of Redis it does not answer either. The memory
 ///   store tells all engines on it.
 /// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is
-///   the promise, and all that there is where the store does not tell: in SQL and layers on it, on a
-///   `redis::aio::ConnectionManager` or a `redis::cluster::ClusterClient`, for a Redis user without the
+///   the promise, and all that there is where the store does not tell: in SQL and layers on it, for a Redis user without the
 ///   rights (then there is a warning), and for records that are deleted or changed past idem.
 ///
 /// So set `max_age` to what an operator can wait for after a reset before the call is made again. A hot

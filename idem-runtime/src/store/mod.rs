@@ -18,8 +18,8 @@
 //! that are made by a script, one in ten seconds at least. Observers are told
 //! [`ClockStepped`](crate::EventKind::ClockStepped) of steps of 250 ms or more, besides what NTP slews the two
 //! clocks apart. In a Redis cluster each node is compared with itself, on each connection, so that a
-//! failover is none and a step is told more than once; through a `ClusterClient` of the application none is
-//! seen, and a [`MemoryStore`](memory::MemoryStore) has a clock that does not step. A suspended
+//! failover is none and a step is told more than once. A [`MemoryStore`](memory::MemoryStore) has a clock that
+//! does not step. A suspended
 //! process whose monotonic clock stands still meanwhile (Linux, macOS) finds the server's clock ahead when it
 //! wakes up, which is told as a step: its leases have ended by as much.
 //!

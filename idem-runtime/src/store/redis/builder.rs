@@ -14,8 +14,8 @@ use super::script::Scripts;
 use super::source::{Extras, Place};
 use super::subscribers::Subscribers;
 use super::{Inner, RedisSource, RedisStore};
+use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
-use crate::store::{StoreError, StoreErrorKind};
 
 /// Writes that may wait for replicas at once. `WAIT` keeps a connection for itself.
 const LANES: usize = 8;
@@ -165,31 +165,17 @@ impl RedisStoreBuilder {
             Place::Server(client) => (Some(Target::Server(client)), Vec::new()),
             Place::Sentinels(sentinels) => (Some(Target::Primary(sentinels)), Vec::new()),
             Place::Cluster(seeds) => (None, seeds),
-            #[cfg(feature = "redis-manager")]
-            Place::Manager(manager) => (Some(Target::Manager(manager)), Vec::new()),
-            #[cfg(feature = "redis-cluster")]
-            Place::Library(client) => (Some(Target::Library(client)), Vec::new()),
         };
-        // The nodes of a cluster have a clock each, and the library says nothing of which one answered.
-        #[cfg(feature = "redis-cluster")]
-        let has_one_clock = !matches!(target, Some(Target::Library(_)));
-        #[cfg(not(feature = "redis-cluster"))]
-        let has_one_clock = true;
         let look = Look {
             prefix: self.checked_prefix,
             durability: self.durability,
         };
-        let clock = has_one_clock.then(|| ServerClock::new(&observers));
+        let clock = ServerClock::new(&observers);
         let mut found = None;
         if let Some(target) = &target {
-            if !target.is_ours() && self.durability != Durability::Acknowledged {
-                return Err(needs_own_connections());
-            }
-            let node = Node::new(target, plan, clock.clone());
+            let node = Node::new(target, plan, Arc::clone(&clock));
             let server = Server::ask(&node, &look).await?;
             match target {
-                #[cfg(feature = "redis-manager")]
-                Target::Manager(_) if server.is_cluster() => return Err(has_some_keys_only()),
                 // One of a cluster's nodes: it knows the others, which are asked instead.
                 Target::Server(client) if server.is_cluster() => seeds.push(Client::clone(client)),
                 _ => found = Some((Route::Node(Box::new(node)), Report::of_server(server))),
@@ -197,23 +183,20 @@ impl RedisStoreBuilder {
         }
         let (link, own, listing, report) =
             if let (Some((link, report)), Some(target)) = (found, &target) {
-                // The library chooses the node of a cluster by the key alone.
-                let listing = has_one_clock.then(|| Node::new(target, own_plan, None));
-                let own = Node::new(target, own_plan, clock);
-                let route = |node| Route::Node(Box::new(node));
-                (link, route(own), listing.map(route), report)
+                let own = || {
+                    let node = Node::new(target, own_plan, Arc::clone(&clock));
+                    Route::Node(Box::new(node))
+                };
+                (link, own(), own(), report)
             } else {
                 let (link, own) = (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?);
                 let report = link.look(&look).await?;
-                (link, own, Some(cluster(&seeds, own_plan)?), report)
+                (link, own, cluster(&seeds, own_plan)?, report)
             };
         report.refuse(self.allow_eviction)?;
         let sharded = report.publish() == "SPUBLISH";
-        // Two commands in a row, on one connection.
-        let is_ours = target.as_ref().is_none_or(Target::is_ours);
         let stages = !self.scripts_only
             && plan.durability == Durability::Acknowledged
-            && is_ours
             && report.reads_declarations();
         let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
             Subscribers::of_server(target, sharded, plan.patience)
@@ -221,7 +204,7 @@ impl RedisStoreBuilder {
             let cluster = Cluster::new(&seeds, own_plan, &observers)?;
             Subscribers::of_cluster(cluster, sharded, plan.patience)
         };
-        let does_without = !self.scripts_only && has_one_clock && report.reads_declarations();
+        let does_without = !self.scripts_only && report.reads_declarations();
         Ok(RedisStore(Arc::new(Inner {
             scripts: Scripts::new(&report),
             link,
@@ -237,21 +220,4 @@ impl RedisStoreBuilder {
             max_record_bytes: self.max_record_bytes,
         })))
     }
-}
-
-#[cfg(feature = "redis-manager")]
-fn has_some_keys_only() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Refused,
-        "the connection manager leads to one node of a cluster, which has some of the keys only; \
-         give the store a URL, a `redis::Client` or a `redis::cluster::ClusterClient` instead",
-    )
-}
-
-fn needs_own_connections() -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Refused,
-        "`durability` other than `Acknowledged` waits for replicas on connections of the store's \
-         own; give it a URL or a `redis::Client` instead of a connection manager or a cluster client",
-    )
 }

@@ -1,8 +1,7 @@
 //! A cluster: each key's commands go to the node that has its slot.
 //!
-//! The client library has a cluster client, which applications may hand in. It is not used for
-//! connections of our own, because it keeps a connection on which a node has fallen silent, and
-//! because all commands wait while it asks such a node for the map of slots.
+//! The client library's cluster client is not used, because it keeps a connection on which a node has fallen
+//! silent, and because all commands wait while it asks such a node for the map of slots.
 
 mod redirect;
 mod slots;
@@ -233,7 +232,7 @@ impl Cluster {
         }
         let target = Target::Server(Box::new(self.client(at)?));
         let clock = ServerClock::new(&self.observers);
-        let node = Arc::new(Node::new(&target, self.plan, Some(clock)));
+        let node = Arc::new(Node::new(&target, self.plan, clock));
         Ok(Arc::clone(
             self.lock().nodes.entry(at.clone()).or_insert(node),
         ))

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisError, Value};
 
-use self::lane::Replies;
-use self::target::Wire;
+use self::lane::{Lane, Replies};
 pub(super) use self::target::{Patience, Target};
 use self::time::ServerTime;
 use super::failure::{
@@ -49,13 +48,13 @@ pub(super) struct Link {
     failure: Mutex<Option<(StoreError, Instant)>>,
     /// A connection was made before, so that the URL is right, or was.
     known: AtomicBool,
-    /// The server's clock, if it is known to be always the same server's.
-    clock: Option<Arc<ServerClock>>,
+    /// Of the server.
+    clock: Arc<ServerClock>,
 }
 
 /// A connection, and how it goes with it.
 struct Live {
-    wire: Wire,
+    lane: Lane,
     generation: u64,
     since: Instant,
     /// Commands in a row without a reply.
@@ -68,7 +67,7 @@ struct Live {
 }
 
 impl Link {
-    pub(super) fn new(target: Target, patience: Patience, clock: Option<Arc<ServerClock>>) -> Self {
+    pub(super) fn new(target: Target, patience: Patience, clock: Arc<ServerClock>) -> Self {
         Self {
             target,
             patience,
@@ -96,7 +95,7 @@ impl Link {
             is_answered: false,
             replies: live.replies.load(Ordering::Relaxed),
         };
-        let reply = order.send(&live.wire).await;
+        let reply = order.send(&live.lane).await;
         unanswered.is_answered = true;
         let began = unanswered.began;
         if order.tells_time
@@ -104,9 +103,7 @@ impl Link {
             && let Some(micros) = time_of(reply)
         {
             live.time.is(micros, began.elapsed());
-            if let Some(clock) = &self.clock {
-                clock.says(micros, began);
-            }
+            self.clock.says(micros, began);
         }
         match &reply {
             Err(Failure::Reply(error)) if is_silence(error) => {
@@ -185,12 +182,11 @@ impl Link {
         // Looked at before: what changes meanwhile is noticed at the next command.
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
-        let wire = self.target.connect(self.patience, known).await;
-        match wire {
-            Ok(wire) => {
+        match self.target.connect(self.patience, known).await {
+            Ok(connection) => {
                 self.known.store(true, Ordering::Relaxed);
                 let live = Arc::new(Live {
-                    wire,
+                    lane: Lane::new(connection),
                     generation,
                     since: Instant::now(),
                     timeouts: AtomicU32::new(0),
@@ -219,13 +215,13 @@ impl Link {
         }
         drop(live);
         // What waits for its turn was not sent, and goes over the next connection.
-        broken.wire.abandon();
+        broken.lane.abandon();
     }
 
     /// Why a claim could not be sent in time, if it could not.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.as_ref()?.wire.crowded(admission)
+        live.as_ref()?.lane.crowded(admission)
     }
 }
 
@@ -264,7 +260,7 @@ pub(super) type Making<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
 #[derive(Clone, Copy)]
 pub(super) enum Sent<'a> {
     One(&'a Making<'a>),
-    /// Only on a connection of our own. Not to a node that is only about to get the slot: it would have
+    /// Not to a node that is only about to get the slot: it would have
     /// to be asked for each of them.
     Both(&'a Making<'a>, &'a Making<'a>),
 }
@@ -316,17 +312,19 @@ impl<'a> Order<'a> {
         matches!(self.sent, Sent::One(_))
     }
 
-    async fn send(&self, wire: &Wire) -> Result<Value, Failure> {
+    async fn send(&self, lane: &Lane) -> Result<Value, Failure> {
         let reply = match self.sent {
-            Sent::Both(first, second) => last(wire.send_both(first, second).await?)?,
+            Sent::Both(first, second) => both(lane, first, second).await?,
             // A user without the right to ask would be sent to and fro for ever: the first error counts.
-            Sent::One(command) if self.asking => last(wire.send_asking(command).await?)?,
-            Sent::One(command) => wire.send(self.key, command, self.claims).await?,
+            Sent::One(command) if self.asking => {
+                both(lane, &|| redis::cmd("ASKING"), command).await?
+            }
+            Sent::One(command) => one(lane, command, self.claims).await?,
         };
         match self.kept {
             // `WAIT` is about what this very connection wrote.
             Some(kept) if wrote(&reply) => {
-                let replicas = Box::pin(wire.send(None, &|| kept.command.clone(), false)).await?;
+                let replicas = Box::pin(one(lane, &|| kept.command.clone(), false)).await?;
                 kept.judge(&replicas).map(|()| reply)
             }
             _ => Ok(reply),
@@ -334,10 +332,17 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The last reply, or the first error.
-fn last(replies: Replies) -> Result<Value, Failure> {
-    let first = replied(replies.first)?;
-    replies.second.map_or(Ok(first), replied)
+async fn one(lane: &Lane, command: &Making<'_>, claims: bool) -> Result<Value, Failure> {
+    let replies = lane.send(command, None, claims).await;
+    replied(replies.map_err(Failure::Reply)?.first)
+}
+
+/// Sends two commands, one right behind the other. The last reply, or the first error.
+async fn both(lane: &Lane, first: &Making<'_>, second: &Making<'_>) -> Result<Value, Failure> {
+    let replies = lane.send(first, Some(second), false).await;
+    let Replies { first, second } = replies.map_err(Failure::Reply)?;
+    let first = replied(first)?;
+    second.map_or(Ok(first), replied)
 }
 
 fn replied(value: Value) -> Result<Value, Failure> {

@@ -21,7 +21,6 @@ use super::route::Route;
 use super::script::unexpected;
 use crate::operation::{Operation, RecordKey};
 use crate::record::{HEADER, Header};
-use crate::store::listing::unsupported;
 use crate::store::{
     EXAMINED, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
 };
@@ -171,12 +170,7 @@ fn moved() -> StoreError {
 
 impl Inner {
     pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
-        let route = self.listing.as_ref().ok_or_else(|| {
-            unsupported(
-                "a Redis store on a cluster client of the application does not list its records; connect another \
-                 store by URL for that",
-            )
-        })?;
+        let route = &self.listing;
         let at = request.after.as_deref().map(str::parse).transpose()?;
         let at: Position = at.unwrap_or_default();
         let cluster = match route {

@@ -78,9 +78,8 @@ use crate::observer::Observer;
 /// | a step of a listing | `SCAN … MATCH COUNT TYPE` and a script for each record | the same | the same |
 ///
 /// Whatever a plain command finds that it cannot judge, a script decides. What is compared in plain is
-/// compared by the server: the whole claim, byte by byte. [`Durability::Replicated`], a
-/// `ClusterClient` of the application and answers that tell their age ([`Answer`](crate::Answer),
-/// `on_duplicate = reject`) are claimed by script, and once in ten seconds a claim is, since its reply
+/// compared by the server: the whole claim, byte by byte. [`Durability::Replicated`] and answers that tell their
+/// age ([`Answer`](crate::Answer), `on_duplicate = reject`) are claimed by script, and once in ten seconds a claim is, since its reply
 /// tells the server's time: a fence that is granted without a script comes from there. It grows with
 /// every claim of a key as long as its record is kept, as every fence.
 ///
@@ -122,9 +121,8 @@ struct Inner {
     link: Route,
     /// For renewals and reads: made by the first of them, on the engine's own thread.
     own: Route,
-    /// For listings: made by the first of them, on the engine's own thread. `None` where no connection can be told
-    /// which node of a cluster to ask.
-    listing: Option<Route>,
+    /// For listings: made by the first of them, on the engine's own thread.
+    listing: Route,
     /// Connects when a key is first watched, on the engine's own thread as well.
     subscribers: Subscribers,
     scripts: Scripts,
@@ -261,9 +259,6 @@ impl Store for RedisStore {
     }
 
     fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        if !self.0.subscribers.can_listen() {
-            return false;
-        }
         let listening = |listener| Listening::new(&self.0, prefix, listener);
         let trial = listening(Weak::clone(&listener));
         tokio::spawn(async move { trial.try_to_publish().await });

@@ -112,15 +112,15 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// `clock` is the server's, unless several answer in turn.
-    pub(super) fn new(target: &Target, plan: Plan, clock: Option<Arc<ServerClock>>) -> Self {
+    /// `clock` is the server's.
+    pub(super) fn new(target: &Target, plan: Plan, clock: Arc<ServerClock>) -> Self {
         let Plan { patience, .. } = plan;
         let lanes = match plan.durability {
             Durability::Acknowledged | Durability::Replicated(0) => None,
             Durability::Replicated(replicas) => Some(Lanes {
                 target: target.clone(),
                 patience,
-                clock: clock.clone(),
+                clock: Arc::clone(&clock),
                 kept: Kept::by(replicas, patience),
                 free: Semaphore::new(plan.lanes),
                 idle: Mutex::default(),
@@ -185,7 +185,7 @@ impl Node {
 struct Lanes {
     target: Target,
     patience: Patience,
-    clock: Option<Arc<ServerClock>>,
+    clock: Arc<ServerClock>,
     kept: Kept,
     free: Semaphore,
     idle: Mutex<Vec<Link>>,
@@ -213,7 +213,9 @@ impl Lanes {
     fn take(&self) -> Link {
         // Last in, first out: a few warm connections rather than many that fall asleep.
         let idle = self.idle().pop();
-        idle.unwrap_or_else(|| Link::new(self.target.clone(), self.patience, self.clock.clone()))
+        idle.unwrap_or_else(|| {
+            Link::new(self.target.clone(), self.patience, Arc::clone(&self.clock))
+        })
     }
 }
 

@@ -152,9 +152,7 @@ impl Listening {
     async fn open(&self, place: &Place, patience: Patience) -> Result<Wire, StoreError> {
         let target = place.target(&self.channel).await?;
         let generation = target.generation();
-        let Some(client) = target.client(patience).await? else {
-            return Err(lost());
-        };
+        let client = target.client(patience).await?;
         let opened = timeout(patience.connect, client.get_async_pubsub()).await;
         let opened = opened.map_err(|_| lost())?;
         let (mut sink, stream) = opened.map_err(|error| connect_error(error, true))?.split();

@@ -24,14 +24,8 @@ use crate::store::{StoreError, StoreErrorKind, transport};
 /// TLS is that of rustls: the first connection gives the process ring as its provider of cryptography
 /// unless the application has chosen one before.
 ///
-/// Of a `redis::Client` its address and settings are taken, and connections are made with the time
-/// limits of the store. Two others are used as they are, and with what they are set up for:
-///
-/// - A `redis::aio::ConnectionManager` (feature `redis-manager`): leases are renewed through it as
-///   well, so that they depend on the runtime that it was made on; waiting calls ask again and again;
-///   it keeps a connection that falls silent for as long as its own settings say.
-/// - A `redis::cluster::ClusterClient` (feature `redis-cluster`): waiting calls ask again and again.
-///   A URL, or a `Client` of any node, is the better way to a cluster.
+/// A `redis::Client` gives its address and settings. The store makes its own connections to it, with its own
+/// time limits.
 ///
 /// ```
 /// use idem_runtime::store::redis::RedisSource;
@@ -46,10 +40,6 @@ pub struct RedisSource(Kind);
 enum Kind {
     Url(String),
     Client(Box<Client>),
-    #[cfg(feature = "redis-manager")]
-    Manager(redis::aio::ConnectionManager),
-    #[cfg(feature = "redis-cluster")]
-    Cluster(Box<redis::cluster::ClusterClient>),
 }
 
 impl fmt::Debug for RedisSource {
@@ -58,10 +48,6 @@ impl fmt::Debug for RedisSource {
         f.write_str(match self.0 {
             Kind::Url(_) => "RedisSource(a URL)",
             Kind::Client(_) => "RedisSource(a Client)",
-            #[cfg(feature = "redis-manager")]
-            Kind::Manager(_) => "RedisSource(a ConnectionManager)",
-            #[cfg(feature = "redis-cluster")]
-            Kind::Cluster(_) => "RedisSource(a ClusterClient)",
         })
     }
 }
@@ -90,20 +76,6 @@ impl From<Client> for RedisSource {
     }
 }
 
-#[cfg(feature = "redis-manager")]
-impl From<redis::aio::ConnectionManager> for RedisSource {
-    fn from(manager: redis::aio::ConnectionManager) -> Self {
-        Self(Kind::Manager(manager))
-    }
-}
-
-#[cfg(feature = "redis-cluster")]
-impl From<redis::cluster::ClusterClient> for RedisSource {
-    fn from(client: redis::cluster::ClusterClient) -> Self {
-        Self(Kind::Cluster(Box::new(client)))
-    }
-}
-
 /// What is behind a source.
 pub(super) enum Place {
     /// A server, or a node of a cluster.
@@ -111,10 +83,6 @@ pub(super) enum Place {
     Sentinels(Sentinels),
     /// Some nodes of a cluster.
     Cluster(Vec<Client>),
-    #[cfg(feature = "redis-manager")]
-    Manager(redis::aio::ConnectionManager),
-    #[cfg(feature = "redis-cluster")]
-    Library(Box<redis::cluster::ClusterClient>),
 }
 
 impl Place {
@@ -125,11 +93,6 @@ impl Place {
             Self::Server(client) => is_open(client),
             Self::Sentinels(sentinels) => sentinels.clients().iter().any(is_open),
             Self::Cluster(seeds) => seeds.iter().any(is_open),
-            // They do not say where they lead.
-            #[cfg(feature = "redis-manager")]
-            Self::Manager(_) => false,
-            #[cfg(feature = "redis-cluster")]
-            Self::Library(_) => false,
         };
         let instead = "write `rediss://` (feature `redis-tls`), or go through a tunnel";
         open.then(|| transport::warning("Redis", "a connection without TLS", instead))
@@ -163,10 +126,6 @@ impl RedisSource {
             Kind::Client(client) => {
                 Place::Server(Box::new(extras.client(client.get_connection_info())?))
             }
-            #[cfg(feature = "redis-manager")]
-            Kind::Manager(manager) => Place::Manager(manager),
-            #[cfg(feature = "redis-cluster")]
-            Kind::Cluster(client) => Place::Library(client),
         })
     }
 }

@@ -182,7 +182,7 @@ impl Shared {
     ) -> Result<Option<(Watch, watch::Receiver<Progress>)>, StoreError> {
         {
             let state = self.lock();
-            if !self.target.is_ours() || state.refused.is_some_and(|at| at.elapsed() < REFUSED) {
+            if state.refused.is_some_and(|at| at.elapsed() < REFUSED) {
                 return Ok(None);
             }
             if let Some(error) = &state.down {
@@ -289,7 +289,7 @@ async fn run(task: Task) {
     while shared.somebody_watches().await {
         let generation = shared.target.generation();
         match Wire::open(&shared.target, shared.sharded, shared.patience).await {
-            Ok(Some(wire)) => match Session::new(shared, wire, generation)
+            Ok(wire) => match Session::new(shared, wire, generation)
                 .serve(&mut backoff, &mut replaced)
                 .await
             {
@@ -301,7 +301,6 @@ async fn run(task: Task) {
                 End::Lost => shared.lock().channels.lost(),
                 End::Failed(error) => shared.failed(error),
             },
-            Ok(None) => return,
             Err(error) => shared.failed(error),
         }
         sleep(backoff.reconnect()).await;

@@ -67,15 +67,7 @@ impl Subscribers {
         ))
     }
 
-    /// Whether a connection of our own can be made to hear of what concerns no key alone.
-    pub(super) fn can_listen(&self) -> bool {
-        match self {
-            Self::Server(subscriber) => subscriber.target().is_ours(),
-            Self::Cluster(_) => true,
-        }
-    }
-
-    /// Where that is heard, and how long it may take to connect.
+    /// Where one hears of what concerns no key alone, and how long it may take to connect.
     pub(super) fn place(&self) -> (Place, Patience) {
         match self {
             Self::Server(subscriber) => {

@@ -211,15 +211,15 @@ impl Drop for Lane {
     }
 }
 
-/// Two commands for a connection that has no lane, or nobody else on it.
-pub(super) fn both(first: &Making<'_>, second: &Making<'_>) -> Pipeline {
+/// Two commands for a connection with nobody else on it.
+fn both(first: &Making<'_>, second: &Making<'_>) -> Pipeline {
     let mut both = Pipeline::with_capacity(2);
     both.add_command(first()).add_command(second());
     both
 }
 
 impl Replies {
-    pub(super) fn of_both(replies: Vec<Value>) -> RedisResult<Self> {
+    fn of_both(replies: Vec<Value>) -> RedisResult<Self> {
         Self::take(&mut replies.into_iter(), true)
     }
 

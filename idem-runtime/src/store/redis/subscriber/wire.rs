@@ -35,21 +35,19 @@ enum News {
 
 impl Wire {
     /// Connects. Nothing comes back from the server for it where no password is sent, so this alone
-    /// does not say that the server is there. `None` where no connection can be made.
+    /// does not say that the server is there.
     pub(super) async fn open(
         target: &Target,
         sharded: bool,
         patience: Patience,
-    ) -> Result<Option<Self>, StoreError> {
-        let Some(client) = target.client(patience).await? else {
-            return Ok(None);
-        };
+    ) -> Result<Self, StoreError> {
+        let client = target.client(patience).await?;
         let opened = if sharded {
             Self::sharded(&client, patience).await
         } else {
             Self::plain(&client, patience).await
         };
-        opened.map(Some).map_err(|error| connect_error(error, true))
+        opened.map_err(|error| connect_error(error, true))
     }
 
     async fn plain(client: &Client, patience: Patience) -> RedisResult<Self> {

@@ -1,34 +1,19 @@
-//! Through the application's own cluster client, which sends again by itself what had no reply.
+//! Commands whose reply is lost with a connection are sent again, and change nothing twice.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use idem_harness::{ClusterSetup, RedisServer};
+use idem_harness::ClusterSetup;
 use idem_runtime::Fingerprint;
-use idem_runtime::store::redis::{RedisSource, RedisStore, Server};
+use idem_runtime::store::redis::RedisStore;
 use idem_runtime::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Header, Needs, OutcomeKind, Owner,
     RecordKey, State, Store, StoreError,
 };
-use idem_tests::shop::{HASTE, connected, patient, patiently, until};
-use redis::cluster::ClusterClient;
-use redis::cluster_read_routing::RandomReplicaStrategy;
+use idem_tests::shop::{HASTE, connected, patiently, until};
 
-use crate::setup::{Behind, Keys, calls, other_than, primaries, shared};
-
-async fn of(client: ClusterClient) -> RedisStore {
-    patient(RedisStore::builder(client))
-        .connect()
-        .await
-        .unwrap()
-}
-
-/// A store that asks again where the library has lost its command together with a connection, which it
-/// says nothing of.
-async fn hasty(source: impl Into<RedisSource>) -> RedisStore {
-    connected(RedisStore::builder(source).response_timeout(HASTE)).await
-}
+use crate::setup::{Behind, Keys, calls, primaries};
 
 fn request(owner: Owner) -> ClaimRequest {
     ClaimRequest {
@@ -105,26 +90,16 @@ async fn once(store: &dyn Store, key: &RecordKey) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_are_killed_change_nothing_twice() {
     let cluster = Arc::new(ClusterSetup::start());
-    let store = hasty(ClusterClient::new(cluster.urls()).unwrap()).await;
-    killed_connections_change_nothing_twice(&cluster, &store).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_of_our_own_that_are_killed_change_nothing_twice() {
-    let cluster = Arc::new(ClusterSetup::start());
-    let store = hasty(cluster.urls()[0].as_str()).await;
-    killed_connections_change_nothing_twice(&cluster, &store).await;
-}
-
-/// Kills all connections again and again, but not before something was answered: a machine that is busier
-/// with other things than the terminator would never get as far as an answer.
-async fn killed_connections_change_nothing_twice(cluster: &Arc<ClusterSetup>, store: &dyn Store) {
+    let store = RedisStore::builder(cluster.urls()[0].as_str()).response_timeout(HASTE);
+    let store = connected(store).await;
     let keys: Vec<_> = (0..6)
-        .map(|number| Keys::new(cluster, &format!("killed{number}")))
+        .map(|number| Keys::new(&cluster, &format!("killed{number}")))
         .collect();
+    // Kills all connections again and again, but not before a command was answered: on a busy machine the
+    // terminator alone would make progress otherwise.
     let (answered, answers) = std::sync::mpsc::channel();
     let terminator = std::thread::spawn({
-        let cluster = Arc::clone(cluster);
+        let cluster = Arc::clone(&cluster);
         move || {
             let mut killed = 0_u32;
             while answers.recv().is_ok() {
@@ -140,7 +115,7 @@ async fn killed_connections_change_nothing_twice(cluster: &Arc<ClusterSetup>, st
     });
     for number in 0..100 {
         for keys in &keys {
-            once(store, &keys.key(number)).await;
+            once(&store, &keys.key(number)).await;
             answered.send(()).unwrap();
         }
     }
@@ -150,15 +125,20 @@ async fn killed_connections_change_nothing_twice(cluster: &Arc<ClusterSetup>, st
     assert!(killed > 0);
 }
 
-async fn lost_replies_change_nothing_twice(behind: &Behind, store: &dyn Store) {
-    let Behind { proxy, keys, .. } = behind;
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_that_are_lost_change_nothing_twice() {
+    let behind = Behind::a_proxy().await;
+    let store = RedisStore::builder(behind.other_urls()[0].as_str())
+        .response_timeout(Duration::from_secs(1));
+    let store = connected(store).await;
+    let Behind { proxy, keys, .. } = &behind;
     for number in 0..20 {
         let key = keys.key(number);
         let name = key.name();
         // A claim, its completion, and another claim: the reply to each is lost.
         let header = {
             proxy.drop_next_reply_to(&name);
-            claim(store, &key, Owner::random()).await
+            claim(&store, &key, Owner::random()).await
         };
         proxy.drop_next_reply_to(&name);
         let done = record(&header, b"an answer");
@@ -180,22 +160,6 @@ async fn lost_replies_change_nothing_twice(behind: &Behind, store: &dyn Store) {
     let plain = calls(node, "set");
     // At least two of each were executed. What scripts set is counted as well.
     assert!(scripts + plain >= 20 * 6, "{scripts} and {plain}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replies_that_are_lost_change_nothing_twice() {
-    let behind = Behind::a_proxy().await;
-    let store = hasty(ClusterClient::new(behind.other_urls()).unwrap()).await;
-    lost_replies_change_nothing_twice(&behind, &store).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replies_that_are_lost_on_a_way_of_our_own_change_nothing_twice() {
-    let behind = Behind::a_proxy().await;
-    let store = RedisStore::builder(behind.other_urls()[0].as_str())
-        .response_timeout(Duration::from_secs(1));
-    let store = connected(store).await;
-    lost_replies_change_nothing_twice(&behind, &store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -222,71 +186,4 @@ async fn a_connection_that_is_silent_is_replaced_and_no_other() {
         proxy.black_hole(false);
     };
     tokio::join!(once(&store, &key), beside);
-}
-
-#[tokio::test]
-async fn a_client_that_reads_from_replicas_does_not_do_so_here() {
-    let cluster = ClusterSetup::start();
-    let client = redis::cluster::ClusterClientBuilder::new(cluster.urls())
-        .read_routing_strategy(RandomReplicaStrategy)
-        .build()
-        .unwrap();
-    let store = of(client).await;
-    let owners = primaries(&cluster).map(RedisServer::port);
-    let large = vec![b'a'; 20_000];
-    for number in 0..30 {
-        let keys = Keys::new(&cluster, &format!("read{number}"));
-        let key = keys.key(1);
-        let header = claim(&store, &key, Owner::random()).await;
-        store.renew(&key, &header).await.unwrap();
-        let stored = store.complete(&key, &record(&header, &large)).await;
-        assert_eq!(stored.unwrap(), CompleteReply::Stored { late: false });
-        let again = store.claim(&key, &request(Owner::random())).await.unwrap();
-        assert!(matches!(again, ClaimReply::Done { .. }), "{again:?}");
-        store.read(&key).await.unwrap();
-    }
-    let replicas = cluster
-        .nodes()
-        .iter()
-        .filter(|node| !owners.contains(&node.port()));
-    for replica in replicas {
-        for command in ["evalsha", "eval", "get"] {
-            assert_eq!(calls(replica, command), 0, "{command}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_cluster_client_is_never_told_that_its_server_is_a_replica() {
-    let cluster = shared();
-    for _ in 0..10 {
-        let client = redis::cluster::ClusterClientBuilder::new(cluster.urls())
-            .read_routing_strategy(RandomReplicaStrategy)
-            .build()
-            .unwrap();
-        let store = of(client).await;
-        let report = store.report();
-        let primary = |server: &Server| server.role() == Some("master");
-        assert!(report.servers().all(primary), "{report}");
-        let replica = |warning: &String| warning.contains("replica");
-        assert!(!store.warnings().iter().any(replica), "{report}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_is_followed_by_a_cluster_client() {
-    let cluster = ClusterSetup::start();
-    let keys = Keys::new(&cluster, "library");
-    let store = of(ClusterClient::new(cluster.urls()).unwrap()).await;
-    once(&store, &keys.key(0)).await;
-    let source = cluster.node_of_slot(keys.slot);
-    let target = other_than(&cluster, source);
-    let migration = cluster.begin_migration(keys.slot, target);
-    target.cli(&["SCRIPT", "FLUSH"]);
-    once(&store, &keys.key(1)).await;
-    migration.move_key(keys.key(0).name());
-    let reply = store.claim(&keys.key(0), &request(Owner::random())).await;
-    assert!(matches!(reply, Ok(ClaimReply::Done { .. })), "{reply:?}");
-    migration.finish();
-    once(&store, &keys.key(2)).await;
 }
