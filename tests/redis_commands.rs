@@ -4,8 +4,7 @@
 
 use std::time::Duration;
 
-use idem_harness::{Command, Monitor, RedisServer};
-use idem_runtime::store::redis::RedisStoreBuilder;
+use idem_harness::{Command, Edition, Monitor, RedisServer};
 use idem_runtime::{Answer, Engine, Error, ErrorKind, How};
 use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent};
 
@@ -133,10 +132,9 @@ async fn a_script_that_the_server_does_not_know_costs_one_more_command() {
 }
 
 #[tokio::test]
-async fn where_scripts_are_asked_for_nothing_else_is_sent() {
-    let server = RedisServer::start();
-    let only = RedisStoreBuilder::scripts_only;
-    let shop = Shop::open_with(&server.url(), |store| only(patient(store)), persistent).await;
+async fn before_redis_7_nothing_but_scripts_is_sent() {
+    let server = RedisServer::builder().version(Edition::Redis62).start();
+    let shop = Shop::open_with(&server.url(), patient, persistent).await;
     let mut monitor = server.monitor();
     everything(&shop).await;
     let large = shop.pay_with_memo("large", 1, "m".repeat(20_000), async |_| Ok(()));

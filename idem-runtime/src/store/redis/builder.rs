@@ -34,7 +34,6 @@ pub struct RedisStoreBuilder {
     allow_eviction: bool,
     durability: Durability,
     checked_prefix: String,
-    scripts_only: bool,
 }
 
 impl RedisStoreBuilder {
@@ -48,7 +47,6 @@ impl RedisStoreBuilder {
             allow_eviction: false,
             durability: Durability::default(),
             checked_prefix: "idem".to_owned(),
-            scripts_only: false,
         }
     }
 
@@ -81,14 +79,6 @@ impl RedisStoreBuilder {
     /// eviction begins.
     pub fn allow_eviction(mut self) -> Self {
         self.allow_eviction = true;
-        self
-    }
-
-    /// Makes every claim and stores every answer by a script, also where plain commands would do: for
-    /// servers and proxies that do not take `SET` with `NX` and `GET`, and for comparing. Redis before 7 is
-    /// never sent it, and what answers that it does not know it is sent it once.
-    pub fn scripts_only(mut self) -> Self {
-        self.scripts_only = true;
         self
     }
 
@@ -195,16 +185,14 @@ impl RedisStoreBuilder {
             };
         report.refuse(self.allow_eviction)?;
         let sharded = report.publish() == "SPUBLISH";
-        let stages = !self.scripts_only
-            && plan.durability == Durability::Acknowledged
-            && report.reads_declarations();
+        let does_without = report.reads_declarations();
+        let stages = does_without && plan.durability == Durability::Acknowledged;
         let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
             Subscribers::of_server(target, sharded, plan.patience)
         } else {
             let cluster = Cluster::new(&seeds, own_plan, &observers)?;
             Subscribers::of_cluster(cluster, sharded, plan.patience)
         };
-        let does_without = !self.scripts_only && report.reads_declarations();
         Ok(RedisStore(Arc::new(Inner {
             scripts: Scripts::new(&report),
             link,

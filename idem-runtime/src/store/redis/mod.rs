@@ -67,7 +67,7 @@ use crate::observer::Observer;
 ///
 /// A call of a new key costs two round trips, a replay one.
 ///
-/// | | Redis 7 | with `SET … IFEQ` (Valkey 8.1, Redis 8.4) | before Redis 7, or [`scripts_only`] |
+/// | | Redis 7 | with `SET … IFEQ` (Valkey 8.1, Redis 8.4) | before Redis 7 |
 /// | --- | --- | --- | --- |
 /// | claim of a new key, replay, other arguments | `SET … NX GET PX` | the same | script |
 /// | claim of a key that is running, was given back or is unknown | that and a script | the same | script |
@@ -81,9 +81,8 @@ use crate::observer::Observer;
 /// compared by the server: the whole claim, byte by byte. [`Durability::Replicated`] and answers that tell their
 /// age ([`Answer`](crate::Answer), `on_duplicate = reject`) are claimed by script, and once in ten seconds a claim is, since its reply
 /// tells the server's time: a fence that is granted without a script comes from there. It grows with
-/// every claim of a key as long as its record is kept, as every fence.
-///
-/// [`scripts_only`]: RedisStoreBuilder::scripts_only
+/// every claim of a key as long as its record is kept, as every fence. A server or proxy that answers that it does
+/// not know `SET` with `NX` and `GET` is sent one such command, and scripts from then on.
 ///
 /// # What it asks of the server
 ///
