@@ -96,14 +96,9 @@ pub(crate) struct Core {
 
 /// Bounds of the whole engine.
 #[derive(Clone, Debug)]
-#[allow(
-    clippy::struct_field_names,
-    reason = "they are named as the settings are"
-)]
 pub(crate) struct Limits {
     pub(crate) claim_deadline: Duration,
     pub(crate) complete_deadline: Duration,
-    pub(crate) reconcile_deadline: Duration,
 }
 
 /// Gives an engine away: what `engine = …` takes.

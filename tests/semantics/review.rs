@@ -39,7 +39,9 @@ async fn abandoned(world: &World) {
 /// The hook's process is paused, another one takes the key over and gives it back, and a renewal
 /// says so. Then the hook ends, and the claim to run is granted: nobody renews it.
 async fn a_body_that_starts_after_its_riddle_was_taken_over_holds_a_lease(world: World) {
-    let world = world.with(|engine| engine.reconcile_deadline(Duration::from_mins(1)));
+    // Its renewal is due before the hook's deadline.
+    let lease = LEASE / 2;
+    let world = world.with(|engine| engine.lease(lease));
     abandoned(&world).await;
     let gate = Arc::new(Semaphore::new(0));
     let end = Arc::clone(&gate);
@@ -58,7 +60,7 @@ async fn a_body_that_starts_after_its_riddle_was_taken_over_holds_a_lease(world:
         .on_other_type(OnOtherType::Accept)
         .run_reconciled(nothing, |_| async { Err(PayError::Down) });
     assert_eq!(failed.await, Err(PayError::Down));
-    let third = LEASE / 3;
+    let third = lease / 3;
     world.clock.sleeper_within(third).await;
     world.clock.advance(third);
     world.events.wait_for("lease lost", 1).await;
@@ -75,7 +77,6 @@ async fn a_body_that_starts_after_its_riddle_was_taken_over_holds_a_lease(world:
 /// The hook's lease lapsed while it asked, its renewals having no reply; another process took the key
 /// over, had the effect and panicked. Found by the model in `tests/protocol`.
 async fn a_verdict_from_before_another_body_starts_nothing(world: World) {
-    let world = world.with(|engine| engine.reconcile_deadline(Duration::from_mins(5)));
     abandoned(&world).await;
     let lost = std::iter::repeat_n(Fault::Lost, 100);
     world.store.fail(Operation::Renew, lost);

@@ -314,8 +314,7 @@ impl<P> CallBuilder<P> {
     /// # Errors
     ///
     /// As [`run`](Self::run); [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) where the hook cannot
-    /// say, fails, or takes longer than
-    /// [`reconcile_deadline`](crate::EngineBuilder::reconcile_deadline).
+    /// say, fails, or takes longer than 10 s.
     ///
     /// # Panics
     ///

@@ -62,7 +62,6 @@ impl EngineBuilder {
             limits: Limits {
                 claim_deadline: Duration::from_secs(2),
                 complete_deadline: Duration::from_secs(2),
-                reconcile_deadline: Duration::from_secs(10),
             },
             format: Format::default(),
             tokens: Tokens::default(),
@@ -237,12 +236,6 @@ impl EngineBuilder {
     /// for as long as the answer would be kept.
     pub fn complete_deadline(mut self, deadline: Duration) -> Self {
         self.limits.complete_deadline = deadline;
-        self
-    }
-
-    /// How long a reconcile hook may take; default 10 s. Then the outcome stays unknown.
-    pub fn reconcile_deadline(mut self, deadline: Duration) -> Self {
-        self.limits.reconcile_deadline = deadline;
         self
     }
 
@@ -467,7 +460,6 @@ impl EngineBuilder {
         let mut limits = self.limits;
         limits.claim_deadline = limits.claim_deadline.min(LONG);
         limits.complete_deadline = limits.complete_deadline.min(LONG);
-        limits.reconcile_deadline = limits.reconcile_deadline.min(LONG);
         let defaults = self.defaults.checked().map_err(refuse)?;
         defaults.kept_by(&*self.store).map_err(refuse)?;
         if let Some(cache) = &self.local_cache {

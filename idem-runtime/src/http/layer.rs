@@ -469,7 +469,7 @@ impl IdempotencyLayer {
     /// |---|---|---|
     /// | [`Reconciled::Landed`] | gets this response, with `idempotent-replayed: true`. It is stored, whatever its status | get it |
     /// | [`Reconciled::NotLanded`] | is worked on | get what the handler answers |
-    /// | [`Reconciled::Unknown`], an `Err`, a panic, nothing within [`reconcile_deadline`](crate::EngineBuilder::reconcile_deadline) | gets 500 `outcome-unknown`, with `retryable: true` | ask again |
+    /// | [`Reconciled::Unknown`], an `Err`, a panic, nothing within 10 s | gets 500 `outcome-unknown`, with `retryable: true` | ask again |
     ///
     /// It gets the request with its whole body, and its [`IdempotencyKey`] among the extensions;
     /// [`Context::derive_key`] makes the key that the handler gave to a provider. `NotLanded` says that the effect can
