@@ -166,10 +166,7 @@ pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<
     let (verdict, why) = match heard {
         Ok(Ok(verdict)) => (verdict, "the hook cannot say"),
         Ok(Err(_)) => (Reconciled::Unknown, "the hook panicked"),
-        Err(_) => (
-            Reconciled::Unknown,
-            "the hook took longer than 10 s",
-        ),
+        Err(_) => (Reconciled::Unknown, "the hook took longer than 10 s"),
     };
     let tell = |verdict, why| core.tell(&lease.key, EventKind::Reconciled { verdict, why });
     let stop = match verdict {

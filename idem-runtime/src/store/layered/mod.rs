@@ -26,6 +26,7 @@ use super::{
     Needs, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
     Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 use crate::fingerprint::Fingerprint;
 use crate::observer::{EventKind, Observer};
 
@@ -110,9 +111,11 @@ pub fn layered(fast: impl Front, durable: impl Store) -> LayeredStore {
     LayeredStore::builder(fast, durable).build()
 }
 
-/// Where the copies of a record stand, as far as is known at the moment. See [`LayeredStore::place`].
+/// Name of a record's copy, as far as the epoch is known.
+///
+/// Taken before the record is read or written: one that is taken later could be newer than what was read.
 #[derive(Clone, Debug)]
-pub struct Place {
+struct Place {
     copy: Option<RecordKey>,
     is_fresh: bool,
 }
@@ -132,37 +135,6 @@ impl LayeredStore {
     #[must_use]
     pub fn stats(&self) -> LayeredStats {
         self.0.counters.read(self.0.breaker.is_open())
-    }
-
-    /// Where copies of a record stand, for who reads or writes the durable store past this one, such
-    /// as in a transaction. To be asked for *before* the record is read or written: a place that is
-    /// asked for later could be newer than what was read.
-    #[must_use]
-    pub fn place(&self, key: &RecordKey) -> Place {
-        self.0.place(key)
-    }
-
-    /// The answer of a key, if there is a copy, with the time that the durable store will still keep
-    /// it. `None` says nothing about the key.
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped.
-    pub async fn finished(&self, place: &Place, asked: Fingerprint) -> Copied {
-        self.0.finished(place, asked).await
-    }
-
-    /// Copies a record that is stored for good, committed and acknowledged, and that the durable store
-    /// keeps for `left` from `since` on. In the background; what is no final answer is not copied.
-    pub fn copy(&self, place: &Place, record: &Bytes, left: Duration, since: Instant) {
-        match Header::decode(record) {
-            // With a fingerprint of none it would answer every request; the stored record may know
-            // better.
-            Ok(header) if is_final(&header) && !header.fingerprint.is_none() => {
-                self.0.copy(place, record, left, since);
-            }
-            _ => self.0.forget(place, None),
-        }
     }
 
     /// Removes the copy of a key, after its record was changed past this store. Caches of other
@@ -215,8 +187,11 @@ impl LayeredStore {
         let first = sending.answered();
         match &reply {
             // A late one stands under the header of a later claim.
-            CompleteReply::Stored { late: false } if first => {
-                self.copy(&place, record, header.retain, sending.sent);
+            // Without a fingerprint a copy would answer every request; the stored record may know better.
+            CompleteReply::Stored { late: false }
+                if first && is_final(&header) && !header.fingerprint.is_none() =>
+            {
+                self.0.copy(&place, record, header.retain, sending.sent);
             }
             CompleteReply::Stored { .. } => self.0.forget(&place, None),
             CompleteReply::Adopted { record, left } if is_final(&record.header) => {
