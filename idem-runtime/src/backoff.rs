@@ -33,7 +33,7 @@ impl Backoff {
     }
 
     /// Before trying again for the lock of a file: 1 ms, doubling to 64 ms.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     pub(crate) fn lock(&mut self) -> Duration {
         let step = Duration::from_millis(1 << self.retries.min(6));
         self.retries += 1;

@@ -2,17 +2,17 @@
 
 mod builder;
 mod drive;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 mod in_tx;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 mod lent;
 mod overtaken;
 #[cfg(feature = "http")]
 mod replays;
 mod run;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 mod within;
-#[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+#[cfg(not(feature = "_sql"))]
 mod without_sql;
 
 use std::borrow::Cow;
@@ -20,18 +20,18 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 pub use self::builder::CallBuilder;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 pub use self::in_tx::CallInTx;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 pub use self::lent::{Lent, lend};
 #[cfg(feature = "http")]
 pub(crate) use self::replays::Replays;
 pub use self::run::{Run, finish, run};
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 pub(crate) use self::within::ClaimedKeys;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
-#[cfg(not(any(feature = "mysql", feature = "postgres", feature = "sqlite")))]
+#[cfg(not(feature = "_sql"))]
 pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};
 use crate::answer::Undecodable;
 use crate::begin::Ask;

@@ -19,7 +19,7 @@ pub(crate) enum Cause {
     Unclassified,
     /// Its transaction was committed before it ended.
     #[cfg_attr(
-        not(any(feature = "mysql", feature = "postgres", feature = "sqlite")),
+        not(feature = "_sql"),
         allow(dead_code, reason = "written by stores that are left out")
     )]
     HalfWay,

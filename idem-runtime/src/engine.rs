@@ -79,7 +79,7 @@ pub(crate) struct Core {
     pub(crate) former_digests: Option<DigestKey>,
     pub(crate) flights: Arc<Flights>,
     /// Of calls in transactions.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     pub(crate) claimed_keys: crate::call::ClaimedKeys,
     /// Off unless asked for.
     pub(crate) answers: Option<Arc<Answers>>,

@@ -14,6 +14,8 @@
     doc = include_str!("../README.md")
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// Private features: what they guard names the public ones by hand.
+#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_server", feature = "_sql"))))]
 
 mod answer;
 mod ask;
@@ -77,7 +79,11 @@ pub use answer::{Answer, AnswerFormat, How, Replay};
 pub use begin::Begun;
 pub use cache::{LocalCache, LocalCacheStats};
 pub use call::CallBuilder;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+)]
 pub use call::CallInTx;
 pub use canonical::CanonicalError;
 pub use claim::{Claim, Completion};

@@ -137,7 +137,7 @@ pub(crate) trait AnyOutput {
     fn tells_age(&self) -> bool;
     fn refuse(&mut self, error: Error);
     /// Whether it is a success.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     fn succeeded(&self) -> bool;
     /// The schemas of its value and of a kept error; 0: none is kept.
     fn schemas(&self) -> [u32; 2];
@@ -174,7 +174,7 @@ impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
         self.value = Some(O::refuse(error));
     }
 
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     fn succeeded(&self) -> bool {
         self.value.as_ref().is_some_and(O::succeeded)
     }

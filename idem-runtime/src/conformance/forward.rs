@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::fingerprint::Fingerprint;
 use crate::observer::Observer;
 use crate::store::shared::each_operation;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 use crate::store::sql::Sql;
 use crate::store::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,

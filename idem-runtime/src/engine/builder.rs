@@ -505,7 +505,7 @@ impl EngineBuilder {
             digests: self.digests,
             former_digests: self.former_digests,
             flights,
-            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+            #[cfg(feature = "_sql")]
             claimed_keys: crate::call::ClaimedKeys::default(),
             answers,
             closing: AtomicBool::new(false),

@@ -8,12 +8,7 @@ use crate::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, State};
 
 /// How many records a step of a store on a server or in a file examines at most.
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite"
-))]
+#[cfg(feature = "_server")]
 pub(crate) const EXAMINED: usize = 1_000;
 
 /// Which records a listing gives.
@@ -111,12 +106,7 @@ impl ListRequest {
     }
 
     /// Whether every record under the prefix, or of the operation, is asked for.
-    #[cfg(any(
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "sqlite"
-    ))]
+    #[cfg(feature = "_server")]
     pub(crate) fn wants_all(&self) -> bool {
         self.filter == EntryFilter::Any && self.min_attempts == 0
     }

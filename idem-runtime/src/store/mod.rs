@@ -37,24 +37,18 @@ pub mod layered;
 mod listen;
 mod listing;
 pub mod memory;
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite"
-))]
+#[cfg(feature = "_server")]
 mod pace;
 #[cfg(feature = "redis")]
 pub mod redis;
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite"
-))]
+#[cfg(feature = "_server")]
 mod server_clock;
 pub(crate) mod shared;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
+#[cfg_attr(
+    docsrs,
+    doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
+)]
 pub mod sql;
 mod told;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
@@ -72,12 +66,7 @@ use bytes::Bytes;
 pub use self::admission::Admission;
 pub use self::front::{Copied, Front};
 pub use self::listen::{Hearing, Listener, Listeners};
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "sqlite"
-))]
+#[cfg(feature = "_server")]
 pub(crate) use self::listing::EXAMINED;
 pub(crate) use self::listing::no_position;
 pub use self::listing::{EntryFilter, ListReply, ListRequest, Listed};
@@ -323,7 +312,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 
     /// A finished answer that is known without a question to the database: for calls in a transaction,
     /// before they touch it.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     #[doc(hidden)]
     fn recall<'a>(
         &'a self,
@@ -335,7 +324,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     }
 
     /// What can work inside a transaction of the caller's, if this store can.
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     #[doc(hidden)]
     fn sql(&self) -> Option<sql::Sql<'_>> {
         None
@@ -449,12 +438,7 @@ pub(crate) enum Reach {
     Answered,
     /// This process gave it, before anything was sent: it lacks memory, files or ports. It says nothing of the store.
     #[cfg_attr(
-        not(any(
-            feature = "mysql",
-            feature = "postgres",
-            feature = "redis",
-            feature = "sqlite"
-        )),
+        not(feature = "_server"),
         allow(dead_code, reason = "only a store with connections lacks any of these")
     )]
     Here,
@@ -510,12 +494,7 @@ impl StoreError {
         self
     }
 
-    #[cfg(any(
-        feature = "mysql",
-        feature = "postgres",
-        feature = "redis",
-        feature = "sqlite"
-    ))]
+    #[cfg(feature = "_server")]
     pub(crate) fn here(mut self) -> Self {
         self.reach = Reach::Here;
         self

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 use super::sql::Sql;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
@@ -43,12 +43,12 @@ macro_rules! each_operation {
             fn max_record_bytes(&self) -> Option<usize>;
             fn keeps_forever(&self) -> bool;
             fn trusts_copies(&self) -> bool;
-            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+            #[cfg(feature = "_sql")]
             #[doc(hidden)]
             fn recall<'a>(
                 &'a self, key: &'a RecordKey, asked: Fingerprint
             ) -> StoreFuture<'a, Option<(Record, Duration)>>;
-            #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+            #[cfg(feature = "_sql")]
             #[doc(hidden)]
             fn sql(&self) -> Option<Sql<'_>>;
             fn warnings(&self) -> Vec<String>;

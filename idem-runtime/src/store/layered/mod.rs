@@ -18,7 +18,7 @@ pub use self::builder::LayeredStoreBuilder;
 pub use self::later::{Later, later};
 use self::layers::Layers;
 pub use self::stats::LayeredStats;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 use super::Record;
 pub use super::front::{Copied, Front, is_final, supersedes};
 use super::{
@@ -26,7 +26,7 @@ use super::{
     Needs, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
     Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "_sql")]
 use crate::fingerprint::Fingerprint;
 use crate::observer::{EventKind, Observer};
 
@@ -361,12 +361,12 @@ impl Store for LayeredStore {
         self.0.fast.is_shared() || self.0.durable.trusts_copies()
     }
 
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     fn sql(&self) -> Option<super::sql::Sql<'_>> {
         self.0.durable.sql()
     }
 
-    #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+    #[cfg(feature = "_sql")]
     fn recall<'a>(
         &'a self,
         key: &'a RecordKey,
