@@ -39,6 +39,22 @@ fn a_plain_url_is_one_server() {
 }
 
 #[test]
+fn a_client_gives_its_address_and_settings() {
+    let given = Client::open("redis://user:p%40ss@10.0.0.1:6380/2?protocol=resp3").unwrap();
+    let source = RedisSource::from(given);
+    assert_eq!(format!("{source:?}"), "RedisSource(a Client)");
+    let Ok(Place::Server(client)) = source.place(&Extras::default()) else {
+        panic!("it is one server")
+    };
+    assert_eq!(address(&client), "10.0.0.1:6380");
+    let settings = client.get_connection_info().redis_settings();
+    assert_eq!(settings.username(), Some("user"));
+    assert_eq!(settings.password(), Some("p@ss"));
+    assert_eq!(settings.db(), 2);
+    assert_eq!(settings.protocol(), redis::ProtocolVersion::RESP3);
+}
+
+#[test]
 fn a_connection_without_tls_is_told_unless_it_stays_on_the_machine() {
     let warning = |url| match find(url) {
         Ok(place) => place.warning(),
