@@ -2,21 +2,21 @@
 
 pub use core::time::Duration;
 
-pub use crate::answer::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
 pub use crate::call::{
     Call, InTx, Lent, Run, TxEnd, TxScope, TxTurn, arg, begin_in_tx, entry, finish, lend, run,
 };
-pub use crate::context::context;
-pub use crate::inputs::{Inputs, KeyInScope, KeyOfSubject};
-pub use crate::key::FormatKey;
-pub use crate::on_error::{By, Classified, Keep, Release, Unknown};
-pub use crate::operation::Operation;
+pub use crate::identity::call_id::{Inputs, KeyInScope, KeyOfSubject};
+pub use crate::identity::key::FormatKey;
+pub use crate::identity::operation::Operation;
+pub use crate::lifecycle::context::context;
+pub use crate::lifecycle::reconcile::{
+    Asking, Called, Finding, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,
+};
+pub use crate::outcome::codec::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
+pub use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
 pub use crate::outcome::{Output, Sealed};
 pub use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
-};
-pub use crate::reconcile::{
-    Asking, Called, Finding, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,
 };
 pub use crate::record::FOREVER;
 

@@ -17,67 +17,29 @@
 // Private features: what they guard names the public ones by hand.
 #![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "_server", feature = "_sql"))))]
 
-mod answer;
-mod ask;
-mod backoff;
-mod begin;
-mod busy;
-mod cache;
 mod call;
-mod canonical;
-mod cause;
-mod claim;
-mod classify;
-pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod context;
-mod digest_key;
 mod engine;
-mod enter;
-mod entries;
-mod entry;
+mod env;
 mod error;
-mod expired;
-mod fingerprint;
-mod flight;
 pub mod guide;
 #[cfg(feature = "http")]
 pub mod http;
-mod inputs;
-mod keeper;
-mod key;
-mod lease;
-mod meaning;
-mod observer;
-pub mod on_error;
-mod operation;
-mod orphan;
-mod outage;
+mod identity;
+mod lifecycle;
+mod local;
 mod outcome;
-mod padded;
 mod policy;
-mod reconcile;
 mod record;
-mod running;
-mod settle;
-mod spread;
 pub mod store;
-mod stored;
-#[cfg_attr(not(feature = "tokens"), path = "token/without.rs")]
-mod token;
-mod transition;
-mod unwind;
-mod vigil;
 
 #[doc(hidden)]
 pub mod __private;
 
-#[cfg(feature = "encryption")]
-pub use answer::EncryptionKeys;
-pub use answer::{Answer, AnswerFormat, How, Replay};
-pub use begin::Begun;
-pub use cache::{LocalCache, LocalCacheStats};
+pub use env::clock;
+pub use outcome::on_error;
+
 pub use call::CallBuilder;
 #[cfg(feature = "_sql")]
 #[cfg_attr(
@@ -85,31 +47,38 @@ pub use call::CallBuilder;
     doc(cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite")))
 )]
 pub use call::CallInTx;
-pub use canonical::CanonicalError;
-pub use claim::{Claim, Completion};
-pub use classify::{Class, Classify};
-pub use context::{Context, context, try_context};
 pub use engine::{AlreadyInstalled, Engine, EngineBuilder, HasEngine, Unfinished};
-pub use entries::{Entries, EntryPage};
-pub use entry::{Entry, EntryState};
+pub use env::observer::{Event, EventKind, Observer, StderrObserver};
 pub use error::{Error, ErrorKind};
-pub use fingerprint::{Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint};
-pub use inputs::CallKey;
-pub use key::{
+pub use identity::call_id::CallKey;
+pub use identity::canonical::CanonicalError;
+pub use identity::fingerprint::{
+    Digest, Fingerprint, FingerprintBuilder, InvalidInput, ToFingerprint,
+};
+pub use identity::key::{
     DEFAULT_MAX_KEY_BYTES, FormatKey, KeyBuilder, KeyDigest, KeyError, KeyPart, NotADigest, ToKey,
 };
-pub use observer::{Event, EventKind, Observer, StderrObserver};
-pub use operation::Operation;
+pub use identity::operation::Operation;
+#[cfg(feature = "tokens")]
+pub use identity::token::{Token, TokenIssuer, token};
+pub use lifecycle::begin::Begun;
+pub use lifecycle::claim::{Claim, Completion};
+pub use lifecycle::context::{Context, context, try_context};
+pub use lifecycle::entries::{Entries, EntryPage};
+pub use lifecycle::inspect::{Entry, EntryState};
+pub use lifecycle::reconcile::{Reconciled, Verdict};
+pub use local::cache::{LocalCache, LocalCacheStats};
+pub use outcome::class::{Class, Classify};
+#[cfg(feature = "encryption")]
+pub use outcome::codec::EncryptionKeys;
+pub use outcome::codec::{Answer, AnswerFormat, How, Replay};
+pub use outcome::stored::Stored;
 pub use outcome::{FromError, Outcome};
 pub use policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
 };
-pub use reconcile::{Reconciled, Verdict};
 pub use record::{FOREVER, Fence, OutcomeKind};
 pub use store::EntryFilter;
-pub use stored::Stored;
-#[cfg(feature = "tokens")]
-pub use token::{Token, TokenIssuer, token};
 
 /// Sorts the variants of an error by `#[class(business | system | unknown | delegate)]`.
 ///

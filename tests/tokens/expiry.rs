@@ -71,7 +71,7 @@ pub(crate) async fn an_expired_token_waits_for_who_runs(kind: Kind) {
     let first = tokio::spawn(stage.call(&token).run(|_| async move {
         say.send(()).unwrap();
         end.acquire().await.unwrap().forget();
-        Ok::<_, OrderError>(runs.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1)
+        Ok::<_, OrderError>(runs.fetch_add(1, Ordering::SeqCst) + 1)
     }));
     soon("the first begins", told).await.unwrap();
     calendar.advance(OVER);

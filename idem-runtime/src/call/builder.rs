@@ -5,25 +5,25 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::{Call, enter, entry, finish, run};
-use crate::begin::{Begun, Start};
-use crate::context::Context;
 use crate::engine::Engine;
-use crate::enter::Entry as Opened;
-use crate::entry::Entry;
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::ToFingerprint;
-use crate::inputs::{CallKey, Inputs};
-use crate::key::ToKey;
-use crate::on_error::{By, Classified, Keep, Release, Unknown};
-use crate::operation::Operation;
+use crate::identity::call_id::{CallKey, Inputs};
+use crate::identity::fingerprint::ToFingerprint;
+use crate::identity::key::ToKey;
+use crate::identity::operation::Operation;
+use crate::lifecycle::admit::Entry as Opened;
+use crate::lifecycle::begin::{Begun, Start};
+use crate::lifecycle::context::Context;
+use crate::lifecycle::inspect::Entry;
+use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
 use crate::outcome::{Outcome, Output};
 use crate::policy::{
     Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
     OnUnconfirmed, Overrides,
 };
 
-use crate::reconcile::{Verdict, reconciled, unsettled};
-use crate::running::Gate;
+use crate::lifecycle::reconcile::{Verdict, reconciled, unsettled};
+use crate::lifecycle::run_limit::Gate;
 
 /// A call that is being described: see [`Engine::operation`].
 #[derive(Debug)]
@@ -244,7 +244,7 @@ impl<P> CallBuilder<P> {
         F: Future<Output = O>,
     {
         // The context is there as soon as the body runs, and only then.
-        let body = async move { body(crate::context::context()).await };
+        let body = async move { body(crate::lifecycle::context::context()).await };
         let (call, output) = self.call();
         run(call, output, pin!(Some(body))).await
     }
@@ -274,7 +274,7 @@ impl<P> CallBuilder<P> {
         B: FnOnce(Context) -> F + Send + 'static,
         F: Future<Output = O> + Send + 'static,
     {
-        let body = async move { body(crate::context::context()).await };
+        let body = async move { body(crate::lifecycle::context::context()).await };
         let (call, output) = self.call();
         finish(call, output, body).await
     }
@@ -333,7 +333,7 @@ impl<P> CallBuilder<P> {
         F: Future<Output = Result<T, E>>,
     {
         let body = async move {
-            let cx = crate::context::context();
+            let cx = crate::lifecycle::context::context();
             if unsettled() {
                 // Called in there, where its panics are heard.
                 let hook = async { hook(cx.clone()).await.verdict() };

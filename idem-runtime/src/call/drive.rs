@@ -15,20 +15,20 @@ use tokio::task::consume_budget;
 
 use super::overtaken::{adopt, give_up, lose};
 use super::{Call, enter, replay};
-use crate::answer::How;
-use crate::begin::Start;
-use crate::busy::Unleased;
-use crate::claim::Claim;
-use crate::context::Context;
 use crate::engine::Engine;
-use crate::enter::{Asking, Entry};
-use crate::operation::Operation;
+use crate::env::catch_unwind::Panic;
+use crate::identity::operation::Operation;
+use crate::lifecycle::admit::{Asking, Entry};
+use crate::lifecycle::begin::Start;
+use crate::lifecycle::claim::Claim;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::in_flight::Unleased;
+use crate::lifecycle::reconcile::{Riddle, Stop};
+use crate::lifecycle::run_limit::Place;
+use crate::lifecycle::settle::{Settled, Settling};
 use crate::outcome::AnyOutput;
+use crate::outcome::codec::How;
 use crate::policy::OnLeaseLost;
-use crate::reconcile::{Riddle, Stop};
-use crate::running::Place;
-use crate::settle::{Settled, Settling};
-use crate::unwind::Panic;
 
 /// The body of a call, and the place of its output.
 pub(super) trait Body {

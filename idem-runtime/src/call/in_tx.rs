@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use super::CallBuilder;
 use super::within::{InTx, begin_in_tx};
-use crate::context::Context;
+use crate::lifecycle::context::Context;
 use crate::outcome::Outcome;
 use crate::store::sql::SqlTransaction;
 

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::replay;
-use crate::backoff::Backoff;
-use crate::cause::Cause;
-use crate::claim::Claim;
-use crate::clock::deadline;
-use crate::context::Context;
 use crate::engine::Engine;
+use crate::env::backoff::Backoff;
+use crate::env::clock::deadline;
 use crate::error::{Error, ErrorKind};
-use crate::lease::Lease;
-use crate::meaning::other_type;
-use crate::operation::Operation;
+use crate::identity::operation::Operation;
+use crate::lifecycle::claim::Claim;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::interpret::other_type;
+use crate::lifecycle::lease::Lease;
+use crate::lifecycle::reconcile::Stop;
+use crate::lifecycle::settle::{Settled, Settling};
 use crate::outcome::AnyOutput;
+use crate::outcome::stored::Stored;
 use crate::policy::OnCancel;
-use crate::reconcile::Stop;
+use crate::record::unknown_cause::Cause;
 use crate::record::{OutcomeKind, State};
-use crate::settle::{Settled, Settling};
 use crate::store::ReadReply;
-use crate::stored::Stored;
 
 /// The lease was lost, and the body was dropped for it.
 pub(super) fn lose(engine: Engine, claim: Claim) -> Settling {

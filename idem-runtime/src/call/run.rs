@@ -10,7 +10,7 @@ use super::Call;
 use super::drive::{Body, Drive};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
-use crate::operation::Operation;
+use crate::identity::operation::Operation;
 use crate::outcome::{AnyOutput, Output};
 
 /// A call under way.

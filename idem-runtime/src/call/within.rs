@@ -14,28 +14,28 @@ use std::sync::Arc;
 pub(crate) use self::file_lock::ClaimedKeys;
 use self::file_lock::{AGAIN, ClaimedKey, Queued};
 use super::{Call, describe, replay};
-use crate::ask::unavailable;
-use crate::begin::Ask;
-use crate::busy::{Entered, Unleased};
-use crate::cache::Found as Local;
-use crate::clock::deadline;
-use crate::context::Context;
-use crate::digest_key::{CallName, Identified};
 use crate::engine::{Core, Engine};
+use crate::env::catch_unwind::{self, Panic};
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
-use crate::fingerprint::Fingerprint;
-use crate::meaning::refusal;
-use crate::observer::EventKind;
-use crate::operation::RecordKey;
+use crate::identity::digest_key::{CallName, Identified};
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::operation::RecordKey;
+use crate::lifecycle::acquire::unavailable;
+use crate::lifecycle::begin::Ask;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::in_flight::{Entered, Unleased};
+use crate::lifecycle::interpret::refusal;
+use crate::lifecycle::settle::REPLY;
+use crate::local::cache::Found as Local;
 use crate::outcome::Output;
+use crate::outcome::stored::Stored;
 use crate::policy::{OnOtherType, Policy};
+use crate::record::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
 use crate::record::{Header, Owner, State};
-use crate::settle::REPLY;
 use crate::store::sql::{Failed, SqlTransaction, Within};
 use crate::store::{ReadReply, StoreError};
-use crate::stored::Stored;
-use crate::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
-use crate::unwind::{self, Panic};
 
 /// What a claim in a transaction led to.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl TxScope {
     pub async fn run<F: Future>(self, mut body: Pin<&mut Option<F>>) -> TxEnd<F::Output> {
         let end = poll_fn(|cx| {
             let there = body.as_mut().as_pin_mut().expect("a body");
-            self.0.enter(|| unwind::poll(there, cx))
+            self.0.enter(|| catch_unwind::poll(there, cx))
         });
         let end = end.await;
         body.set(None);

@@ -4,7 +4,7 @@ use super::probe::{
     A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, dated, done, header,
     limit, owner, pending,
 };
-use crate::fingerprint::Fingerprint;
+use crate::identity::fingerprint::Fingerprint;
 use crate::store::{ClaimReply, ClaimRequest, Fence, Header, Owner, ReadReply, State};
 
 cases! {

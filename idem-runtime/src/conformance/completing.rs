@@ -4,7 +4,7 @@ use super::probe::{
     A, B, LEASE, OUTCOMES, Probe, RETAIN, SCHEMA, TTL, answer, ask, done, finished, header,
     pending, record,
 };
-use crate::fingerprint::Fingerprint;
+use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
     ClaimReply, CompleteReply, Fence, Header, ReadReply, ReleaseReply, Remains, RenewReply, State,
 };

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 
 use super::Forward;
-use crate::fingerprint::Fingerprint;
+use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Owner, ReadReply,
     Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError,

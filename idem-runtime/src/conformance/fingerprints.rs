@@ -4,7 +4,7 @@ use super::probe::{
     A, ASKED, B, C, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished,
     header, pending, reconciling, record,
 };
-use crate::fingerprint::Fingerprint;
+use crate::identity::fingerprint::Fingerprint;
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, Header, Owner, ReleaseReply, Remains, RenewReply,
     State,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::fingerprint::Fingerprint;
-use crate::observer::Observer;
+use crate::env::observer::Observer;
+use crate::identity::fingerprint::Fingerprint;
 use crate::store::shared::each_operation;
 #[cfg(feature = "_sql")]
 use crate::store::sql::Sql;

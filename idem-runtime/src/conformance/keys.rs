@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::probe::{A, B, LEASE, OTHER, Probe, answer, ask};
-use crate::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest};
-use crate::operation::{Operation, RecordKey};
+use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest};
+use crate::identity::operation::{Operation, RecordKey};
 use crate::store::{
     ClaimReply, ClaimRequest, CompleteReply, ReadReply, ReleaseReply, Remains, RenewReply,
 };

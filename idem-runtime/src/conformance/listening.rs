@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use super::patience::in_time;
 use super::probe::{B, Probe, RETAIN, ask, done, header, record, undecided};
 use super::resolving::{new, reset, resolved};
-use crate::key::KeyDigest;
+use crate::identity::key::KeyDigest;
 use crate::store::{ClaimReply, Hearing, Listener, OutcomeKind};
 
 cases! {

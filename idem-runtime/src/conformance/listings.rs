@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::probe::{LEASE, MS, Probe, RETAIN, done, header, pending, reconciling};
-use crate::key::KeyDigest;
-use crate::operation::{Operation, RecordKey};
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::{Operation, RecordKey};
 use crate::store::{
     EntryFilter, Header, ListReply, ListRequest, Listed, OutcomeKind, State, StoreErrorKind,
 };

@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Fixture, Plant};
-use crate::fingerprint::Fingerprint;
-use crate::key::KeyDigest;
-use crate::operation::Operation;
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::Operation;
 use crate::store::{
     AnswerTypes, ClaimReply, ClaimRequest, CompleteReply, Fence, Header, Listener, Needs,
     OutcomeKind, Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply,

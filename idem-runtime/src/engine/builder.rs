@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{Core, Engine, Limits, Protection};
-use crate::answer::{AnswerFormat, Format};
-use crate::cache::{Answers, LocalCache};
-use crate::clock::{Clock, SystemClock};
-use crate::digest_key::DigestKey;
+use crate::env::clock::{Clock, SystemClock};
+use crate::env::observer::{Contained, Event, EventKind, Observer, StderrObserver};
+use crate::env::striped::{Lanes, Tally};
 use crate::error::{Error, ErrorKind};
-use crate::flight::Flights;
-use crate::keeper::Keeper;
-use crate::observer::{Contained, Event, EventKind, Observer, StderrObserver};
-use crate::operation::Prefix;
-use crate::outage::Outage;
-use crate::padded::{Lanes, Tally};
+use crate::identity::digest_key::DigestKey;
+use crate::identity::operation::Prefix;
+use crate::identity::token::Tokens;
+use crate::lifecycle::outage::Outage;
+use crate::lifecycle::renewer::Keeper;
+use crate::lifecycle::run_limit::RunLimit;
+use crate::local::cache::{Answers, LocalCache};
+use crate::local::singleflight::Flights;
+use crate::outcome::codec::{AnswerFormat, Format};
 use crate::policy::{
     LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
     OnUnconfirmed, Policy,
 };
 use crate::record::HEADER;
-use crate::running::RunLimit;
 use crate::store::Store;
-use crate::token::Tokens;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 

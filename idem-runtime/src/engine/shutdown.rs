@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Engine;
-use crate::clock::deadline;
+use crate::env::clock::deadline;
 
 /// What had not ended when the time for a shutdown was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

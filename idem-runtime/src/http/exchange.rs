@@ -12,11 +12,13 @@ use super::body::{Buffered, End, Frames, read};
 use super::headers::StoredHeaders;
 use super::status::{StatusPolicy, Verdict};
 use super::wire::{self, Written};
-use crate::answer::{Body as Opened, Encoded, Format, How, Undecodable, Unencodable, schema_of};
 use crate::error::Error;
+use crate::outcome::codec::{
+    Body as Opened, Encoded, Format, How, Undecodable, Unencodable, schema_of,
+};
 use crate::outcome::{Outcome, Sealed};
 use crate::record::OutcomeKind;
-use crate::transition::Remains;
+use crate::record::transition::Remains;
 
 /// What is stored of what.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::key::{IdempotencyKey, KeyRefusal, KeyRules};
 use super::problem::Problem;
 use super::reply::{Reply, mark_replayed};
-use crate::answer::Answer;
 use crate::error::Error;
+use crate::outcome::codec::Answer;
 
 /// The key of the request: the one that an [`IdempotencyLayer`](super::IdempotencyLayer) has read, else the
 /// header's, by the [`KeyRules`] of an `Extension` or by the default ones. A request without a key is refused;

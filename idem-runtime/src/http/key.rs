@@ -6,7 +6,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Serialize, Serializer};
 use sfv::{BareItem, Item, Parser, Version};
 
-use crate::canonical::CLIENT_KEY;
+use crate::identity::canonical::CLIENT_KEY;
 
 /// The request header that names a request: `Idempotency-Key`.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

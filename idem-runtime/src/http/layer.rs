@@ -21,13 +21,13 @@ use super::scope::Scope;
 use super::service::Idempotency;
 use super::status::{StatusPolicy, Verdict};
 use crate::call::CallBuilder;
-use crate::clock::Clock;
-use crate::context::Context;
 use crate::engine::{Engine, HasEngine};
-use crate::operation::Operation;
+use crate::env::clock::Clock;
+use crate::identity::operation::Operation;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::reconcile::{self, Reconciled};
+use crate::lifecycle::run_limit::{Gate, RunLimit, ScopeLimit};
 use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
-use crate::reconcile::{self, Reconciled};
-use crate::running::{Gate, RunLimit, ScopeLimit};
 
 /// How a service tells a problem.
 #[derive(Clone)]
@@ -681,7 +681,7 @@ impl Settings {
         Some(Box::new(Gate {
             running: running.clone(),
             in_scope: (in_scope.as_ref()).map(|limit| (Arc::clone(limit), Arc::clone(&scope))),
-            quota: quota.map(|(quota, head)| -> Box<crate::running::Quota> {
+            quota: quota.map(|(quota, head)| -> Box<crate::lifecycle::run_limit::Quota> {
                 let (quota, head) = (Arc::clone(quota), Arc::clone(head));
                 Box::new(move || quota(&scope, &head))
             }),

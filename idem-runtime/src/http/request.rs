@@ -11,7 +11,7 @@ use sha2::Digest as _;
 use super::body::{Buffered, End, read};
 use super::layer::Settings;
 use super::problem::Problem;
-use crate::clock::deadline;
+use crate::env::clock::deadline;
 use crate::policy::LONG;
 
 /// The body of a request, in memory, and the digest of what it asks.

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use super::body::Frames;
 use super::exchange::is_final;
 use super::layer::IdempotencyLayer;
-use crate::answer::{Encoded, Unencodable};
-use crate::entry::Entry;
 use crate::error::{Error, ErrorKind};
+use crate::lifecycle::inspect::Entry;
+use crate::outcome::codec::{Encoded, Unencodable};
 use crate::record::OutcomeKind;
 
 impl IdempotencyLayer {

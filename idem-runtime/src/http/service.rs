@@ -19,10 +19,10 @@ use super::layer::Settings;
 use super::problem::Problem;
 use super::request;
 use super::status::Verdict;
-use crate::answer::How;
 use crate::call::CallBuilder;
 use crate::error::ErrorKind;
-use crate::reconcile::{reconciled, unsettled};
+use crate::lifecycle::reconcile::{reconciled, unsettled};
+use crate::outcome::codec::How;
 
 /// The response header of a replay: `Idempotent-Replayed: true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");

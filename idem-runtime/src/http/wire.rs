@@ -16,7 +16,7 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
 
 use super::body::Frames;
-use crate::answer::Undecodable;
+use crate::outcome::codec::Undecodable;
 
 const VERSION: u8 = 1;
 /// The most bytes that a number takes.

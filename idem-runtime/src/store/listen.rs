@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::key::KeyDigest;
-use crate::operation::RecordKey;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::RecordKey;
 
 /// Who keeps answers, and has to hear when one is taken back: an engine with a
 /// [local cache](crate::LocalCache).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{StoreError, StoreErrorKind};
-use crate::operation::{Operation, RecordKey};
+use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, State};
 
 /// How many records a step of a store on a server or in a file examines at most.
@@ -158,7 +158,7 @@ pub(crate) fn no_position() -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::Fingerprint;
+    use crate::identity::fingerprint::Fingerprint;
     use crate::record::{Fence, Owner};
 
     /// Every record is of exactly one state, and exhausted only if it is abandoned or released.

@@ -71,15 +71,15 @@ pub(crate) use self::listing::EXAMINED;
 pub(crate) use self::listing::no_position;
 pub use self::listing::{EntryFilter, ListReply, ListRequest, Listed};
 pub use self::watch::{Feed, Watch, Watchers};
-use crate::observer::Observer;
-pub use crate::operation::RecordKey;
+use crate::env::observer::Observer;
+pub use crate::identity::operation::RecordKey;
+pub use crate::record::transition::{
+    ClaimReply, ClaimRequest, CompleteReply, Current, Needs, ReleaseReply, Remains, RenewReply,
+    ResolveReply, UNDECIDED, claim, complete, release, released_life, renew, resolve,
+};
 pub use crate::record::{
     AnswerTypes, FOREVER, Fence, HEADER, Header, LAYOUT, MAX_RETAIN, OutcomeKind, Owner, Record,
     State, Unreadable,
-};
-pub use crate::transition::{
-    ClaimReply, ClaimRequest, CompleteReply, Current, Needs, ReleaseReply, Remains, RenewReply,
-    ResolveReply, UNDECIDED, claim, complete, release, released_life, renew, resolve,
 };
 
 /// Keeps records and decides, one key at a time, who may run.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::told::Observers;
-use crate::observer::EventKind;
+use crate::env::observer::EventKind;
 
 /// How far apart bounds must be to count. A step below it takes less from a lease of 750 ms or more than
 /// a missed renewal does. A clock that is slewed stays below it between two replies of a busy

@@ -12,8 +12,8 @@ use super::{
     Owner, ReadReply, Record, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
     StoreFuture, Watch,
 };
-use crate::fingerprint::Fingerprint;
-use crate::observer::Observer;
+use crate::env::observer::Observer;
+use crate::identity::fingerprint::Fingerprint;
 
 /// Hands the operations of a store to another macro, which passes them on. `admit` is not among them: it is a
 /// `claim`, which some of those do themselves.

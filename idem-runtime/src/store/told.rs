@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::observer::{Event, EventKind, Observer};
+use crate::env::observer::{Event, EventKind, Observer};
 
 /// The observers of the engines on a store, as long as they live.
 #[derive(Debug, Default)]

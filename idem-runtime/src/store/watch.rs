@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
 
 /// Who watches which key of a store in this process: what a store builds [`Store::watch`] from.
 ///

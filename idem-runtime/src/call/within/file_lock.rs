@@ -9,14 +9,14 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::backoff::Backoff;
-use crate::clock::deadline;
 use crate::engine::Core;
+use crate::env::backoff::Backoff;
+use crate::env::clock::deadline;
 use crate::error::{Error, ErrorKind};
-use crate::key::KeyDigest;
-use crate::operation::RecordKey;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::RecordKey;
+use crate::record::transition::{self, ClaimReply, ClaimRequest, Current};
 use crate::store::ReadReply;
-use crate::transition::{self, ClaimReply, ClaimRequest, Current};
 
 /// Wait for the commit after a body, with `on_running = reject` as well.
 const COMMIT: Duration = Duration::from_millis(100);

@@ -8,16 +8,16 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{TxEnd, TxScope, TxTurn, failure, within};
-use crate::answer::{Encoded, How, Unencodable};
-use crate::cause::Cause;
-use crate::clock::deadline;
-use crate::context::Context;
 use crate::engine::Engine;
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
-use crate::observer::EventKind;
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::settle::REPLY;
+use crate::outcome::codec::{Encoded, How, Unencodable};
+use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, Header, OutcomeKind, State};
-use crate::settle::REPLY;
 use crate::store::sql::{Failed, SqlTransaction};
 
 impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::headers::StoredHeaders;
 use super::Reply;
-use crate::answer::{Body, How, Replay, Sink, Undecodable, Unencodable};
+use crate::outcome::codec::{Body, How, Replay, Sink, Undecodable, Unencodable};
 
 /// The member by which a stored reply is told from the value of a function that returned no reply. No field of
 /// Rust is named so.

@@ -16,12 +16,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::fingerprint::Fingerprint;
-use crate::key::KeyDigest;
-use crate::operation::{Operation, Prefix as Name, RecordKey};
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::{Operation, Prefix as Name, RecordKey};
+use crate::record::transition::{ClaimRequest, Needs};
 use crate::record::{AnswerTypes, Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
-use crate::transition::{ClaimRequest, Needs};
 
 /// How long a closed epoch is left to who closed it.
 const ABANDONED: Duration = Duration::from_secs(10);

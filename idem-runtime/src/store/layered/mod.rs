@@ -26,9 +26,9 @@ use super::{
     Needs, Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, State,
     Store, StoreError, StoreErrorKind, StoreFuture, Watch,
 };
+use crate::env::observer::{EventKind, Observer};
 #[cfg(feature = "_sql")]
-use crate::fingerprint::Fingerprint;
-use crate::observer::{EventKind, Observer};
+use crate::identity::fingerprint::Fingerprint;
 
 /// How long others that wait take one look at a running claim for their own.
 const HINT: Duration = Duration::from_secs(1);
@@ -389,7 +389,7 @@ impl Store for LayeredStore {
         self.0.observers.add(observer);
         if self.0.breaker.is_open() {
             let reason = "the fast store was degraded before this engine was built";
-            observer.observe(&crate::observer::Event {
+            observer.observe(&crate::env::observer::Event {
                 operation: "",
                 key: None,
                 kind: EventKind::Degraded { reason },

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::used::Room;
 use super::{Inner, MemoryStore, SHARDS};
-use crate::clock::{Clock, SystemClock};
-use crate::padded::Padded;
+use crate::env::clock::{Clock, SystemClock};
+use crate::env::striped::Padded;
 use crate::store::{Listeners, Watchers};
 
 /// When this clock began, in microseconds since 1970.

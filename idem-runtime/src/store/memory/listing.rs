@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Inner, SHARDS, lock};
-use crate::key::KeyDigest;
+use crate::identity::key::KeyDigest;
 use crate::record::{Header, Unreadable};
 use crate::store::{ListReply, ListRequest, Listed, RecordKey, StoreError, no_position};
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
 
 /// When to look whether a record has expired. It stays where it is when the record is to live longer, so
 /// that a completion, and every renewal, leaves it alone.
@@ -83,8 +83,8 @@ impl Eq for Look {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyDigest;
-    use crate::operation::Operation;
+    use crate::identity::key::KeyDigest;
+    use crate::identity::operation::Operation;
 
     #[test]
     fn the_soonest_comes_first_however_they_came() {

@@ -30,10 +30,10 @@ use super::{
     ResolveReply, Store, StoreError, StoreErrorKind, StoreFuture, Unreadable, Watch, Watchers,
     front::is_final,
 };
-use crate::clock::Clock;
-use crate::fingerprint::Fingerprint;
-use crate::padded::Padded;
-use crate::transition;
+use crate::env::clock::Clock;
+use crate::env::striped::Padded;
+use crate::identity::fingerprint::Fingerprint;
+use crate::record::transition;
 
 /// Few enough to sweep cheaply, enough that two threads seldom meet.
 const SHARDS: usize = 32;

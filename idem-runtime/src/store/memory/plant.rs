@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::MemoryStore;
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
 
 impl MemoryStore {
     /// Puts bytes under a key as they are, for tests of records that cannot be read.

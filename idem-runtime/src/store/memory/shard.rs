@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::looks::{Look, Looks};
 use super::used::Change;
-use crate::operation::RecordKey;
-use crate::spread::Spread;
+use crate::env::digest_hasher::Spread;
+use crate::identity::operation::RecordKey;
 
 /// What a record costs besides its bytes: key, map entry, expiry entry.
 const OVERHEAD_BYTES: usize = 200;

@@ -2,10 +2,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use super::*;
-use crate::clock::Sleep;
-use crate::key::KeyDigest;
-use crate::operation::Operation;
-use crate::transition::Needs;
+use crate::env::clock::Sleep;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::Operation;
+use crate::record::transition::Needs;
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::SHARDS;
-use crate::padded::Padded;
+use crate::env::striped::Padded;
 
 /// How many entries and bytes more or less there are than before.
 #[derive(Clone, Copy, Debug, Default)]

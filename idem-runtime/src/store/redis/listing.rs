@@ -19,7 +19,7 @@ use super::link::Failure;
 use super::node::Node;
 use super::route::Route;
 use super::script::unexpected;
-use crate::operation::{Operation, RecordKey};
+use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{HEADER, Header};
 use crate::store::{
     EXAMINED, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
@@ -332,7 +332,7 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyDigest;
+    use crate::identity::key::KeyDigest;
 
     const DIGEST: KeyDigest = KeyDigest::from_bytes([0x2a; 32]);
 

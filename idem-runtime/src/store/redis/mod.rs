@@ -43,7 +43,7 @@ use super::{
     Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
     StoreError, StoreFuture, Watch, told::Observers,
 };
-use crate::observer::Observer;
+use crate::env::observer::Observer;
 
 /// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
 ///

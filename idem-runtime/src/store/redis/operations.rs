@@ -18,7 +18,7 @@ use super::resolutions::channel;
 use super::route::Route;
 use super::script::{Answer, Script, unexpected};
 use super::staged::LARGE;
-use crate::fingerprint::Fingerprint;
+use crate::identity::fingerprint::Fingerprint;
 use crate::record::Fence;
 use crate::store::pace::Crowded;
 

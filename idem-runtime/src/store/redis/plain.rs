@@ -16,8 +16,8 @@ use super::link::{Failure, Order};
 use super::node::Keeping;
 use super::operations::millis;
 use super::{Inner, StoreError};
+use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
-use crate::transition::{ClaimReply, ClaimRequest, Needs};
 
 impl Inner {
     /// The reply to a claim; `None`: the script is to decide.
@@ -117,7 +117,7 @@ fn is_unknown_to(error: &RedisError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fingerprint::Fingerprint;
+    use crate::identity::fingerprint::Fingerprint;
     use crate::record::{AnswerTypes, Owner};
 
     const RETAIN: Duration = Duration::from_secs(100);

@@ -23,8 +23,8 @@ use super::failure::{connect_error, store_error};
 use super::link::{Order, Patience, Target};
 use super::node::Keeping;
 use super::subscribers::Place;
-use crate::backoff::Backoff;
-use crate::key::KeyDigest;
+use crate::env::backoff::Backoff;
+use crate::identity::key::KeyDigest;
 use crate::record::Owner;
 use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
 

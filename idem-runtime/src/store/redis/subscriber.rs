@@ -30,8 +30,8 @@ use self::session::{End, Session};
 use self::wire::Wire;
 use super::cluster::Cluster;
 use super::link::{Patience, Target};
-use crate::backoff::Backoff;
-use crate::operation::RecordKey;
+use crate::env::backoff::Backoff;
+use crate::identity::operation::RecordKey;
 use crate::record::Owner;
 use crate::store::{Feed, StoreError, StoreErrorKind, Watch, Watchers};
 

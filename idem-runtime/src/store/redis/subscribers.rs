@@ -7,7 +7,7 @@ use super::address::Address;
 use super::cluster::Cluster;
 use super::link::{Patience, Target};
 use super::subscriber::{Subscriber, Told};
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
 /// How often a key is followed to another node before it is asked for again and again instead.

@@ -11,10 +11,10 @@ use super::backend::{Sealed, Trouble};
 use super::row::{Columns, Row, shown};
 use super::seats::Rank;
 use super::site::{Site, TRIES, Write, overtaken};
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
+use crate::record::transition;
 use crate::record::{Fence, Header, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
-use crate::transition;
 
 /// How long a claim waits for whoever holds a file before it looks whether it need not write at all.
 const HELD_UP: Duration = Duration::from_millis(20);

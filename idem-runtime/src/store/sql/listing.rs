@@ -11,7 +11,7 @@ use super::backend::{Argument, Sealed};
 use super::row::{PLACE, Place, digest_at, places};
 use super::seats::Rank;
 use super::statement::COLUMNS;
-use crate::operation::{Operation, RecordKey};
+use crate::identity::operation::{Operation, RecordKey};
 use crate::record::LAYOUT;
 use crate::store::{
     EXAMINED, EntryFilter, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
@@ -178,7 +178,7 @@ impl<B: Sealed> Inner<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyDigest;
+    use crate::identity::key::KeyDigest;
     use crate::store::sql::row::place;
 
     fn request(operation: Option<&'static str>) -> ListRequest {

@@ -145,7 +145,7 @@ use super::{
     ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError,
     StoreFuture, told::Observers,
 };
-use crate::observer::Observer;
+use crate::env::observer::Observer;
 
 /// A store that can work inside a transaction.
 #[doc(hidden)]

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::Postgres;
 use super::failure::store_error;
 use super::row::{PLACE, Place, place};
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
 use crate::store::{Feed, StoreError, StoreErrorKind, StoreFuture, Watch, Watchers};
 
 const WHAT: &str = "listening";

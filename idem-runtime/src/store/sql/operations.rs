@@ -9,12 +9,12 @@ use super::lane::Lane;
 use super::row::{Columns, NO_FINGERPRINT, life_us};
 use super::seats::Rank;
 use super::site::{Site, Write, kept};
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
+use crate::record::transition;
 use crate::record::{HEADER, Header, Owner};
 use crate::store::{
     CompleteReply, Current, ReadReply, ReleaseReply, Remains, RenewReply, ResolveReply, StoreError,
 };
-use crate::transition;
 
 const RELEASED_AT_LEAST_MS: i64 = transition::RELEASED_AT_LEAST.as_secs().cast_signed() * 1_000;
 

@@ -6,8 +6,8 @@ use super::backend::{Argument, Backend};
 use super::row::{Columns, life_us, place, shown};
 use super::seats::Rank;
 use super::{SqlStore, statement};
-use crate::fingerprint::Fingerprint;
-use crate::operation::RecordKey;
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::operation::RecordKey;
 use crate::record::{AnswerTypes, Fence, HEADER, Header, Owner, State};
 use crate::store::StoreError;
 

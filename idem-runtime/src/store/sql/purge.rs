@@ -11,9 +11,9 @@ use tokio::time::sleep;
 use super::backend::{Argument, Backend, Sealed};
 use super::seats::Rank;
 use super::{Inner, SqlStore};
-use crate::fingerprint::Fingerprint;
-use crate::key::KeyDigest;
-use crate::operation::{Operation, RecordKey};
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{AnswerTypes, Header, OutcomeKind, Owner, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Needs, RenewReply, StoreError};
 

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use super::backend::Argument;
-use crate::key::KeyDigest;
-use crate::operation::RecordKey;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, LAYOUT, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
 

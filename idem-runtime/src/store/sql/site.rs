@@ -8,7 +8,7 @@ use super::lane::Lane;
 use super::row::{Columns, Place, Row, life_us, place, shown};
 use super::seats::Rank;
 use super::statement::Statement;
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};
 use crate::store::{Current, StoreError, StoreErrorKind};
 

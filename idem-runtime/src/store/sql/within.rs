@@ -17,11 +17,11 @@ use super::row::{Columns, Row, life_us, place, shown};
 use super::site::kept;
 use super::transaction::SqlConnection;
 use super::{Inner, SqlStore};
-use crate::cause::Cause;
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
+use crate::record::transition;
+use crate::record::unknown_cause::Cause;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
-use crate::transition;
 
 type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;

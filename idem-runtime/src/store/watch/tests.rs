@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::key::KeyDigest;
-use crate::operation::Operation;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::Operation;
 
 fn key(number: u8) -> RecordKey {
     let digest = KeyDigest::from_bytes([number; 32]);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tokio::sync::watch;
 
-use crate::operation::RecordKey;
+use crate::identity::operation::RecordKey;
 use crate::store::StoreError;
 
 /// The channels that somebody waits for, or did a moment ago.

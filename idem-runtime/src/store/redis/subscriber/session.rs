@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::Shared;
 use super::channels::Order;
 use super::wire::{Heard, Wire};
-use crate::backoff::Backoff;
+use crate::env::backoff::Backoff;
 use crate::record::Owner;
 use crate::store::redis::failure::store_error;
 use crate::store::{StoreError, StoreErrorKind};

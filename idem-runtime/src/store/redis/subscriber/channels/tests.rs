@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::key::KeyDigest;
-use crate::operation::Operation;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::Operation;
 use crate::store::StoreErrorKind;
 
 fn key(number: u8) -> RecordKey {

@@ -1,0 +1,371 @@
+//! From a call's arguments to its answer: the shell around a body.
+
+mod builder;
+mod drive;
+#[cfg(feature = "_sql")]
+mod in_tx;
+#[cfg(feature = "_sql")]
+mod lent;
+mod overtaken;
+#[cfg(feature = "http")]
+mod replays;
+mod run;
+#[cfg(feature = "_sql")]
+mod within;
+#[cfg(not(feature = "_sql"))]
+mod without_sql;
+
+use std::borrow::Cow;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+pub use self::builder::CallBuilder;
+#[cfg(feature = "_sql")]
+pub use self::in_tx::CallInTx;
+#[cfg(feature = "_sql")]
+pub use self::lent::{Lent, lend};
+#[cfg(feature = "http")]
+pub(crate) use self::replays::Replays;
+pub use self::run::{Run, finish, run};
+#[cfg(feature = "_sql")]
+pub(crate) use self::within::ClaimedKeys;
+#[cfg(feature = "_sql")]
+pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
+#[cfg(not(feature = "_sql"))]
+pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};
+use crate::engine::{Core, Engine, Protection};
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
+use crate::identity::digest_key::Identity;
+use crate::identity::fingerprint::ToFingerprint;
+use crate::identity::key::ToKey;
+use crate::identity::operation::Operation;
+use crate::lifecycle::admit::Entry;
+use crate::lifecycle::begin::Ask;
+use crate::lifecycle::run_limit::Gate;
+use crate::outcome::AnyOutput;
+use crate::outcome::codec::Undecodable;
+use crate::outcome::stored::Stored;
+use crate::policy::{
+    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
+    OnUnconfirmed, Overrides,
+};
+use crate::record::{AnswerTypes, OutcomeKind, State};
+
+/// What a call is to be: what identifies it, and its settings. Not generic, so that an expansion costs little
+/// to compile.
+#[derive(Debug)]
+pub struct Call {
+    inputs: Inputs,
+    /// `None`: the current one, as soon as the call begins.
+    engine: Option<Engine>,
+    overrides: Overrides,
+    gate: Option<Box<Gate>>,
+}
+
+impl Call {
+    /// A call of this operation.
+    #[must_use]
+    pub fn new(operation: Operation) -> Self {
+        Self {
+            inputs: Inputs::new(operation),
+            engine: None,
+            overrides: Overrides::default(),
+            gate: None,
+        }
+    }
+
+    /// Whose key it is; before the key.
+    pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
+        self.inputs.scope(scope);
+    }
+
+    /// All callers share one namespace; before the key.
+    pub fn public(&mut self) {
+        self.inputs.public();
+    }
+
+    /// Which call it is.
+    pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Which call it is, of one that has a scope.
+    pub fn key_in_scope<K: KeyInScope + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Which call it is, of one whose key is made of what a client chose.
+    pub fn key_of_subject<K: KeyOfSubject + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Announces the arguments that take part in the fingerprint; as many [`arg`]s follow.
+    pub fn fingerprint(&mut self, arguments: usize) {
+        self.inputs.fingerprint(arguments);
+    }
+
+    /// The engine that it is made on.
+    pub fn engine(&mut self, engine: Engine) {
+        self.engine = Some(engine);
+    }
+
+    /// With an output of these types, that can be asked how old it is, or not.
+    fn told_by(mut self, output: &dyn AnyOutput) -> Self {
+        self.overrides.ageless = !output.tells_age();
+        self.overrides.types = AnswerTypes::of(output.schemas());
+        #[cfg(feature = "http")]
+        Replays::called();
+        self
+    }
+
+    /// The life of a value.
+    pub fn ttl(&mut self, ttl: Duration) {
+        self.overrides.ttl = Some(ttl);
+    }
+
+    /// The life of a kept error.
+    pub fn error_ttl(&mut self, ttl: Duration) {
+        self.overrides.error_ttl = Some(ttl);
+    }
+
+    /// How long the claim lasts unless renewed.
+    pub fn lease(&mut self, lease: Duration) {
+        self.overrides.lease = Some(lease);
+    }
+
+    /// What a duplicate of the finished call gets.
+    pub fn on_duplicate(&mut self, on_duplicate: OnDuplicate) {
+        self.overrides.on_duplicate = Some(on_duplicate);
+    }
+
+    /// What a duplicate does while the call runs.
+    pub fn on_running(&mut self, on_running: OnRunning) {
+        self.overrides.on_running = Some(on_running);
+    }
+
+    /// What becomes of a key whose body was dropped half-way.
+    pub fn on_cancel(&mut self, on_cancel: OnCancel) {
+        self.overrides.on_cancel = Some(on_cancel);
+    }
+
+    /// What becomes of a key whose body panicked.
+    pub fn on_panic(&mut self, on_panic: OnPanic) {
+        self.overrides.on_panic = Some(on_panic);
+    }
+
+    /// What becomes of a body whose lease is lost.
+    pub fn on_lease_lost(&mut self, on_lease_lost: OnLeaseLost) {
+        self.overrides.on_lease_lost = Some(on_lease_lost);
+    }
+
+    /// What a caller gets whose answer the store has not confirmed.
+    pub fn on_unconfirmed(&mut self, on_unconfirmed: OnUnconfirmed) {
+        self.overrides.on_unconfirmed = Some(on_unconfirmed);
+    }
+
+    /// What becomes of a call whose store cannot be asked.
+    pub fn on_outage(&mut self, on_outage: OnOutage) {
+        self.overrides.on_outage = Some(on_outage);
+    }
+
+    /// What it gets where the record is of a function with answers of another type.
+    pub fn on_other_type(&mut self, on_other_type: OnOtherType) {
+        self.overrides.on_other_type = Some(on_other_type);
+    }
+
+    /// How many attempts may be abandoned.
+    pub fn max_attempts(&mut self, max_attempts: u16) {
+        self.overrides.max_attempts = Some(Attempts(NonZeroU16::new(max_attempts)));
+    }
+
+    /// Any number of attempts may be abandoned.
+    pub fn unlimited_attempts(&mut self) {
+        self.overrides.max_attempts = Some(Attempts(None));
+    }
+
+    /// Whether an attempt that ended with a system error counts.
+    pub fn count_errors(&mut self, count_errors: bool) {
+        self.overrides.count_errors = Some(count_errors);
+    }
+
+    /// How long the lease is renewed.
+    pub fn max_run(&mut self, max_run: Duration) {
+        self.overrides.max_run = Some(max_run);
+    }
+
+    /// The body begins with finding out, where there is something to find out.
+    pub fn reconciles(&mut self) {
+        self.overrides.reconciles = true;
+    }
+}
+
+/// One argument of the fingerprint. A function, so that an expansion can name the written type and
+/// have it blamed.
+pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value: &T) {
+    call.inputs.arg(name, value);
+}
+
+/// The engine of a call and what it is to ask for; an error is told to the engine's observer.
+fn describe(call: Call) -> Result<(Engine, Ask), Error> {
+    let Call {
+        inputs,
+        engine,
+        overrides,
+        gate,
+    } = call;
+    let Some(engine) = engine.or_else(Engine::current) else {
+        return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
+    };
+    let core = &engine.core;
+    let ask = inputs
+        .finish()
+        .and_then(|named| ask(core, named, overrides, gate));
+    match ask {
+        Ok(ask) => Ok((engine, ask)),
+        Err(error) => {
+            core.refused(&error);
+            Err(error)
+        }
+    }
+}
+
+fn ask(
+    core: &Core,
+    named: Named,
+    overrides: Overrides,
+    gate: Option<Box<Gate>>,
+) -> Result<Ask, Error> {
+    let Named {
+        operation,
+        digest,
+        fingerprint,
+        token,
+    } = named;
+    let refuse =
+        |detail: String| Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(detail);
+    let mut policy = overrides.over(&core.defaults).map_err(refuse)?;
+    let mut expired = false;
+    if let Some(token) = &token {
+        let now = core.clock.calendar();
+        let life = core.tokens.life_of(token, &core.prefix, &operation, now)?;
+        expired = life.is_none();
+        policy = match life {
+            // Gone before its token, a record would let that be used again.
+            Some(life) => policy.for_at_least(life),
+            None => policy.that_starts_nothing(),
+        };
+    }
+    if expired && core.protection != Protection::On {
+        // Nothing is stored that could be replayed.
+        return Err(Error::new(ErrorKind::TokenExpired, operation));
+    }
+    policy.kept_by(&*core.store).map_err(refuse)?;
+    let plain = Identity {
+        digest,
+        fingerprint,
+    };
+    let former = core.former_digests.as_ref();
+    let former = former.map(|digests| Box::new(digests.identify(plain)));
+    Ok(Ask {
+        operation,
+        own: core.digests.identify(plain),
+        former,
+        policy,
+        expired,
+        gate,
+    })
+}
+
+/// What the store holds for a call.
+///
+/// # Errors
+///
+/// As [`CallBuilder::entry`].
+pub async fn entry(call: Call) -> Result<Option<crate::lifecycle::inspect::Entry>, Error> {
+    let (engine, ask) = describe(call)?;
+    let core = &engine.core;
+    if let Some(former) = ask.former {
+        let entry = core
+            .entry(&ask.operation, former.identity, &ask.policy)
+            .await?;
+        if entry.is_some() {
+            return Ok(entry);
+        }
+    }
+    core.entry(&ask.operation, ask.own.identity, &ask.policy)
+        .await
+}
+
+/// Lets a call in, or says what is known of it already.
+fn enter(call: Call) -> Result<(Engine, Entry), Error> {
+    let (engine, ask) = describe(call)?;
+    let entry = engine.core.enter(ask)?;
+    Ok((engine, entry))
+}
+
+/// The output becomes what is stored.
+fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
+    let read = output.read(stored);
+    #[cfg(feature = "http")]
+    if read.is_ok() {
+        Replays::replayed();
+    }
+    if let Err(undecodable) = read {
+        let error = undecodable_error(output.schemas(), stored, undecodable);
+        engine.core.refused(&error);
+        output.refuse(error);
+    }
+}
+
+fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> Error {
+    let State::Done { outcome, schema } = stored.record.header.state else {
+        return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
+    };
+    if !matches!(error, Undecodable::Mistyped { .. }) {
+        let kind = ErrorKind::Undecodable;
+        return Error::new(kind, stored.operation.clone()).detail(error.to_string());
+    }
+    let [value, failure] = schemas;
+    let expected = if outcome == OutcomeKind::Error {
+        failure
+    } else {
+        value
+    };
+    let detail = if schema == expected {
+        // The same name: what else differs, nobody has written down.
+        format!(
+            "{error}: its serialized form does not bring this value back (a field that is \
+             skipped when written and required when read), the type has changed under its name, or the record is \
+             damaged; if no version reads it, reset its entry to run the call again"
+        )
+    } else {
+        format!(
+            "it was written for a type of another name; stored {outcome:?} of schema {schema:08x}, expected \
+             {expected:08x}, {error}"
+        )
+    };
+    Error::new(ErrorKind::Undecodable, stored.operation.clone()).detail(detail)
+}
+
+impl Operation {
+    /// The default name of a method's operation.
+    pub(crate) fn of_method<S: ?Sized>(function: &str) -> Self {
+        let name = format!("{}::{function}", std::any::type_name::<S>());
+        Self::new(Cow::Owned(name))
+    }
+}
+
+impl Core {
+    fn refused(&self, error: &Error) {
+        self.observer.observe(&crate::env::observer::Event {
+            operation: error.operation(),
+            key: None,
+            kind: EventKind::Refused { error },
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! What happens, told to whoever watches: logs, metrics, tests.
+
+use std::fmt;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::identity::key::KeyDigest;
+use crate::lifecycle::reconcile::Reconciled;
+use crate::record::{Fence, OutcomeKind};
+
+/// One thing that happened to one call.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// The operation that was called; empty for what concerns the whole engine.
+    pub operation: &'a str,
+    /// The digest of its key, once that is known. A reader can confirm a guess of the key, unless the engine has a
+    /// [digest key](crate::EngineBuilder::digest_key).
+    pub key: Option<&'a KeyDigest>,
+    /// What happened.
+    pub kind: EventKind<'a>,
+}
+
+/// What happened. More kinds may come; match with a `_` arm.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum EventKind<'a> {
+    /// The claim was granted and the body starts.
+    Claimed {
+        /// Which attempt this is, starting at 1.
+        attempt: u16,
+        /// Its fence.
+        fence: Fence,
+    },
+    /// A stored answer was handed out.
+    Replayed {
+        /// What was stored.
+        outcome: OutcomeKind,
+        /// How long ago it was stored. Where nobody asked a Redis store for that, it may count from the claim.
+        age: Duration,
+        /// Whether the caller waited for the call that produced it.
+        waited: bool,
+        /// Whether it came from the [local cache](crate::LocalCache), and not from the store.
+        local: bool,
+    },
+    /// The call was refused.
+    Refused {
+        /// With this error.
+        error: &'a Error,
+    },
+    /// The body's answer is stored.
+    Completed {
+        /// What was stored.
+        outcome: OutcomeKind,
+        /// The claim had lapsed or was lost, and nobody else held it.
+        late: bool,
+    },
+    /// The claim was granted to find out about an earlier attempt first.
+    Reconciling {
+        /// How many attempts were started before and are not accounted for.
+        attempts: u16,
+    },
+    /// The reconcile hook was heard.
+    Reconciled {
+        /// What it found out.
+        verdict: Reconciled<()>,
+        /// Why it found out nothing, for a person.
+        why: Option<&'a str>,
+    },
+    /// The store could not be asked, and the body runs without protection (`on_outage = run`, or a
+    /// disabled engine).
+    Unprotected {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// Somebody resolved or reset the record.
+    Resolved {
+        /// What it is done with; `None` where the key was reset.
+        outcome: Option<OutcomeKind>,
+    },
+    /// Another attempt finished first; the caller gets its answer.
+    Adopted,
+    /// The body's answer went to its caller, but is not (or not yet) stored. Until it is, a
+    /// duplicate that comes after the lease runs the body again.
+    Unsaved {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// The key was given back.
+    Released {
+        /// Whether the attempt counts as abandoned.
+        counted: bool,
+    },
+    /// The body's future was dropped; what becomes of the key is the operation's `on_cancel`.
+    Dropped,
+    /// The body panicked.
+    Panicked,
+    /// The lease was renewed.
+    Renewed,
+    /// A renewal got no reply; it is tried again.
+    RenewalFailed {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// The lease is somebody else's, or the body ran for longer than `max_run`.
+    LeaseLost {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// The fast one of two layered stores failed so often that it is not asked for a while: the durable
+    /// one does all the work.
+    Degraded {
+        /// Why, for a person.
+        reason: &'a str,
+    },
+    /// The fast store is asked again.
+    Restored,
+    /// The call has its record under the name that a
+    /// [former digest key](crate::EngineBuilder::former_digest_key) gives it, and goes on with that.
+    FormerDigestKey,
+    /// The clock of the store's server and the monotonic clock of this process have moved against each
+    /// other: the server's clock was set, another server with another time has taken its place, or the
+    /// machine of this process was suspended. It looks the same from here, and does the same: leases
+    /// and answers end sooner, or later, by as much.
+    ///
+    /// Noticed at the next reply that has the server's time, from 250 ms on; each renewal has it. After a step
+    /// forward the engine renews at once those leases whose renewals would have fallen into it. Let
+    /// the server's clock be slewed, not stepped: see [leases](crate::store#the-clock-of-the-server).
+    ClockStepped {
+        /// By how much at least.
+        by: Duration,
+        /// Whether the server is ahead of what was to be expected: leases end sooner.
+        forward: bool,
+    },
+    /// Something that an operator should know.
+    Warning {
+        /// A sentence.
+        message: &'a str,
+    },
+}
+
+/// Watches an engine. Called on the path of every call: be quick and do not block. A panic
+/// goes no further: a message that is not told must not cost an answer or a lease.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use idem_runtime::{Engine, Error, Event, EventKind, Observer, store::memory::MemoryStore};
+///
+/// #[derive(Debug, Default)]
+/// struct Replays(AtomicU64);
+///
+/// impl Observer for Replays {
+///     fn observe(&self, event: &Event<'_>) {
+///         if let EventKind::Replayed { .. } = event.kind {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let replays = Arc::new(Replays::default());
+/// let engine = Engine::builder(MemoryStore::new()).observer(Arc::clone(&replays)).build()?;
+/// for _ in 0..3 {
+///     engine.operation("pay").key(&7).run(|_| async { Ok::<_, Error>(1) }).await?;
+/// }
+/// assert_eq!(replays.0.load(Ordering::Relaxed), 2);
+/// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+pub trait Observer: Send + Sync + fmt::Debug + 'static {
+    /// Something happened.
+    fn observe(&self, event: &Event<'_>);
+}
+
+/// Several may hold one: a test that counts, say, beside its engine.
+impl<O: Observer + ?Sized> Observer for Arc<O> {
+    fn observe(&self, event: &Event<'_>) {
+        (**self).observe(event);
+    }
+}
+
+/// An observer whose panics stay with it.
+#[derive(Debug)]
+pub(crate) struct Contained<O>(pub(crate) O);
+
+impl<O: Observer> Observer for Contained<O> {
+    fn observe(&self, event: &Event<'_>) {
+        // The panic hook has told it.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.observe(event)));
+    }
+}
+
+/// The default: writes a line to standard error for what must not go unseen (an answer that is not
+/// stored, a lost lease, a record that cannot be read, a warning of the store, a step of its server's
+/// clock, one of two layers that fails), and is silent about everything else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StderrObserver;
+
+impl Observer for StderrObserver {
+    fn observe(&self, event: &Event<'_>) {
+        let Event {
+            operation,
+            key,
+            kind,
+        } = event;
+        let line = match kind {
+            EventKind::Unsaved { reason } => {
+                format!("idem: `{operation}`: an answer was returned but not stored: {reason}")
+            }
+            EventKind::LeaseLost { reason } => {
+                format!("idem: `{operation}`: a running call lost its lease: {reason}")
+            }
+            EventKind::Unprotected { reason } => {
+                format!("idem: `{operation}`: the body runs WITHOUT PROTECTION: {reason}")
+            }
+            EventKind::Refused { error }
+                if matches!(
+                    error.kind(),
+                    ErrorKind::Undecodable
+                        | ErrorKind::WrongType
+                        | ErrorKind::UnknownRecord
+                        | ErrorKind::TooLarge
+                ) =>
+            {
+                format!("idem: {error}")
+            }
+            EventKind::Degraded { reason } => {
+                format!(
+                    "idem: DEGRADED, the durable store does all the work: the fast one: {reason}"
+                )
+            }
+            EventKind::ClockStepped { by, forward } => {
+                let (way, when) = if *forward {
+                    ("forward", "sooner")
+                } else {
+                    ("back", "later")
+                };
+                format!(
+                    "idem: the clock of the store's server has moved {way} by {by:.1?}, against the one here: \
+                     leases and answers end that much {when}; it was set, or the server was replaced, or \
+                     this machine was suspended"
+                )
+            }
+            EventKind::Restored => "idem: restored: the fast store answers again".to_owned(),
+            EventKind::Warning { message } => format!("idem: {message}"),
+            _ => return,
+        };
+        let mut out = std::io::stderr().lock();
+        // Nowhere is left to report that standard error is closed.
+        let _ = match key {
+            Some(key) => writeln!(out, "{line} [{key}]"),
+            None => writeln!(out, "{line}"),
+        };
+    }
+}

@@ -1,0 +1,233 @@
+//! What identifies a call.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind};
+use crate::identity::fingerprint::{Fingerprint, FingerprintBuilder, ToFingerprint};
+use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyError, ToKey};
+use crate::identity::operation::Operation;
+use crate::identity::token::Shown;
+
+/// What identifies a call: operation, scope, key, fingerprint. Not generic, so that an expansion
+/// costs little to compile.
+#[derive(Debug)]
+pub struct Inputs {
+    pub(crate) operation: Operation,
+    key: Key,
+    asked: Option<FingerprintBuilder>,
+}
+
+enum Key {
+    /// No key yet; without one the fingerprint takes its place.
+    Open(KeyBuilder),
+    Given(Result<KeyDigest, KeyError>),
+    /// A one-time token; `None`: no token has such a text.
+    #[cfg(feature = "tokens")]
+    Token(Option<Result<Shown, KeyError>>),
+    /// Not what was meant, and why.
+    Refused(&'static str),
+}
+
+/// No digest: a reader could try guesses of the key against it.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open(_) => "Open",
+            Self::Given(_) => "Given",
+            #[cfg(feature = "tokens")]
+            Self::Token(_) => "Token",
+            Self::Refused(_) => "Refused",
+        })
+    }
+}
+
+/// What a call is known by.
+pub(crate) struct Named {
+    pub(crate) operation: Operation,
+    pub(crate) digest: KeyDigest,
+    pub(crate) fingerprint: Fingerprint,
+    /// What is still to be verified.
+    pub(crate) token: Option<Shown>,
+}
+
+/// A value that can be the whole key of a call: whatever [`ToKey`] can, and a one-time token (`idem_runtime::token`,
+/// feature `tokens`).
+///
+/// There is nothing to implement here; derive `Serialize`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a key",
+    label = "this value says which call it is",
+    note = "every part of a key implements `serde::Serialize`: derive it, or pick a field that identifies the call"
+)]
+#[cfg_attr(
+    feature = "axum",
+    diagnostic::on_unimplemented(
+        note = "an axum extractor is written as a pattern, `Path(number): Path<u32>`, and the key is `number`"
+    )
+)]
+#[cfg_attr(
+    feature = "tokens",
+    diagnostic::on_unimplemented(
+        note = "a one-time token is the whole key, `key = token(…)`: what else identifies the call goes into its subject"
+    )
+)]
+pub trait CallKey {
+    #[doc(hidden)]
+    fn __name(&self, inputs: &mut Inputs);
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: ToKey + ?Sized> CallKey for T {
+    fn __name(&self, inputs: &mut Inputs) {
+        inputs.plain(self);
+    }
+}
+
+/// A key of which `scope` can say whose it is: any but a one-time token.
+#[diagnostic::on_unimplemented(
+    message = "a one-time token takes no `scope`",
+    label = "remove it: the subject of the token says whose it is",
+    note = "of several parts, such as tenant and user, make a tuple: `key = token(form_token, (tenant, user))`"
+)]
+pub trait KeyInScope: CallKey {}
+
+#[diagnostic::do_not_recommend]
+impl<T: ToKey + ?Sized> KeyInScope for T {}
+
+/// A key that says itself whose it is: a one-time token, by its subject.
+#[diagnostic::on_unimplemented(
+    message = "a client chooses what this key is made of, and it has no scope",
+    label = "without a scope, another client that sends the same key gets the stored answer",
+    note = "say whose key it is by what was authenticated, such as `scope = user.id`, or write `scope = public` if all \
+            clients share one namespace; a one-time token (`idem_runtime::token`) needs none"
+)]
+pub trait KeyOfSubject: CallKey {}
+
+const LATE: Key = Key::Refused("give the scope before the key");
+const TWICE: Key = Key::Refused("give one key; of several parts make a tuple");
+#[cfg(feature = "tokens")]
+const SCOPED: Key = Key::Refused(
+    "a token takes no `scope`: its subject is that; of several parts, such as tenant and user, make a tuple",
+);
+
+impl Inputs {
+    /// The inputs of a call of this operation.
+    #[must_use]
+    pub fn new(operation: Operation) -> Self {
+        Self {
+            key: Key::Open(KeyBuilder::new(operation.as_str(), DEFAULT_MAX_KEY_BYTES)),
+            operation,
+            asked: None,
+        }
+    }
+
+    /// Whose key it is; before the key.
+    pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
+        self.key = match std::mem::replace(&mut self.key, LATE) {
+            Key::Open(builder) => Key::Open(builder.scope(scope)),
+            Key::Given(_) => LATE,
+            #[cfg(feature = "tokens")]
+            Key::Token(_) => SCOPED,
+            refused @ Key::Refused(_) => refused,
+        };
+    }
+
+    /// All callers share one namespace; before the key.
+    pub fn public(&mut self) {
+        self.key = match std::mem::replace(&mut self.key, LATE) {
+            Key::Open(builder) => Key::Open(builder.public()),
+            Key::Given(_) => LATE,
+            #[cfg(feature = "tokens")]
+            Key::Token(_) => SCOPED,
+            refused @ Key::Refused(_) => refused,
+        };
+    }
+
+    /// Which call it is.
+    pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
+        key.__name(self);
+    }
+
+    fn plain<K: ToKey + ?Sized>(&mut self, key: &K) {
+        self.key = match std::mem::replace(&mut self.key, TWICE) {
+            Key::Open(builder) => Key::Given(builder.key(key)),
+            Key::Given(_) => TWICE,
+            #[cfg(feature = "tokens")]
+            Key::Token(_) => TWICE,
+            refused @ Key::Refused(_) => refused,
+        };
+    }
+
+    /// A token that is yet to be verified: by the engine, which is not known here.
+    #[cfg(feature = "tokens")]
+    pub(crate) fn token<S: ToKey + ?Sized>(&mut self, text: &str, subject: &S) {
+        self.key = match std::mem::replace(&mut self.key, TWICE) {
+            Key::Open(builder) if !builder.is_unscoped() => SCOPED,
+            Key::Open(builder) => Key::Token(Shown::read(text, builder, subject)),
+            Key::Given(_) | Key::Token(_) => TWICE,
+            refused @ Key::Refused(_) => refused,
+        };
+    }
+
+    /// Announces the arguments that take part in the fingerprint; as many [`arg`]s follow.
+    pub fn fingerprint(&mut self, arguments: usize) {
+        self.asked = Some(FingerprintBuilder::new(self.operation.as_str(), arguments));
+    }
+
+    /// One of them.
+    pub(crate) fn arg<T: ToFingerprint + ?Sized>(&mut self, name: &'static str, value: &T) {
+        if let Some(asked) = &mut self.asked {
+            asked.arg(name, value);
+        }
+    }
+
+    pub(crate) fn request<T: ToFingerprint + ?Sized>(&mut self, request: &T) {
+        self.asked = Some(FingerprintBuilder::value(self.operation.as_str(), request));
+    }
+
+    pub(crate) fn finish(self) -> Result<Named, Error> {
+        let Self {
+            operation,
+            key,
+            asked,
+        } = self;
+        let invalid = || Error::new(ErrorKind::InvalidKey, operation.clone());
+        let of_client = (asked.as_ref()).is_some_and(FingerprintBuilder::holds_client_key);
+        let asked = match asked.map(FingerprintBuilder::finish).transpose() {
+            Ok(asked) => asked,
+            Err(error) => return Err(invalid().because(error)),
+        };
+        let (key, token) = match (key, &asked) {
+            (Key::Given(key), _) => (key, None),
+            #[cfg(feature = "tokens")]
+            (Key::Token(Some(Ok(shown))), _) => (Ok(shown.digest()), Some(shown)),
+            #[cfg(feature = "tokens")]
+            (Key::Token(Some(Err(error))), _) => (Err(error), None),
+            #[cfg(feature = "tokens")]
+            (Key::Token(None), _) => return Err(Error::new(ErrorKind::TokenInvalid, operation)),
+            // The fingerprint is the key.
+            (Key::Open(builder), Some(_)) if of_client && builder.is_unscoped() => {
+                (Err(KeyError::Unscoped), None)
+            }
+            (Key::Open(builder), Some(asked)) => (builder.digest(asked), None),
+            (Key::Open(_), None) => {
+                return Err(invalid().detail("give a key, a fingerprint, or both"));
+            }
+            (Key::Refused(why), _) => return Err(invalid().detail(why)),
+        };
+        match key {
+            Ok(digest) => Ok(Named {
+                operation,
+                digest,
+                fingerprint: asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint()),
+                token,
+            }),
+            // No caller can mend it.
+            Err(error @ KeyError::Unscoped) => {
+                let refused = Error::new(ErrorKind::InvalidPolicy, operation);
+                Err(refused.detail(error.to_string()))
+            }
+            Err(error) => Err(invalid().because(error)),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Keyed digests: what a reader of the store, or of a log, learns of a key and of a request.
+
+use std::fmt;
+
+#[cfg(feature = "digest-key")]
+use hmac::{Hmac, KeyInit, Mac};
+#[cfg(feature = "digest-key")]
+use sha2::Sha256;
+
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::RecordKey;
+
+/// By which a store knows a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) digest: KeyDigest,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// The name of a call's record, and what its derived keys follow from. No `Debug`: the plain digest is not to be shown.
+#[derive(Clone)]
+pub(crate) struct CallName {
+    pub(crate) key: RecordKey,
+    /// The digest without a secret. `None`: digests are not keyed.
+    pub(crate) plain: Option<Box<KeyDigest>>,
+}
+
+/// What a call is known by under one secret.
+pub(crate) struct Identified {
+    pub(crate) identity: Identity,
+    /// As in [`CallName`].
+    pub(crate) plain: Option<Box<KeyDigest>>,
+}
+
+impl CallName {
+    /// What derived keys follow from.
+    pub(crate) fn plain(&self) -> &KeyDigest {
+        self.plain.as_deref().unwrap_or(self.key.digest())
+    }
+}
+
+/// How names and fingerprints are made of digests.
+#[derive(Clone, Default)]
+pub(crate) enum DigestKey {
+    /// Not at all.
+    #[default]
+    Plain,
+    /// By HMAC-SHA-256 (RFC 2104).
+    #[cfg(feature = "digest-key")]
+    Keyed(Hmac<Sha256>),
+}
+
+impl DigestKey {
+    #[cfg(feature = "digest-key")]
+    pub(crate) fn new(secret: [u8; 32]) -> Self {
+        Self::Keyed(Hmac::new_from_slice(&secret).expect("a secret of any length"))
+    }
+
+    /// What a store knows a call of this plain identity by.
+    pub(crate) fn identify(&self, plain: Identity) -> Identified {
+        match self {
+            Self::Plain => Identified {
+                identity: plain,
+                plain: None,
+            },
+            #[cfg(feature = "digest-key")]
+            Self::Keyed(_) => Identified {
+                identity: self.identity(plain),
+                plain: Some(Box::new(plain.digest)),
+            },
+        }
+    }
+
+    /// Whether both give a call one name.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let call = Identity {
+            digest: KeyDigest::from_bytes([0; 32]),
+            fingerprint: Fingerprint::NONE,
+        };
+        self.identify(call).identity == other.identify(call).identity
+    }
+
+    /// The name is the HMAC of `K` and the digest; the fingerprint the first 16 bytes of the HMAC of `F`, the digest
+    /// and the fingerprint, so that one request under two keys has two. Both fit into one block of the hash.
+    #[cfg(feature = "digest-key")]
+    fn identity(&self, plain: Identity) -> Identity {
+        match self {
+            Self::Plain => plain,
+            Self::Keyed(mac) => {
+                let Identity {
+                    digest,
+                    fingerprint,
+                } = plain;
+                let name = Mac::chain_update(mac.clone(), "K").chain_update(digest.as_bytes());
+                let name = KeyDigest::from_bytes(name.finalize().into_bytes().into());
+                if fingerprint.is_none() {
+                    return Identity {
+                        digest: name,
+                        fingerprint,
+                    };
+                }
+                let asked = Mac::chain_update(mac.clone(), "F")
+                    .chain_update(digest.as_bytes())
+                    .chain_update(fingerprint.as_bytes());
+                let asked: [u8; 32] = asked.finalize().into_bytes().into();
+                let mut first = [0; 16];
+                first.copy_from_slice(&asked[..16]);
+                Identity {
+                    digest: name,
+                    fingerprint: Fingerprint::from_bytes(first),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for DigestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            #[cfg(feature = "digest-key")]
+            Self::Keyed(_) => "keyed",
+        })
+    }
+}
+
+#[cfg(all(test, feature = "digest-key"))]
+mod tests;

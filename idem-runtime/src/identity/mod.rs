@@ -1,0 +1,10 @@
+//! What identifies a call: its key, its fingerprint, and the name of its record.
+
+pub(crate) mod call_id;
+pub(crate) mod canonical;
+pub(crate) mod digest_key;
+pub(crate) mod fingerprint;
+pub(crate) mod key;
+pub(crate) mod operation;
+#[cfg_attr(not(feature = "tokens"), path = "token/without.rs")]
+pub(crate) mod token;

@@ -1,0 +1,165 @@
+//! The stable name of what is done.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::env::striped::Padded;
+use crate::identity::key::KeyDigest;
+
+/// The name of an operation, part of every key.
+///
+/// A name that is written (`op = "payments.pay"`) survives refactoring; the default of the
+/// attribute, the path of the function, does not, and a renamed operation has new keys. Two functions of one
+/// name share keys and answers: give each its own.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Operation(Cow<'static, str>);
+
+impl Operation {
+    /// The operation of this name.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Appends the name as it stands in [`RecordKey::name`].
+    pub(crate) fn plain(&self, out: &mut String) {
+        const MOST: usize = 48;
+        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'_' | b'-');
+        if self.0.len() <= MOST && self.0.bytes().all(plain) {
+            out.push_str(&self.0);
+        } else {
+            let plainly = |byte| if plain(byte) { char::from(byte) } else { '_' };
+            out.extend(self.0.bytes().take(MOST).map(plainly));
+        }
+    }
+}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Operation({})", self.0)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Operation> for Cow<'static, str> {
+    fn from(operation: Operation) -> Self {
+        operation.0
+    }
+}
+
+/// What the keys of an application begin with. Every call holds one, and every record in memory, so how
+/// often it is held is counted apart from everything else; see [`Lanes`](crate::env::striped::Lanes).
+#[derive(Clone, Debug)]
+pub(crate) struct Prefix(Arc<Padded<Box<str>>>);
+
+impl Prefix {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(Arc::new(Padded(text.into())))
+    }
+}
+
+impl Deref for Prefix {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0.0
+    }
+}
+
+impl PartialEq for Prefix {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || **self == **other
+    }
+}
+
+impl Eq for Prefix {}
+
+/// Where a record stands in a store.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RecordKey {
+    digest: KeyDigest,
+    prefix: Prefix,
+    operation: Operation,
+}
+
+impl RecordKey {
+    /// The place of a call's record. Two keys are the same when all three parts are.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "what the key keeps of it may change"
+    )]
+    #[must_use]
+    pub fn new(prefix: Arc<str>, operation: Operation, digest: KeyDigest) -> Self {
+        Self::under(Prefix::new(&prefix), operation, digest)
+    }
+
+    pub(crate) fn under(prefix: Prefix, operation: Operation, digest: KeyDigest) -> Self {
+        Self {
+            digest,
+            prefix,
+            operation,
+        }
+    }
+
+    /// What separates the records of one application from another's in a shared store.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The operation that the key belongs to.
+    #[must_use]
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// The digest of operation, scope and key.
+    #[must_use]
+    pub fn digest(&self) -> &KeyDigest {
+        &self.digest
+    }
+
+    /// The key as text, for stores that name records: `prefix:operation:digest`.
+    ///
+    /// It holds no text of a user. The operation is cut to 48 bytes and what is not a letter, a
+    /// digit or one of `.:_-` becomes `_`, so that the name needs no quoting and cannot contain a
+    /// cluster's hash tag; the digest tells operations apart all the same.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let operation = self.operation.as_str().len().min(48);
+        let mut name = String::with_capacity(self.prefix.len() + operation + 45);
+        name.push_str(&self.prefix);
+        name.push(':');
+        self.operation.plain(&mut name);
+        name.push(':');
+        self.digest.text(&mut name);
+        name
+    }
+}
+
+impl Hash for RecordKey {
+    /// The digest alone: it covers the operation, and few stores hold one digest under two prefixes.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.digest.hash(state);
+    }
+}
+
+impl fmt::Debug for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (prefix, operation) = (self.prefix(), &self.operation);
+        write!(f, "{prefix}:{operation}:{:?}", self.digest)
+    }
+}

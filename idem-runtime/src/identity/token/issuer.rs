@@ -1,0 +1,289 @@
+//! Who signs tokens, and knows its own again.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::shown::{Head, NONCE, SecretId, Shown, text};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
+use crate::identity::operation::Operation;
+use crate::record::Owner;
+
+const LEAST_SECRET: usize = 32;
+const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24));
+/// By how much the clocks of two processes may differ: a record outlives its token by as much.
+const TOLERANCE: Duration = Duration::from_mins(1);
+
+/// Issues one-time tokens, and knows its own again.
+///
+/// A page with a form asks for one ([`Engine::issue_token`]) and carries it in a hidden field; the call that the
+/// form makes has it as its [key](crate::token()). However often the form is sent, by double clicks, reloads, the back
+/// button or two tabs, the body runs once, and every request gets its answer. After a system error the token is
+/// usable again; after a success, or a business error, the same answer is replayed.
+///
+/// # What a token is
+///
+/// Operation, subject, engine prefix, expiry and 128 random bits, signed with HMAC-SHA-256; 80 characters of
+/// `A–Z a–z 0–9 - _`. **Nothing is stored when one is issued.** To verify one asks nobody, and to take it is the
+/// claim of its record: one round trip, and of many at once one is granted.
+///
+/// # What it withstands
+///
+/// - **Guessing and forging**: without the secret nobody makes a token, nor another one out of it. Signatures are
+///   compared in constant time, and whatever is wrong is refused alike, as
+///   [`ErrorKind::TokenInvalid`](crate::ErrorKind::TokenInvalid).
+/// - **Another user's token**: it is of use to its subject only, and to its operation only. Take the subject from the
+///   session. A token says who may send a form, not who sends it: it is no login.
+/// - **Being sent again**: every request gets the answer of the first, also when the token has expired since. It is
+///   shown to its subject alone, but to everybody who is logged in as that. With other arguments the call is a
+///   [`Mismatch`](crate::ErrorKind::Mismatch).
+/// - **Expiry**: an expired token starts nothing ([`ErrorKind::TokenExpired`](crate::ErrorKind::TokenExpired)), no
+///   reconcile hook either. Where its body was cut off before, the outcome is
+///   [`Unknown`](crate::ErrorKind::Unknown), and nobody should be sent to a new form.
+/// - **Short lives of answers**: a record lives for the rest of its token's life and a minute, even where `ttl` or
+///   `error_ttl` are shorter, or a token could be used again while it is good.
+///
+/// # What it does not
+///
+/// - **Clocks**: those of the processes may be apart by one minute. Beyond that a token may be refused too early,
+///   or used once more after a `ttl` that is shorter than the difference. A token from more than a day and a minute
+///   ahead is refused.
+/// - **A store that loses its records** (`FLUSHALL`, a failover to a replica that lagged behind) forgets which tokens
+///   were used: until they expire they can be used once more. `on_outage = run` means the same while it lasts.
+/// - **Two stores**: engines with one secret and one prefix take each other's tokens. On different stores, each takes
+///   them once.
+/// - **A stolen secret**: whoever has it makes tokens for everybody. Change it.
+///
+/// # Changing the secret
+///
+/// Deploy everywhere, one after the other:
+///
+/// 1. `TokenIssuer::new(old).also_accept(new)`: all know the new one before anybody signs with it;
+/// 2. `TokenIssuer::new(new).also_accept(old)`: all sign with it;
+/// 3. `TokenIssuer::new(new)`, once the answers of old tokens need not be replayed any more: `ttl`, or at least the
+///    [`life`](Self::life) of a token.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_runtime::{Engine, TokenIssuer, store::memory::MemoryStore};
+///
+/// let secret = [7; 32]; // at least 32 random bytes from your secret store, the same in every process
+/// let issuer = TokenIssuer::new(secret).life(Duration::from_mins(30));
+/// let engine = Engine::builder(MemoryStore::new()).tokens(issuer).build()?;
+/// let hidden = engine.issue_token("orders.submit", &("tenant", 42))?;
+/// assert_eq!(hidden.len(), 80);
+/// # Ok::<_, idem_runtime::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct TokenIssuer {
+    signs: Secret,
+    others: Vec<Secret>,
+    life: Duration,
+}
+
+#[derive(Clone)]
+struct Secret {
+    id: SecretId,
+    mac: Hmac<Sha256>,
+    bytes: usize,
+}
+
+impl Secret {
+    fn new(secret: &[u8]) -> Self {
+        let mac = Hmac::new_from_slice(secret).expect("a secret of any length");
+        let mut id = SecretId::default();
+        let whole = Mac::chain_update(mac.clone(), "id of a token secret").finalize();
+        id.copy_from_slice(&whole.into_bytes()[..3]);
+        let bytes = secret.len();
+        Self { id, mac, bytes }
+    }
+
+    /// The signature of all that a token is about. The parts before the prefix have fixed lengths.
+    fn sign(&self, head: &Head, digest: &KeyDigest, prefix: &str) -> Hmac<Sha256> {
+        Mac::chain_update(self.mac.clone(), "idempotency token")
+            .chain_update(head.encode())
+            .chain_update(digest.as_bytes())
+            .chain_update(prefix)
+    }
+}
+
+impl TokenIssuer {
+    /// Signs with this secret: at least 32 random bytes, the same in every process. A shorter one fails
+    /// [`EngineBuilder::build`](crate::EngineBuilder::build).
+    #[must_use]
+    pub fn new(secret: impl AsRef<[u8]>) -> Self {
+        Self {
+            signs: Secret::new(secret.as_ref()),
+            others: Vec::new(),
+            life: Duration::from_mins(5),
+        }
+    }
+
+    /// Accepts tokens that were signed with this secret, too.
+    #[must_use]
+    pub fn also_accept(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.others.push(Secret::new(secret.as_ref()));
+        self
+    }
+
+    /// How long a token can begin something; default 5 min, 1 s to 24 h: as long as a person may take over the
+    /// form. Its answer is replayed for as long as it is stored.
+    #[must_use]
+    pub fn life(mut self, life: Duration) -> Self {
+        self.life = life;
+        self
+    }
+
+    /// Of this process, for as long as it runs.
+    fn random() -> Self {
+        let [a, b] = [Owner::random(), Owner::random()];
+        Self::new([*a.as_bytes(), *b.as_bytes()].concat())
+    }
+
+    fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        std::iter::once(&self.signs).chain(&self.others)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if let Some(short) = self.secrets().find(|secret| secret.bytes < LEAST_SECRET) {
+            return Err(format!(
+                "a secret of `TokenIssuer` has {} bytes; it must have at least {LEAST_SECRET}, and random ones",
+                short.bytes
+            ));
+        }
+        if self.life < LIFE.0 || self.life > LIFE.1 {
+            return Err(format!(
+                "`life` of `TokenIssuer` is {:?}; it must be {:?} to {:?}",
+                self.life, LIFE.0, LIFE.1
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn issue(
+        &self,
+        nonce: [u8; NONCE],
+        digest: &KeyDigest,
+        prefix: &str,
+        now: SystemTime,
+    ) -> String {
+        let until = since_1970(now) + self.life;
+        let head = Head {
+            secret: self.signs.id,
+            expires: until.as_secs() + u64::from(until.subsec_nanos() > 0),
+            nonce,
+        };
+        let mac = self.signs.sign(&head, digest, prefix).finalize();
+        text(&head, &mac.into_bytes().into())
+    }
+
+    /// Whether this is one of ours.
+    fn knows(&self, shown: &Shown, prefix: &str) -> bool {
+        let mut secrets = self
+            .secrets()
+            .filter(|secret| secret.id == shown.head.secret);
+        secrets.any(|secret| {
+            let signature = secret.sign(&shown.head, &shown.digest(), prefix);
+            signature.verify_slice(&shown.mac).is_ok()
+        })
+    }
+}
+
+/// Neither a secret nor what was made of one.
+impl fmt::Debug for TokenIssuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenIssuer")
+            .field("life", &self.life)
+            .finish_non_exhaustive()
+    }
+}
+
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// The issuer of an engine, if it has one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tokens(Option<TokenIssuer>);
+
+impl Tokens {
+    pub(crate) fn new(issuer: TokenIssuer) -> Self {
+        Self(Some(issuer))
+    }
+
+    pub(crate) fn random() -> Self {
+        Self::new(TokenIssuer::random())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.0.as_ref().map_or(Ok(()), TokenIssuer::check)
+    }
+
+    fn issuer(&self, operation: &Operation) -> Result<&TokenIssuer, Error> {
+        self.0.as_ref().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidPolicy, operation.clone())
+                .detail("the engine has no `TokenIssuer`: give it one with `EngineBuilder::tokens`")
+        })
+    }
+
+    /// How long the record of this token has to live at least, or `None`: it has expired.
+    pub(crate) fn life_of(
+        &self,
+        shown: &Shown,
+        prefix: &str,
+        operation: &Operation,
+        now: SystemTime,
+    ) -> Result<Option<Duration>, Error> {
+        let invalid = || Error::new(ErrorKind::TokenInvalid, operation.clone());
+        if !self.issuer(operation)?.knows(shown, prefix) {
+            return Err(invalid());
+        }
+        let left = Duration::from_secs(shown.head.expires).saturating_sub(since_1970(now));
+        if left > LIFE.1 + TOLERANCE {
+            return Err(invalid().detail(
+                "it is one of ours, and expires in more than a day: the clock of this process, or of the one that \
+                 issued it, is wrong",
+            ));
+        }
+        // In whole seconds, as records hold whole milliseconds.
+        let life = Duration::from_secs(left.as_secs() + 1) + TOLERANCE;
+        Ok((!left.is_zero()).then_some(life))
+    }
+}
+
+impl Engine {
+    /// A one-time token for a call of this operation by this subject: whoever fills in the form, such as the id of
+    /// the user, or of the session where nobody is logged in. See [`TokenIssuer`].
+    ///
+    /// The operation is the `op` of the attribute, letter by letter.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy) if the engine has no
+    /// [issuer](crate::EngineBuilder::tokens), [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey) if the subject
+    /// is empty, too long or not serializable.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no randomness to give.
+    pub fn issue_token<S: ToKey + ?Sized>(
+        &self,
+        operation: &str,
+        subject: &S,
+    ) -> Result<String, Error> {
+        let core = &self.core;
+        let operation = Operation::new(operation.to_owned());
+        let issuer = core.tokens.issuer(&operation)?;
+        let nonce = *Owner::random().as_bytes();
+        let builder = KeyBuilder::new(operation.as_str(), DEFAULT_MAX_KEY_BYTES);
+        let digest = builder.token(subject, &nonce);
+        let digest =
+            digest.map_err(|error| Error::new(ErrorKind::InvalidKey, operation).because(error))?;
+        Ok(issuer.issue(nonce, &digest, &core.prefix, core.clock.calendar()))
+    }
+}

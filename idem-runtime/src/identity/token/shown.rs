@@ -1,0 +1,123 @@
+//! What a token says, and its text.
+
+use std::fmt;
+
+use crate::identity::key::{BASE64URL, KeyBuilder, KeyDigest, KeyError, ToKey};
+
+/// The only layout so far.
+const VERSION: u8 = 1;
+pub(super) const NONCE: usize = 16;
+const MAC: usize = 32;
+const HEAD: usize = 1 + SECRET_ID + 8 + NONCE;
+const BYTES: usize = HEAD + MAC;
+/// Every character counts: the bytes divide by three, so that one token has one text.
+const CHARACTERS: usize = BYTES / 3 * 4;
+
+const SECRET_ID: usize = 3;
+
+/// Which secret a token is signed with: for a quick look, and nothing to trust.
+pub(super) type SecretId = [u8; SECRET_ID];
+
+/// What a token says in the clear.
+///
+/// ```text
+///  0     version, 1
+///  1–3   id of the secret
+///  4–11  when it expires: seconds since 1970, big-endian
+/// 12–27  random
+/// ```
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) secret: SecretId,
+    pub(super) expires: u64,
+    pub(super) nonce: [u8; NONCE],
+}
+
+impl Head {
+    pub(super) fn encode(&self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        bytes[0] = VERSION;
+        bytes[1..4].copy_from_slice(&self.secret);
+        bytes[4..12].copy_from_slice(&self.expires.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.nonce);
+        bytes
+    }
+
+    fn decode(bytes: [u8; HEAD]) -> Option<Self> {
+        let [VERSION, rest @ ..] = bytes else {
+            return None;
+        };
+        let (secret, rest) = rest.split_first_chunk()?;
+        let (expires, nonce) = rest.split_first_chunk()?;
+        Some(Self {
+            secret: *secret,
+            expires: u64::from_be_bytes(*expires),
+            nonce: nonce.try_into().ok()?,
+        })
+    }
+}
+
+/// What a call shows: a token that nobody has verified yet, and the record that it would name.
+pub(crate) struct Shown {
+    pub(super) head: Head,
+    pub(super) mac: [u8; MAC],
+    digest: KeyDigest,
+}
+
+impl Shown {
+    /// The token of this text, for a call of this subject. `None`: no token has such a text.
+    pub(crate) fn read<S: ToKey + ?Sized>(
+        text: &str,
+        builder: KeyBuilder,
+        subject: &S,
+    ) -> Option<Result<Self, KeyError>> {
+        let bytes = decoded(text)?;
+        let (head, mac) = bytes.split_first_chunk()?;
+        let (head, mac) = (Head::decode(*head)?, mac.try_into().ok()?);
+        let digest = builder.token(subject, &head.nonce);
+        Some(digest.map(|digest| Self { head, mac, digest }))
+    }
+
+    /// Operation, subject and random bytes: what the signature covers is the name of one record.
+    pub(crate) fn digest(&self) -> KeyDigest {
+        self.digest
+    }
+}
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shown").finish_non_exhaustive()
+    }
+}
+
+/// The text of a token.
+pub(super) fn text(head: &Head, mac: &[u8; MAC]) -> String {
+    let mut bytes = [0; BYTES];
+    bytes[..HEAD].copy_from_slice(&head.encode());
+    bytes[HEAD..].copy_from_slice(mac);
+    let mut text = String::with_capacity(CHARACTERS);
+    for [a, b, c] in bytes.as_chunks().0 {
+        let bits = u32::from_be_bytes([0, *a, *b, *c]);
+        text.extend(
+            [18, 12, 6, 0].map(|shift| char::from(BASE64URL[(bits >> shift & 63) as usize])),
+        );
+    }
+    text
+}
+
+fn decoded(text: &str) -> Option<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    if text.len() != CHARACTERS {
+        return None;
+    }
+    let groups = text.as_bytes().as_chunks::<4>().0;
+    for (characters, group) in groups.iter().zip(bytes.as_chunks_mut::<3>().0) {
+        let mut bits = 0;
+        for character in characters {
+            let value = BASE64URL.iter().position(|known| known == character)?;
+            bits = bits << 6 | u32::try_from(value).ok()?;
+        }
+        group.copy_from_slice(&bits.to_be_bytes()[1..]);
+    }
+    Some(bytes)
+}

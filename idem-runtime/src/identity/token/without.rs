@@ -1,0 +1,39 @@
+//! What stands in for `token` in a build without the feature: there are none.
+
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::unused_self,
+    reason = "the signatures are those of the feature"
+)]
+
+use std::time::{Duration, SystemTime};
+
+use crate::error::Error;
+use crate::identity::operation::Operation;
+
+/// No call shows one.
+#[derive(Debug)]
+pub(crate) enum Shown {}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tokens {}
+
+impl Tokens {
+    pub(crate) fn random() -> Self {
+        Self {}
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub(crate) fn life_of(
+        &self,
+        shown: &Shown,
+        _: &str,
+        _: &Operation,
+        _: SystemTime,
+    ) -> Result<Option<Duration>, Error> {
+        match *shown {}
+    }
+}

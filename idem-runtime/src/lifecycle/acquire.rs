@@ -1,0 +1,154 @@
+//! One claim, sent until it has a reply.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::env::backoff::Backoff;
+use crate::env::clock::deadline;
+use crate::error::{Error, ErrorKind};
+use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::unacked_claim::Orphan;
+use crate::record::transition::{ClaimReply, ClaimRequest};
+use crate::store::{Reach, StoreError, StoreErrorKind};
+
+/// The reply to a claim.
+pub(crate) struct Asked {
+    pub(crate) reply: ClaimReply,
+    /// When the claim was sent: a lease lasts from then on at the latest.
+    pub(crate) sent: Duration,
+}
+
+impl Core {
+    /// Sends the claim until it has a reply, for `claim_deadline` from `now` on, or a part of that in an
+    /// [outage](crate::lifecycle::outage).
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        key: &RecordKey,
+        request: &ClaimRequest,
+        orphan: &mut Orphan<'_>,
+        now: Duration,
+    ) -> Result<Asked, Error> {
+        let (clock, operation) = (&*self.clock, key.operation());
+        let mut backoff = Backoff::new(&request.owner);
+        let mut silent_until = now + self.limits.claim_deadline;
+        // Until when it is sent again after an error, and once more in any case.
+        let mut failing_until = now + self.outage.patience(now, self.limits.claim_deadline);
+        let (mut failure, mut late) = (None, false);
+        let mut sent = now;
+        loop {
+            if sent >= silent_until
+                && let Some(error) = failure
+            {
+                return Err(self.out(operation, error, sent));
+            }
+            let (reply, waited) = {
+                let admission = orphan.arm(silent_until.saturating_sub(sent));
+                let reply = pin!(self.store.admit(key, request, admission));
+                (
+                    deadline(clock, silent_until, reply).await,
+                    admission.waited(),
+                )
+            };
+            // Its lease lasts from the moment at which it left the store's queue.
+            if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
+                sent = (sent + waited).min(clock.now());
+            }
+            let reply = match reply {
+                Ok(Ok(reply)) => {
+                    self.outage.ends();
+                    reply
+                }
+                Ok(Err(error)) => {
+                    let now = clock.now();
+                    if error.reach() == Reach::Answered {
+                        self.outage.hears(now);
+                    }
+                    // The store knows that more tries before the deadline are of no use.
+                    if !error.is_transient() || error.retry_after().is_some() {
+                        let is_outage = self.is_outage(Some(error.reach()), now);
+                        return Err(unavailable(operation, error).outage(is_outage));
+                    }
+                    let is_last = failure.is_some() && now >= failing_until;
+                    if is_last || now >= silent_until {
+                        return Err(self.out(operation, error, now));
+                    }
+                    let until = Some(failing_until).filter(|until| now < *until);
+                    let until = until.unwrap_or(silent_until);
+                    clock.sleep_until(until.min(now + backoff.retry())).await;
+                    failure = Some(error);
+                    sent = clock.now();
+                    continue;
+                }
+                Err(_) => {
+                    // What the store said before it fell silent says more than the silence.
+                    let error = failure.map_or_else(
+                        || self.silent(operation),
+                        |error| unavailable(operation, error),
+                    );
+                    return Err(error.outage(self.is_outage(None, clock.now())));
+                }
+            };
+            let is_grant = matches!(
+                reply,
+                ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
+            );
+            let heard = if is_grant { clock.now() } else { sent };
+            self.outage.hears(heard);
+            if heard >= sent + request.lease {
+                // Nobody knows whose the claim is by now. Asking again tells, and renews it.
+                if late && heard >= silent_until {
+                    return Err(slow(operation));
+                }
+                if !late {
+                    late = true;
+                    silent_until = heard + self.limits.claim_deadline;
+                    failing_until = silent_until;
+                }
+                sent = heard;
+                continue;
+            }
+            orphan.disarm();
+            return Ok(Asked { reply, sent });
+        }
+    }
+
+    /// The store has failed for as long as the claim was tried, up to `now`.
+    fn out(&self, operation: &Operation, error: StoreError, now: Duration) -> Error {
+        self.outage.goes_on(now, self.limits.claim_deadline);
+        let is_outage = self.is_outage(Some(error.reach()), now);
+        unavailable(operation, error).outage(is_outage)
+    }
+
+    fn is_outage(&self, reach: Option<Reach>, now: Duration) -> bool {
+        self.outage.is_one(reach, now, self.limits.claim_deadline)
+    }
+
+    fn silent(&self, operation: &Operation) -> Error {
+        Error::new(ErrorKind::StoreUnavailable, operation.clone()).detail(format!(
+            "no reply to a claim within {:?}",
+            self.limits.claim_deadline
+        ))
+    }
+}
+
+fn slow(operation: &Operation) -> Error {
+    Error::new(ErrorKind::StoreUnavailable, operation.clone())
+        .detail("the store takes longer to grant the claim than its lease lasts")
+}
+
+/// Why a store gave no claim, for the person who reads the error.
+pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
+    let kind = match error.kind() {
+        StoreErrorKind::TooLarge => ErrorKind::TooLarge,
+        StoreErrorKind::Unsupported => ErrorKind::Unsupported,
+        StoreErrorKind::InvalidCursor => ErrorKind::InvalidCursor,
+        _ => ErrorKind::StoreUnavailable,
+    };
+    let (permanent, retry_after) = (!error.is_transient(), error.retry_after());
+    Error::new(kind, operation.clone())
+        .permanent(permanent)
+        .worth_repeating(retry_after)
+        .because(error)
+}

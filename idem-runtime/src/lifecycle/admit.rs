@@ -1,0 +1,209 @@
+//! Whether a call is let in, and what is known of it without waiting for anything.
+
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::engine::{Core, Protection};
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::{CallName, Identified};
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::begin::{Ask, Begin, Start};
+use crate::lifecycle::context::{is_held, is_inside};
+use crate::lifecycle::in_flight::{Entered, Unleased};
+use crate::lifecycle::run_limit::{Full, Gate, Place};
+use crate::local::cache::{Found, Permit};
+use crate::outcome::stored::Stored;
+use crate::policy::{OnOutage, Policy};
+
+/// How a call goes on that was let in.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
+pub(crate) enum Entry {
+    /// It has its answer.
+    Known(Stored),
+    /// The store has to be asked.
+    Asks(Asking),
+}
+
+/// What is known of a call before the store is asked.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
+enum Known {
+    Answer(Result<Stored, Error>),
+    Nothing {
+        now: Duration,
+        /// The right to keep what the store will say.
+        permit: Option<Permit>,
+    },
+}
+
+/// What a call that asks the store leads to. Boxed: that is much larger than the body of most calls,
+/// which the caller holds besides.
+pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
+
+impl Core {
+    /// Lets a call in, and answers it where it stands if nothing has to be waited for.
+    ///
+    /// # Errors
+    ///
+    /// It is not to run; the observer has been told.
+    pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Entry, Error> {
+        let Ask {
+            operation,
+            own,
+            former,
+            policy,
+            expired,
+            gate,
+        } = ask;
+        let former = former.map(|former| Box::new(self.name(operation.clone(), *former)));
+        let (name, fingerprint) = self.name(operation, own);
+        let (now, permit) = match self.known(&name.key, fingerprint, &policy) {
+            Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
+            Known::Answer(Err(error)) => {
+                return self.start(&name, &policy, Err(error), gate.as_deref());
+            }
+            Known::Nothing { now, permit } => (now, permit),
+        };
+        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+        let entered = Entered::new(self);
+        let former_key = former.as_ref().map(|former| &former.0.key);
+        match self.admit(&name, former_key, &policy) {
+            Ok(None) => {
+                let asked = (fingerprint, expired);
+                let begin = Begin::new(entered, name, asked, policy, now, (permit, gate));
+                let begin = begin.formerly(former);
+                Ok(Entry::Asks(begin.run()))
+            }
+            Ok(Some(start)) => self.start(&name, &policy, Ok(start), gate.as_deref()),
+            Err(error) => self.start(&name, &policy, Err(error), gate.as_deref()),
+        }
+    }
+
+    /// The name of a call, and the fingerprint of its request.
+    fn name(&self, operation: Operation, call: Identified) -> (CallName, Fingerprint) {
+        let Identified { identity, plain } = call;
+        let key = self.record_key(operation, identity.digest);
+        (CallName { key, plain }, identity.fingerprint)
+    }
+
+    /// How a call goes on that has not to wait for its start.
+    fn start(
+        self: &Arc<Self>,
+        name: &CallName,
+        policy: &Policy,
+        start: Result<Start, Error>,
+        gate: Option<&Gate>,
+    ) -> Result<Entry, Error> {
+        let place = || self.place(gate);
+        let start = start.or_else(|error| self.not_begun(name, policy, error, place))?;
+        Ok(Entry::Asks(Box::pin(ready(Ok(start)))))
+    }
+
+    /// The answer that is at hand, for a call that would be let in.
+    fn known(&self, key: &RecordKey, asked: Fingerprint, policy: &Policy) -> Known {
+        if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
+            return Known::Nothing {
+                now: self.clock.now(),
+                permit: None,
+            };
+        }
+        if let Some((record, left)) = self.store.at_hand(key, asked) {
+            return Known::Answer(self.answer(key, record, left, policy, false, false));
+        }
+        let now = self.clock.now();
+        match self.recall(key, asked, policy, now) {
+            Found::Answer { record, left } => {
+                Known::Answer(self.answer(key, record, left, policy, false, true))
+            }
+            Found::Nothing(permit) => Known::Nothing { now, permit },
+        }
+    }
+
+    /// What a call does that is refused so. Without a claim it takes a `place` all the same.
+    pub(crate) fn not_begun(
+        self: &Arc<Self>,
+        name: &CallName,
+        policy: &Policy,
+        mut error: Error,
+        place: impl FnOnce() -> Result<Option<Box<Place>>, Full>,
+    ) -> Result<Start, Error> {
+        let key = &name.key;
+        if policy.on_outage == OnOutage::Run && error.is_outage() {
+            match place() {
+                Ok(place) => {
+                    let reason = &error.to_string();
+                    self.tell(key, EventKind::Unprotected { reason });
+                    let call = Unleased::new(self, name.clone(), policy.max_run());
+                    return Ok(Start::Unprotected(Box::new(call.in_place(place))));
+                }
+                Err(full) => error = full.error(key.operation()),
+            }
+        }
+        self.tell(key, EventKind::Refused { error: &error });
+        Err(error)
+    }
+
+    /// Whether a call is to be protected.
+    ///
+    /// # Errors
+    ///
+    /// It is not to run at all.
+    pub(crate) fn lets_in(
+        &self,
+        key: &RecordKey,
+        former: Option<&RecordKey>,
+    ) -> Result<bool, Error> {
+        let operation = key.operation();
+        if is_held(self.id, key) || former.is_some_and(|former| is_held(self.id, former)) {
+            return Err(Error::new(ErrorKind::Reentered, operation.clone()));
+        }
+        if self.is_closed() {
+            return Err(Error::new(ErrorKind::ShuttingDown, operation.clone()));
+        }
+        match self.protection {
+            Protection::On => Ok(true),
+            Protection::Off => {
+                let reason = "`Engine::disabled` in a debug build";
+                self.tell(key, EventKind::Unprotected { reason });
+                Ok(false)
+            }
+            Protection::Refused => Err(Error::new(ErrorKind::NoEngine, operation.clone())
+                .detail("`Engine::disabled` has no effect in a release build")),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        // What runs already may finish, with all that it calls.
+        self.closing.load(Ordering::SeqCst) && !is_inside()
+    }
+
+    /// `None`: the store has to be asked.
+    fn admit(
+        self: &Arc<Self>,
+        name: &CallName,
+        former: Option<&RecordKey>,
+        policy: &Policy,
+    ) -> Result<Option<Start>, Error> {
+        let key = &name.key;
+        if !self.lets_in(key, former)? {
+            let call = Unleased::new(self, name.clone(), policy.max_run());
+            return Ok(Some(Start::Unprotected(Box::new(call))));
+        }
+        if let Err(error) = self.keeper.start() {
+            let detail = format!("the thread that renews leases cannot be started: {error}");
+            let error = Error::new(ErrorKind::StoreUnavailable, key.operation().clone());
+            return Err(error.detail(detail));
+        }
+        Ok(None)
+    }
+}

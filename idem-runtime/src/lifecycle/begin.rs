@@ -1,0 +1,583 @@
+//! How a call begins: it gets the claim, an answer, or a refusal.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::env::backoff::Backoff;
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::{CallName, Identified};
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::operation::Operation;
+use crate::lifecycle::acquire::Asked;
+use crate::lifecycle::admit::Asking;
+use crate::lifecycle::claim::{Claim, granted};
+use crate::lifecycle::in_flight::{Entered, Unleased};
+use crate::lifecycle::interpret::refusal;
+use crate::lifecycle::reconcile::Riddle;
+use crate::lifecycle::remote_wait::Running;
+use crate::lifecycle::run_limit::{Gate, Place, over_quota};
+use crate::lifecycle::unacked_claim::Orphan;
+use crate::local::cache::{Life, Permit};
+use crate::local::singleflight::{Follower, Join, Landing, Ticket};
+use crate::outcome::stored::Stored;
+use crate::policy::{OnOtherType, Policy};
+use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
+use crate::record::{Fence, Owner, Record, State};
+
+/// One call, ready to ask for its claim.
+pub(crate) struct Ask {
+    pub(crate) operation: Operation,
+    pub(crate) own: Identified,
+    /// Under which it looks for its record first.
+    pub(crate) former: Option<Box<Identified>>,
+    pub(crate) policy: Policy,
+    /// Its token has: it gets what is there, and starts nothing.
+    pub(crate) expired: bool,
+    /// What it has to pass before its claim, besides the limits of the engine.
+    pub(crate) gate: Option<Box<Gate>>,
+}
+
+/// What asking led to.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one, read at once")]
+#[non_exhaustive]
+pub enum Begun {
+    /// The body is yours to run.
+    Claimed(Claim),
+    /// It was done before; this is the answer.
+    Done(Stored),
+}
+
+/// What a call does.
+pub(crate) enum Start {
+    /// It runs the body.
+    Run(Claim),
+    /// It finds out about an earlier attempt first.
+    Reconcile(Claim, Riddle),
+    /// It runs the body without protection.
+    Unprotected(Box<Unleased>),
+    /// It has its answer.
+    Done(Stored),
+}
+
+/// A claim that was granted.
+struct Grant {
+    request: ClaimRequest,
+    /// Pending, or reconciling.
+    state: State,
+    fence: Fence,
+    attempts: u16,
+    /// As in [`ClaimReply::Granted`].
+    fresh: bool,
+    sent: Duration,
+    ticket: Option<Ticket>,
+}
+
+/// What a call that asks comes to, unless it is refused.
+enum Reached {
+    Claim(Grant),
+    Done(Stored),
+}
+
+/// What asking the store led to.
+enum Led {
+    To(Result<Reached, Error>),
+    /// Nobody runs and no answer is there, and what was sent could not claim.
+    Vacant(Option<Ticket>),
+    /// The body runs elsewhere, for so long at most unless its lease is renewed.
+    Elsewhere(Option<Ticket>, Duration),
+    /// There is no record, and what was sent could not begin one.
+    Absent(Option<Ticket>),
+}
+
+/// A call that waits for its claim, or for another's answer.
+pub(crate) struct Begin {
+    entered: Entered,
+    name: CallName,
+    fingerprint: Fingerprint,
+    policy: Policy,
+    expired: bool,
+    /// The moment at which it begins.
+    now: Duration,
+    waited: bool,
+    /// The right to keep the answer that the store gives.
+    permit: Option<Permit>,
+    /// Between the claims of a call that waits alone.
+    backoff: Option<Backoff>,
+    gate: Option<Box<Gate>>,
+    /// The place of its body among those that run, from before the claim.
+    place: Option<Box<Place>>,
+    /// Its own name and fingerprint while it looks for its record under the former ones, where it begins nothing.
+    own: Option<Box<(CallName, Fingerprint)>>,
+}
+
+impl Begin {
+    pub(crate) fn new(
+        entered: Entered,
+        name: CallName,
+        (fingerprint, expired): (Fingerprint, bool),
+        policy: Policy,
+        now: Duration,
+        (permit, gate): (Option<Permit>, Option<Box<Gate>>),
+    ) -> Self {
+        Self {
+            now,
+            entered,
+            name,
+            fingerprint,
+            policy,
+            expired,
+            waited: false,
+            permit,
+            backoff: None,
+            gate,
+            place: None,
+            own: None,
+        }
+    }
+
+    /// Looks for the record under this name first.
+    pub(crate) fn formerly(mut self, former: Option<Box<(CallName, Fingerprint)>>) -> Self {
+        self.own = former;
+        self.swap_names();
+        self
+    }
+
+    fn swap_names(&mut self) {
+        if let Some(other) = &mut self.own {
+            std::mem::swap(&mut self.name, &mut other.0);
+            std::mem::swap(&mut self.fingerprint, &mut other.1);
+        }
+    }
+
+    /// Goes on under the name of its own.
+    fn leave_former(&mut self) {
+        self.swap_names();
+        self.own = None;
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        self.entered.core()
+    }
+
+    /// Until when it waits for an answer.
+    fn patience(&self) -> Duration {
+        self.now + self.policy.wait()
+    }
+
+    /// Claims the key, waits for its answer, or says why neither is to be had.
+    pub(crate) fn run(mut self) -> Asking {
+        Box::pin(async move {
+            let reached = self.ask().await;
+            if self.own.is_some() {
+                match &reached {
+                    Err(error) if matches!(error.kind(), ErrorKind::StoreUnavailable) => {
+                        self.leave_former();
+                    }
+                    _ => self.core().tell(&self.name.key, EventKind::FormerDigestKey),
+                }
+            }
+            match reached {
+                Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
+                Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
+                Err(error) => {
+                    // What a token that has expired would start must not run at all.
+                    let is_outage = error.is_outage() && !self.expired;
+                    let error = error.outage(is_outage);
+                    let place = self.place.take();
+                    let (core, gate) = (self.core(), self.gate.as_deref());
+                    let place = || place.map_or_else(|| core.place(gate), |place| Ok(Some(place)));
+                    core.not_begun(&self.name, &self.policy, error, place)
+                }
+            }
+        })
+    }
+
+    /// The claim takes over what the call consists of, and the place of the call among those that a
+    /// shutdown waits for.
+    fn claim(self, grant: Grant) -> Start {
+        let Grant {
+            request,
+            state,
+            fence,
+            attempts,
+            fresh,
+            sent,
+            ticket,
+        } = grant;
+        let Self {
+            entered,
+            name,
+            policy,
+            place,
+            ..
+        } = self;
+        let header = granted(&request, state, fence, attempts);
+        let riddle = match state {
+            State::Reconciling { .. } => Some(Riddle::new(entered.core(), request)),
+            _ => None,
+        };
+        let claim =
+            entered.arrive(|core| Claim::new(core, name, header, fresh, policy, sent, ticket));
+        let claim = claim.in_place(place);
+        match riddle {
+            Some(riddle) => Start::Reconcile(claim, riddle),
+            None => Start::Run(claim),
+        }
+    }
+
+    async fn ask(&mut self) -> Result<Reached, Error> {
+        let mut now = self.now;
+        loop {
+            let core = self.core();
+            // A reply that came late is asked for once more.
+            let within = core.limits.claim_deadline * 2;
+            let (flights, digest) = (&core.flights, self.name.key.digest());
+            let ticket = match flights.join(digest, self.fingerprint, now, within) {
+                Join::Lead(ticket) => Some(ticket),
+                Join::Follow(follower, lease_left) if now < self.patience() => {
+                    // A call that waits runs nothing.
+                    self.place = None;
+                    // Boxed, as whatever waits for long: most calls do not.
+                    let start = Box::pin(self.follow(follower, lease_left)).await;
+                    if let Some(start) = start {
+                        return start;
+                    }
+                    now = self.core().clock.now();
+                    continue;
+                }
+                // Nobody to wait with, or no time to: the store says what it has to say.
+                Join::Follow(..) | Join::Alone => None,
+            };
+            let led = self.claim_or_look(ticket, &mut now).await;
+            let (ticket, lease_left) = match led {
+                Led::To(start) => return start,
+                Led::Absent(ticket) if self.own.is_some() => {
+                    if let Some(ticket) = ticket {
+                        ticket.land(|| Some(Landing::Absent));
+                    }
+                    self.leave_former();
+                    now = self.core().clock.now();
+                    continue;
+                }
+                Led::Absent(ticket) | Led::Vacant(ticket) => (ticket, None),
+                Led::Elsewhere(ticket, lease_left) => (ticket, Some(lease_left)),
+            };
+            // A call that waits runs nothing.
+            self.place = None;
+            if let Some(start) = Box::pin(self.wait(ticket, lease_left, now)).await {
+                return start;
+            }
+            now = self.core().clock.now();
+        }
+    }
+
+    /// Sends the claim, and at a limit or with a quota a request first that claims and writes nothing: what is stored is
+    /// replayed, and what runs is waited for, whatever the limits are.
+    async fn claim_or_look(&mut self, mut ticket: Option<Ticket>, now: &mut Duration) -> Led {
+        let mut looks = !self.may_claim();
+        loop {
+            let request = self.request(looks);
+            let asked = {
+                let (core, key) = (self.core(), &self.name.key);
+                let mut orphan = Orphan::new(core, key, request.owner);
+                core.ask(key, &request, &mut orphan, *now).await
+            };
+            ticket = match self.led(ticket, request, asked) {
+                // Under the former name it goes on with its own, where an answer may stand.
+                led @ Led::Absent(_) if self.own.is_some() => return led,
+                Led::Vacant(ticket) | Led::Absent(ticket) if looks => {
+                    *now = self.core().clock.now();
+                    match self.pass() {
+                        Ok(()) => ticket,
+                        Err(error) => return Led::To(Err(self.refused(ticket, error, *now))),
+                    }
+                }
+                led => return led,
+            };
+            looks = false;
+        }
+    }
+
+    /// Takes a place among the bodies that run. Whether the call may claim without a look at what is stored.
+    fn may_claim(&mut self) -> bool {
+        // It starts nothing.
+        if self.expired {
+            return true;
+        }
+        // Held since before it left its former name.
+        if self.place.is_none() {
+            match self.core().place(self.gate.as_deref()) {
+                Ok(place) => self.place = place,
+                Err(_) => return false,
+            }
+        }
+        let gate = self.gate.as_ref();
+        gate.is_none_or(|gate| gate.quota.is_none())
+    }
+
+    /// Whether a call may claim that found nothing to replay and nothing to wait for.
+    fn pass(&mut self) -> Result<(), Error> {
+        if self.place.is_none() {
+            // A replay may have held it, which took no longer than this look.
+            let place = self.core().place(self.gate.as_deref());
+            self.place = place.map_err(|full| full.error(self.name.key.operation()))?;
+        }
+        // Asked once.
+        let quota = self.gate.as_mut().and_then(|gate| gate.quota.take());
+        let granted = quota.map_or(Ok(()), |quota| quota());
+        granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
+    }
+
+    /// Waits for what another call of this process finds out. `None`: ask again.
+    async fn follow(
+        &mut self,
+        mut follower: Follower,
+        lease_left: Option<Duration>,
+    ) -> Option<Result<Reached, Error>> {
+        self.waited = true;
+        let (clock, patience) = (&*self.core().clock, self.patience());
+        let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
+        match deadline(clock, moment, pin!(follower.landing())).await {
+            Ok(None) => None,
+            Ok(Some(Landing::Absent)) => {
+                self.leave_former();
+                None
+            }
+            Ok(Some(landing)) if !landing.is_for(self.now) => None,
+            Ok(Some(Landing::Refused {
+                error,
+                max_attempts,
+                ..
+            })) => {
+                // As with an unknown outcome, below.
+                let may_differ = match error.kind() {
+                    ErrorKind::Exhausted { .. } => self.policy.reconciles,
+                    // The other may be of another function than this one.
+                    ErrorKind::WrongType => true,
+                    // A body of this engine makes it, or a place is free by now.
+                    ErrorKind::TooManyRunning => self.core().place(self.gate.as_deref()).is_ok(),
+                    ErrorKind::QuotaExceeded => {
+                        let gate = self.gate.as_ref();
+                        gate.is_none_or(|gate| gate.quota.is_none())
+                    }
+                    _ => false,
+                };
+                let same = max_attempts == self.policy.max_attempts && !may_differ;
+                same.then_some(Err(error))
+            }
+            Ok(Some(Landing::Done {
+                record,
+                left,
+                at,
+                asked,
+                dated,
+                ..
+            })) => {
+                if self.policy.dated() && !dated {
+                    return None;
+                }
+                let left = left.saturating_sub(clock.now().saturating_sub(at));
+                // This call can find out what the other could not.
+                if self.policy.reconciles && !asked && record.header.is_unknown(left) {
+                    return None;
+                }
+                Some(self.done(record, left))
+            }
+            // Renewed in the meantime, most likely: joining again tells.
+            Err(_) if clock.now() < patience => None,
+            Err(_) => {
+                let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
+                let retry_after = left.unwrap_or(self.policy.lease);
+                let kind = ErrorKind::Running { retry_after };
+                Some(Err(Error::new(kind, self.name.key.operation().clone())))
+            }
+        }
+    }
+
+    fn done(&self, record: Record, left: Duration) -> Result<Reached, Error> {
+        let stored = (self.core()).answer(
+            &self.name.key,
+            record,
+            left,
+            &self.policy,
+            self.waited,
+            false,
+        )?;
+        Ok(Reached::Done(stored))
+    }
+
+    /// `looks`: it claims nothing.
+    fn request(&self, looks: bool) -> ClaimRequest {
+        let needs = match self.own {
+            // Of an owner that nobody knows: it is granted nothing.
+            _ if self.expired || looks => Needs::Verdict,
+            Some(_) => Needs::Record,
+            None => Needs::Nothing,
+        };
+        ClaimRequest {
+            owner: self.core().store.new_owner(&self.name.key),
+            fingerprint: self.fingerprint,
+            types: self.policy.types,
+            any_type: self.policy.on_other_type == OnOtherType::Accept,
+            lease: self.policy.lease,
+            retain: self.policy.retain(),
+            max_attempts: self.policy.max_attempts,
+            reconciles: self.policy.reconciles && !looks,
+            needs,
+            dated: self.policy.dated(),
+        }
+    }
+
+    /// What the store's reply means for this call, and for those that follow it.
+    fn led(
+        &self,
+        ticket: Option<Ticket>,
+        request: ClaimRequest,
+        asked: Result<Asked, Error>,
+    ) -> Led {
+        let (core, key) = (self.core(), &self.name.key);
+        let operation = key.operation();
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => {
+                let sent = core.clock.now();
+                return Led::To(Err(self.refused(ticket, error, sent)));
+            }
+        };
+        let (lease, sent) = (request.lease, asked.sent);
+        let ticket = ticket.or_else(|| {
+            let is_grant = matches!(
+                asked.reply,
+                ClaimReply::Granted { .. } | ClaimReply::Reconcile { .. }
+            );
+            let until = core.clock.now() + lease;
+            is_grant.then(|| (core.flights).take_over(key.digest(), self.fingerprint, until))
+        });
+        Led::To(match asked.reply {
+            ClaimReply::Granted {
+                fence,
+                attempt,
+                fresh,
+            } => Ok(Reached::Claim(Grant {
+                request,
+                state: State::Pending { lease },
+                fence,
+                attempts: attempt,
+                fresh,
+                sent,
+                ticket,
+            })),
+            ClaimReply::Reconcile { fence, attempts } => Ok(Reached::Claim(Grant {
+                request,
+                state: State::Reconciling { lease },
+                fence,
+                attempts,
+                fresh: false,
+                sent,
+                ticket,
+            })),
+            ClaimReply::Absent => return Led::Absent(ticket),
+            ClaimReply::Running { lease_left }
+                if request.needs == Needs::Verdict && lease_left.is_zero() =>
+            {
+                return Led::Vacant(ticket);
+            }
+            // A claim asks the hook, and has a place for it.
+            ClaimReply::Done { record, left }
+                if self.policy.reconciles
+                    && !request.reconciles
+                    && record.header.is_unknown(left) =>
+            {
+                return Led::Vacant(ticket);
+            }
+            ClaimReply::Running { lease_left } => {
+                if core.clock.now() >= self.patience() {
+                    let retry_after = lease_left;
+                    Err(Error::new(
+                        ErrorKind::Running { retry_after },
+                        operation.clone(),
+                    ))
+                } else {
+                    return Led::Elsewhere(ticket, lease_left);
+                }
+            }
+            ClaimReply::Done { record, left } => {
+                let life = Life {
+                    left,
+                    sent,
+                    dated: request.dated,
+                };
+                // The cache knows calls by their own names.
+                let permit = self.permit.filter(|_| self.own.is_none());
+                core.remember(permit, key, &record, life);
+                if let Some(ticket) = ticket {
+                    ticket.land(|| {
+                        Some(Landing::Done {
+                            record: record.clone(),
+                            sent,
+                            left,
+                            at: core.clock.now(),
+                            asked: false,
+                            dated: request.dated,
+                        })
+                    });
+                }
+                self.done(record, left)
+            }
+            reply => Err(self.refused(ticket, refusal(operation, &reply), sent)),
+        })
+    }
+
+    /// Whoever waited gets the same refusal.
+    fn refused(&self, ticket: Option<Ticket>, error: Error, sent: Duration) -> Error {
+        if let Some(ticket) = ticket {
+            ticket.land(|| {
+                Some(Landing::Refused {
+                    error: error.clone(),
+                    sent,
+                    max_attempts: self.policy.max_attempts,
+                })
+            });
+        }
+        error
+    }
+
+    /// Waits, with everybody else in this process, until the body that runs elsewhere has ended. With
+    /// nothing left of its lease, and an expired token, it finds out what to say of that. At `seen` the
+    /// store had not been asked yet.
+    async fn wait(
+        &mut self,
+        ticket: Option<Ticket>,
+        lease_left: Option<Duration>,
+        seen: Duration,
+    ) -> Option<Result<Reached, Error>> {
+        let core = self.core();
+        let Some(lease_left) = lease_left else {
+            let sent = core.clock.now();
+            let error = core.expired(&self.name.key).await?;
+            return Some(Err(self.refused(ticket, error, sent)));
+        };
+        if let Some(ticket) = ticket {
+            let running = Running { seen, lease_left };
+            let asked = (self.fingerprint, self.policy.dated());
+            let follower = core.watch_over(&self.name.key, asked, running, ticket)?;
+            return self.follow(follower, None).await;
+        }
+        // Another request has the key in this process, and this one is its like: the fingerprints
+        // differ but match, because one of them compares nothing. Rare, so it just asks again.
+        self.waited = true;
+        let backoff = self
+            .backoff
+            .get_or_insert_with(|| Backoff::new(&Owner::random()));
+        let pause = lease_left.min(backoff.poll());
+        let clock = &*self.core().clock;
+        let moment = (clock.now() + pause).min(self.patience());
+        clock.sleep_until(moment).await;
+        None
+    }
+}

@@ -1,0 +1,344 @@
+//! A granted claim, from the moment it is granted until its outcome is settled.
+
+use std::future::ready;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::engine::Core;
+use crate::env::clock::{Elapsed, deadline};
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::CallName;
+use crate::lifecycle::context::{Context, bind_outer};
+use crate::lifecycle::lease::Lease;
+use crate::lifecycle::reconcile::Riddle;
+use crate::lifecycle::renewer::Keeper;
+use crate::lifecycle::run_limit::Place;
+use crate::lifecycle::settle::{Ending, Held, REPLY, Settled, Settling};
+use crate::local::singleflight::Ticket;
+use crate::outcome::codec::{Encoded, How, Replay, Unencodable};
+use crate::outcome::stored::Stored;
+use crate::policy::Policy;
+use crate::record::transition::{Remains, RenewReply};
+use crate::record::unknown_cause::Cause;
+use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
+
+/// The right to run a body, and the duty to say how it ended.
+///
+/// Its lease is renewed until it is completed, released or dropped. Dropped, the key is treated as
+/// the operation's [`OnCancel`](crate::OnCancel) says: by default it lapses with its lease and stays
+/// counted as an attempt, because a body that stopped half-way may have had its effect.
+#[derive(Debug)]
+#[must_use = "a claim that is dropped blocks its key until its lease is over"]
+pub struct Claim {
+    held: Option<Held>,
+    /// The place of its body among those that run, where their number is limited.
+    place: Option<Box<Place>>,
+}
+
+/// How [`Claim::complete`] ended.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is read at once"
+)]
+#[non_exhaustive]
+pub enum Completion {
+    /// The answer is stored, or is being stored in the background; it is the one to return.
+    Own,
+    /// Another attempt stored its answer first, and that is the one to return.
+    Adopted(Stored),
+}
+
+impl Claim {
+    /// The claim that was sent at `sent` and granted with this header.
+    pub(crate) fn new(
+        core: Arc<Core>,
+        name: CallName,
+        header: Header,
+        fresh: bool,
+        policy: Policy,
+        sent: Duration,
+        ticket: Option<Ticket>,
+    ) -> Self {
+        // Its holder may never ask for its context.
+        bind_outer();
+        let lease = Arc::new(Lease::new(core, name, header, fresh, policy, sent, ticket));
+        lease.announce();
+        let held = Held {
+            renewal: Keeper::register(lease, sent),
+        };
+        held.tell(match header.state {
+            State::Reconciling { .. } => EventKind::Reconciling {
+                attempts: header.attempts,
+            },
+            _ => EventKind::Claimed {
+                attempt: header.attempts,
+                fence: header.fence,
+            },
+        });
+        Self {
+            held: Some(held),
+            place: None,
+        }
+    }
+
+    /// With the place of its body among those that run.
+    pub(crate) fn in_place(mut self, place: Option<Box<Place>>) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// The place of its body, for a call that keeps it until its answer is stored.
+    pub(crate) fn take_place(&mut self) -> Option<Box<Place>> {
+        self.place.take()
+    }
+
+    pub(crate) fn held(&self) -> &Held {
+        // Taken only by the methods that consume the claim.
+        self.held
+            .as_ref()
+            .expect("a claim is held until it is settled")
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        self.held().lease()
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.lease().policy
+    }
+
+    /// How an answer that its body gives came about. While an earlier attempt is still asked about,
+    /// it is the answer of that one, which the reconcile hook found.
+    pub(crate) fn how(&self) -> How {
+        match self.lease().claim().state {
+            State::Reconciling { .. } => How::Replayed,
+            _ => How::Executed,
+        }
+    }
+
+    pub(crate) fn operation(&self) -> &crate::Operation {
+        self.lease().key.operation()
+    }
+
+    /// The number that grows with every claim of this key.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.lease().claim().fence
+    }
+
+    /// Which attempt this is, starting at 1.
+    #[must_use]
+    pub fn attempt(&self) -> u16 {
+        self.lease().claim().attempts
+    }
+
+    /// What the body can ask.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        self.context_with(None)
+    }
+
+    pub(crate) fn context_with(&self, riddle: Option<Riddle>) -> Context {
+        Context::new(Arc::clone(self.lease()), riddle)
+    }
+
+    /// Starts the lease again now, besides the renewals that happen by themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::StoreUnavailable`] without a reply, [`ErrorKind::Running`] if the claim is
+    /// another's by now, [`ErrorKind::UnknownRecord`] if something else stands under the key.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; the lease may or may not have been renewed.
+    pub async fn renew(&self) -> Result<(), Error> {
+        let held = self.held();
+        let operation = self.operation().clone();
+        let (tell, told) = oneshot::channel();
+        let lease = Arc::clone(held.lease());
+        // A connection that were made here would be driven here, and every lease with it.
+        held.core().keeper.hand_over(async move {
+            let core = &lease.core;
+            let sent = core.clock.now();
+            let moment = sent + core.limits.complete_deadline.max(REPLY);
+            let claim = lease.claim();
+            let reply = core.store.renew(&lease.key, &claim);
+            let reply = deadline(&*core.clock, moment, pin!(reply)).await;
+            if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
+                lease.renewed(sent);
+            }
+            // Whoever asked may be gone.
+            let _ = tell.send(reply);
+        });
+        match told.await.unwrap_or(Err(Elapsed)) {
+            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => Ok(()),
+            Ok(Ok(RenewReply::Lost)) => Err(Error::new(
+                ErrorKind::Running {
+                    retry_after: held.lease().lasts(),
+                },
+                operation,
+            )
+            .detail("the claim is another attempt's by now")),
+            Ok(Ok(RenewReply::Unreadable(error))) => {
+                Err(Error::new(ErrorKind::UnknownRecord, operation).because(error))
+            }
+            Ok(Err(error)) => {
+                Err(Error::new(ErrorKind::StoreUnavailable, operation).because(error))
+            }
+            Err(_) => Err(Error::new(ErrorKind::StoreUnavailable, operation)
+                .detail("no reply to a renewal within its deadline")),
+        }
+    }
+
+    /// Stores a value as the answer.
+    ///
+    /// A value that cannot be stored now is stored in the background, and the observer is told; one
+    /// that is too large or not serializable leaves a tombstone, so that nothing runs twice.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Running`] if another attempt holds the claim by now: its answer will count.
+    /// [`ErrorKind::TooLarge`] if another attempt's answer counts, and the store does not read it.
+    ///
+    /// # Cancel safety
+    ///
+    /// A completion that has begun goes on in the background when this is dropped.
+    pub async fn complete<T: Replay>(self, value: &T) -> Result<Completion, Error> {
+        let core = Arc::clone(self.held().core());
+        let key = self.lease().key.clone();
+        let operation = key.operation();
+        let encoded = Encoded::value(value, &core.format);
+        match self.settle(encoded).await {
+            Settled::Own => Ok(Completion::Own),
+            Settled::Adopted { record, left } => {
+                let stored = Stored::new(&core, operation, key.digest(), record, left, true);
+                Ok(Completion::Adopted(stored))
+            }
+            Settled::Overtaken(retry_after) => {
+                let kind = ErrorKind::Running { retry_after };
+                Err(Error::new(kind, operation.clone()))
+            }
+            Settled::Refused(error) => Err(error),
+        }
+    }
+
+    /// Gives the key back, because nothing happened: the next call runs the body. The attempt does
+    /// not count, unless the operation counts errors.
+    ///
+    /// # Cancel safety
+    ///
+    /// A release that has begun goes on in the background when this is dropped.
+    pub async fn release(mut self) {
+        if let Some(held) = self.held.take() {
+            let ending = held.release(Remains::Nothing);
+            held.finish(ending).await;
+        }
+    }
+
+    /// The body did not start.
+    pub(crate) async fn give_back(mut self) {
+        if let Some(held) = self.held.take() {
+            let ending = held.uncounted(Remains::Nothing);
+            held.finish(ending).await;
+        }
+    }
+
+    /// The body panicked.
+    pub(crate) async fn panicked(mut self) {
+        if let Some(held) = self.held.take() {
+            held.tell(EventKind::Panicked);
+            let ending = held.panicked();
+            held.finish_within(Duration::ZERO, ending).await;
+        }
+    }
+
+    /// Whether an earlier attempt had its effect was not found out.
+    pub(crate) async fn undecided(mut self) -> Settled {
+        match self.held.take() {
+            Some(held) => {
+                let ending = held.unknown(Cause::Undecided);
+                held.finish(ending).await
+            }
+            None => Settled::Own,
+        }
+    }
+
+    /// The lease was lost, and the body was dropped for it.
+    pub(crate) async fn cancelled(mut self) {
+        if let Some(held) = self.held.take()
+            && let Some(ending) = held.cancelled()
+        {
+            held.finish_within(Duration::ZERO, ending).await;
+        }
+    }
+
+    /// Stores or gives back what the body's result says.
+    pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
+        let Some(held) = self.held.take() else {
+            return Box::pin(ready(Settled::Own));
+        };
+        let (format, lease) = (&held.core().format, held.lease());
+        let asked = lease.claim().fingerprint;
+        let ending = match format.seal(lease.key.digest(), asked, encoded) {
+            Encoded::Release(remains) => held.release(remains),
+            Encoded::Store {
+                outcome,
+                mut schema,
+                mut record,
+                lost,
+            } => {
+                if let Some(lost) = lost {
+                    held.tell(EventKind::Unsaved {
+                        reason: &lost.to_string(),
+                    });
+                }
+                if outcome == OutcomeKind::Unknown {
+                    schema = match lost {
+                        Some(Unencodable::Unclassified) => Cause::Unclassified.code(),
+                        _ => Cause::Error.code(),
+                    };
+                }
+                let header = held.done(outcome, schema);
+                record[..HEADER].copy_from_slice(&header.encode());
+                Ending::Complete {
+                    outcome,
+                    record: record.into(),
+                }
+            }
+        };
+        held.finish(ending)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            held.tell(EventKind::Dropped);
+            held.abandon();
+        }
+    }
+}
+
+/// What a granted claim's record starts with.
+pub(crate) fn granted(
+    request: &crate::record::transition::ClaimRequest,
+    state: State,
+    fence: Fence,
+    attempts: u16,
+) -> Header {
+    Header {
+        state,
+        owner: request.owner,
+        fence,
+        attempts,
+        retain: request.retain,
+        fingerprint: request.fingerprint,
+        types: request.types,
+    }
+}

@@ -1,0 +1,365 @@
+//! What a body can ask about the call that it runs for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+use crate::identity::digest_key::CallName;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::lease::Lease;
+use crate::lifecycle::reconcile::Riddle;
+use crate::policy::LONG;
+use crate::record::{Fence, Header};
+
+tokio::task_local! {
+    static CONTEXT: Context;
+}
+
+/// The call that a body runs for. Cheap to clone.
+#[derive(Clone)]
+pub struct Context(Arc<Call>);
+
+struct Call {
+    held: Held,
+    riddle: Option<Box<Riddle>>,
+    /// The call whose body this one is called in.
+    outer: Option<Context>,
+}
+
+/// What a call holds while its body runs.
+enum Held {
+    Lease(Arc<Lease>),
+    /// Boxed, as the riddle is: nearly every call has a lease and nothing to find out, and each of them
+    /// would carry the room.
+    Bare(Box<Bare>),
+}
+
+/// A call that runs without protection, or in a transaction.
+struct Bare {
+    engine: u64,
+    name: CallName,
+    /// The claim of a call that runs in a transaction.
+    within: Option<Header>,
+    /// When it has run for as long as a lease would be renewed.
+    until: Instant,
+}
+
+/// The call whose body asks.
+///
+/// # Panics
+///
+/// Outside of an idempotent body. A task that a body spawns is outside; pass the context on, or ask
+/// with [`try_context`].
+#[must_use]
+pub fn context() -> Context {
+    try_context().expect("`idem_runtime::context()` is asked inside an `#[idempotent]` body")
+}
+
+/// The call whose body asks, or `None` outside of an idempotent body.
+#[must_use]
+pub fn try_context() -> Option<Context> {
+    CONTEXT.try_with(Clone::clone).ok()
+}
+
+/// Whether a body of this engine, in this task, runs for this key: to wait for it is to wait for
+/// oneself.
+pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
+    let holds = |context: &Context| {
+        let mut next = Some(context);
+        while let Some(Context(call)) = next {
+            if call.engine() == engine && call.key() == key {
+                return true;
+            }
+            next = call.outer.as_ref();
+        }
+        false
+    };
+    CONTEXT.try_with(holds).unwrap_or(false)
+}
+
+/// Binds the call whose body begins another call in this task to its request: the inner call acts for that request.
+pub(crate) fn bind_outer() {
+    // Outside of a body there is nothing to bind.
+    let _ = CONTEXT.try_with(Context::bind);
+}
+
+/// Whether a body of this engine runs in this task.
+pub(crate) fn runs_in(engine: u64) -> bool {
+    let runs = |context: &Context| {
+        let mut next = Some(context);
+        while let Some(Context(call)) = next {
+            if call.engine() == engine {
+                return true;
+            }
+            next = call.outer.as_ref();
+        }
+        false
+    };
+    CONTEXT.try_with(runs).unwrap_or(false)
+}
+
+/// Whether a body runs in this task.
+pub(crate) fn is_inside() -> bool {
+    CONTEXT.try_with(|_| ()).is_ok()
+}
+
+impl Call {
+    fn engine(&self) -> u64 {
+        match &self.held {
+            Held::Lease(lease) => lease.core.id,
+            Held::Bare(call) => call.engine,
+        }
+    }
+
+    /// What derived keys follow from.
+    fn plain(&self) -> &KeyDigest {
+        match &self.held {
+            Held::Lease(lease) => lease.plain(),
+            Held::Bare(call) => call.name.plain(),
+        }
+    }
+
+    fn key(&self) -> &RecordKey {
+        match &self.held {
+            Held::Lease(lease) => &lease.key,
+            Held::Bare(call) => &call.name.key,
+        }
+    }
+}
+
+impl Context {
+    pub(crate) fn new(lease: Arc<Lease>, riddle: Option<Riddle>) -> Self {
+        Self::of(Held::Lease(lease), riddle)
+    }
+
+    /// The context of a call without a lease, which may take so long. `within` is its claim, if it
+    /// runs in a transaction; without one it runs without protection.
+    pub(crate) fn unleased(
+        engine: u64,
+        name: CallName,
+        within: Option<Header>,
+        max_run: Duration,
+    ) -> Self {
+        let call = Bare {
+            engine,
+            name,
+            within,
+            until: Instant::now() + max_run,
+        };
+        Self::of(Held::Bare(Box::new(call)), None)
+    }
+
+    fn of(held: Held, riddle: Option<Riddle>) -> Self {
+        let outer = try_context();
+        // What this call does, it does for the outer one's request.
+        if let Some(outer) = &outer {
+            outer.bind();
+        }
+        Self(Arc::new(Call {
+            held,
+            riddle: riddle.map(Box::new),
+            outer,
+        }))
+    }
+
+    /// The key of this call stays with its request, also if it is given back.
+    fn bind(&self) {
+        if let Held::Lease(lease) = &self.0.held {
+            lease.bind();
+        }
+    }
+
+    /// Runs `body` as the body of this call, or a part of it.
+    pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
+        CONTEXT.sync_scope(self.clone(), body)
+    }
+
+    pub(crate) fn riddle(&self) -> Option<&Riddle> {
+        self.0.riddle.as_deref()
+    }
+
+    pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
+        match &self.0.held {
+            Held::Lease(lease) => Some(lease),
+            Held::Bare(_) => None,
+        }
+    }
+
+    /// The name of what is done.
+    #[must_use]
+    pub fn operation(&self) -> &Operation {
+        self.0.key().operation()
+    }
+
+    /// The digest of operation, scope and key: what the record is named by.
+    ///
+    /// A reader of a log can try guesses against it, unless the engine has a
+    /// [digest key](crate::EngineBuilder::digest_key).
+    #[must_use]
+    pub fn key(&self) -> &KeyDigest {
+        self.0.key().digest()
+    }
+
+    fn claim(&self) -> Option<Header> {
+        match &self.0.held {
+            Held::Lease(lease) => Some(lease.claim()),
+            Held::Bare(call) => call.within,
+        }
+    }
+
+    /// Which attempt this is, starting at 1. An attempt that gave the key back in good order is not
+    /// counted. In a reconcile hook: how many attempts were started before and are not accounted
+    /// for. 0 where the call runs [without protection](crate::OnOutage::Run).
+    #[must_use]
+    pub fn attempt(&self) -> u16 {
+        self.claim().map_or(0, |claim| claim.attempts)
+    }
+
+    /// A number that grows with every claim of this key. A downstream system that remembers the
+    /// highest one refuses a late write of an overtaken body. It does not stop a second effect;
+    /// [`derive_key`](Self::derive_key) does.
+    ///
+    /// It grows for certain while the key has a record: for the `ttl` after an attempt that was abandoned or has
+    /// answered, and for a lease, at least 10 seconds, after one that failed and of which nothing remains. After that
+    /// it is the store's time in microseconds, which is higher unless the store's clock was set back meanwhile.
+    ///
+    /// It is asked for only where it is needed: a store may grant a claim without a number, and
+    /// fetch it here in one round trip. The stores of this version know it from the claim.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) if it cannot be had, and
+    /// where the call runs [without protection](crate::OnOutage::Run).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    #[allow(clippy::unused_async, reason = "a store may need a round trip for it")]
+    pub async fn fence(&self) -> Result<Fence, Error> {
+        match self.claim() {
+            Some(claim) => Ok(claim.fence),
+            None => Err(unprotected(self.operation())),
+        }
+    }
+
+    /// Resolves as soon as the claim is known to be lost, or may be: a renewal was refused, the lease
+    /// ran out unrenewed by the local clock, or the body ran for longer than `max_run`. From then on
+    /// another body may run for the same key; after `max_run` not before the rest of the lease is over.
+    /// Never resolves before.
+    ///
+    /// ```
+    /// # async fn step() {}
+    /// # async fn body() -> Result<(), std::io::Error> {
+    /// let cx = idem_runtime::context();
+    /// tokio::select! {
+    ///     () = step() => Ok(()),
+    ///     () = cx.lease_lost() => Err(std::io::ErrorKind::Interrupted.into()),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and asked for again.
+    pub fn lease_lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lease = self.lease().cloned();
+        async move {
+            match lease {
+                Some(lease) => lease.lost().await,
+                // There is nothing to lose.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// For how long from now nobody else can be granted the key, if it is not renewed again: to be
+    /// looked at before a step that cannot be taken back. Zero when the lease is lost, and where there is
+    /// none because the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction
+    /// (`tx = …`): nobody is granted the key before that is committed or rolled back. It catches
+    /// most pauses of a process and guarantees nothing, since a pause may come right after, and since
+    /// the lease ends by the server's clock, which may [step](crate::store#the-clock-of-the-server).
+    #[must_use]
+    pub fn lease_remaining(&self) -> Duration {
+        match &self.0.held {
+            Held::Lease(lease) => lease.remaining(),
+            Held::Bare(call) if call.within.is_none() => Duration::ZERO,
+            Held::Bare(_) => LONG,
+        }
+    }
+
+    /// When `max_run` is over: the lease is then renewed no longer.
+    ///
+    /// ```
+    /// # async fn send() {}
+    /// # async fn body() {
+    /// let cx = idem_runtime::context();
+    /// let sent = tokio::time::timeout_at(cx.deadline().into(), send()).await;
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        match &self.0.held {
+            Held::Lease(lease) => Instant::now() + lease.run_left(),
+            Held::Bare(call) => call.until,
+        }
+    }
+
+    /// The idempotency key to send with a downstream call: 43 characters, the same for every attempt
+    /// of this call, another for every label. With it the other side sees a repeat as a repeat.
+    ///
+    /// It follows from operation, scope and key alone, so it is the same after `ttl`, after a reset, and under another
+    /// [digest key](crate::EngineBuilder::digest_key):
+    /// where a call is then meant to have its effect again, put what tells the two apart (a date, say)
+    /// into the key or the label.
+    ///
+    /// A reader of it who knows the label can confirm a guess of the call's key, whatever the engine's
+    /// [digest key](crate::EngineBuilder::digest_key).
+    ///
+    /// The other side may know this request under that key from now on. So the call's key stays with its request:
+    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a transaction
+    /// (`tx = …`) the error undoes the claim as well, and nothing keeps the request.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, store::memory::MemoryStore, Error};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let key = engine
+    ///     .operation("payments.pay")
+    ///     .key("order-7")
+    ///     .run(|cx| async move { Ok::<_, Error>(cx.derive_key("stripe.charge")) })
+    ///     .await?;
+    /// assert_eq!(key.len(), 43);
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn derive_key(&self, label: &str) -> String {
+        self.bind();
+        let mut hash = Sha256::new();
+        // The first two parts have fixed lengths, so no two inputs run together.
+        hash.update(b"idem derived key 1\0");
+        hash.update(self.0.plain().as_bytes());
+        hash.update(label.as_bytes());
+        let mut text = String::with_capacity(43);
+        KeyDigest::from_bytes(hash.finalize().into()).text(&mut text);
+        text
+    }
+}
+
+fn unprotected(operation: &Operation) -> Error {
+    Error::new(crate::ErrorKind::StoreUnavailable, operation.clone())
+        .detail("the call runs without protection, so it has no fence")
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("key", self.0.key())
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
+}

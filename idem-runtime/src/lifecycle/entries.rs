@@ -1,0 +1,317 @@
+//! Listing what a store holds, for an operator.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::engine::{Core, Engine};
+use crate::error::{Error, ErrorKind};
+use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::inspect::Entry;
+use crate::store::{EntryFilter, ListReply, ListRequest};
+
+/// The most entries of a page.
+const MOST: usize = 1_000;
+
+/// A listing of the records under the engine's prefix; see [`Engine::entries`].
+///
+/// # What is listed
+///
+/// Every record that is kept, and matches, from the first page until the last one is listed at least once. A record
+/// that is made, changed, reset or expires meanwhile may be or may not be. A page names no record twice; on Redis, two
+/// pages may. Each entry shows its record as it was at one moment: [`resolve`](Entry::resolve) and
+/// [`reset`](Entry::reset) change nothing if it is another one by then.
+///
+/// Entries are in no order that means anything.
+///
+/// # What it costs
+///
+/// A step examines up to 1,000 records, without their answers, and a page takes as many steps as it takes to fill it;
+/// no step delays a claim. Steps go through a connection of their own.
+///
+/// | store | a listing reads | beside it |
+/// | --- | --- | --- |
+/// | memory | every record, a 32nd of them at a time | |
+/// | PostgreSQL, MySQL, SQLite | the records of the operation, by the primary key, or the whole table without one | |
+/// | Redis | every key of the database (`SCAN`), whatever prefix and operation | the right `+scan`; a server that was restarted or failed over in between may leave records out: begin again |
+/// | Redis Cluster | the same on each primary | where a slot has moved to another node since: [`ErrorKind::InvalidCursor`] |
+/// | layered | what the durable store does | |
+/// | your own | what [`Store::list`](crate::store::Store::list) does | [`ErrorKind::Unsupported`] where it has none |
+///
+/// # Operations
+///
+/// A record in Redis names 48 bytes of its operation, with `_` for what is not a letter, a digit or one of `.:_-`. An
+/// operation with a longer name is listed together with those that begin alike, under that
+/// [name](Entry::operation). Records of an engine whose prefix is this one, `:` and more, as in `shop` and `shop:eu`, are
+/// listed there as operations of this one: choose other prefixes.
+///
+/// In a SQL store, a record whose operation has more than 251 bytes, or a zero byte, is listed by its
+/// [`operation`](Self::operation) only; without one it is among the [`unreadable`](EntryPage::unreadable).
+#[must_use = "a listing does nothing until a page is asked for"]
+pub struct Entries {
+    core: Arc<Core>,
+    request: ListRequest,
+    attempts: Option<NonZeroU16>,
+    page_size: usize,
+    is_over: bool,
+    /// Of the page that is being filled.
+    page: EntryPage,
+    named: HashSet<RecordKey>,
+}
+
+/// A page of a [listing](Entries).
+#[derive(Debug, Default)]
+#[must_use = "a page only shows what is there"]
+pub struct EntryPage {
+    entries: Vec<Entry>,
+    unreadable: u64,
+    cursor: Option<String>,
+}
+
+impl EntryPage {
+    /// The entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entries, to be settled.
+    #[must_use]
+    pub fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+
+    /// How many records were met that this version cannot read: of another layout, or no record at all. They are in
+    /// no entry.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// Where the next page begins, for [`Entries::after`] in whatever process; `None` at the end.
+    ///
+    /// Text to be taken as it is. It holds no user data; on a Redis Cluster it names a node.
+    #[must_use]
+    pub fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+}
+
+impl IntoIterator for EntryPage {
+    type Item = Entry;
+    type IntoIter = std::vec::IntoIter<Entry>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.entries.into_iter()
+    }
+}
+
+impl Entries {
+    /// Lists the records of this operation. Default: every operation.
+    pub fn operation(mut self, name: impl Into<Cow<'static, str>>) -> Self {
+        self.request.operation = Some(Operation::new(name));
+        self
+    }
+
+    /// Lists the records in this state. Default: [`EntryFilter::Any`].
+    pub fn state(mut self, state: EntryFilter) -> Self {
+        self.request.filter = state;
+        self
+    }
+
+    /// Lists the records of at least so many attempts that count. Default: any number; of
+    /// [`EntryFilter::Exhausted`], the [`max_attempts`](crate::EngineBuilder::max_attempts) of the engine.
+    ///
+    /// For a function with a `max_attempts` of its own, that is the number to name.
+    pub fn min_attempts(mut self, attempts: NonZeroU16) -> Self {
+        self.attempts = Some(attempts);
+        self
+    }
+
+    /// How many entries a page has at most, 1 to 1,000. Default: 100. On Redis some more where one bucket of its table
+    /// has more.
+    pub fn page_size(mut self, entries: usize) -> Self {
+        self.page_size = entries.clamp(1, MOST);
+        self
+    }
+
+    /// Goes on where a page ended, as its [`cursor`](EntryPage::cursor) says: in this process or another one, with
+    /// the same prefix and operation, on the same store. State and page size may be others.
+    pub fn after(mut self, cursor: impl Into<String>) -> Self {
+        self.request.after = Some(cursor.into());
+        self
+    }
+
+    /// The next page; `None` after the last one. A page is full unless it is the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] if the store cannot list; [`ErrorKind::InvalidCursor`] if the cursor is that of
+    /// another listing, or slots of a Redis cluster have moved; [`ErrorKind::StoreUnavailable`] if the store gave no
+    /// reply to a step within [`claim_deadline`](crate::EngineBuilder::claim_deadline), or refused;
+    /// [`ErrorKind::InvalidPolicy`] if [`Exhausted`](EntryFilter::Exhausted) records are asked for on an engine with
+    /// unlimited attempts, without [`min_attempts`](Self::min_attempts).
+    ///
+    /// The operation of the error is `*` where every operation is listed. After an error it may be called again and
+    /// goes on where it was.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped and called again: it goes on where it was.
+    pub async fn next_page(&mut self) -> Result<Option<EntryPage>, Error> {
+        while !self.is_over && self.page.entries.len() < self.page_size {
+            let limit = self.page_size - self.page.entries.len();
+            let reply = self.step(limit).await?;
+            self.page.unreadable += reply.unreadable;
+            for listed in reply.found {
+                if self.named.insert(listed.key.clone()) {
+                    self.page.entries.push(self.core.listed(listed));
+                }
+            }
+        }
+        self.named.clear();
+        let mut page = std::mem::take(&mut self.page);
+        if page.entries.is_empty() && page.unreadable == 0 {
+            return Ok(None);
+        }
+        page.cursor = self.request.after.clone().filter(|_| !self.is_over);
+        Ok(Some(page))
+    }
+
+    /// How many records match. They are counted as they are listed, and cost as much; on Redis one may be counted
+    /// twice. What cannot be read is not counted.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_page`](Self::next_page).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn count(mut self) -> Result<u64, Error> {
+        let mut count = 0;
+        while !self.is_over {
+            count += self.step(MOST).await?.found.len() as u64;
+        }
+        Ok(count)
+    }
+
+    /// One step; afterwards the listing stands behind it.
+    async fn step(&mut self, limit: usize) -> Result<ListReply, Error> {
+        let request = ListRequest {
+            limit,
+            min_attempts: self.min_attempts_of()?,
+            after: self.position()?,
+            ..self.request.clone()
+        };
+        let (core, operation) = (&self.core, self.named_operation());
+        let reply = core.patiently(&operation, || core.list(&request)).await?;
+        self.is_over = reply.next.is_none();
+        let mark = self.mark();
+        self.request.after = (reply.next.as_ref()).map(|next| format!("{mark}{next}"));
+        Ok(reply)
+    }
+
+    /// The least attempts of a record.
+    fn min_attempts_of(&self) -> Result<u16, Error> {
+        let attempts = match self.request.filter {
+            EntryFilter::Exhausted => self.attempts.or(self.core.defaults.max_attempts),
+            _ => return Ok(self.attempts.map_or(0, NonZeroU16::get)),
+        };
+        attempts.map(NonZeroU16::get).ok_or_else(|| {
+            self.error(ErrorKind::InvalidPolicy).detail(
+                "the engine's `max_attempts` is unlimited; name that of the operation with `min_attempts`",
+            )
+        })
+    }
+
+    /// The store's part of the cursor.
+    fn position(&self) -> Result<Option<String>, Error> {
+        let Some(cursor) = &self.request.after else {
+            return Ok(None);
+        };
+        match cursor.strip_prefix(&self.mark()) {
+            Some(position) => Ok(Some(position.to_owned())),
+            None => Err(self.error(ErrorKind::InvalidCursor)),
+        }
+    }
+
+    /// What cursors of this listing begin with, so that one of another prefix or operation is refused.
+    fn mark(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in [
+            Some(&*self.request.prefix),
+            self.request.operation.as_ref().map(Operation::as_str),
+        ] {
+            hash.update([u8::from(part.is_some())]);
+            hash.update((part.map_or(0, str::len) as u64).to_be_bytes());
+            hash.update(part.unwrap_or_default());
+        }
+        let hash: [u8; 32] = hash.finalize().into();
+        let [a, b, c, d, ..] = hash;
+        format!("{a:02x}{b:02x}{c:02x}{d:02x}.")
+    }
+
+    fn named_operation(&self) -> Operation {
+        let operation = self.request.operation.clone();
+        operation.unwrap_or_else(|| Operation::new("*"))
+    }
+
+    fn error(&self, kind: ErrorKind) -> Error {
+        Error::new(kind, self.named_operation())
+    }
+}
+
+impl fmt::Debug for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entries")
+            .field("request", &self.request)
+            .field("page_size", &self.page_size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Lists the records under the engine's prefix, page by page: to find what an operator must settle.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, EntryFilter, Error, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// for order in 0..250 {
+    ///     let call = engine.operation("payments.pay").key(&order).errors_are_unknown();
+    ///     // The provider gave no reply to every fifth.
+    ///     let paid = call.run(|_| async move {
+    ///         if order % 5 == 0 { Err(std::io::Error::other("no reply").into()) } else { Ok(order) }
+    ///     });
+    /// #   type PayError = Box<dyn std::error::Error + Send + Sync>;
+    ///     let _: Result<u32, PayError> = paid.await;
+    /// }
+    ///
+    /// let unknown = || engine.entries().operation("payments.pay").state(EntryFilter::Unknown);
+    /// assert_eq!(unknown().count().await?, 50);
+    ///
+    /// let mut pages = unknown().page_size(20);
+    /// while let Some(page) = pages.next_page().await? {
+    ///     for entry in page {
+    ///         println!("{}: unknown for {:?}", entry.key(), entry.age());
+    ///     }
+    /// }
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    pub fn entries(&self) -> Entries {
+        Entries {
+            core: Arc::clone(&self.core),
+            request: ListRequest::new(Arc::clone(&self.core.prefix)),
+            attempts: None,
+            page_size: 100,
+            is_over: false,
+            page: EntryPage::default(),
+            named: HashSet::new(),
+        }
+    }
+}

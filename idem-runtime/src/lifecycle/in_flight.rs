@@ -1,0 +1,114 @@
+//! Calls that a shutdown waits for although they hold no claim.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::env::striped::Lane;
+use crate::identity::digest_key::CallName;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::RecordKey;
+use crate::lifecycle::claim::Claim;
+use crate::lifecycle::context::Context;
+use crate::lifecycle::run_limit::Place;
+use crate::record::Header;
+
+/// A call that is on its way to its claim or its answer.
+pub(crate) struct Entered {
+    /// Taken when it has arrived at its claim.
+    core: Option<Arc<Core>>,
+    lane: Lane,
+}
+
+impl Entered {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            lane: core.entering.up(),
+            core: Some(Arc::clone(core)),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        let core = self.core.as_ref();
+        core.expect("only arriving takes it, and nothing is left then")
+    }
+
+    /// It has its claim, and is counted by that before it is no longer counted here.
+    pub(crate) fn arrive(mut self, claim: impl FnOnce(Arc<Core>) -> Claim) -> Claim {
+        let core = self.core.take();
+        let claim = claim(core.expect("only this takes it, once"));
+        claim.held().core().has_entered(self.lane);
+        claim
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(core) = &self.core {
+            core.has_entered(self.lane);
+        }
+    }
+}
+
+/// A call that runs its body without a lease: without protection, or in a transaction.
+pub(crate) struct Unleased {
+    core: Arc<Core>,
+    pub(crate) key: RecordKey,
+    /// As in [`CallName`].
+    plain: Option<Box<KeyDigest>>,
+    max_run: Duration,
+    /// Its place among the bodies that run, where their number is limited.
+    place: Option<Box<Place>>,
+}
+
+impl Unleased {
+    pub(crate) fn new(core: &Arc<Core>, name: CallName, max_run: Duration) -> Self {
+        core.unleased.fetch_add(1, Ordering::SeqCst);
+        Self {
+            core: Arc::clone(core),
+            key: name.key,
+            plain: name.plain,
+            max_run,
+            place: None,
+        }
+    }
+
+    /// With its place among the bodies that run.
+    pub(crate) fn in_place(mut self, place: Option<Box<Place>>) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// What the body can ask.
+    pub(crate) fn context(&self) -> Context {
+        self.context_with(None)
+    }
+
+    /// As [`context`](Self::context), with the claim of a call in a transaction.
+    pub(crate) fn context_with(&self, within: Option<Header>) -> Context {
+        let (key, plain) = (self.key.clone(), self.plain.clone());
+        Context::unleased(self.core.id, CallName { key, plain }, within, self.max_run)
+    }
+}
+
+impl Drop for Unleased {
+    fn drop(&mut self) {
+        self.core.unleased.fetch_sub(1, Ordering::SeqCst);
+        self.core.left();
+    }
+}
+
+impl Core {
+    fn has_entered(&self, lane: Lane) {
+        self.entering.down(lane);
+        self.left();
+    }
+
+    /// One less of those that a shutdown waits for.
+    pub(crate) fn left(&self) {
+        if self.closing.load(Ordering::SeqCst) {
+            self.keeper.idle().notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! Looking at a record, and settling it by hand.
+
+use std::any::type_name;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::engine::{Core, Engine};
+use crate::env::backoff::Backoff;
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::Identity;
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::acquire::unavailable;
+use crate::outcome::codec::{Encoded, Replay};
+use crate::policy::{OnOtherType, Policy};
+use crate::record::transition::ResolveReply;
+use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
+use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
+
+/// What the store held under a key when it was asked: made by the attribute's
+/// [`entry`](macro@crate::idempotent#entry), [`CallBuilder::entry`](crate::CallBuilder::entry), or
+/// [`Engine::entry`](crate::Engine::entry) of a digest that a log names.
+///
+/// An operator who knows what happened to an [unknown](EntryState::Unknown) or
+/// [abandoned](EntryState::Abandoned) call says so with [`resolve`](Self::resolve),
+/// [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They change the record only if
+/// it is still the one that is shown here.
+///
+/// # Of which type an answer is
+///
+/// A record has tags of the types of the answers of the function that claimed it last, and an answer of another type
+/// is refused before anything is changed ([`ErrorKind::WrongType`]). The types are compared by name: see
+/// [`Replay`]. A record whose claim did not say its types, by [`begin`](crate::CallBuilder::begin) say, takes any.
+///
+/// # Correcting an answer
+///
+/// An answer that was [given by hand](Self::is_by_hand) may be corrected, by an entry that shows it. Callers that got
+/// the former answer keep it; from when on the others get the new one, the next section says. An answer of a body is
+/// never replaced.
+///
+/// # From when on they count
+///
+/// A call of this engine that begins after they have returned gets what the record says then. So does a call of
+/// every other engine that begins 5 ms later: calls of one key that begin at once in an engine share one question
+/// to the store, and a call may be told what was asked for up to 5 ms before it began, however long the reply
+/// takes. A [local cache](crate::LocalCache) of another engine may replay an answer that was taken back for longer,
+/// up to its `max_age`.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// use idem_runtime::{Engine, EntryState, Error, ErrorKind, store::memory::MemoryStore};
+///
+/// #[derive(Debug, PartialEq)]
+/// enum PayError {
+///     TimedOut,
+///     Idem(Error),
+/// }
+///
+/// impl From<Error> for PayError {
+///     fn from(error: Error) -> Self {
+///         Self::Idem(error)
+///     }
+/// }
+///
+/// let engine = Engine::new(MemoryStore::new());
+/// let call = || engine.operation("payments.pay").key("order-7").errors_are_unknown();
+/// // Nobody knows whether the money moved, and so nobody moves it again.
+/// let first = call().run(|_| async { Err::<u64, _>(PayError::TimedOut) }).await;
+/// assert_eq!(first, Err(PayError::TimedOut));
+///
+/// // The provider's dashboard says that it did.
+/// let entry = call().entry().await?.expect("there is a record");
+/// assert_eq!(entry.state(), EntryState::Unknown);
+/// entry.resolve(&1_250_u64).await?;
+///
+/// let again: Result<u64, PayError> = call().run(|_| async { unreachable!("answered") }).await;
+/// assert_eq!(again, Ok(1_250));
+/// # Ok::<_, Error>(()) }).unwrap();
+/// ```
+#[must_use = "an entry only shows what is there; resolve or reset it to change it"]
+pub struct Entry {
+    core: Arc<Core>,
+    key: RecordKey,
+    policy: Policy,
+    /// The fingerprint of the call that asked.
+    asked: Fingerprint,
+    record: Record,
+    left: Duration,
+    /// How the layer that it was asked for by stores a response.
+    #[cfg(feature = "http")]
+    pub(crate) rules: Arc<crate::http::Rules>,
+}
+
+/// Where a call is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EntryState {
+    /// Its body runs, or somebody finds out about an earlier attempt.
+    Running {
+        /// What is left of the lease.
+        lease_left: Duration,
+    },
+    /// Its body crashed or lost its lease; the next call takes over, if attempts are left.
+    Abandoned,
+    /// It gave its key back; the next call runs, if attempts are left.
+    Released,
+    /// It is answered, with a value or a business error.
+    Answered(OutcomeKind),
+    /// It is answered, but the answer could not be stored.
+    NotStored,
+    /// Nobody knows whether its effect happened.
+    Unknown,
+}
+
+impl Entry {
+    /// Where the call is in its life.
+    #[must_use]
+    pub fn state(&self) -> EntryState {
+        let header = &self.record.header;
+        let lease_left = header.lease_left(self.left);
+        match header.state {
+            _ if !lease_left.is_zero() => EntryState::Running { lease_left },
+            State::Pending { .. } => EntryState::Abandoned,
+            State::Released => EntryState::Released,
+            State::Reconciling { .. } => EntryState::Unknown,
+            State::Done { outcome, .. } => match outcome {
+                OutcomeKind::Unknown => EntryState::Unknown,
+                OutcomeKind::Tombstone => EntryState::NotStored,
+                answer => EntryState::Answered(answer),
+            },
+        }
+    }
+
+    /// The operation of the call.
+    ///
+    /// Of an entry that was [listed](crate::Engine::entries) on Redis it is the one in the record's name: cut to 48
+    /// bytes, with `_` for what is not a letter, a digit or one of `.:_-`.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        self.key.operation().as_str()
+    }
+
+    /// The digest of operation, scope and key.
+    ///
+    /// A reader of a log can try guesses against it, unless the engine has a
+    /// [digest key](crate::EngineBuilder::digest_key).
+    #[must_use]
+    pub fn key(&self) -> &KeyDigest {
+        self.key.digest()
+    }
+
+    /// Attempts that count.
+    #[must_use]
+    pub fn attempts(&self) -> u16 {
+        self.record.header.attempts
+    }
+
+    /// The fence of the last claim.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.record.header.fence
+    }
+
+    /// Whether an operator wrote the record: it is resolved or reset, and no attempt has changed it since.
+    #[must_use]
+    pub fn is_by_hand(&self) -> bool {
+        self.record.header.owner.is_by_hand()
+    }
+
+    /// How long ago the record was written or its claim renewed.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.record.header.age(self.left)
+    }
+
+    /// How long the store would still keep it; [`FOREVER`](crate::FOREVER) until somebody deletes it.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.record.header.remaining(self.left)
+    }
+
+    /// The effect happened, and this is its answer: every later call gets it. It is kept for
+    /// `ttl`, and at least for as long as the record that it settles was to be kept: a `ttl` that only the attribute of
+    /// the function names need not be repeated here.
+    ///
+    /// The record of a key that was given back, and of which nothing remains, knows no request. Then the answer is
+    /// that of the request whose entry this is, and other arguments are a mismatch; of an entry that was asked for
+    /// without a fingerprint, or by its digest, it is the answer to every request.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Mismatch`] if the record
+    /// is that of another request than the one that the entry was asked for; [`ErrorKind::Changed`] if the
+    /// record is not the one that was seen any more, or holds the answer of a body; [`ErrorKind::Running`] while a
+    /// claim is held; [`ErrorKind::NotStored`] if the value is too large or not serializable. Of all these nothing has
+    /// changed. [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: look again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it may or may not have happened.
+    pub async fn resolve<T: Replay>(self, value: &T) -> Result<(), Error> {
+        let encoded = Encoded::value(value, &self.core.format);
+        self.answer(encoded, type_name::<T>()).await
+    }
+
+    /// The call failed for good, and this business error is its answer. It is kept for
+    /// `error_ttl`, and at least for as long as the record that it settles was to be kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve); [`ErrorKind::WrongType`] also if the function keeps no errors
+    /// (`on_error = release` or `unknown`).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn resolve_error<E: Replay>(self, error: &E) -> Result<(), Error> {
+        let class = crate::outcome::class::Class::Business;
+        let encoded = Encoded::classed(class, error, &self.core.format);
+        self.answer(encoded, type_name::<E>()).await
+    }
+
+    /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
+    /// attempt. **If the effect had happened, it happens again.**
+    ///
+    /// What was asked is remembered: other arguments are a mismatch as before. The types of the answers are forgotten:
+    /// the next call may be of a corrected function. Should an earlier body
+    /// turn out to be alive and succeed before the next call, its answer is stored after all.
+    ///
+    /// # Errors
+    ///
+    /// As [`resolve`](Self::resolve), but for answers, which may be reset.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`resolve`](Self::resolve).
+    pub async fn reset(self) -> Result<(), Error> {
+        let header = Header {
+            types: AnswerTypes::UNKNOWN,
+            ..self.header(State::Released, self.policy.retain())
+        };
+        let record = Bytes::copy_from_slice(&header.encode());
+        self.send(record, None).await
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn format(&self) -> &crate::outcome::codec::Format {
+        &self.core.format
+    }
+
+    /// `type_name` is that of what was encoded.
+    pub(crate) async fn answer(self, encoded: Encoded, type_name: &str) -> Result<(), Error> {
+        let refuse = |kind, detail: String| {
+            Err(Error::new(kind, self.key.operation().clone()).detail(detail))
+        };
+        let answered = match self.state() {
+            EntryState::Answered(_) => !self.is_by_hand(),
+            state => state == EntryState::NotStored,
+        };
+        if answered {
+            let detail = "its body has answered it; only a reset can change that";
+            return refuse(ErrorKind::Changed, detail.to_owned());
+        }
+        if !self.record.header.fingerprint.matches(self.asked) {
+            let detail =
+                "nothing was changed; the record is that of another request than this entry's";
+            return refuse(ErrorKind::Mismatch, detail.to_owned());
+        }
+        // A key that was given back may have lost its fingerprint. Without one the answer goes to every request.
+        let fingerprint = match self.record.header.fingerprint {
+            lost if lost.is_none() => self.asked,
+            kept => kept,
+        };
+        let sealed = (self.core.format).seal(self.key.digest(), fingerprint, encoded);
+        let Encoded::Store {
+            outcome,
+            schema,
+            mut record,
+            lost,
+        } = sealed
+        else {
+            let detail = "an error of class system is no answer";
+            return refuse(ErrorKind::NotStored, detail.to_owned());
+        };
+        if let Some(lost) = lost {
+            return refuse(ErrorKind::NotStored, lost.to_string());
+        }
+        let types = self.record.header.types;
+        if outcome == OutcomeKind::Error && types.keeps_no_errors() {
+            let detail = "nothing was changed; the function keeps no errors (`on_error = release` or `unknown`), and \
+                          could not read this one: resolve with a value, or reset";
+            return refuse(ErrorKind::WrongType, detail.to_owned());
+        }
+        let accepts = self.policy.on_other_type == OnOtherType::Accept;
+        if !accepts && !types.holds(outcome, schema) {
+            return refuse(
+                ErrorKind::WrongType,
+                format!(
+                    "nothing was changed; `{type_name}` has another name than the type that the function returns: \
+                     give it a value of that type"
+                ),
+            );
+        }
+        let retain = match outcome {
+            OutcomeKind::Error => self.policy.error_ttl(),
+            _ => self.policy.ttl,
+        };
+        let header = Header {
+            fingerprint,
+            ..self.header(State::Done { outcome, schema }, retain)
+        };
+        record[..HEADER].copy_from_slice(&header.encode());
+        self.send(record.into(), Some(outcome)).await
+    }
+
+    fn header(&self, state: State, retain: Duration) -> Header {
+        Header {
+            state,
+            // Its own, so that a repeat is known as one, and no claim is taken for it.
+            owner: Owner::by_hand(),
+            // The `ttl` that the record was written with may be known to the operation alone.
+            retain: retain.max(self.record.header.retain),
+            ..self.record.header
+        }
+    }
+
+    async fn send(self, record: Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
+        let (core, key) = (&self.core, &self.key);
+        let seen = self.record.header;
+        // From here on until it is known what became of it, the cache answers nothing under this key.
+        let taking = core.taking(key);
+        let reply = core
+            .patiently(key.operation(), || core.store.resolve(key, &seen, &record))
+            .await;
+        drop(taking);
+        core.flights.forget(key.digest());
+        let reply = reply?;
+        let refuse = |kind| Err(Error::new(kind, key.operation().clone()));
+        match reply {
+            ResolveReply::Resolved => {
+                core.tell(key, EventKind::Resolved { outcome });
+                Ok(())
+            }
+            ResolveReply::Running { lease_left } => refuse(ErrorKind::Running {
+                retry_after: lease_left,
+            }),
+            ResolveReply::Changed | ResolveReply::Absent => refuse(ErrorKind::Changed),
+            ResolveReply::Unreadable(error) => {
+                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("key", &self.key)
+            .field("state", &self.state())
+            .field("attempts", &self.attempts())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// What the store holds under a digest that a log or an event named, as
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry). `key` is the text of a [`KeyDigest`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] if `key` is not the text of a digest; else as
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn entry(&self, operation: &str, key: &str) -> Result<Option<Entry>, Error> {
+        let operation = Operation::new(operation.to_owned());
+        let digest = KeyDigest::from_str(key).map_err(|error| {
+            Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
+        })?;
+        let policy = self.core.defaults.clone();
+        let identity = Identity {
+            digest,
+            fingerprint: Fingerprint::NONE,
+        };
+        self.core.entry(&operation, identity, &policy).await
+    }
+}
+
+impl Core {
+    pub(crate) async fn entry(
+        self: &Arc<Self>,
+        operation: &Operation,
+        identity: Identity,
+        policy: &Policy,
+    ) -> Result<Option<Entry>, Error> {
+        let key = self.record_key(operation.clone(), identity.digest);
+        let reply = self.patiently(key.operation(), || self.read(&key)).await?;
+        match reply {
+            ReadReply::Absent => Ok(None),
+            ReadReply::Found { record, left } => Ok(Some(Entry {
+                core: Arc::clone(self),
+                key,
+                policy: policy.clone(),
+                asked: identity.fingerprint,
+                record,
+                left,
+                #[cfg(feature = "http")]
+                rules: Arc::default(),
+            })),
+            ReadReply::Unreadable(error) => {
+                Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
+            }
+        }
+    }
+
+    /// The entry of a record that was listed.
+    pub(crate) fn listed(self: &Arc<Self>, listed: Listed) -> Entry {
+        let bytes = Bytes::copy_from_slice(&listed.header.encode());
+        Entry {
+            core: Arc::clone(self),
+            key: listed.key,
+            policy: self.defaults.clone(),
+            asked: Fingerprint::NONE,
+            record: Record::new(listed.header, bytes),
+            left: listed.left,
+            #[cfg(feature = "http")]
+            rules: Arc::default(),
+        }
+    }
+
+    /// Reads on the engine's own thread, where a store has its second connection.
+    pub(crate) async fn read(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        let (tell, told) = oneshot::channel();
+        let (core, place) = (Arc::clone(self), key.clone());
+        if self.keeper.start().is_ok() {
+            self.keeper
+                .spawn(async move { unless_gone(core.store.read(&place), tell).await });
+            if let Ok(reply) = told.await {
+                return reply;
+            }
+        }
+        self.store.read(key).await
+    }
+
+    /// Lists there, too.
+    pub(crate) async fn list(
+        self: &Arc<Self>,
+        request: &ListRequest,
+    ) -> Result<ListReply, StoreError> {
+        let (tell, told) = oneshot::channel();
+        let (core, step) = (Arc::clone(self), request.clone());
+        if self.keeper.start().is_ok() {
+            self.keeper
+                .spawn(async move { unless_gone(core.store.list(&step), tell).await });
+            if let Ok(reply) = told.await {
+                return reply;
+            }
+        }
+        self.store.list(request).await
+    }
+
+    /// Sends what may be sent again until it has a reply, for `claim_deadline`.
+    pub(crate) async fn patiently<T, F>(
+        &self,
+        operation: &Operation,
+        send: impl Fn() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let clock = &*self.clock;
+        let until = clock.now() + self.limits.claim_deadline;
+        let mut backoff = Backoff::new(&Owner::random());
+        loop {
+            match deadline(clock, until, pin!(send())).await {
+                Ok(Ok(reply)) => return Ok(reply),
+                Ok(Err(error)) if !error.is_transient() || clock.now() >= until => {
+                    return Err(unavailable(operation, error));
+                }
+                Ok(Err(_)) => {
+                    let moment = clock.now() + backoff.retry();
+                    clock.sleep_until(moment.min(until)).await;
+                }
+                Err(_) => {
+                    let error = Error::new(ErrorKind::StoreUnavailable, operation.clone());
+                    return Err(
+                        error.detail(format!("no reply within {:?}", self.limits.claim_deadline))
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a reply as long as its caller does: a store that never replies would keep the engine for ever.
+async fn unless_gone<T: Unpin>(
+    mut asking: StoreFuture<'_, T>,
+    mut tell: oneshot::Sender<Result<T, StoreError>>,
+) {
+    let reply = poll_fn(|cx| match tell.poll_closed(cx) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => Pin::new(&mut asking).poll(cx).map(Some),
+    });
+    if let Some(reply) = reply.await {
+        let _ = tell.send(reply);
+    }
+}

@@ -1,0 +1,128 @@
+//! What records and replies mean for a caller.
+
+use std::time::{Duration, SystemTime};
+
+use crate::engine::Core;
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::identity::operation::{Operation, RecordKey};
+use crate::outcome::stored::Stored;
+use crate::policy::{OnDuplicate, Policy};
+use crate::record::transition::ClaimReply;
+use crate::record::unknown_cause::Cause;
+use crate::record::{OutcomeKind, Record, State};
+
+impl Core {
+    /// What a finished record means for a duplicate.
+    pub(crate) fn answer(
+        &self,
+        key: &RecordKey,
+        record: Record,
+        left: Duration,
+        policy: &Policy,
+        waited: bool,
+        local: bool,
+    ) -> Result<Stored, Error> {
+        let operation = key.operation();
+        let refuse = |kind| Err(Error::new(kind, operation.clone()));
+        let age = record.header.age(left);
+        if record.header.is_unknown(left) {
+            return Err(self.unanswered(operation, &record, left));
+        }
+        let State::Done { outcome, .. } = record.header.state else {
+            return refuse(ErrorKind::UnknownRecord);
+        };
+        if !policy.reads(&record) {
+            return Err(other_type(operation));
+        }
+        match outcome {
+            _ if policy.on_duplicate == OnDuplicate::Reject => {
+                let retry_after = record.header.remaining(left);
+                refuse(ErrorKind::Duplicate { retry_after })
+            }
+            OutcomeKind::Value | OutcomeKind::Error => {
+                self.tell(
+                    key,
+                    EventKind::Replayed {
+                        outcome,
+                        age,
+                        waited,
+                        local,
+                    },
+                );
+                let digest = key.digest();
+                Ok(Stored::new(self, operation, digest, record, left, waited))
+            }
+            // Unknown is no more among them.
+            OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),
+        }
+    }
+
+    /// The error of a record that is finished and holds no answer.
+    pub(crate) fn unanswered(
+        &self,
+        operation: &Operation,
+        record: &Record,
+        left: Duration,
+    ) -> Error {
+        let header = &record.header;
+        if !header.is_unknown(left) {
+            return Error::new(ErrorKind::NotStored, operation.clone());
+        }
+        let cause = match header.state {
+            State::Done { schema, .. } => Cause::of(schema),
+            _ => Some(Cause::Undecided),
+        };
+        self.unknown(operation, header.attempts, cause, header.age(left))
+    }
+
+    /// Nobody knows the outcome, for so long.
+    pub(crate) fn unknown(
+        &self,
+        operation: &Operation,
+        attempt: u16,
+        cause: Option<Cause>,
+        age: Duration,
+    ) -> Error {
+        let since = (self.clock.calendar().checked_sub(age))
+            // A clock before 1970 is wrong, and such a time could not be serialized.
+            .map_or(SystemTime::UNIX_EPOCH, |since| {
+                since.max(SystemTime::UNIX_EPOCH)
+            });
+        let detail = match cause {
+            Some(cause) => format!("attempt {attempt} {cause}"),
+            None => format!("attempt {attempt}"),
+        };
+        Error::new(ErrorKind::Unknown { since }, operation.clone()).detail(detail)
+    }
+}
+
+/// The error of a reply that grants nothing and answers nothing.
+pub(crate) fn refusal(operation: &Operation, reply: &ClaimReply) -> Error {
+    let kind = match reply {
+        ClaimReply::Mismatch => ErrorKind::Mismatch,
+        ClaimReply::OtherType => return other_type(operation),
+        ClaimReply::Exhausted { attempts } => ErrorKind::Exhausted {
+            attempts: (*attempts).into(),
+        },
+        ClaimReply::Running { lease_left } => ErrorKind::Running {
+            retry_after: *lease_left,
+        },
+        ClaimReply::Absent => ErrorKind::Running {
+            retry_after: Duration::ZERO,
+        },
+        ClaimReply::Unreadable(error) => {
+            return Error::new(ErrorKind::UnknownRecord, operation.clone()).because(*error);
+        }
+        _ => ErrorKind::UnknownRecord,
+    };
+    Error::new(kind, operation.clone())
+}
+
+/// The record is of a function whose answers have another type.
+pub(crate) fn other_type(operation: &Operation) -> Error {
+    Error::new(ErrorKind::WrongType, operation.clone()).detail(
+        "nothing was run; two functions have this `op`: give each its own. Or the type got another name, or became \
+         another: if it reads what was stored before, write `on_other_type = accept`",
+    )
+}

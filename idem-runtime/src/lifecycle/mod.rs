@@ -1,0 +1,20 @@
+//! One call from its admission to its end.
+
+pub(crate) mod acquire;
+pub(crate) mod admit;
+pub(crate) mod begin;
+pub(crate) mod claim;
+pub(crate) mod context;
+pub(crate) mod entries;
+pub(crate) mod expired;
+pub(crate) mod in_flight;
+pub(crate) mod inspect;
+pub(crate) mod interpret;
+pub(crate) mod lease;
+pub(crate) mod outage;
+pub(crate) mod reconcile;
+pub(crate) mod remote_wait;
+pub(crate) mod renewer;
+pub(crate) mod run_limit;
+pub(crate) mod settle;
+pub(crate) mod unacked_claim;

@@ -1,0 +1,241 @@
+//! Finding out whether an earlier attempt had its effect, before the body may run again.
+
+mod hook;
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::env::catch_unwind::unwind;
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::lifecycle::context::{context, try_context};
+use crate::lifecycle::interpret::refusal;
+use crate::lifecycle::lease::Lease;
+use crate::lifecycle::unacked_claim::Orphan;
+use crate::outcome::codec::Answer;
+use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
+use crate::record::{Header, Record, State};
+
+pub use self::hook::{Asking, Called, Given, Hook, Never, NoType, Says, given, hook};
+
+/// How long a hook may take before the outcome stays unknown.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What a reconcile hook found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reconciled<T> {
+    /// The effect happened, and this is the answer that the call would have had. It is stored and
+    /// replayed; the body does not run.
+    Landed(T),
+    /// The effect did not happen and can no longer happen. The body runs.
+    NotLanded,
+    /// Nobody can say yet. The outcome stays unknown, and the next call asks again.
+    Unknown,
+}
+
+/// What a reconcile hook may return: [`Reconciled<T>`], or a `Result` of it, where an error means
+/// that nobody can say yet.
+#[diagnostic::on_unimplemented(
+    message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
+    label = "not what a reconcile hook returns",
+    note = "`Reconciled::Landed` holds what the function returns in `Ok`"
+)]
+pub trait Verdict<T> {
+    #[doc(hidden)]
+    fn verdict(self) -> Reconciled<T>;
+}
+
+impl<T> Verdict<T> for Reconciled<T> {
+    fn verdict(self) -> Self {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E> Verdict<T> for Result<Reconciled<T>, E> {
+    fn verdict(self) -> Reconciled<T> {
+        self.unwrap_or(Reconciled::Unknown)
+    }
+}
+
+/// What the hook of an attribute may return: a [`Verdict<T>`], and of a function that returns an [`Answer<T>`] also one
+/// of the `T`, which is what is stored. Not for closures, whose types would no longer be inferred.
+#[diagnostic::on_unimplemented(
+    message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
+    label = "not what a reconcile hook returns",
+    note = "`Reconciled::Landed` holds what the function returns in `Ok`, or the `T` of an `Answer<T>` there"
+)]
+pub trait Finding<T> {
+    /// What was found out.
+    fn verdict(self) -> Reconciled<T>;
+}
+
+impl<T> Finding<T> for Reconciled<T> {
+    fn verdict(self) -> Self {
+        self
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E> Finding<T> for Result<Reconciled<T>, E> {
+    fn verdict(self) -> Reconciled<T> {
+        self.unwrap_or(Reconciled::Unknown)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T> Finding<Answer<T>> for Reconciled<T> {
+    fn verdict(self) -> Reconciled<Answer<T>> {
+        match self {
+            Self::Landed(value) => Reconciled::Landed(value.into()),
+            Self::NotLanded => Reconciled::NotLanded,
+            Self::Unknown => Reconciled::Unknown,
+        }
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, E> Finding<Answer<T>> for Result<Reconciled<T>, E> {
+    fn verdict(self) -> Reconciled<Answer<T>> {
+        Finding::verdict(self.unwrap_or(Reconciled::Unknown))
+    }
+}
+
+/// An earlier attempt that somebody has to find out about, and what was found.
+pub(crate) struct Riddle {
+    core: Arc<Core>,
+    /// What asks for the right to run the body, once it is known that nothing landed.
+    request: ClaimRequest,
+    stop: Mutex<Option<Stop>>,
+}
+
+/// Why a body may not run after all.
+pub(crate) enum Stop {
+    /// Nobody knows.
+    Undecided,
+    /// Nothing landed, and the claim to run was refused.
+    Refused(Error),
+    /// Somebody else has answered meanwhile.
+    Answered { record: Record, left: Duration },
+}
+
+impl Riddle {
+    /// `request` is the claim that was granted in order to find out.
+    pub(crate) fn new(core: &Arc<Core>, mut request: ClaimRequest) -> Self {
+        request.reconciles = false;
+        request.needs = Needs::Verdict;
+        Self {
+            core: Arc::clone(core),
+            request,
+            stop: Mutex::new(None),
+        }
+    }
+
+    /// Takes the reason for which the body has to be dropped, if there is one.
+    pub(crate) fn stop(&self) -> Option<Stop> {
+        self.stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    fn set(&self, stop: Stop) {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+    }
+}
+
+/// Whether the body that runs in this task has to find out about an earlier attempt first.
+#[must_use]
+pub fn unsettled() -> bool {
+    try_context().is_some_and(|cx| cx.riddle().is_some())
+}
+
+/// Hears the hook, and acts on what it says. `Some` is the answer of the call; `None`: the body may
+/// start. Where the outcome stays unknown this does not return, and the body is dropped.
+pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<T> {
+    let cx = context();
+    let (riddle, lease) = (cx.riddle()?, cx.lease()?);
+    let core = &riddle.core;
+    let moment = core.clock.now() + DEADLINE;
+    let heard = deadline(&*core.clock, moment, pin!(unwind(pin!(hook)))).await;
+    let (verdict, why) = match heard {
+        Ok(Ok(verdict)) => (verdict, "the hook cannot say"),
+        Ok(Err(_)) => (Reconciled::Unknown, "the hook panicked"),
+        Err(_) => (Reconciled::Unknown, "the hook took longer than 10 s"),
+    };
+    let tell = |verdict, why| core.tell(&lease.key, EventKind::Reconciled { verdict, why });
+    let stop = match verdict {
+        Reconciled::Landed(value) => {
+            tell(Reconciled::Landed(()), None);
+            return Some(value);
+        }
+        Reconciled::NotLanded => {
+            tell(Reconciled::NotLanded, None);
+            match start(riddle, lease).await {
+                Ok(()) => return None,
+                Err(stop) => stop,
+            }
+        }
+        Reconciled::Unknown => {
+            tell(Reconciled::Unknown, Some(why));
+            Stop::Undecided
+        }
+    };
+    riddle.set(stop);
+    // The body is dropped here.
+    pending().await
+}
+
+/// Asks for the right to run the body.
+async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
+    let (core, request) = (&riddle.core, &riddle.request);
+    let operation = lease.key.operation();
+    let overtaken = |retry_after| {
+        Error::new(ErrorKind::Running { retry_after }, operation.clone())
+            .detail("another attempt took the key over while this one was reconciled")
+    };
+    // Nobody renews what was lost once.
+    if lease.is_lost() {
+        return Err(Stop::Refused(overtaken(Duration::ZERO)));
+    }
+    let mut orphan = Orphan::new(core, &lease.key, request.owner);
+    let asked = core
+        .ask(&lease.key, request, &mut orphan, core.clock.now())
+        .await;
+    // Whoever settles the claim gives it back.
+    orphan.disarm();
+    let asked = asked.map_err(Stop::Refused)?;
+    match asked.reply {
+        ClaimReply::Granted { fence, attempt, .. } => {
+            let claim = Header {
+                state: State::Pending {
+                    lease: request.lease,
+                },
+                fence,
+                attempts: attempt,
+                ..lease.claim()
+            };
+            lease.regranted(claim, asked.sent);
+            if lease.is_lost() {
+                return Err(Stop::Refused(overtaken(Duration::ZERO)));
+            }
+            core.tell(&lease.key, EventKind::Claimed { attempt, fence });
+            Ok(())
+        }
+        ClaimReply::Running { lease_left } => Err(Stop::Refused(overtaken(lease_left))),
+        ClaimReply::Absent => Err(Stop::Refused(overtaken(Duration::ZERO))),
+        ClaimReply::Done { record, left } => Err(Stop::Answered { record, left }),
+        reply => Err(Stop::Refused(refusal(operation, &reply))),
+    }
+}
+
+impl fmt::Debug for Riddle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Riddle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,470 @@
+//! The engine's own thread: it renews leases, and finishes what a vanished caller left behind.
+//!
+//! A runtime that is blocked by a body would starve the lease of every other body on it; so would
+//! a connection whose driver runs there. Renewals therefore run here, and a store makes the
+//! connection that they use here.
+
+mod steps;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+use crate::env::backoff::Backoff;
+use crate::env::clock::{Clock, deadline};
+use crate::env::observer::{Event, EventKind, Observer};
+use crate::env::striped::{Lane, Lanes};
+use crate::lifecycle::lease::Lease;
+use crate::record::transition::RenewReply;
+use crate::store::Store;
+
+/// How many jobs at most send again at a time what failed.
+const TURNS: usize = 64;
+
+/// What `sleeps_until` says while the thread is awake, or sleeps until it is woken.
+const UNTIL_WOKEN: u64 = u64::MAX;
+
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    observer: Arc<dyn Observer>,
+    /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
+    /// among them.
+    queues: Lanes<Mutex<Queue>>,
+    /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
+    /// their lease, nearly all of them, never wake it.
+    sleeps_until: AtomicU64,
+    /// By how much the server's clock has stepped forward since the thread looked, in nanoseconds.
+    stepped: AtomicU64,
+    wake: Notify,
+    starting: Mutex<()>,
+    thread: OnceLock<Handle>,
+    closed: AtomicBool,
+    /// Jobs of vanished callers that are not finished yet.
+    jobs: AtomicUsize,
+    /// Answers of bodies that the store has not confirmed.
+    unstored: AtomicUsize,
+    /// For jobs that send again what failed: an outage leaves thousands of them.
+    turns: Semaphore,
+    /// The last of them failed.
+    fails: AtomicBool,
+    /// Told when nothing is left to do.
+    idle: Notify,
+}
+
+#[derive(Default)]
+struct Queue {
+    leases: BTreeMap<(u64, u64), Arc<Lease>>,
+    next_id: u64,
+    /// Leases that are registered, also those that are not among the above.
+    held: usize,
+}
+
+/// Where a lease stands among those that are renewed. Changed under the lock of its queue.
+pub(crate) struct Place {
+    /// The queue in which it stands: that of the thread on which the claim was granted.
+    lane: Lane,
+    /// When it is to be renewed, in nanoseconds of the clock, or one of the two below.
+    due: AtomicU64,
+    id: AtomicU64,
+    /// The body has ended. A renewal that finds the claim gone then overtook its completion, or
+    /// the completion will find the same and say what it means.
+    settling: AtomicBool,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            lane: Lane::mine(),
+            due: AtomicU64::default(),
+            id: AtomicU64::default(),
+            settling: AtomicBool::default(),
+        }
+    }
+}
+
+/// It is being renewed right now, or is lost.
+const OUTSIDE: u64 = u64::MAX;
+/// It is registered no longer.
+const GONE: u64 = u64::MAX - 1;
+
+impl Place {
+    /// Whether the body has ended.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling.load(Ordering::Acquire)
+    }
+}
+
+/// A registered lease: renewed until this is dropped.
+pub(crate) struct Renewal {
+    pub(crate) lease: Arc<Lease>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                store,
+                clock,
+                observer,
+                queues: Lanes::default(),
+                sleeps_until: AtomicU64::new(UNTIL_WOKEN),
+                stepped: AtomicU64::new(0),
+                wake: Notify::new(),
+                starting: Mutex::new(()),
+                thread: OnceLock::new(),
+                closed: AtomicBool::new(false),
+                jobs: AtomicUsize::new(0),
+                unstored: AtomicUsize::new(0),
+                turns: Semaphore::new(TURNS),
+                fails: AtomicBool::new(false),
+                idle: Notify::new(),
+            }),
+        }
+    }
+
+    /// Makes sure that the thread runs. Nothing may be claimed without it.
+    pub(crate) fn start(&self) -> std::io::Result<()> {
+        if self.shared.thread.get().is_some() {
+            return Ok(());
+        }
+        // Two callers may come here at once; the lock lets one of them start the thread.
+        let starting = &self.shared.starting;
+        let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.shared.thread.get().is_some() {
+            return Ok(());
+        }
+        // Made on its thread: a runtime must not be dropped on another one's, should the thread fail.
+        let (tell, told) = mpsc::channel();
+        let shared = Arc::clone(&self.shared);
+        std::thread::Builder::new()
+            .name("idem-keeper".to_owned())
+            .spawn(
+                move || match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => {
+                        // Whoever started this thread waits for it.
+                        let _ = tell.send(Ok(runtime.handle().clone()));
+                        runtime.block_on(shared.keep());
+                    }
+                    Err(error) => drop(tell.send(Err(error))),
+                },
+            )?;
+        let handle = told.recv().map_err(std::io::Error::other)??;
+        // Just checked to be empty, under the lock.
+        let _ = self.shared.thread.set(handle);
+        Ok(())
+    }
+
+    /// Renews the lease every third of it, beginning a third after `granted`, until it is given up.
+    pub(crate) fn register(lease: Arc<Lease>, granted: Duration) -> Renewal {
+        let shared = &lease.core.keeper.shared;
+        let mut queue = shared.queue(&lease);
+        queue.held += 1;
+        shared.insert(queue, &lease, granted + lease.lasts() / 3);
+        Renewal { lease }
+    }
+
+    /// Runs something on the engine's thread that nobody has to wait for when the engine goes.
+    pub(crate) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
+        if let Some(thread) = self.shared.thread.get() {
+            thread.spawn(job);
+        }
+    }
+
+    /// How many claims are held, and how many jobs of vanished callers are not finished.
+    pub(crate) fn busy(&self) -> (usize, usize) {
+        // At one moment: a claim may begin in one queue and outlive the one it began in, in another.
+        let queues = self.shared.queues.locked();
+        let claims = queues.iter().map(|queue| queue.held).sum();
+        drop(queues);
+        (claims, self.shared.jobs.load(Ordering::Acquire))
+    }
+
+    /// Whether the store has answered a job in the background.
+    pub(crate) fn heard(&self, answered: bool) {
+        if self.shared.fails.load(Ordering::Relaxed) == answered {
+            self.shared.fails.store(!answered, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits for the turn of a job that sends again what failed. Turns are held through a pause while the store
+    /// fails, so that all jobs together cannot flood it; once it answers they follow each other without one.
+    pub(crate) async fn turn(&self, backoff: &mut Backoff) -> Option<SemaphorePermit<'_>> {
+        let turn = self.shared.turns.acquire().await.ok();
+        if self.shared.fails.load(Ordering::Relaxed) {
+            let clock = &self.shared.clock;
+            clock.sleep_until(clock.now() + backoff.retry()).await;
+        }
+        turn
+    }
+
+    /// How many answers of bodies the store has not confirmed.
+    pub(crate) fn unstored(&self) -> usize {
+        self.shared.unstored.load(Ordering::Acquire)
+    }
+
+    /// Counts an answer as one that is not stored, for as long as the guard lives.
+    pub(crate) fn answered(&self) -> Unstored {
+        self.shared.unstored.fetch_add(1, Ordering::AcqRel);
+        Unstored(Arc::clone(&self.shared))
+    }
+
+    /// Told when the last claim is settled, or the last job is done.
+    pub(crate) fn idle(&self) -> &Notify {
+        &self.shared.idle
+    }
+
+    /// Runs `job` on the engine's thread, whatever becomes of the runtime that the caller is on.
+    pub(crate) fn hand_over(&self, job: impl Future<Output = ()> + Send + 'static) {
+        if let Some(thread) = self.shared.thread.get() {
+            let guard = JobGuard::new(&self.shared);
+            thread.spawn(async move {
+                job.await;
+                drop(guard);
+            });
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+/// An answer that the store has not confirmed.
+pub(crate) struct Unstored(Arc<Shared>);
+
+impl Drop for Unstored {
+    fn drop(&mut self) {
+        self.0.unstored.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+struct JobGuard(Arc<Shared>);
+
+impl JobGuard {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.jobs.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for JobGuard {
+    fn drop(&mut self) {
+        self.0.jobs.fetch_sub(1, Ordering::AcqRel);
+        self.0.idle.notify_waiters();
+        self.0.wake.notify_one();
+    }
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        let core = &self.lease.core;
+        core.keeper.shared.leave(&self.lease);
+        core.left();
+        // Whoever waited for this claim and was not told anything asks the store.
+        self.lease.ended();
+    }
+}
+
+impl Renewal {
+    /// The body has ended; its lease is renewed until the outcome is settled.
+    pub(crate) fn settle(&self) {
+        // Before the completion is sent, and so before anybody can hear of what it does.
+        self.lease.place.settling.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewal").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn queue(&self, lease: &Lease) -> MutexGuard<'_, Queue> {
+        lock(self.queues.get(lease.place.lane))
+    }
+
+    /// The lease is to be renewed at this moment, unless it is registered no longer.
+    fn enqueue(&self, lease: &Arc<Lease>, due: Duration) {
+        self.insert(self.queue(lease), lease, due);
+    }
+
+    fn insert(&self, mut queue: MutexGuard<'_, Queue>, lease: &Arc<Lease>, due: Duration) {
+        let place = &lease.place;
+        let due = nanos(if place.is_settling() {
+            due
+        } else {
+            // Whoever gives up is told when that is, and not when it would have been renewed.
+            due.min(lease.give_up)
+        });
+        if place.due.load(Ordering::Relaxed) == GONE {
+            return;
+        }
+        queue.next_id += 1;
+        let id = queue.next_id;
+        place.due.store(due, Ordering::Relaxed);
+        place.id.store(id, Ordering::Relaxed);
+        queue.leases.insert((due, id), Arc::clone(lease));
+        drop(queue);
+        // It was there before this looks; the thread says how long it sleeps, and looks then.
+        if due < self.sleeps_until.load(Ordering::SeqCst) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The lease is registered no longer.
+    fn leave(&self, lease: &Lease) {
+        let mut queue = self.queue(lease);
+        queue.held -= 1;
+        let due = lease.place.due.swap(GONE, Ordering::Relaxed);
+        let left = queue
+            .leases
+            .remove(&(due, lease.place.id.load(Ordering::Relaxed)));
+        drop(queue);
+        // Not under the lock: the last one to hold it ends more than itself.
+        drop(left);
+    }
+
+    /// Whether the body of this lease has not ended.
+    fn is_running(&self, lease: &Lease) -> bool {
+        let _queue = self.queue(lease);
+        lease.place.due.load(Ordering::Relaxed) != GONE && !lease.place.is_settling()
+    }
+
+    async fn keep(self: Arc<Self>) {
+        loop {
+            // From here on whoever registers wakes this, until it says how long it sleeps.
+            self.sleeps_until.store(UNTIL_WOKEN, Ordering::SeqCst);
+            let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
+            let now = now.saturating_add(self.stepped.swap(0, Ordering::SeqCst));
+            for queue in self.queues.all() {
+                let mut queue = lock(queue);
+                queue.take_due(now, &mut due);
+                if let Some(&(moment, _)) = queue.leases.keys().next() {
+                    next = next.min(moment);
+                }
+            }
+            for lease in due {
+                tokio::spawn(Arc::clone(&self).renew(lease));
+            }
+            let sleeps = next != UNTIL_WOKEN;
+            let closed = self.closed.load(Ordering::SeqCst);
+            if closed && !sleeps && self.jobs.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            let woken = self.wake.notified();
+            if sleeps {
+                self.sleeps_until.store(next, Ordering::SeqCst);
+                // Both ways of waking mean the same: look again.
+                let _ = deadline(&*self.clock, Duration::from_nanos(next), pin!(woken)).await;
+            } else {
+                woken.await;
+            }
+        }
+    }
+
+    async fn renew(self: Arc<Self>, lease: Arc<Lease>) {
+        let sent = self.clock.now();
+        let tell = |kind: EventKind<'_>| {
+            self.observer.observe(&Event {
+                operation: lease.key.operation().as_str(),
+                key: Some(lease.key.digest()),
+                kind,
+            });
+        };
+        let lost = |reason: &str| {
+            // Looked at before: told of the loss, the body may end at once. In the queue no more, the
+            // lease counts as busy until then.
+            let running = self.is_running(&lease);
+            lease.lose();
+            if running {
+                tell(EventKind::LeaseLost { reason });
+            }
+        };
+        // A body that has ended does not hang: its answer is being stored, and another body would contradict it.
+        if sent >= lease.give_up && !lease.place.is_settling() {
+            return lost(
+                "the body ran for longer than `max_run`, so its lease is no longer renewed",
+            );
+        }
+        let third = lease.lasts() / 3;
+        let (grant, claim) = (lease.grant(), lease.claim());
+        let reply = self.store.renew(&lease.key, &claim);
+        let next = match deadline(&*self.clock, sent + third, pin!(reply)).await {
+            Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) => {
+                lease.core.outage.hears(sent);
+                lease.renewed(sent);
+                tell(EventKind::Renewed);
+                sent + third
+            }
+            // Said of a claim that was granted anew since.
+            Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
+            Ok(Ok(RenewReply::Lost)) => {
+                return lost("another attempt holds the claim or has finished");
+            }
+            Ok(Ok(RenewReply::Unreadable(error))) => return lost(&error.to_string()),
+            // No reply yet: again, and sooner than a third of the lease, so that several tries fit
+            // into what is left of it. Even a lapsed lease is ours until somebody takes it.
+            Ok(Err(error)) => {
+                tell(EventKind::RenewalFailed {
+                    reason: &error.to_string(),
+                });
+                self.clock.now() + third / 4
+            }
+            Err(_) => {
+                tell(EventKind::RenewalFailed {
+                    reason: "no reply within a third of the lease",
+                });
+                self.clock.now()
+            }
+        };
+        self.enqueue(&lease, next);
+    }
+}
+
+impl Queue {
+    fn take_due(&mut self, now: u64, due: &mut Vec<Arc<Lease>>) {
+        while let Some(entry) = self.leases.first_entry()
+            && entry.key().0 <= now
+        {
+            let lease = entry.remove();
+            lease.place.due.store(OUTSIDE, Ordering::Relaxed);
+            due.push(lease);
+        }
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    // Nothing panics while it is held; were it to, the map would still be whole.
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn nanos(time: Duration) -> u64 {
+    // 584 years; a lease is given up long before.
+    u64::try_from(time.as_nanos()).map_or(GONE - 1, |nanos| nanos.min(GONE - 1))
+}

@@ -1,0 +1,33 @@
+//! Renewals after a step of the server's clock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Keeper, Shared, nanos};
+use crate::env::observer::{Event, EventKind, Observer};
+
+impl Keeper {
+    /// The observer that the store is given: the engine's, by way of the thread that renews.
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        Arc::clone(&self.shared) as _
+    }
+}
+
+/// A step forward takes as much from each lease on the server. Renewals that would have been due within
+/// the step are due now; a lease that has lapsed by it is renewed as well, unless it was taken.
+impl Observer for Shared {
+    fn observe(&self, event: &Event<'_>) {
+        if let EventKind::ClockStepped { by, forward: true } = event.kind {
+            self.stepped.fetch_max(nanos(by), Ordering::SeqCst);
+            self.wake.notify_one();
+        }
+        self.observer.observe(event);
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,263 @@
+//! How many bodies run at once: limits of an engine and of an HTTP layer, and the quota of a layer.
+//!
+//! A body that outlives its caller escapes every limit that is counted by connections or futures of callers. Here it is
+//! counted itself, by a guard that lives as long as it does: from before its claim until its call has ended.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::error::{Error, ErrorKind};
+use crate::identity::operation::Operation;
+use crate::lifecycle::context::runs_in;
+
+/// When a call that was refused at a limit is worth repeating. When a body ends is not known; 1 s is the smallest delay
+/// that is not "at once" (RFC 9110, section 10.2.3).
+const SOON: Duration = Duration::from_secs(1);
+
+/// How many bodies may run at once, and how many do.
+#[derive(Debug)]
+pub(crate) struct RunLimit {
+    max: usize,
+    running: AtomicUsize,
+}
+
+impl RunLimit {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            running: AtomicUsize::new(0),
+        })
+    }
+
+    fn enter(self: &Arc<Self>) -> Option<Counted> {
+        let one_more = |running: usize| (running < self.max).then(|| running + 1);
+        let (order, count) = (Ordering::Relaxed, &self.running);
+        count.fetch_update(order, order, one_more).ok()?;
+        Some(Counted(Arc::clone(self)))
+    }
+
+    /// Counts one more, also beyond the limit.
+    fn exceed(self: &Arc<Self>) -> Counted {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(self))
+    }
+}
+
+/// Counts one body, until it is dropped.
+#[derive(Debug)]
+struct Counted(Arc<RunLimit>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many bodies of each scope may run at once, and how many do.
+///
+/// A scope without a running body has no entry, so that the map is no larger than the number of running bodies.
+#[cfg_attr(
+    not(feature = "http"),
+    allow(dead_code, reason = "only a layer has scopes")
+)]
+pub(crate) struct ScopeLimit {
+    max: usize,
+    running: Mutex<HashMap<Arc<str>, usize>>,
+}
+
+#[cfg_attr(
+    not(feature = "http"),
+    allow(dead_code, reason = "only a layer has scopes")
+)]
+impl ScopeLimit {
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            max,
+            running: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(self: &Arc<Self>, scope: &Arc<str>) -> Option<CountedInScope> {
+        let mut running = self.lock();
+        let count = running.get(scope).copied().unwrap_or_default();
+        if count >= self.max {
+            return None;
+        }
+        running.insert(Arc::clone(scope), count + 1);
+        Some(CountedInScope(Arc::clone(self), Arc::clone(scope)))
+    }
+}
+
+impl fmt::Debug for ScopeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Scopes name users.
+        f.debug_struct("ScopeLimit")
+            .field("max", &self.max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Counts one body in its scope, until it is dropped.
+struct CountedInScope(Arc<ScopeLimit>, Arc<str>);
+
+impl Drop for CountedInScope {
+    fn drop(&mut self) {
+        let Self(limit, scope) = self;
+        let mut running = limit.lock();
+        if let Some(count) = running.get_mut(scope) {
+            *count -= 1;
+            if *count == 0 {
+                running.remove(scope);
+            }
+        }
+    }
+}
+
+/// Whether one more record may be written, and when it is worth trying again if not.
+pub(crate) type Quota = dyn Fn() -> Result<(), Duration> + Send + Sync;
+
+/// What one call has to pass before its claim besides the limits of its engine.
+#[derive(Default)]
+pub(crate) struct Gate {
+    pub(crate) running: Option<Arc<RunLimit>>,
+    pub(crate) in_scope: Option<(Arc<ScopeLimit>, Arc<str>)>,
+    pub(crate) quota: Option<Box<Quota>>,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
+/// The place of one body among those that run, until it is dropped.
+#[derive(Default)]
+pub(crate) struct Place {
+    _engine: Option<Counted>,
+    _layer: Option<Counted>,
+    _scope: Option<CountedInScope>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Place")
+    }
+}
+
+/// A limit that is reached.
+#[derive(Debug)]
+pub(crate) struct Full {
+    setting: &'static str,
+    max: usize,
+}
+
+impl Full {
+    /// The refusal of a call at this limit.
+    pub(crate) fn error(&self, operation: &Operation) -> Error {
+        let Self { setting, max } = self;
+        Error::new(ErrorKind::TooManyRunning, operation.clone())
+            .detail(format!("`{setting}` is {max}"))
+            .worth_repeating(Some(SOON))
+    }
+}
+
+/// The refusal of a call whose quota is used up.
+pub(crate) fn over_quota(operation: &Operation, retry_after: Duration) -> Error {
+    Error::new(ErrorKind::QuotaExceeded, operation.clone()).worth_repeating(Some(retry_after))
+}
+
+impl Core {
+    /// A place for one more body. `None`: nothing limits it.
+    ///
+    /// A call that a body of this engine makes takes a place beyond the limit: refused, it would fail the body that makes
+    /// it, and uncounted, it would escape the limit where it outlives that body.
+    pub(crate) fn place(&self, gate: Option<&Gate>) -> Result<Option<Box<Place>>, Full> {
+        let engine = self.running.as_ref();
+        let layer = gate.and_then(|gate| gate.running.as_ref());
+        let in_scope = gate.and_then(|gate| gate.in_scope.as_ref());
+        if engine.is_none() && layer.is_none() && in_scope.is_none() {
+            return Ok(None);
+        }
+        let enter = |limit: Option<&Arc<RunLimit>>, setting| match limit {
+            Some(limit) => {
+                let max = limit.max;
+                limit.enter().map(Some).ok_or(Full { setting, max })
+            }
+            None => Ok(None),
+        };
+        let scope = match in_scope {
+            Some((limit, scope)) => {
+                let (setting, max) = ("IdempotencyLayer::max_running_per_scope", limit.max);
+                Some(limit.enter(scope).ok_or(Full { setting, max })?)
+            }
+            None => None,
+        };
+        let engine = match engine {
+            Some(limit) if runs_in(self.id) => Some(limit.exceed()),
+            limit => enter(limit, "EngineBuilder::max_running")?,
+        };
+        Ok(Some(Box::new(Place {
+            _engine: engine,
+            _layer: enter(layer, "IdempotencyLayer::max_running")?,
+            _scope: scope,
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_given_back_when_it_is_dropped() {
+        let limit = RunLimit::new(2);
+        let (first, second) = (limit.enter(), limit.enter());
+        assert!(first.is_some() && second.is_some());
+        assert!(limit.enter().is_none());
+        drop(first);
+        let third = limit.enter();
+        assert!(third.is_some() && limit.enter().is_none());
+        drop((second, third));
+        assert_eq!(limit.running.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_scope_without_a_running_body_has_no_entry() {
+        let limit = ScopeLimit::new(1);
+        let scopes: Vec<Arc<str>> = (0..1_000).map(|scope| scope.to_string().into()).collect();
+        let places: Vec<_> = scopes.iter().map(|scope| limit.enter(scope)).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(limit.enter(&scopes[0]).is_none());
+        assert_eq!(limit.lock().len(), scopes.len());
+        drop(places);
+        assert_eq!(limit.lock().len(), 0);
+        assert!(limit.enter(&scopes[0]).is_some());
+    }
+
+    #[test]
+    fn a_limit_of_none_leaves_no_entry_of_a_scope() {
+        let limit = ScopeLimit::new(0);
+        assert!(limit.enter(&"acme".into()).is_none());
+        assert_eq!(limit.lock().len(), 0);
+    }
+
+    #[test]
+    fn a_panic_gives_the_place_back() {
+        let limit = RunLimit::new(1);
+        let place = limit.enter();
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _place = place;
+            panic!("as a body may");
+        }));
+        assert!(panicked.is_err());
+        assert!(limit.enter().is_some());
+    }
+}

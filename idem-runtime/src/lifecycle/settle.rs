@@ -1,0 +1,497 @@
+//! How a call ends: its outcome is stored, or its key given back, whatever becomes of the caller.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::engine::Core;
+use crate::env::backoff::Backoff;
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::lifecycle::acquire::unavailable;
+use crate::lifecycle::lease::Lease;
+use crate::lifecycle::renewer::{Renewal, Unstored};
+use crate::local::cache::{Life, Permit};
+use crate::local::singleflight::Landing;
+use crate::policy::{LONG, OnCancel, OnPanic, OnUnconfirmed, Policy};
+use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
+use crate::record::unknown_cause::Cause;
+use crate::record::{Header, OutcomeKind, Record, State};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// A claim that is held. Renewing goes on until this is dropped.
+pub(crate) struct Held {
+    pub(crate) renewal: Renewal,
+}
+
+/// How a completion ended.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    /// The caller's own answer counts, whether or not it could be stored.
+    Own,
+    /// Another attempt's answer counts.
+    Adopted { record: Record, left: Duration },
+    /// Another attempt runs, and its answer will count.
+    Overtaken(Duration),
+    /// There is no answer to be had, and this is why: another attempt's counts and is not read, say.
+    Refused(Error),
+}
+
+/// What carrying an ending out leads to. Boxed: that is much larger than the body of most calls, which the
+/// caller holds besides.
+pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
+
+/// How long a reply is waited for where nobody waits for the result. A shorter
+/// `complete_deadline` is about the caller's patience, not about the store.
+pub(crate) const REPLY: Duration = Duration::from_secs(2);
+
+/// How long a reply is waited for in the end, where the store was silent before.
+const LONGEST_REPLY: Duration = Duration::from_mins(1);
+
+/// What becomes of a key whose body has ended.
+#[derive(Clone)]
+pub(crate) enum Ending {
+    Complete { outcome: OutcomeKind, record: Bytes },
+    Release(Remains),
+}
+
+impl Ending {
+    /// Whether it still says something when another attempt has the claim. A business error does not:
+    /// the other attempt may say something else.
+    fn is_offered_on(&self) -> bool {
+        matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Error)
+    }
+
+    /// Whether a caller gets something that other callers are to get as well.
+    fn is_answer(&self) -> bool {
+        matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Unknown)
+    }
+}
+
+/// Who waits while another attempt holds the claim, and for how long.
+enum Waits {
+    Caller(Duration),
+    Nobody(Duration),
+}
+
+/// When a completion was sent that the store has confirmed.
+#[derive(Clone, Copy)]
+struct Sendings {
+    sent: Duration,
+    /// When it was sent for the first time: the record may live since then.
+    first: Duration,
+    late: bool,
+}
+
+impl Held {
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.renewal.lease
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.lease().core
+    }
+
+    fn policy(&self) -> &Policy {
+        &self.lease().policy
+    }
+
+    pub(crate) fn tell(&self, kind: EventKind<'_>) {
+        self.core().tell(&self.lease().key, kind);
+    }
+
+    /// The header of the finished record.
+    pub(crate) fn done(&self, outcome: OutcomeKind, schema: u32) -> Header {
+        Header {
+            state: State::Done { outcome, schema },
+            retain: self.life(outcome),
+            ..self.lease().claim()
+        }
+    }
+
+    /// How long an outcome is kept.
+    fn life(&self, outcome: OutcomeKind) -> Duration {
+        match outcome {
+            OutcomeKind::Error => self.policy().error_ttl(),
+            _ => self.policy().ttl,
+        }
+    }
+
+    /// The key is given back in good order.
+    pub(crate) fn release(&self, remains: Remains) -> Ending {
+        if self.policy().counts_releases() {
+            Ending::Release(Remains::Attempt)
+        } else {
+            self.uncounted(remains)
+        }
+    }
+
+    /// The key is given back, and the attempt is not counted.
+    pub(crate) fn uncounted(&self, remains: Remains) -> Ending {
+        Ending::Release(if self.lease().is_bound() {
+            remains.max(Remains::Request)
+        } else {
+            remains
+        })
+    }
+
+    /// Nobody knows whether the effect happened.
+    pub(crate) fn unknown(&self, cause: Cause) -> Ending {
+        let header = self.done(OutcomeKind::Unknown, cause.code());
+        Ending::Complete {
+            outcome: OutcomeKind::Unknown,
+            record: Bytes::copy_from_slice(&header.encode()),
+        }
+    }
+
+    pub(crate) fn panicked(&self) -> Ending {
+        match self.policy().on_panic {
+            OnPanic::Release => Ending::Release(Remains::Attempt),
+            OnPanic::Unknown => self.unknown(Cause::Panicked),
+        }
+    }
+
+    /// What becomes of a key whose body was dropped half-way; `None`: its lease lapses.
+    pub(crate) fn cancelled(&self) -> Option<Ending> {
+        // Nothing was found out and nothing was run: it is as unknown as before, and need not wait
+        // for its lease to be over.
+        if let State::Reconciling { .. } = self.lease().claim().state {
+            return Some(Ending::Release(Remains::Request));
+        }
+        match self.policy().on_cancel {
+            OnCancel::Hold => None,
+            // Half of it may have happened.
+            OnCancel::Release => Some(self.release(Remains::Request)),
+            OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
+        }
+    }
+
+    /// The caller went away: what is to be done about it is done on the engine's thread.
+    pub(crate) fn abandon(self) {
+        if let Some(ending) = self.cancelled() {
+            self.renewal.settle();
+            drop(HandOver::new(self, ending));
+        }
+    }
+
+    /// Carries the ending out, as [`finish_within`](Self::finish_within) the patience of a duplicate.
+    pub(crate) fn finish(self, ending: Ending) -> Settling {
+        let patience = self.policy().wait();
+        self.finish_within(patience, ending)
+    }
+
+    /// Carries the ending out. What has no reply within `complete_deadline`, or when the caller is
+    /// dropped, goes on on the engine's thread. An overtaken call waits this long for the answer that
+    /// counts.
+    pub(crate) fn finish_within(self, patience: Duration, ending: Ending) -> Settling {
+        self.renewal.settle();
+        let handover = HandOver::new(self, ending);
+        Box::pin(async move {
+            let Some((held, ending)) = &handover.0 else {
+                return Settled::Own;
+            };
+            let silence = held.core().limits.complete_deadline;
+            let settled = match ending {
+                Ending::Complete { outcome, record } => {
+                    let waits = Waits::Caller(patience);
+                    held.complete(*outcome, record, silence, waits).await
+                }
+                Ending::Release(remains) => held.send_release(*remains, silence).await,
+            };
+            match settled {
+                // Storing goes on, also of an answer that is not returned.
+                None if ending.is_answer() && !held.may_return_unconfirmed() => {
+                    Settled::Refused(held.unconfirmed())
+                }
+                None => Settled::Own,
+                // Its successor may crash or give the key back yet. Then a success saves a third run,
+                // and nobody may run after what nobody knows.
+                Some(settled @ Settled::Overtaken(_)) if ending.is_offered_on() => settled,
+                Some(settled) => {
+                    handover.disarm();
+                    settled
+                }
+            }
+        })
+    }
+
+    /// Whether a caller may get an answer that the store has not confirmed.
+    fn may_return_unconfirmed(&self) -> bool {
+        match self.policy().on_unconfirmed {
+            OnUnconfirmed::Return => true,
+            // Until it lapses by the local clock, nobody else can have been granted the key.
+            OnUnconfirmed::WithinLease => !self.lease().remaining().is_zero(),
+            OnUnconfirmed::Fail => false,
+        }
+    }
+
+    fn unconfirmed(&self) -> Error {
+        let detail = match self.policy().on_unconfirmed {
+            OnUnconfirmed::Fail => {
+                "the store did not confirm it in time, and `on_unconfirmed = fail`"
+            }
+            _ => "the store did not confirm it before the lease was over",
+        };
+        Error::new(ErrorKind::Unconfirmed, self.lease().key.operation().clone()).detail(detail)
+    }
+
+    /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
+    /// refuses and a caller waits.
+    ///
+    /// While another attempt holds the claim, this waits for its answer by sending the completion
+    /// again: never a claim, so an overtaken caller cannot start a third run. In the background even a
+    /// refusal may be mended before the answer is given up.
+    async fn complete(
+        &self,
+        outcome: OutcomeKind,
+        record: &Bytes,
+        silence: Duration,
+        waits: Waits,
+    ) -> Option<Settled> {
+        let clock = &*self.core().clock;
+        let (caller, patience) = match waits {
+            Waits::Caller(patience) => (true, patience),
+            Waits::Nobody(patience) => (false, patience),
+        };
+        let mut now = clock.now();
+        let patience = now + patience;
+        let mut silent_until = now + silence;
+        let mut turn = None;
+        let mut reply_within = self.core().limits.complete_deadline.max(REPLY);
+        let (mut overtaken, first) = (None, now);
+        let key = &self.lease().key;
+        let mut backoff = Backoff::new(&self.lease().claim().owner);
+        loop {
+            // The record may live since the first send.
+            let (sent, permit) = (now, self.core().permit(key));
+            let attempt = now + reply_within;
+            let claim = self.lease().claim();
+            let reply = self.core().store.complete_claim(key, &claim, record);
+            let reply = match deadline(clock, attempt.min(silent_until), pin!(reply)).await {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(error)) if error.kind() == StoreErrorKind::TooLarge => {
+                    let operation = key.operation();
+                    return Some(Settled::Refused(unavailable(operation, error)));
+                }
+                failure => {
+                    let error = failure.ok().and_then(Result::err);
+                    let refused = error.as_ref().is_some_and(|error| !error.is_transient());
+                    now = clock.now();
+                    if now >= silent_until || (refused && caller) {
+                        if overtaken.is_none() {
+                            self.unsaved_yet(error.as_ref(), caller);
+                        }
+                        return overtaken.map(Settled::Overtaken);
+                    }
+                    if caller {
+                        let pause = backoff.retry().min(silent_until.saturating_sub(now));
+                        clock.sleep_until(now + pause).await;
+                    } else {
+                        let keeper = &self.core().keeper;
+                        keeper.heard(false);
+                        // What waits in a queue of the store keeps its place there.
+                        reply_within = (reply_within * 2).min(LONGEST_REPLY);
+                        drop(turn.take());
+                        turn = keeper.turn(&mut backoff).await;
+                    }
+                    now = clock.now();
+                    continue;
+                }
+            };
+            self.core().outage.hears(sent);
+            if !caller {
+                self.core().keeper.heard(true);
+                drop(turn.take());
+            }
+            match reply {
+                CompleteReply::Stored { late } => {
+                    let sendings = Sendings { sent, first, late };
+                    self.stored(outcome, record, sendings, permit);
+                    return Some(Settled::Own);
+                }
+                CompleteReply::Adopted { record, left } => {
+                    self.tell(EventKind::Adopted);
+                    self.remember(permit, &record, left, sent);
+                    self.land(|| Some(record.clone()), left, sent);
+                    return Some(Settled::Adopted { record, left });
+                }
+                CompleteReply::Superseded { lease_left } => {
+                    now = clock.now();
+                    if now >= patience {
+                        return Some(Settled::Overtaken(lease_left));
+                    }
+                    overtaken = Some(lease_left);
+                    silent_until = now + silence;
+                    let pause = match lease_left {
+                        Duration::ZERO => backoff.poll(),
+                        left => backoff.poll().min(left),
+                    };
+                    let pause = pause.min(patience.saturating_sub(now));
+                    clock.sleep_until(now + pause).await;
+                    now = clock.now();
+                }
+                CompleteReply::Mismatch => {
+                    return Some(self.unsaved(
+                        "the record was lost, and a call with other arguments has the key",
+                    ));
+                }
+                CompleteReply::Unreadable(error) => {
+                    return Some(self.unsaved(&error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// The store has the answer.
+    fn stored(
+        &self,
+        outcome: OutcomeKind,
+        record: &Bytes,
+        sendings: Sendings,
+        permit: Option<Permit>,
+    ) {
+        let Sendings { sent, first, late } = sendings;
+        self.tell(EventKind::Completed { outcome, late });
+        let life = self.life(outcome);
+        let stored = || Record::decode(record.clone()).ok();
+        if !late
+            && permit.is_some()
+            && let Some(record) = stored()
+            && !record.header.fingerprint.is_none()
+        {
+            let left = life.saturating_sub(sent.saturating_sub(first));
+            self.remember(permit, &record, left, sent);
+        }
+        self.land(stored, life, sent);
+    }
+
+    /// Later calls of this process may get it.
+    fn remember(&self, permit: Option<Permit>, record: &Record, left: Duration, sent: Duration) {
+        let life = Life {
+            left,
+            sent,
+            dated: true,
+        };
+        self.core()
+            .remember(permit, &self.lease().key, record, life);
+    }
+
+    /// The calls of this process that wait get what is stored now.
+    fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration, sent: Duration) {
+        self.lease().landed(|| {
+            let record = record()?;
+            Some(Landing::Done {
+                record,
+                sent,
+                left,
+                at: self.core().clock.now(),
+                asked: matches!(self.lease().claim().state, State::Reconciling { .. }),
+                dated: true,
+            })
+        });
+    }
+
+    fn unsaved_yet(&self, error: Option<&StoreError>, caller: bool) {
+        let why = error.map_or("the store did not answer in time".into(), |error| {
+            Cow::Owned(error.to_string())
+        });
+        let next = if caller {
+            "storing goes on in the background"
+        } else {
+            "storing is given up"
+        };
+        self.unsaved(&format!("{why}; {next}"));
+    }
+
+    fn unsaved(&self, reason: &str) -> Settled {
+        self.tell(EventKind::Unsaved { reason });
+        Settled::Own
+    }
+
+    /// Sends the release until it has a reply or its deadline is over; then the lease lapses.
+    async fn send_release(&self, remains: Remains, silence: Duration) -> Option<Settled> {
+        let owner = self.lease().claim().owner;
+        let clock = &*self.core().clock;
+        let moment = clock.now() + silence;
+        let mut backoff = Backoff::new(&owner);
+        loop {
+            let key = &self.lease().key;
+            let reply = self.core().store.release(key, &owner, remains);
+            match deadline(clock, moment, pin!(reply)).await {
+                Ok(Ok(reply)) => {
+                    if reply == ReleaseReply::Released {
+                        self.tell(EventKind::Released {
+                            counted: remains.counts(),
+                        });
+                    }
+                    return Some(Settled::Own);
+                }
+                Ok(Err(error)) if !error.is_transient() => return Some(Settled::Own),
+                Ok(Err(_)) => {
+                    let now = clock.now();
+                    if now >= moment {
+                        return None;
+                    }
+                    clock.sleep_until((now + backoff.retry()).min(moment)).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("lease", self.lease())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Hands an ending to the engine's thread if the caller is dropped, or does not get to its end.
+struct HandOver(Option<(Held, Ending)>, Option<Unstored>);
+
+impl HandOver {
+    fn new(held: Held, ending: Ending) -> Self {
+        let answered = ending.is_answer().then(|| held.core().keeper.answered());
+        Self(Some((held, ending)), answered)
+    }
+
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for HandOver {
+    fn drop(&mut self) {
+        let Some((held, ending)) = self.0.take() else {
+            return;
+        };
+        let core = Arc::clone(held.core());
+        let offered_on = ending.is_offered_on();
+        let unstored = self.1.take();
+        core.keeper.hand_over(async move {
+            match ending {
+                Ending::Complete { outcome, record } => {
+                    // An answer that is not stored is an answer that another body may contradict: storing it
+                    // is given up when it would have expired, and not before.
+                    let life = held.life(outcome).clamp(Duration::from_mins(1), LONG);
+                    let silence = held.lease().lasts().max(life);
+                    let patience = if offered_on { silence } else { Duration::ZERO };
+                    let waits = Waits::Nobody(patience);
+                    held.complete(outcome, &record, silence, waits).await;
+                }
+                Ending::Release(remains) => {
+                    held.send_release(remains, held.lease().lasts()).await;
+                }
+            }
+            drop(unstored);
+        });
+    }
+}

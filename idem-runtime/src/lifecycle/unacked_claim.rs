@@ -1,0 +1,72 @@
+//! A claim that may have been granted without anybody having seen the reply.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::env::clock::deadline;
+use crate::env::observer::EventKind;
+use crate::identity::operation::RecordKey;
+use crate::record::Owner;
+use crate::record::transition::{ReleaseReply, Remains};
+use crate::store::Admission;
+
+/// Gives a claim back that may have been granted without anybody having seen the reply.
+pub(crate) struct Orphan<'a> {
+    core: &'a Arc<Core>,
+    key: &'a RecordKey,
+    owner: Owner,
+    armed: bool,
+    /// One of its claims was sent.
+    was_sent: bool,
+    /// Of the claim that is under way.
+    admission: Admission,
+}
+
+impl<'a> Orphan<'a> {
+    pub(crate) fn new(core: &'a Arc<Core>, key: &'a RecordKey, owner: Owner) -> Self {
+        Self {
+            core,
+            key,
+            owner,
+            armed: false,
+            was_sent: false,
+            admission: Admission::new(Duration::ZERO),
+        }
+    }
+
+    /// A claim is under way, by a caller with this patience.
+    pub(crate) fn arm(&mut self, patience: Duration) -> &Admission {
+        self.armed = true;
+        self.was_sent |= self.admission.was_sent();
+        self.admission = Admission::new(patience);
+        &self.admission
+    }
+
+    /// Its reply is here.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Orphan<'_> {
+    fn drop(&mut self) {
+        // A claim that was never sent has nothing to release.
+        if !self.armed || !(self.was_sent || self.admission.was_sent()) {
+            return;
+        }
+        let (core, key, owner) = (Arc::clone(self.core), self.key.clone(), self.owner);
+        self.core.keeper.hand_over(async move {
+            // Once: a claim that lands behind it blocks the key for one lease, never longer.
+            let moment = core.clock.now() + core.limits.claim_deadline;
+            // Another attempt may have had the key before.
+            let release = core.store.release(&key, &owner, Remains::Request);
+            if let Ok(Ok(ReleaseReply::Released)) =
+                deadline(&*core.clock, moment, pin!(release)).await
+            {
+                core.tell(&key, EventKind::Released { counted: false });
+            }
+        });
+    }
+}

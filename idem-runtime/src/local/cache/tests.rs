@@ -1,0 +1,280 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::env::observer::StderrObserver;
+use crate::identity::operation::Operation;
+use crate::record::{AnswerTypes, Fence, Header, Owner};
+
+const SECOND: Duration = Duration::from_secs(1);
+const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
+
+fn key(number: u32) -> RecordKey {
+    let mut bytes = [0; 32];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes[4..8].copy_from_slice(&number.to_le_bytes());
+    let digest = KeyDigest::from_bytes(bytes);
+    RecordKey::new("shop".into(), Operation::new("payments.pay"), digest)
+}
+
+fn record(outcome: OutcomeKind, body: &[u8]) -> Record {
+    let header = Header {
+        state: State::Done { outcome, schema: 1 },
+        owner: Owner::from_bytes([1; 16]),
+        fence: Fence::new(3),
+        attempts: 1,
+        retain: 3600 * SECOND,
+        fingerprint: ASKED,
+        types: AnswerTypes::UNKNOWN,
+    };
+    Record::decode(Bytes::from([&header.encode()[..], body].concat())).unwrap()
+}
+
+fn life(left: Duration, sent: Duration) -> Life {
+    let dated = true;
+    Life { left, sent, dated }
+}
+
+fn cache(settings: &LocalCache) -> Arc<Answers> {
+    Answers::new(settings, Arc::new(StderrObserver), Flights::new())
+}
+
+fn open() -> Arc<Answers> {
+    let cache = cache(&LocalCache::new().max_entries(1));
+    cache.hearing(Hearing::All);
+    cache
+}
+
+fn put(cache: &Answers, key: &RecordKey, body: &[u8], sent: Duration) {
+    let permit = cache.permit(key).expect("the cache is open");
+    let record = record(OutcomeKind::Value, body);
+    cache.keep(permit, key, &record, life(3600 * SECOND, sent));
+}
+
+fn body(cache: &Answers, key: &RecordKey, now: Duration) -> Option<Vec<u8>> {
+    match cache.look(key, ASKED, true, now) {
+        Found::Answer { record, .. } => Some(record.body().to_vec()),
+        Found::Nothing(_) => None,
+    }
+}
+
+#[test]
+fn what_is_kept_is_found_for_max_age() {
+    let cache = open();
+    put(&cache, &key(1), b"a", 5 * SECOND);
+    assert_eq!(body(&cache, &key(1), 5 * SECOND), Some(b"a".to_vec()));
+    let last = Duration::from_millis(64_999);
+    assert_eq!(body(&cache, &key(1), last), Some(b"a".to_vec()));
+    assert_eq!(body(&cache, &key(1), 65 * SECOND), None);
+    assert_eq!(
+        cache.stats().entries,
+        0,
+        "what is over goes when it is found"
+    );
+}
+
+#[test]
+fn what_lives_shorter_than_max_age_is_found_as_long_as_it_lives() {
+    let cache = open();
+    let permit = cache.permit(&key(1)).unwrap();
+    let answer = record(OutcomeKind::Error, b"declined");
+    cache.keep(permit, &key(1), &answer, life(2 * SECOND, SECOND));
+    let Found::Answer { left, .. } = cache.look(&key(1), ASKED, true, 2 * SECOND) else {
+        panic!("it lives");
+    };
+    assert_eq!(left, SECOND);
+    assert_eq!(body(&cache, &key(1), 3 * SECOND), None);
+}
+
+#[test]
+fn what_is_kept_for_ever_has_its_age() {
+    let cache = open();
+    let permit = cache.permit(&key(1)).unwrap();
+    let mut answer = record(OutcomeKind::Value, b"a");
+    answer.header.retain = crate::record::FOREVER;
+    let left = Duration::MAX.saturating_sub(10 * SECOND);
+    cache.keep(permit, &key(1), &answer, life(left, 100 * SECOND));
+    let Found::Answer { record, left } = cache.look(&key(1), ASKED, true, 102 * SECOND) else {
+        panic!("it lives");
+    };
+    assert_eq!(record.header.age(left), 12 * SECOND);
+}
+
+#[test]
+fn only_answers_are_kept() {
+    let cache = open();
+    for outcome in [OutcomeKind::Unknown, OutcomeKind::Tombstone] {
+        let permit = cache.permit(&key(1)).unwrap();
+        let record = record(outcome, b"");
+        cache.keep(permit, &key(1), &record, life(SECOND, Duration::ZERO));
+        assert_eq!(body(&cache, &key(1), Duration::ZERO), None, "{outcome:?}");
+    }
+}
+
+#[test]
+fn other_fingerprints_and_operations_find_nothing() {
+    let cache = open();
+    put(&cache, &key(1), b"a", SECOND);
+    let look = |key: &RecordKey, asked| {
+        let found = cache.look(key, asked, true, SECOND);
+        matches!(found, Found::Answer { .. })
+    };
+    assert!(!look(&key(1), Fingerprint::from_bytes([8; 16])));
+    assert!(look(&key(1), Fingerprint::NONE));
+    let digest = *key(1).digest();
+    let other = RecordKey::new("shop".into(), Operation::new("payments.refund"), digest);
+    assert!(!look(&other, ASKED));
+    assert!(look(&key(1), ASKED), "it is still there");
+}
+
+#[test]
+fn a_permit_from_before_a_change_is_void() {
+    type Change = fn(&Answers);
+    let changes: [(&str, Change); 4] = [
+        ("a resolution", |cache| cache.resolved(key(1).digest())),
+        ("a loss", |cache| {
+            cache.hearing(Hearing::Nothing);
+            cache.hearing(Hearing::All);
+        }),
+        ("another subscription", |cache| cache.hearing(Hearing::All)),
+        ("a resolution by this engine", |cache| {
+            cache.shard(key(1).digest()).take(key(1).digest());
+            cache.shard(key(1).digest()).taken();
+        }),
+    ];
+    for (name, change) in changes {
+        let cache = open();
+        put(&cache, &key(1), b"old", Duration::ZERO);
+        let permit = cache.permit(&key(1)).unwrap();
+        change(&cache);
+        assert_eq!(body(&cache, &key(1), Duration::ZERO), None, "{name}");
+        let answer = record(OutcomeKind::Value, b"old");
+        cache.keep(permit, &key(1), &answer, life(SECOND, Duration::ZERO));
+        assert_eq!(body(&cache, &key(1), Duration::ZERO), None, "{name}");
+        put(&cache, &key(1), b"new", Duration::ZERO);
+        let found = body(&cache, &key(1), Duration::ZERO);
+        assert_eq!(found, Some(b"new".to_vec()), "{name}");
+    }
+}
+
+#[test]
+fn there_is_no_permit_while_nothing_is_heard_or_something_is_taken_back() {
+    let cache = cache(&LocalCache::new().max_entries(1));
+    assert!(cache.permit(&key(1)).is_none(), "it was not opened");
+    cache.hearing(Hearing::Never);
+    assert!(cache.permit(&key(1)).is_some());
+    cache.hearing(Hearing::Nothing);
+    assert!(cache.permit(&key(1)).is_none());
+    cache.hearing(Hearing::All);
+    let digest = *key(1).digest();
+    cache.shard(&digest).take(&digest);
+    cache.shard(&digest).take(&digest);
+    cache.shard(&digest).taken();
+    assert!(cache.permit(&key(1)).is_none(), "one is on its way");
+    cache.shard(&digest).taken();
+    let permit = cache.permit(&key(1)).expect("both are done");
+    cache.hearing(Hearing::Nothing);
+    let answer = record(OutcomeKind::Value, b"a");
+    cache.keep(permit, &key(1), &answer, life(SECOND, Duration::ZERO));
+    assert_eq!(cache.stats().entries, 0);
+    assert!(!cache.stats().is_open);
+}
+
+#[test]
+fn of_two_answers_the_one_that_was_asked_for_later_stays() {
+    let cache = open();
+    put(&cache, &key(1), b"new", 2 * SECOND);
+    put(&cache, &key(1), b"old", SECOND);
+    let found = body(&cache, &key(1), 2 * SECOND);
+    assert_eq!(found, Some(b"new".to_vec()));
+    put(&cache, &key(1), b"newer", 2 * SECOND);
+    let found = body(&cache, &key(1), 2 * SECOND);
+    assert_eq!(found, Some(b"newer".to_vec()));
+    assert_eq!(cache.stats().entries, 1);
+}
+
+#[test]
+fn the_bounds_hold_whatever_comes() {
+    let settings = LocalCache::new().max_entries(500).max_bytes(4 << 20);
+    let cache = cache(&settings);
+    cache.hearing(Hearing::All);
+    let mut seed = 1_u32;
+    for number in 0..20_000 {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let length = (seed >> 16) as usize % 60_000;
+        put(&cache, &key(seed % 3_000), &vec![0; length], Duration::ZERO);
+        if number % 5 == 0 {
+            cache.resolved(key(number % 3_000).digest());
+        }
+        if number % 512 == 0 {
+            let stats = cache.stats();
+            assert!(stats.entries <= 500 && stats.bytes <= 4 << 20, "{stats:?}");
+        }
+    }
+    let stats = cache.stats();
+    assert!(stats.entries > 50 && stats.evictions > 0, "{stats:?}");
+    let counted: usize = (0..3_000)
+        .filter_map(|number| body(&cache, &key(number), Duration::ZERO))
+        .map(|body| body.len() + crate::record::HEADER + 200)
+        .sum();
+    assert_eq!(
+        counted,
+        cache.stats().bytes,
+        "what is found is what is counted"
+    );
+}
+
+#[test]
+fn an_answer_that_is_larger_than_all_the_room_is_not_kept() {
+    let cache = cache(&LocalCache::new().max_bytes(1_024));
+    cache.hearing(Hearing::All);
+    put(&cache, &key(1), &[0; 100], Duration::ZERO);
+    put(&cache, &key(2), &[0; 2_000], Duration::ZERO);
+    assert!(body(&cache, &key(1), Duration::ZERO).is_some());
+    assert!(body(&cache, &key(2), Duration::ZERO).is_none());
+}
+
+#[test]
+fn what_is_used_stays_longer_than_what_is_not() {
+    let cache = cache(&LocalCache::new().max_entries(50));
+    cache.hearing(Hearing::All);
+    for number in 0..5_000 {
+        put(&cache, &key(number), b"a", Duration::ZERO);
+        assert!(body(&cache, &key(0), Duration::ZERO).is_some(), "{number}");
+    }
+    let stats = cache.stats();
+    assert_eq!((stats.entries, stats.evictions), (50, 4_950));
+}
+
+#[test]
+fn settings_out_of_bounds_are_named() {
+    let refused = |settings: LocalCache, named: &str| {
+        let error = settings.check().unwrap_err();
+        assert!(error.contains(named), "{error}");
+    };
+    LocalCache::new().check().unwrap();
+    refused(LocalCache::new().max_entries(0), "max_entries");
+    refused(LocalCache::new().max_bytes(1_023), "max_bytes");
+    refused(LocalCache::new().max_age(Duration::ZERO), "max_age");
+    let longer = Duration::from_hours(24) + SECOND;
+    refused(LocalCache::new().max_age(longer), "max_age");
+}
+
+#[test]
+fn what_is_not_dated_ends_sooner_and_does_not_say_how_old_it_is() {
+    let cache = open();
+    let permit = cache.permit(&key(1)).unwrap();
+    let answer = record(OutcomeKind::Value, b"a");
+    let undated = Life {
+        dated: false,
+        ..life(3 * SECOND, SECOND)
+    };
+    cache.keep(permit, &key(1), &answer, undated);
+    let last = Duration::from_millis(2_999);
+    let look = |dated, now| {
+        let found = cache.look(&key(1), ASKED, dated, now);
+        matches!(found, Found::Answer { .. })
+    };
+    assert!(!look(true, last));
+    assert!(look(false, last));
+    assert!(!look(false, 3 * SECOND));
+}

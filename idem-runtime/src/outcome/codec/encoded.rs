@@ -1,0 +1,139 @@
+//! What is to be done with a result.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[cfg(feature = "http")]
+use super::format::OWN;
+use super::{Format, Replay, Sink, Unencodable};
+use crate::outcome::class::Class;
+use crate::record::transition::Remains;
+use crate::record::{HEADER, OutcomeKind};
+
+/// What is to be done with a result.
+pub enum Encoded {
+    /// Store this: room for a header, then the answer.
+    Store {
+        /// What it is.
+        outcome: OutcomeKind,
+        /// Which type it is.
+        schema: u32,
+        /// [`HEADER`] zeros and the body.
+        record: Vec<u8>,
+        /// Why it is a tombstone, if it is one.
+        lost: Option<Unencodable>,
+    },
+    /// Give the key back; this remains of the attempt, or more.
+    Release(Remains),
+}
+
+impl Encoded {
+    pub(crate) fn empty(outcome: OutcomeKind, lost: Option<Unencodable>) -> Self {
+        Self::Store {
+            outcome,
+            schema: 0,
+            record: vec![0; HEADER],
+            lost,
+        }
+    }
+
+    /// Not generic: whatever is generic here is compiled with each function that keeps an answer.
+    fn store(outcome: OutcomeKind, schema: u32, value: &dyn Replay, format: &Format) -> Self {
+        let mut sink = Sink::new(format);
+        // The effect has happened. A panic that went on from here would give the claim up, and the
+        // next call would run the body again.
+        let written = catch_unwind(AssertUnwindSafe(|| value.write(&mut sink)));
+        match written.unwrap_or(Err(Unencodable::Panicked)) {
+            Ok(()) => Self::Store {
+                outcome,
+                schema,
+                record: sink.into_record(),
+                lost: None,
+            },
+            Err(error) => Self::empty(OutcomeKind::Tombstone, Some(error)),
+        }
+    }
+
+    /// The record of a success.
+    pub(crate) fn value<T: Replay>(value: &T, format: &Format) -> Self {
+        Self::store(OutcomeKind::Value, T::schema(), value, format)
+    }
+
+    /// The record of what its type lays out itself: `write` appends at most `max_bytes` bytes, and more than
+    /// `limit` are not stored.
+    #[cfg(feature = "http")]
+    pub(crate) fn own(
+        outcome: OutcomeKind,
+        schema: u32,
+        (max_bytes, limit): (usize, usize),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let too_large = || {
+            let lost = Unencodable::TooLarge { max_bytes: limit };
+            Self::empty(OutcomeKind::Tombstone, Some(lost))
+        };
+        // With its tag.
+        if max_bytes >= limit {
+            return too_large();
+        }
+        let mut record = Vec::with_capacity(HEADER + 1 + max_bytes);
+        record.resize(HEADER, 0);
+        record.push(OWN);
+        write(&mut record);
+        Self::Store {
+            outcome,
+            schema,
+            record,
+            lost: None,
+        }
+    }
+
+    pub(crate) fn classed<E: Replay>(class: Class, error: &E, format: &Format) -> Self {
+        match class {
+            Class::Business => Self::store(OutcomeKind::Error, E::schema(), error, format),
+            Class::System => Self::Release(Remains::Nothing),
+            Class::Unknown => Self::empty(OutcomeKind::Unknown, None),
+        }
+    }
+}
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // The record holds the answer, which is nobody's business.
+            Self::Store { outcome, lost, .. } => f
+                .debug_struct("Store")
+                .field("outcome", outcome)
+                .field("lost", lost)
+                .finish_non_exhaustive(),
+            Self::Release(remains) => f.debug_tuple("Release").field(remains).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_over_the_limit_becomes_a_tombstone() {
+        let at_limit = "x".repeat(98);
+        let format = |max_value_bytes| Format {
+            max_value_bytes,
+            ..Format::default()
+        };
+        assert!(matches!(
+            Encoded::value(&at_limit, &format(100)),
+            Encoded::Store { outcome: OutcomeKind::Value, record, .. } if record.len() == HEADER + 100
+        ));
+        assert!(matches!(
+            Encoded::value(&at_limit, &format(99)),
+            Encoded::Store {
+                outcome: OutcomeKind::Tombstone,
+                lost: Some(Unencodable::TooLarge { max_bytes: 99 }),
+                record,
+                ..
+            } if record.len() == HEADER
+        ));
+    }
+}

@@ -1,0 +1,130 @@
+//! What becomes of a body's error: the values of `on_error`.
+
+use crate::outcome::class::{Class, Classify};
+use crate::outcome::codec::{Body, Encoded, Format, Replay, Undecodable};
+use crate::record::OutcomeKind;
+use crate::record::transition::Remains;
+
+/// `on_error = classify`: the error's [`Classify`] decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Classified;
+
+/// `on_error = release`: every error gives the key back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Release;
+
+/// `on_error = keep`: every error is an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep;
+
+/// `on_error = unknown`: after any error nobody knows whether the effect happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unknown;
+
+/// `on_error = path`: a function of the error decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct By<F>(pub F);
+
+/// What becomes of an error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not decide about `{E}`",
+    label = "`on_error` names this",
+    note = "`on_error` takes classify, release, keep, unknown or the path of a `fn(&{E}) -> Class`"
+)]
+pub trait OnError<E> {
+    #[doc(hidden)]
+    fn encode(&self, error: &E, format: &Format) -> Encoded;
+    #[doc(hidden)]
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable>;
+    /// The schema of a kept error; 0: none is kept.
+    #[doc(hidden)]
+    #[must_use]
+    fn schema() -> u32;
+}
+
+/// An error for `on_error = classify`. One trait, so that what is missing is one error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which of its errors are answers, or cannot be stored as one",
+    label = "write `on_error = release`, or derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
+    note = "`#[derive(idem_runtime::Classify)]` takes `#[class(business | system | unknown)]` on each variant; a business \
+            error is stored, and a duplicate gets it",
+    note = "a type of another crate, such as `anyhow::Error`, has none of these: `on_error = release | unknown`, or an \
+            error type of your own that holds it"
+)]
+pub trait ClassifiedError: Classify + Replay {}
+
+#[diagnostic::do_not_recommend]
+impl<E: Classify + Replay> ClassifiedError for E {}
+
+impl<E: ClassifiedError> OnError<E> for Classified {
+    fn encode(&self, error: &E, format: &Format) -> Encoded {
+        Encoded::classed(error.class(), error, format)
+    }
+
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        E::read(body)
+    }
+
+    fn schema() -> u32 {
+        E::schema()
+    }
+}
+
+impl<E> OnError<E> for Release {
+    fn encode(&self, _: &E, _: &Format) -> Encoded {
+        Encoded::Release(Remains::Nothing)
+    }
+
+    fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
+        Err(NOT_KEPT)
+    }
+
+    fn schema() -> u32 {
+        0
+    }
+}
+
+impl<E: Replay> OnError<E> for Keep {
+    fn encode(&self, error: &E, format: &Format) -> Encoded {
+        Encoded::classed(Class::Business, error, format)
+    }
+
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        E::read(body)
+    }
+
+    fn schema() -> u32 {
+        E::schema()
+    }
+}
+
+impl<E> OnError<E> for Unknown {
+    fn encode(&self, _: &E, _: &Format) -> Encoded {
+        Encoded::empty(OutcomeKind::Unknown, None)
+    }
+
+    fn decode(_: &Body<'_>) -> Result<E, Undecodable> {
+        Err(NOT_KEPT)
+    }
+
+    fn schema() -> u32 {
+        0
+    }
+}
+
+impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
+    fn encode(&self, error: &E, format: &Format) -> Encoded {
+        Encoded::classed(self.0(error), error, format)
+    }
+
+    fn decode(body: &Body<'_>) -> Result<E, Undecodable> {
+        E::read(body)
+    }
+
+    fn schema() -> u32 {
+        E::schema()
+    }
+}
+
+/// An error that an earlier version of the function kept, met by one that keeps none.
+const NOT_KEPT: Undecodable = Undecodable::Mistyped { at: 0 };

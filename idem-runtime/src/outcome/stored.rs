@@ -1,0 +1,86 @@
+//! An answer as it is handed out.
+
+use std::time::Duration;
+
+use crate::engine::Core;
+use crate::error::{Error, ErrorKind};
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::Operation;
+use crate::outcome::codec::{Body, Format, How, Replay, Undecodable};
+use crate::record::{OutcomeKind, Record, State};
+
+/// A stored answer.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub(crate) operation: Operation,
+    digest: KeyDigest,
+    /// Of its own, and not counted: threads that count one number wait for each other.
+    format: Format,
+    pub(crate) record: Record,
+    left: Duration,
+    /// Whether the caller waited for it.
+    waited: bool,
+}
+
+impl Stored {
+    pub(crate) fn new(
+        core: &Core,
+        operation: &Operation,
+        digest: &KeyDigest,
+        record: Record,
+        left: Duration,
+        waited: bool,
+    ) -> Self {
+        Self {
+            operation: operation.clone(),
+            digest: *digest,
+            format: core.formats.mine().clone(),
+            record,
+            left,
+            waited,
+        }
+    }
+
+    /// What is stored: a value, or a business error.
+    #[must_use]
+    pub fn outcome(&self) -> OutcomeKind {
+        match self.record.header.state {
+            State::Done { outcome, .. } => outcome,
+            // Only done records become `Stored`.
+            _ => OutcomeKind::Unknown,
+        }
+    }
+
+    /// How long ago it was stored.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.record.header.age(self.left)
+    }
+
+    /// Reads the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Undecodable`] if it is not a `T`.
+    pub fn decode<T: Replay>(&self) -> Result<T, Error> {
+        let value = self.open().and_then(|body| T::read(&body));
+        let mut value = value.map_err(|undecodable| {
+            Error::new(ErrorKind::Undecodable, self.operation.clone())
+                .detail(undecodable.to_string())
+        })?;
+        value.come_about(self.how(), self.record.header.attempts, self.age());
+        Ok(value)
+    }
+
+    pub(crate) fn open(&self) -> Result<Body<'_>, Undecodable> {
+        self.format.open(&self.digest, &self.record)
+    }
+
+    pub(crate) fn how(&self) -> How {
+        if self.waited {
+            How::Waited
+        } else {
+            How::Replayed
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! What each operation does to a record: the state machine, as pure functions.
+//!
+//! ```text
+//!                 claim (new owner, fence↑, attempts+1)
+//!          ┌───────────────────────────────────────────────┐
+//!     absent ──claim──▶ PENDING ──complete(owner)──▶ DONE ──ttl──▶ absent
+//!          ▲              │ │ ▲                        ▲
+//!          │   retention  │ │ └─ renew(owner)          │ late complete (nobody holds the claim)
+//!          └──────────────┘ │                          │
+//!                           └─release(owner)─▶ RELEASED ──claim──▶ PENDING
+//! ```
+//! An unknown outcome (and, for a caller that can find out, a lapsed claim) is *reconciled* first:
+//!
+//! ```text
+//!     UNKNOWN, or PENDING lapsed, or RELEASED with attempts ──claim(reconciles)──▶ RECONCILING
+//!     RECONCILING ──complete(owner)──▶ DONE (landed, or unknown again)
+//!     RECONCILING ──claim(same owner, not reconciles)──▶ PENDING (attempts+1: it did not land)
+//!     RECONCILING, given back or lapsed = UNKNOWN
+//!     UNKNOWN ──complete(a success of anybody)──▶ DONE
+//! ```
+//!
+//! A release that keeps nothing of the only attempt takes the fingerprint and the types of the answers off the record:
+//! the next claim brings its own. So does a reset with the types. Such a record refuses nothing to another owner, and
+//! lives for a lease only; see [`release`].
+//!
+//! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
+//! may still renew and complete it. An owner that gave its claim back, or left it unknown, is granted
+//! nothing any more: what it sent before may still be on its way.
+
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use self::reply::{
+    ClaimReply, ClaimRequest, CompleteReply, Needs, ReleaseReply, Remains, RenewReply, ResolveReply,
+};
+use crate::identity::fingerprint::Fingerprint;
+use crate::record::{AnswerTypes, Fence, Header, OutcomeKind, Owner, Record, State};
+
+/// The cause of an unknown outcome that was to be reconciled and is as unknown as before.
+pub const UNDECIDED: u32 = 4;
+
+/// What a store holds under a key, read at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Current<'a> {
+    /// The record.
+    pub record: &'a Record,
+    /// How long the store will still keep it.
+    pub left: Duration,
+}
+
+/// Decides a claim. The second part is what the store must write, to live for `request.retain`.
+#[must_use]
+pub fn claim(
+    current: Option<Current<'_>>,
+    request: &ClaimRequest,
+    now_us: u64,
+) -> (ClaimReply, Option<Header>) {
+    let (mut fence, mut attempts) = (Fence::default(), 0);
+    let (mut fingerprint, mut types) = (request.fingerprint, request.types);
+    let (mut fresh, mut again) = (true, false);
+    let mut state = State::Pending {
+        lease: request.lease,
+    };
+    if let Some(Current { record, left }) = current {
+        let header = &record.header;
+        if !header.fingerprint.matches(fingerprint) {
+            return (ClaimReply::Mismatch, None);
+        }
+        let mine = header.owner == request.owner;
+        let lease_left = header.lease_left(left);
+        // What was found out holds as long as nobody else could have run since.
+        let outdated = request.needs == Needs::Verdict
+            && !(mine
+                && matches!(
+                    header.state,
+                    State::Pending { .. } | State::Reconciling { .. }
+                ));
+        if outdated && !matches!(header.state, State::Done { .. }) {
+            return (ClaimReply::Running { lease_left }, None);
+        }
+        // A claim that comes after its own release, on a path that took longer, is granted nothing:
+        // whoever sent it is gone.
+        let burnt = mine && header.state == State::Released;
+        if burnt || !mine && !lease_left.is_zero() {
+            return (ClaimReply::Running { lease_left }, None);
+        }
+        // One's own is no riddle: what it found out stands there, or it is still at it.
+        let unknown = !mine && header.is_unknown(left);
+        let done = matches!(header.state, State::Done { .. }) || unknown;
+        if done && !(unknown && request.reconciles) {
+            let record = record.clone();
+            return (ClaimReply::Done { record, left }, None);
+        }
+        // Two functions share the key: neither runs under a record of the other.
+        if !mine && !request.any_type && !header.types.matches(request.types) {
+            return (ClaimReply::OtherType, None);
+        }
+        (fence, attempts) = (header.fence, header.attempts);
+        fingerprint = known(header.fingerprint, fingerprint);
+        types = request.types.or(header.types);
+        fresh = header.fingerprint.is_none();
+        let reconciling = matches!(header.state, State::Reconciling { .. });
+        // Our own claim, sent again after its reply was lost. One that found out, and now asks for
+        // the body, is a new one.
+        again = mine && (!reconciling || request.reconciles);
+        if request.reconciles && (reconciling || !again && (unknown || attempts > 0)) {
+            state = State::Reconciling {
+                lease: request.lease,
+            };
+        } else if !again
+            && request
+                .max_attempts
+                .is_some_and(|max| attempts >= max.get())
+        {
+            return (ClaimReply::Exhausted { attempts }, None);
+        }
+    } else if request.needs != Needs::Nothing {
+        return (ClaimReply::Absent, None);
+    }
+    if !again {
+        fence = fence.next(now_us);
+        attempts = match state {
+            State::Reconciling { .. } => attempts,
+            _ => attempts.saturating_add(1),
+        };
+    }
+    let reply = match state {
+        State::Reconciling { .. } => ClaimReply::Reconcile { fence, attempts },
+        _ => ClaimReply::Granted {
+            fence,
+            attempt: attempts,
+            fresh,
+        },
+    };
+    let header = Header {
+        state,
+        owner: request.owner,
+        fence,
+        attempts,
+        retain: request.retain,
+        fingerprint,
+        types,
+    };
+    (reply, Some(header))
+}
+
+/// The fingerprint that a record keeps: a caller that does not compare must not switch the
+/// comparison off for others.
+fn known(kept: Fingerprint, asked: Fingerprint) -> Fingerprint {
+    if kept.is_none() { asked } else { kept }
+}
+
+/// Decides a completion with `done`, the header of the finished record. The second part is the
+/// header that the store must write in front of the answer, to live for `done.retain`.
+#[must_use]
+pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, Option<Header>) {
+    let Some(Current { record, left }) = current else {
+        // Lost or expired: what was done is still the truth.
+        return (CompleteReply::Stored { late: true }, Some(*done));
+    };
+    let header = &record.header;
+    let mine = header.owner == done.owner;
+    if !header.fingerprint.matches(done.fingerprint) {
+        return (CompleteReply::Mismatch, None);
+    }
+    match header.state {
+        // A success that exists is what everybody wanted to know.
+        State::Done {
+            outcome: OutcomeKind::Unknown,
+            ..
+        } if done.is_success() => (
+            CompleteReply::Stored { late: !mine },
+            Some(settled(header, done)),
+        ),
+        State::Done { .. } if mine => (CompleteReply::Stored { late: false }, None),
+        State::Done { .. } => {
+            let record = record.clone();
+            (CompleteReply::Adopted { record, left }, None)
+        }
+        State::Pending { .. } | State::Reconciling { .. }
+            if !(mine || done.is_success() && header.lapsed(left)) =>
+        {
+            let lease_left = header.lease_left(left);
+            (CompleteReply::Superseded { lease_left }, None)
+        }
+        // Ours; or given back by a later attempt; or a success whose successor's lease has lapsed.
+        // Anybody may run the body once more in the last two cases, and a success that exists is
+        // better than another run. An error is not: the successor may be alive and succeed.
+        State::Pending { .. } | State::Reconciling { .. } | State::Released => (
+            CompleteReply::Stored { late: !mine },
+            Some(settled(header, done)),
+        ),
+    }
+}
+
+/// What is written where `done` takes the place of a record: the counter, the higher fence and the
+/// known fingerprint stay, and the types of the answers where `done` does not say them.
+fn settled(header: &Header, done: &Header) -> Header {
+    Header {
+        attempts: header.attempts,
+        fence: header.fence.max(done.fence),
+        fingerprint: known(header.fingerprint, done.fingerprint),
+        types: done.types.or(header.types),
+        ..*done
+    }
+}
+
+/// The shortest life of a released record of which nothing remains: what was sent earlier may still be on its way for
+/// as long as replies are awaited, however short the lease.
+pub(crate) const RELEASED_AT_LEAST: Duration = Duration::from_secs(10);
+
+/// Decides a release. The second part is what the store must write, to live for [`released_life`].
+///
+/// A record with an attempt that counts, or with a request that it keeps ([`Remains::Request`]), keeps the life that it
+/// has left. One of which nothing remains has one purpose left: a claim, release or renewal of the same owner that was
+/// sent before and comes late finds it and is granted nothing. It lives for the lease of the claim from now on, and
+/// for 10 seconds at least. Kept for longer, records of requests that failed would fill the store.
+#[must_use]
+pub fn release(
+    current: Option<Current<'_>>,
+    owner: Owner,
+    remains: Remains,
+) -> (ReleaseReply, Option<Header>) {
+    let Some(Current { record, .. }) = current else {
+        return (ReleaseReply::Absent, None);
+    };
+    let header = &record.header;
+    match header.state {
+        _ if header.owner != owner => (ReleaseReply::Superseded, None),
+        State::Released
+        | State::Done {
+            outcome: OutcomeKind::Unknown,
+            schema: UNDECIDED,
+        } => (ReleaseReply::Released, None),
+        State::Done { .. } => (ReleaseReply::Superseded, None),
+        // Whoever was to find out did not: nobody knows, as before.
+        State::Reconciling { .. } => {
+            let write = Header {
+                state: State::Done {
+                    outcome: OutcomeKind::Unknown,
+                    schema: UNDECIDED,
+                },
+                ..*header
+            };
+            (ReleaseReply::Released, Some(write))
+        }
+        State::Pending { .. } => {
+            let uncounted = u16::from(!remains.counts());
+            let attempts = header.attempts.saturating_sub(uncounted);
+            let released = Header {
+                state: State::Released,
+                attempts,
+                ..*header
+            };
+            let write = match released_life(header, remains) {
+                Some(life) => Header {
+                    retain: life,
+                    fingerprint: Fingerprint::NONE,
+                    types: AnswerTypes::UNKNOWN,
+                    ..released
+                },
+                None => released,
+            };
+            (ReleaseReply::Released, Some(write))
+        }
+    }
+}
+
+/// How long the record lives from now on that a [`release`] of `claim` writes, where nothing remains of it; `None`: as
+/// long as it would have lived.
+#[must_use]
+pub fn released_life(claim: &Header, remains: Remains) -> Option<Duration> {
+    match claim.state {
+        State::Pending { lease } if remains == Remains::Nothing && claim.attempts <= 1 => {
+            Some(lease.max(RELEASED_AT_LEAST))
+        }
+        _ => None,
+    }
+}
+
+/// Decides a renewal. `claim` is the header of the claim as it was granted. The second part is what
+/// the store must write or keep, to live for its `retain`.
+#[must_use]
+pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Option<Header>) {
+    let Some(Current { record, .. }) = current else {
+        return (RenewReply::Reasserted, Some(*claim));
+    };
+    let header = &record.header;
+    match header.state {
+        State::Pending { .. } | State::Reconciling { .. } if header.owner == claim.owner => {
+            (RenewReply::Renewed, Some(*header))
+        }
+        _ => (RenewReply::Lost, None),
+    }
+}
+
+/// Decides a resolution: `new`, the header of a done or released record, takes the place of `seen`
+/// if that still stands there and nobody holds its claim. The second part is what the store must
+/// write in front of the answer, to live for `new.retain`. The types are those of `new`: a reset forgets them.
+#[must_use]
+pub fn resolve(
+    current: Option<Current<'_>>,
+    seen: &Header,
+    new: &Header,
+) -> (ResolveReply, Option<Header>) {
+    let Some(Current { record, left }) = current else {
+        return (ResolveReply::Absent, None);
+    };
+    let header = &record.header;
+    if header.owner == new.owner {
+        // Sent again; the owner of a resolution is its own.
+        return (ResolveReply::Resolved, None);
+    }
+    if header != seen {
+        return (ResolveReply::Changed, None);
+    }
+    let lease_left = header.lease_left(left);
+    if !lease_left.is_zero() {
+        return (ResolveReply::Running { lease_left }, None);
+    }
+    let attempts = match new.state {
+        // The key begins anew.
+        State::Released => 0,
+        _ => header.attempts,
+    };
+    let write = Header {
+        attempts,
+        types: new.types,
+        ..settled(header, new)
+    };
+    (ResolveReply::Resolved, Some(write))
+}

@@ -1,0 +1,88 @@
+//! Why nobody knows an outcome: what an unknown record holds in place of a schema.
+
+use std::fmt;
+
+use crate::record::transition::UNDECIDED;
+
+/// Why an outcome is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The body ended with an error of class unknown.
+    Error,
+    /// The body was dropped half-way.
+    Cancelled,
+    /// The body panicked.
+    Panicked,
+    /// Reconciling did not find out.
+    Undecided,
+    /// What classifies the error panicked.
+    Unclassified,
+    /// Its transaction was committed before it ended.
+    #[cfg_attr(
+        not(feature = "_sql"),
+        allow(dead_code, reason = "written by stores that are left out")
+    )]
+    HalfWay,
+}
+
+impl Cause {
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            Self::Error => 1,
+            Self::Cancelled => 2,
+            Self::Panicked => 3,
+            Self::Undecided => UNDECIDED,
+            Self::Unclassified => 5,
+            Self::HalfWay => 6,
+        }
+    }
+
+    /// `None` for what a newer version may have written.
+    pub(crate) const fn of(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Self::Error),
+            2 => Some(Self::Cancelled),
+            3 => Some(Self::Panicked),
+            UNDECIDED => Some(Self::Undecided),
+            5 => Some(Self::Unclassified),
+            6 => Some(Self::HalfWay),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "ended with an error of class unknown",
+            Self::Cancelled => "was cancelled half-way",
+            Self::Panicked => "panicked",
+            Self::Undecided => "was reconciled without a verdict",
+            Self::Unclassified => "ended with an error whose classification panicked",
+            Self::HalfWay => "was dropped half-way, and its transaction was committed all the same",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_frozen_and_come_back() {
+        let all = [
+            Cause::Error,
+            Cause::Cancelled,
+            Cause::Panicked,
+            Cause::Undecided,
+            Cause::Unclassified,
+            Cause::HalfWay,
+        ];
+        assert_eq!(all.map(Cause::code), [1, 2, 3, 4, 5, 6]);
+        assert!(
+            all.iter()
+                .all(|cause| Cause::of(cause.code()) == Some(*cause))
+        );
+        assert_eq!(Cause::of(0), None);
+    }
+}
