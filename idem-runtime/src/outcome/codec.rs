@@ -1,9 +1,9 @@
 //! A value as the bytes of a record, and back.
 
-#[cfg_attr(not(feature = "zstd"), path = "answer/without_compression.rs")]
+#[cfg_attr(not(feature = "zstd"), path = "codec/without_compression.rs")]
 mod compression;
 mod encoded;
-#[cfg_attr(not(feature = "encryption"), path = "answer/without_encryption.rs")]
+#[cfg_attr(not(feature = "encryption"), path = "codec/without_encryption.rs")]
 mod encryption;
 mod failure;
 mod format;
