@@ -10,10 +10,11 @@ pub use crate::identity::key::FormatKey;
 pub use crate::identity::operation::Operation;
 pub use crate::lifecycle::context::context;
 pub use crate::lifecycle::reconcile::{
-    Asking, Called, Finding, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,
+    Asking, Called, Given, Hook, Never, NoType, Says, given, hook, reconciled, unsettled,
 };
 pub use crate::outcome::codec::{Body, Encoded, Format, Sink, Undecodable, Unencodable};
 pub use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
+pub use crate::outcome::reconciled::Finding;
 pub use crate::outcome::{Output, Sealed};
 pub use crate::policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,

@@ -66,12 +66,12 @@ pub use lifecycle::claim::{Claim, Completion};
 pub use lifecycle::context::{Context, context, try_context};
 pub use lifecycle::entries::{Entries, EntryPage};
 pub use lifecycle::inspect::{Entry, EntryState};
-pub use lifecycle::reconcile::{Reconciled, Verdict};
 pub use local::cache::{LocalCache, LocalCacheStats};
 pub use outcome::class::{Class, Classify};
 #[cfg(feature = "encryption")]
 pub use outcome::codec::EncryptionKeys;
 pub use outcome::codec::{Answer, AnswerFormat, How, Replay};
+pub use outcome::reconciled::{Reconciled, Verdict};
 pub use outcome::stored::Stored;
 pub use outcome::{FromError, Outcome};
 pub use policy::{

@@ -4,7 +4,6 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Record, State};
-use crate::store::Store;
 
 /// What a duplicate of a finished call gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -259,13 +258,13 @@ impl Policy {
         self.count_errors || self.max_attempts == Some(NonZeroU16::MIN)
     }
 
-    /// Whether this store keeps records for so long.
+    /// Whether a store keeps records for so long that keeps them for ever, or not.
     ///
     /// # Errors
     ///
     /// A sentence on what to do.
-    pub(crate) fn kept_by(&self, store: &dyn Store) -> Result<(), String> {
-        if self.ttl.max(self.error_ttl()) < FOREVER || store.keeps_forever() {
+    pub(crate) fn kept_by(&self, keeps_forever: bool) -> Result<(), String> {
+        if self.ttl.max(self.error_ttl()) < FOREVER || keeps_forever {
             return Ok(());
         }
         Err(

@@ -22,8 +22,9 @@ use crate::policy::{
     OnUnconfirmed, Overrides,
 };
 
-use crate::lifecycle::reconcile::{Verdict, reconciled, unsettled};
+use crate::lifecycle::reconcile::{reconciled, unsettled};
 use crate::lifecycle::run_limit::Gate;
+use crate::outcome::reconciled::Verdict;
 
 /// A call that is being described: see [`Engine::operation`].
 #[derive(Debug)]

@@ -28,12 +28,10 @@ pub use self::lent::{Lent, lend};
 pub(crate) use self::replays::Replays;
 pub use self::run::{Run, finish, run};
 #[cfg(feature = "_sql")]
-pub(crate) use self::within::ClaimedKeys;
-#[cfg(feature = "_sql")]
 pub use self::within::{InTx, TxEnd, TxScope, TxTurn, begin_in_tx};
 #[cfg(not(feature = "_sql"))]
 pub use self::without_sql::{InTx, Lent, TxEnd, TxScope, TxTurn, begin_in_tx, lend};
-use crate::engine::{Core, Engine, Protection};
+use crate::engine::Engine;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
@@ -43,9 +41,11 @@ use crate::identity::key::ToKey;
 use crate::identity::operation::Operation;
 use crate::lifecycle::admit::Entry;
 use crate::lifecycle::begin::Ask;
+use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::run_limit::Gate;
 use crate::outcome::AnyOutput;
 use crate::outcome::codec::Undecodable;
+use crate::outcome::on_error::Classified;
 use crate::outcome::stored::Stored;
 use crate::policy::{
     Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
@@ -261,7 +261,7 @@ fn ask(
         // Nothing is stored that could be replayed.
         return Err(Error::new(ErrorKind::TokenExpired, operation));
     }
-    policy.kept_by(&*core.store).map_err(refuse)?;
+    policy.kept_by(core.store.keeps_forever()).map_err(refuse)?;
     let plain = Identity {
         digest,
         fingerprint,
@@ -364,6 +364,26 @@ impl Core {
             key: None,
             kind: EventKind::Refused { error },
         });
+    }
+}
+
+impl Engine {
+    /// Begins a call of this operation: what `#[idempotent]` expands to, for everybody. Calls of one name share
+    /// keys and answers, wherever they are made: give each thing that is done a name of its own.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let pay = || engine.operation("payments.pay").key(&("shop-1", 7)).fingerprint(&1_250);
+    /// let first = pay().run(|cx| async move { Ok::<_, Error>(cx.attempt()) }).await?;
+    /// let again = pay().run(|_| async { unreachable!("the answer is replayed") }).await;
+    /// assert_eq!(Ok::<_, Error>(first), again);
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    pub fn operation(&self, name: impl Into<Cow<'static, str>>) -> CallBuilder<Classified> {
+        CallBuilder::new(self.clone(), Operation::new(name))
     }
 }
 

@@ -82,7 +82,8 @@ pub(super) fn adopt(
                     ));
                 }
                 let (core, digest) = (&engine.core, context.key());
-                let stored = Stored::new(core, operation, digest, record, left, true);
+                let stored =
+                    Stored::new(core.formats.mine(), operation, digest, record, left, true);
                 return replay(engine, output, &stored);
             }
             _ => engine.core.unanswered(operation, &record, left),

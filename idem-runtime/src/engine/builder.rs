@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{Core, Engine, Limits, Protection};
+use super::Engine;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::observer::{Contained, Event, EventKind, Observer, StderrObserver};
 use crate::env::striped::{Lanes, Tally};
@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::DigestKey;
 use crate::identity::operation::Prefix;
 use crate::identity::token::Tokens;
+use crate::lifecycle::core::{Core, Limits, Protection};
 use crate::lifecycle::outage::Outage;
 use crate::lifecycle::renewer::Keeper;
 use crate::lifecycle::run_limit::RunLimit;
@@ -461,7 +462,9 @@ impl EngineBuilder {
         limits.claim_deadline = limits.claim_deadline.min(LONG);
         limits.complete_deadline = limits.complete_deadline.min(LONG);
         let defaults = self.defaults.checked().map_err(refuse)?;
-        defaults.kept_by(&*self.store).map_err(refuse)?;
+        defaults
+            .kept_by(self.store.keeps_forever())
+            .map_err(refuse)?;
         if let Some(cache) = &self.local_cache {
             cache.check().map_err(refuse)?;
         }
@@ -506,7 +509,7 @@ impl EngineBuilder {
             former_digests: self.former_digests,
             flights,
             #[cfg(feature = "_sql")]
-            claimed_keys: crate::call::ClaimedKeys::default(),
+            claimed_keys: crate::lifecycle::claimed_keys::ClaimedKeys::default(),
             answers,
             closing: AtomicBool::new(false),
             entering: Tally::default(),

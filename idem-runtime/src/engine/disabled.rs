@@ -1,17 +1,8 @@
 //! An engine without protection, for tests of business code.
 
 use super::Engine;
+use crate::lifecycle::core::Protection;
 use crate::store::memory::MemoryStore;
-
-/// Whether an engine protects its calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protection {
-    On,
-    /// Every call runs its body.
-    Off,
-    /// Every call is refused: a release build does not switch protection off.
-    Refused,
-}
 
 impl Engine {
     /// An engine without protection, for tests of business code.

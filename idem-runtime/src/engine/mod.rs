@@ -2,33 +2,18 @@
 
 mod builder;
 mod disabled;
+mod entries;
 mod shutdown;
+#[cfg(feature = "tokens")]
+mod tokens;
 
-use std::borrow::Cow;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 pub use self::builder::EngineBuilder;
-pub(crate) use self::disabled::Protection;
 pub use self::shutdown::Unfinished;
-use crate::call::CallBuilder;
-use crate::env::clock::Clock;
-use crate::env::observer::{Event, EventKind, Observer};
-use crate::env::striped::{Lanes, Tally};
-use crate::identity::digest_key::DigestKey;
-use crate::identity::key::KeyDigest;
-use crate::identity::operation::{Operation, Prefix, RecordKey};
-use crate::identity::token::Tokens;
-use crate::lifecycle::outage::Outage;
-use crate::lifecycle::renewer::Keeper;
-use crate::lifecycle::run_limit::RunLimit;
-use crate::local::cache::{Answers, LocalCacheStats};
-use crate::local::singleflight::Flights;
-use crate::outcome::codec::Format;
-use crate::outcome::on_error::Classified;
-use crate::policy::Policy;
+use crate::lifecycle::core::Core;
+use crate::local::cache::LocalCacheStats;
 use crate::store::Store;
 
 tokio::task_local! {
@@ -52,53 +37,6 @@ static INSTALLED: RwLock<Option<Engine>> = RwLock::new(None);
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) core: Arc<Core>,
-}
-
-/// What an engine consists of. On lines of its own: how often it is held is counted in front of it, by
-/// every call.
-#[repr(align(128))]
-pub(crate) struct Core {
-    /// Tells engines of this process apart.
-    pub(crate) id: u64,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) observer: Arc<dyn Observer>,
-    pub(crate) keeper: Keeper,
-    pub(crate) prefix: Arc<str>,
-    /// The same for keys, one for each lane.
-    pub(crate) prefixes: Lanes<Prefix>,
-    pub(crate) defaults: Policy,
-    pub(crate) limits: Limits,
-    pub(crate) outage: Outage,
-    pub(crate) format: Format,
-    /// The same for answers that are handed out, one for each lane.
-    pub(crate) formats: Lanes<Format>,
-    pub(crate) tokens: Tokens,
-    pub(crate) digests: DigestKey,
-    /// Under which a call looks for its record first.
-    pub(crate) former_digests: Option<DigestKey>,
-    pub(crate) flights: Arc<Flights>,
-    /// Of calls in transactions.
-    #[cfg(feature = "_sql")]
-    pub(crate) claimed_keys: crate::call::ClaimedKeys,
-    /// Off unless asked for.
-    pub(crate) answers: Option<Arc<Answers>>,
-    /// Nothing new is to be started.
-    pub(crate) closing: AtomicBool,
-    /// Calls between their start and their claim or answer.
-    pub(crate) entering: Tally,
-    /// Bodies that run without a lease.
-    pub(crate) unleased: AtomicUsize,
-    /// Bodies that run, where their number is limited.
-    pub(crate) running: Option<Arc<RunLimit>>,
-    pub(crate) protection: Protection,
-}
-
-/// Bounds of the whole engine.
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub(crate) claim_deadline: Duration,
-    pub(crate) complete_deadline: Duration,
 }
 
 /// Gives an engine away: what `engine = …` takes.
@@ -190,24 +128,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a call of this operation: what `#[idempotent]` expands to, for everybody. Calls of one name share
-    /// keys and answers, wherever they are made: give each thing that is done a name of its own.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-    /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
-    ///
-    /// let engine = Engine::new(MemoryStore::new());
-    /// let pay = || engine.operation("payments.pay").key(&("shop-1", 7)).fingerprint(&1_250);
-    /// let first = pay().run(|cx| async move { Ok::<_, Error>(cx.attempt()) }).await?;
-    /// let again = pay().run(|_| async { unreachable!("the answer is replayed") }).await;
-    /// assert_eq!(Ok::<_, Error>(first), again);
-    /// # Ok::<_, Error>(()) }).unwrap();
-    /// ```
-    pub fn operation(&self, name: impl Into<Cow<'static, str>>) -> CallBuilder<Classified> {
-        CallBuilder::new(self.clone(), Operation::new(name))
-    }
-
     /// What the [local cache](EngineBuilder::local_cache) has done, if there is one.
     #[must_use]
     pub fn local_cache_stats(&self) -> Option<LocalCacheStats> {
@@ -237,21 +157,6 @@ impl Engine {
     /// The engine that this task is in the scope of.
     pub(crate) fn scoped() -> Option<Self> {
         SCOPED.try_with(Clone::clone).ok()
-    }
-}
-
-impl Core {
-    /// Where the record of a call stands.
-    pub(crate) fn record_key(&self, operation: Operation, digest: KeyDigest) -> RecordKey {
-        RecordKey::under(self.prefixes.mine().clone(), operation, digest)
-    }
-
-    pub(crate) fn tell(&self, key: &RecordKey, kind: EventKind<'_>) {
-        self.observer.observe(&Event {
-            operation: key.operation().as_str(),
-            key: Some(key.digest()),
-            kind,
-        });
     }
 }
 

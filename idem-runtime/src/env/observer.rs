@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
-use crate::lifecycle::reconcile::Reconciled;
+use crate::outcome::reconciled::Reconciled;
 use crate::record::{Fence, OutcomeKind};
 
 /// One thing that happened to one call.

@@ -25,8 +25,8 @@ use crate::engine::{Engine, HasEngine};
 use crate::env::clock::Clock;
 use crate::identity::operation::Operation;
 use crate::lifecycle::context::Context;
-use crate::lifecycle::reconcile::{self, Reconciled};
 use crate::lifecycle::run_limit::{Gate, RunLimit, ScopeLimit};
+use crate::outcome::reconciled::{self, Reconciled};
 use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
 
 /// How a service tells a problem.
@@ -495,7 +495,7 @@ impl IdempotencyLayer {
     where
         H: Fn(Request<Bytes>, Context) -> F + Send + Sync + 'static,
         F: Future<Output = R> + Send + 'static,
-        R: reconcile::Verdict<Response<T>>,
+        R: reconciled::Verdict<Response<T>>,
         T: Into<Bytes>,
     {
         let hook = move |request, context| -> Finding {

@@ -59,7 +59,6 @@ mod status;
 mod wire;
 
 pub use self::body::{Buffered, RequestBody, ResponseBody};
-pub(crate) use self::exchange::Rules;
 pub use self::fingerprint::Fingerprinter;
 pub use self::key::{IDEMPOTENCY_KEY, IdempotencyKey, KeyRefusal, KeyRules};
 pub use self::layer::IdempotencyLayer;

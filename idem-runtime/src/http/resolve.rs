@@ -6,7 +6,7 @@ use ::http::Response;
 use bytes::Bytes;
 
 use super::body::Frames;
-use super::exchange::is_final;
+use super::exchange::{Rules, is_final};
 use super::layer::IdempotencyLayer;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::inspect::Entry;
@@ -64,7 +64,7 @@ impl IdempotencyLayer {
         };
         let entry = settings.named(scope.as_deref(), key).entry().await?;
         Ok(entry.map(|mut entry| {
-            entry.rules = Arc::clone(&settings.rules);
+            entry.rules = Some(Arc::clone(&settings.rules) as _);
             entry
         }))
     }
@@ -93,11 +93,14 @@ impl Entry {
         self,
         response: Response<B>,
     ) -> Result<(), Error> {
+        let rules = self.rules.clone();
+        let rules = rules.and_then(|rules| rules.downcast::<Rules>().ok());
+        let rules = rules.unwrap_or_default();
         let (parts, body) = response.into_parts();
         let frames = Frames::new(body.into(), None);
         let encoded = if is_final(parts.status) {
             let response = Response::from_parts(parts, ());
-            self.rules.encode(&response, &frames, self.format())
+            rules.encode(&response, &frames, self.format())
         } else {
             Encoded::empty(OutcomeKind::Tombstone, Some(Unencodable::Stream))
         };

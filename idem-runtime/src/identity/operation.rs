@@ -6,7 +6,6 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::env::striped::Padded;
 use crate::identity::key::KeyDigest;
 
 /// The name of an operation, part of every key.
@@ -63,11 +62,16 @@ impl From<Operation> for Cow<'static, str> {
 /// What the keys of an application begin with. Every call holds one, and every record in memory, so how
 /// often it is held is counted apart from everything else; see [`Lanes`](crate::env::striped::Lanes).
 #[derive(Clone, Debug)]
-pub(crate) struct Prefix(Arc<Padded<Box<str>>>);
+pub(crate) struct Prefix(Arc<Apart>);
+
+/// On cache lines of its own: threads count the holders of a prefix beside it.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart(Box<str>);
 
 impl Prefix {
     pub(crate) fn new(text: &str) -> Self {
-        Self(Arc::new(Padded(text.into())))
+        Self(Arc::new(Apart(text.into())))
     }
 }
 

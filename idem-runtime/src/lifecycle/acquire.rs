@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::core::Core;
 use crate::lifecycle::unacked_claim::Orphan;
 use crate::record::transition::{ClaimReply, ClaimRequest};
 use crate::store::{Reach, StoreError, StoreErrorKind};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::engine::{Core, Protection};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::{CallName, Identified};
@@ -14,6 +13,7 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::begin::{Ask, Begin, Start};
 use crate::lifecycle::context::{is_held, is_inside};
+use crate::lifecycle::core::{Core, Protection};
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::run_limit::{Full, Gate, Place};
 use crate::local::cache::{Found, Permit};

@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
@@ -15,6 +14,7 @@ use crate::identity::operation::Operation;
 use crate::lifecycle::acquire::Asked;
 use crate::lifecycle::admit::Asking;
 use crate::lifecycle::claim::{Claim, granted};
+use crate::lifecycle::core::Core;
 use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::interpret::refusal;
 use crate::lifecycle::reconcile::Riddle;

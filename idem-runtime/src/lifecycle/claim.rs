@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::engine::Core;
 use crate::env::clock::{Elapsed, deadline};
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::digest_key::CallName;
 use crate::lifecycle::context::{Context, bind_outer};
+use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::Riddle;
 use crate::lifecycle::renewer::Keeper;
@@ -217,7 +217,14 @@ impl Claim {
         match self.settle(encoded).await {
             Settled::Own => Ok(Completion::Own),
             Settled::Adopted { record, left } => {
-                let stored = Stored::new(&core, operation, key.digest(), record, left, true);
+                let stored = Stored::new(
+                    core.formats.mine(),
+                    operation,
+                    key.digest(),
+                    record,
+                    left,
+                    true,
+                );
                 Ok(Completion::Adopted(stored))
             }
             Settled::Overtaken(retry_after) => {

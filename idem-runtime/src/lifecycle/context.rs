@@ -12,6 +12,7 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::reconcile::Riddle;
+use crate::local::singleflight::LocalLease as _;
 use crate::policy::LONG;
 use crate::record::{Fence, Header};
 

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::engine::{Core, Engine};
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::core::Core;
 use crate::lifecycle::inspect::Entry;
 use crate::store::{EntryFilter, ListReply, ListRequest};
 
 /// The most entries of a page.
 const MOST: usize = 1_000;
 
-/// A listing of the records under the engine's prefix; see [`Engine::entries`].
+/// A listing of the records under the engine's prefix; see [`Engine::entries`](crate::Engine::entries).
 ///
 /// # What is listed
 ///
@@ -110,6 +110,18 @@ impl IntoIterator for EntryPage {
 }
 
 impl Entries {
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        Self {
+            core: Arc::clone(core),
+            request: ListRequest::new(Arc::clone(&core.prefix)),
+            attempts: None,
+            page_size: 100,
+            is_over: false,
+            page: EntryPage::default(),
+            named: HashSet::new(),
+        }
+    }
+
     /// Lists the records of this operation. Default: every operation.
     pub fn operation(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.request.operation = Some(Operation::new(name));
@@ -271,47 +283,5 @@ impl fmt::Debug for Entries {
             .field("request", &self.request)
             .field("page_size", &self.page_size)
             .finish_non_exhaustive()
-    }
-}
-
-impl Engine {
-    /// Lists the records under the engine's prefix, page by page: to find what an operator must settle.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// use idem_runtime::{Engine, EntryFilter, Error, store::memory::MemoryStore};
-    ///
-    /// let engine = Engine::new(MemoryStore::new());
-    /// for order in 0..250 {
-    ///     let call = engine.operation("payments.pay").key(&order).errors_are_unknown();
-    ///     // The provider gave no reply to every fifth.
-    ///     let paid = call.run(|_| async move {
-    ///         if order % 5 == 0 { Err(std::io::Error::other("no reply").into()) } else { Ok(order) }
-    ///     });
-    /// #   type PayError = Box<dyn std::error::Error + Send + Sync>;
-    ///     let _: Result<u32, PayError> = paid.await;
-    /// }
-    ///
-    /// let unknown = || engine.entries().operation("payments.pay").state(EntryFilter::Unknown);
-    /// assert_eq!(unknown().count().await?, 50);
-    ///
-    /// let mut pages = unknown().page_size(20);
-    /// while let Some(page) = pages.next_page().await? {
-    ///     for entry in page {
-    ///         println!("{}: unknown for {:?}", entry.key(), entry.age());
-    ///     }
-    /// }
-    /// # Ok::<_, Error>(()) }).unwrap();
-    /// ```
-    pub fn entries(&self) -> Entries {
-        Entries {
-            core: Arc::clone(&self.core),
-            request: ListRequest::new(Arc::clone(&self.core.prefix)),
-            attempts: None,
-            page_size: 100,
-            is_over: false,
-            page: EntryPage::default(),
-            named: HashSet::new(),
-        }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::RecordKey;
+use crate::lifecycle::core::Core;
 use crate::record::State;
 use crate::store::ReadReply;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::env::striped::Lane;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
+use crate::lifecycle::core::Core;
 use crate::lifecycle::run_limit::Place;
 use crate::record::Header;
 

@@ -1,10 +1,11 @@
 //! Looking at a record, and settling it by hand.
 
+#[cfg(feature = "http")]
+use std::any::Any;
 use std::any::type_name;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::str::FromStr as _;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use crate::engine::{Core, Engine};
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
@@ -22,6 +22,7 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::acquire::unavailable;
+use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
 use crate::policy::{OnOtherType, Policy};
 use crate::record::transition::ResolveReply;
@@ -99,7 +100,7 @@ pub struct Entry {
     left: Duration,
     /// How the layer that it was asked for by stores a response.
     #[cfg(feature = "http")]
-    pub(crate) rules: Arc<crate::http::Rules>,
+    pub(crate) rules: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Where a call is in its life.
@@ -373,32 +374,6 @@ impl fmt::Debug for Entry {
     }
 }
 
-impl Engine {
-    /// What the store holds under a digest that a log or an event named, as
-    /// [`CallBuilder::entry`](crate::CallBuilder::entry). `key` is the text of a [`KeyDigest`].
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidKey`] if `key` is not the text of a digest; else as
-    /// [`CallBuilder::entry`](crate::CallBuilder::entry).
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped.
-    pub async fn entry(&self, operation: &str, key: &str) -> Result<Option<Entry>, Error> {
-        let operation = Operation::new(operation.to_owned());
-        let digest = KeyDigest::from_str(key).map_err(|error| {
-            Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
-        })?;
-        let policy = self.core.defaults.clone();
-        let identity = Identity {
-            digest,
-            fingerprint: Fingerprint::NONE,
-        };
-        self.core.entry(&operation, identity, &policy).await
-    }
-}
-
 impl Core {
     pub(crate) async fn entry(
         self: &Arc<Self>,
@@ -418,7 +393,7 @@ impl Core {
                 record,
                 left,
                 #[cfg(feature = "http")]
-                rules: Arc::default(),
+                rules: None,
             })),
             ReadReply::Unreadable(error) => {
                 Err(Error::new(ErrorKind::UnknownRecord, key.operation().clone()).because(error))
@@ -437,7 +412,7 @@ impl Core {
             record: Record::new(listed.header, bytes),
             left: listed.left,
             #[cfg(feature = "http")]
-            rules: Arc::default(),
+            rules: None,
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::engine::Core;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
+use crate::lifecycle::core::Core;
 use crate::outcome::stored::Stored;
 use crate::policy::{OnDuplicate, Policy};
 use crate::record::transition::ClaimReply;
@@ -51,7 +51,14 @@ impl Core {
                     },
                 );
                 let digest = key.digest();
-                Ok(Stored::new(self, operation, digest, record, left, waited))
+                Ok(Stored::new(
+                    self.formats.mine(),
+                    operation,
+                    digest,
+                    record,
+                    left,
+                    waited,
+                ))
             }
             // Unknown is no more among them.
             OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),

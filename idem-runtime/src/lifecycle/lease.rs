@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::engine::Core;
 use crate::env::clock::deadline;
 use crate::identity::digest_key::CallName;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
+use crate::lifecycle::core::Core;
 use crate::lifecycle::renewer::Place;
-use crate::local::singleflight::{Landing, Ticket};
+use crate::local::singleflight::{Landing, LocalLease, Ticket};
 use crate::policy::Policy;
 use crate::record::Header;
 
@@ -44,6 +44,23 @@ pub(crate) struct Lease {
     told: Notify,
     /// The calls of this process that wait for the answer.
     ticket: Option<Ticket>,
+}
+
+impl LocalLease for Lease {
+    /// What is left of the lease for sure; zero when it is lost.
+    fn remaining(&self) -> Duration {
+        if self.is_lost() {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(self.ends.load(Ordering::Acquire))
+            .saturating_sub(self.core.clock.now())
+    }
+
+    /// Whether a call of this process asks the store about the key. Once the body has ended, the process has an
+    /// answer: as long as nobody else is known to hold the key, calls wait for it to be stored.
+    fn is_over(&self) -> bool {
+        self.is_lost() || (self.remaining().is_zero() && !self.place.is_settling())
+    }
 }
 
 impl Lease {
@@ -83,7 +100,7 @@ impl Lease {
     /// The calls of this process that wait are told where the body runs.
     pub(crate) fn announce(self: &Arc<Self>) {
         if let Some(ticket) = &self.ticket {
-            ticket.here(Arc::downgrade(self));
+            ticket.here(Arc::downgrade(self) as _);
         }
     }
 
@@ -157,21 +174,6 @@ impl Lease {
         if let Some(ticket) = &self.ticket {
             ticket.give_up();
         }
-    }
-
-    /// What is left of the lease for sure; zero when it is lost.
-    pub(crate) fn remaining(&self) -> Duration {
-        if self.is_lost() {
-            return Duration::ZERO;
-        }
-        Duration::from_micros(self.ends.load(Ordering::Acquire))
-            .saturating_sub(self.core.clock.now())
-    }
-
-    /// Whether a call of this process asks the store about the key. Once the body has ended, the process has an
-    /// answer: as long as nobody else is known to hold the key, calls wait for it to be stored.
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_lost() || (self.remaining().is_zero() && !self.place.is_settling())
     }
 
     /// Waits until a renewal is refused, or the lease has run out unrenewed.

@@ -4,7 +4,10 @@ pub(crate) mod acquire;
 pub(crate) mod admit;
 pub(crate) mod begin;
 pub(crate) mod claim;
+#[cfg(feature = "_sql")]
+pub(crate) mod claimed_keys;
 pub(crate) mod context;
+pub(crate) mod core;
 pub(crate) mod entries;
 pub(crate) mod expired;
 pub(crate) mod in_flight;

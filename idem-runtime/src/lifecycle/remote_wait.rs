@@ -7,11 +7,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
+use crate::lifecycle::core::Core;
 use crate::local::cache::Life;
 use crate::local::singleflight::{Follower, Landing, Ticket};
 use crate::record::{Owner, State};

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 use crate::lifecycle::context::runs_in;
+use crate::lifecycle::core::Core;
 
 /// When a call that was refused at a limit is worth repeating. When a body ends is not known; 1 s is the smallest delay
 /// that is not "at once" (RFC 9110, section 10.2.3).

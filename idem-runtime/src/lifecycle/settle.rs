@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::engine::Core;
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::error::{Error, ErrorKind};
 use crate::lifecycle::acquire::unavailable;
+use crate::lifecycle::core::Core;
 use crate::lifecycle::lease::Lease;
 use crate::lifecycle::renewer::{Renewal, Unstored};
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::Landing;
+use crate::local::singleflight::LocalLease as _;
 use crate::policy::{LONG, OnCancel, OnPanic, OnUnconfirmed, Policy};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;

@@ -4,10 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::env::clock::deadline;
 use crate::env::observer::EventKind;
 use crate::identity::operation::RecordKey;
+use crate::lifecycle::core::Core;
 use crate::record::Owner;
 use crate::record::transition::{ReleaseReply, Remains};
 use crate::store::Admission;

@@ -55,20 +55,18 @@ mod stats;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use self::settings::LocalCache;
 use self::shard::Shard;
 pub use self::stats::LocalCacheStats;
-use crate::engine::Core;
 use crate::env::observer::{Event, EventKind, Observer};
 use crate::env::striped::Padded;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 use crate::local::singleflight::Flights;
-use crate::policy::{OnDuplicate, Policy};
 use crate::record::{OutcomeKind, Record, State};
 use crate::store::{Hearing, Listener};
 
@@ -78,7 +76,7 @@ pub(crate) struct Answers {
     max_age: Duration,
     observer: Arc<dyn Observer>,
     flights: Arc<Flights>,
-    /// Somebody has asked the store to tell.
+    /// The store has been asked to notify it.
     started: AtomicBool,
 }
 
@@ -134,15 +132,21 @@ impl Answers {
         lock(&self.shards[shard])
     }
 
-    fn look(&self, key: &RecordKey, asked: Fingerprint, dated: bool, now: Duration) -> Found {
+    pub(crate) fn look(
+        &self,
+        key: &RecordKey,
+        asked: Fingerprint,
+        dated: bool,
+        now: Duration,
+    ) -> Found {
         self.shard(key.digest()).look(key, asked, dated, now)
     }
 
-    fn permit(&self, key: &RecordKey) -> Option<Permit> {
+    pub(crate) fn permit(&self, key: &RecordKey) -> Option<Permit> {
         self.shard(key.digest()).permit()
     }
 
-    fn keep(&self, permit: Permit, key: &RecordKey, record: &Record, life: Life) {
+    pub(crate) fn keep(&self, permit: Permit, key: &RecordKey, record: &Record, life: Life) {
         let is_answer = matches!(
             record.header.state,
             State::Done {
@@ -158,13 +162,32 @@ impl Answers {
         }
     }
 
+    /// Whether the store has been asked to notify this cache.
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// The same, and from now on it has been.
+    pub(crate) fn start(&self) -> bool {
+        self.started.swap(true, Ordering::Relaxed)
+    }
+
+    /// An answer is about to be taken back; until this is dropped, nothing is kept under the key.
+    pub(crate) fn take(self: &Arc<Self>, key: KeyDigest) -> Taking {
+        self.shard(&key).take(&key);
+        Taking {
+            answers: Arc::clone(self),
+            key,
+        }
+    }
+
     fn each(&self, act: impl Fn(&mut Shard)) {
         for shard in &self.shards {
             act(&mut lock(shard));
         }
     }
 
-    fn stats(&self) -> LocalCacheStats {
+    pub(crate) fn stats(&self) -> LocalCacheStats {
         let mut stats = LocalCacheStats::default();
         for shard in &self.shards {
             lock(shard).count(&mut stats);
@@ -217,78 +240,6 @@ pub(crate) struct Taking {
 impl Drop for Taking {
     fn drop(&mut self) {
         self.answers.shard(&self.key).taken();
-    }
-}
-
-impl Core {
-    /// The cache, if calls of this policy are answered from it. Where duplicates are refused, they are
-    /// told how long the answer will still be kept, and the store knows that best.
-    fn answers(&self, policy: &Policy) -> Option<&Arc<Answers>> {
-        let answers = self.answers.as_ref()?;
-        (policy.on_duplicate != OnDuplicate::Reject).then_some(answers)
-    }
-
-    /// Looks for the answer of a call.
-    pub(crate) fn recall(
-        &self,
-        key: &RecordKey,
-        asked: Fingerprint,
-        policy: &Policy,
-        now: Duration,
-    ) -> Found {
-        let Some(answers) = self.answers(policy) else {
-            return Found::Nothing(None);
-        };
-        if !answers.started.load(Ordering::Relaxed) {
-            self.listen(answers);
-        }
-        answers.look(key, asked, policy.dated(), now)
-    }
-
-    /// The right to keep what an operation will say that is sent after this.
-    pub(crate) fn permit(&self, key: &RecordKey) -> Option<Permit> {
-        self.answers.as_ref()?.permit(key)
-    }
-
-    /// Keeps an answer that the store has given.
-    pub(crate) fn remember(
-        &self,
-        permit: Option<Permit>,
-        key: &RecordKey,
-        record: &Record,
-        life: Life,
-    ) {
-        if let (Some(permit), Some(answers)) = (permit, &self.answers) {
-            answers.keep(permit, key, record, life);
-        }
-    }
-
-    /// An answer is about to be taken back; until this is dropped, nothing is kept under the key.
-    pub(crate) fn taking(&self, key: &RecordKey) -> Option<Taking> {
-        let answers = Arc::clone(self.answers.as_ref()?);
-        let key = *key.digest();
-        answers.shard(&key).take(&key);
-        Some(Taking { answers, key })
-    }
-
-    /// Has the store tell of resolutions by others: on the engine's own thread.
-    fn listen(&self, answers: &Arc<Answers>) {
-        // Without that thread nothing is claimed, and nothing kept.
-        if self.keeper.start().is_err() || answers.started.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let (store, prefix) = (Arc::clone(&self.store), Arc::clone(&self.prefix));
-        let listener = Arc::clone(answers) as Arc<dyn Listener>;
-        self.keeper.spawn(async move {
-            if !store.listen(&prefix, Arc::downgrade(&listener) as Weak<dyn Listener>) {
-                listener.hearing(Hearing::Never);
-            }
-        });
-    }
-
-    /// Counters of the cache.
-    pub(crate) fn cache_stats(&self) -> Option<LocalCacheStats> {
-        self.answers.as_ref().map(|answers| answers.stats())
     }
 }
 

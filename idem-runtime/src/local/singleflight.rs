@@ -22,7 +22,6 @@ use crate::env::striped::Padded;
 use crate::error::Error;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
-use crate::lifecycle::lease::Lease;
 use crate::record::Record;
 
 /// Few enough to cost nothing, enough that two threads seldom meet.
@@ -83,13 +82,22 @@ pub(crate) enum Signal {
     Landed(Landing),
 }
 
+/// The lease of a body that runs in this process.
+pub(crate) trait LocalLease: Send + Sync {
+    /// What is left of it; zero also while its answer is being stored.
+    fn remaining(&self) -> Duration;
+
+    /// Whether another process may hold the claim.
+    fn is_over(&self) -> bool;
+}
+
 enum Phase {
     /// Nobody leads.
     Vacant,
     /// A claim is under way, at the latest until this moment of the clock.
     Asking(Duration),
     /// The body runs in this process.
-    Here(Weak<Lease>),
+    Here(Weak<dyn LocalLease>),
     /// The body runs elsewhere, surely until this moment of the clock.
     Elsewhere(Duration),
 }
@@ -342,7 +350,7 @@ impl Ticket {
     }
 
     /// The body runs here.
-    pub(crate) fn here(&self, lease: Weak<Lease>) {
+    pub(crate) fn here(&self, lease: Weak<dyn LocalLease>) {
         self.change(|flight| flight.phase = Phase::Here(lease));
     }
 

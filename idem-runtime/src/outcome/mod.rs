@@ -3,6 +3,7 @@
 pub(crate) mod class;
 pub(crate) mod codec;
 pub mod on_error;
+pub(crate) mod reconciled;
 pub(crate) mod stored;
 
 use std::fmt;

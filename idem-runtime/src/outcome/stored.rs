@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
@@ -24,7 +23,7 @@ pub struct Stored {
 
 impl Stored {
     pub(crate) fn new(
-        core: &Core,
+        format: &Format,
         operation: &Operation,
         digest: &KeyDigest,
         record: Record,
@@ -34,7 +33,7 @@ impl Stored {
         Self {
             operation: operation.clone(),
             digest: *digest,
-            format: core.formats.mine().clone(),
+            format: format.clone(),
             record,
             left,
             waited,

@@ -4,17 +4,17 @@
 //! So a locked file shows that a transaction is open, and not of which key. The engine keeps the keys of its own
 //! transactions.
 
-use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::Core;
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
 use crate::error::{Error, ErrorKind};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
+use crate::lifecycle::claimed_keys::Holder;
+use crate::lifecycle::core::Core;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current};
 use crate::store::ReadReply;
 
@@ -22,17 +22,6 @@ use crate::store::ReadReply;
 const COMMIT: Duration = Duration::from_millis(100);
 /// When a refused call is worth repeating.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
-
-/// The transaction that locks the file, as far as the engine knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
-    /// It runs the body of this key.
-    Running,
-    /// It ran the body of this key. Its commit or rollback is not visible to the engine.
-    Ended,
-    /// It is of another key, another process, or another part of the application.
-    Other,
-}
 
 impl Holder {
     /// How long a claim waits for the lock.
@@ -59,57 +48,6 @@ impl Holder {
                     "another transaction holds the file's lock for writing; keep transactions short, or allow a \
                      longer `claim_deadline`",
                 ),
-        }
-    }
-}
-
-/// Keys claimed in transactions, where the database does not show them.
-#[derive(Default)]
-pub(crate) struct ClaimedKeys(Mutex<Keys>);
-
-#[derive(Default)]
-struct Keys {
-    next_id: u64,
-    /// With the id of their call.
-    running: HashMap<KeyDigest, u64>,
-    /// Of the last transaction: another claim is granted only after it.
-    ended: Vec<KeyDigest>,
-}
-
-impl ClaimedKeys {
-    fn lock(&self) -> MutexGuard<'_, Keys> {
-        // Nothing panics while it is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&self, key: KeyDigest) -> u64 {
-        let mut keys = self.lock();
-        keys.next_id += 1;
-        let id = keys.next_id;
-        keys.running.insert(key, id);
-        keys.ended.clear();
-        id
-    }
-
-    fn end(&self, key: KeyDigest, id: u64, is_claimed: bool) {
-        let mut keys = self.lock();
-        // A body that has ended its transaction by itself may outlast the next one of its key.
-        if keys.running.get(&key) == Some(&id) {
-            keys.running.remove(&key);
-            if is_claimed {
-                keys.ended.push(key);
-            }
-        }
-    }
-
-    fn holder(&self, key: &KeyDigest) -> Holder {
-        let keys = self.lock();
-        if keys.running.contains_key(key) {
-            Holder::Running
-        } else if keys.ended.contains(key) {
-            Holder::Ended
-        } else {
-            Holder::Other
         }
     }
 }
@@ -214,6 +152,7 @@ impl<'a> Queued<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lifecycle::claimed_keys::ClaimedKeys;
 
     const A: KeyDigest = KeyDigest::from_bytes([1; 32]);
     const B: KeyDigest = KeyDigest::from_bytes([2; 32]);

@@ -7,11 +7,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::shown::{Head, NONCE, SecretId, Shown, text};
-use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
-use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, ToKey};
+use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
-use crate::record::Owner;
 
 const LEAST_SECRET: usize = 32;
 const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24));
@@ -20,7 +18,7 @@ const TOLERANCE: Duration = Duration::from_mins(1);
 
 /// Issues one-time tokens, and knows its own again.
 ///
-/// A page with a form asks for one ([`Engine::issue_token`]) and carries it in a hidden field; the call that the
+/// A page with a form asks for one ([`Engine::issue_token`](crate::Engine::issue_token)) and carries it in a hidden field; the call that the
 /// form makes has it as its [key](crate::token()). However often the form is sent, by double clicks, reloads, the back
 /// button or two tabs, the body runs once, and every request gets its answer. After a system error the token is
 /// usable again; after a success, or a business error, the same answer is replayed.
@@ -140,8 +138,9 @@ impl TokenIssuer {
 
     /// Of this process, for as long as it runs.
     fn random() -> Self {
-        let [a, b] = [Owner::random(), Owner::random()];
-        Self::new([*a.as_bytes(), *b.as_bytes()].concat())
+        let mut secret = [0; LEAST_SECRET];
+        getrandom::fill(&mut secret).expect("the operating system gives random bytes");
+        Self::new(secret)
     }
 
     fn secrets(&self) -> impl Iterator<Item = &Secret> {
@@ -164,7 +163,7 @@ impl TokenIssuer {
         Ok(())
     }
 
-    pub(super) fn issue(
+    pub(crate) fn issue(
         &self,
         nonce: [u8; NONCE],
         digest: &KeyDigest,
@@ -224,7 +223,7 @@ impl Tokens {
         self.0.as_ref().map_or(Ok(()), TokenIssuer::check)
     }
 
-    fn issuer(&self, operation: &Operation) -> Result<&TokenIssuer, Error> {
+    pub(crate) fn issuer(&self, operation: &Operation) -> Result<&TokenIssuer, Error> {
         self.0.as_ref().ok_or_else(|| {
             Error::new(ErrorKind::InvalidPolicy, operation.clone())
                 .detail("the engine has no `TokenIssuer`: give it one with `EngineBuilder::tokens`")
@@ -253,37 +252,5 @@ impl Tokens {
         // In whole seconds, as records hold whole milliseconds.
         let life = Duration::from_secs(left.as_secs() + 1) + TOLERANCE;
         Ok((!left.is_zero()).then_some(life))
-    }
-}
-
-impl Engine {
-    /// A one-time token for a call of this operation by this subject: whoever fills in the form, such as the id of
-    /// the user, or of the session where nobody is logged in. See [`TokenIssuer`].
-    ///
-    /// The operation is the `op` of the attribute, letter by letter.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy) if the engine has no
-    /// [issuer](crate::EngineBuilder::tokens), [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey) if the subject
-    /// is empty, too long or not serializable.
-    ///
-    /// # Panics
-    ///
-    /// If the operating system has no randomness to give.
-    pub fn issue_token<S: ToKey + ?Sized>(
-        &self,
-        operation: &str,
-        subject: &S,
-    ) -> Result<String, Error> {
-        let core = &self.core;
-        let operation = Operation::new(operation.to_owned());
-        let issuer = core.tokens.issuer(&operation)?;
-        let nonce = *Owner::random().as_bytes();
-        let builder = KeyBuilder::new(operation.as_str(), DEFAULT_MAX_KEY_BYTES);
-        let digest = builder.token(subject, &nonce);
-        let digest =
-            digest.map_err(|error| Error::new(ErrorKind::InvalidKey, operation).because(error))?;
-        Ok(issuer.issue(nonce, &digest, &core.prefix, core.clock.calendar()))
     }
 }

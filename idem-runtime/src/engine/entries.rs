@@ -1,0 +1,70 @@
+//! Looking at the records of an engine.
+
+use std::str::FromStr as _;
+
+use super::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::identity::digest_key::Identity;
+use crate::identity::fingerprint::Fingerprint;
+use crate::identity::key::KeyDigest;
+use crate::identity::operation::Operation;
+use crate::lifecycle::entries::Entries;
+use crate::lifecycle::inspect::Entry;
+
+impl Engine {
+    /// What the store holds under a digest that a log or an event named, as
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry). `key` is the text of a [`KeyDigest`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidKey`] if `key` is not the text of a digest; else as
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped.
+    pub async fn entry(&self, operation: &str, key: &str) -> Result<Option<Entry>, Error> {
+        let operation = Operation::new(operation.to_owned());
+        let digest = KeyDigest::from_str(key).map_err(|error| {
+            Error::new(ErrorKind::InvalidKey, operation.clone()).detail(error.to_string())
+        })?;
+        let policy = self.core.defaults.clone();
+        let identity = Identity {
+            digest,
+            fingerprint: Fingerprint::NONE,
+        };
+        self.core.entry(&operation, identity, &policy).await
+    }
+
+    /// Lists the records under the engine's prefix, page by page: to find what an operator must settle.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, EntryFilter, Error, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// for order in 0..250 {
+    ///     let call = engine.operation("payments.pay").key(&order).errors_are_unknown();
+    ///     // The provider gave no reply to every fifth.
+    ///     let paid = call.run(|_| async move {
+    ///         if order % 5 == 0 { Err(std::io::Error::other("no reply").into()) } else { Ok(order) }
+    ///     });
+    /// #   type PayError = Box<dyn std::error::Error + Send + Sync>;
+    ///     let _: Result<u32, PayError> = paid.await;
+    /// }
+    ///
+    /// let unknown = || engine.entries().operation("payments.pay").state(EntryFilter::Unknown);
+    /// assert_eq!(unknown().count().await?, 50);
+    ///
+    /// let mut pages = unknown().page_size(20);
+    /// while let Some(page) = pages.next_page().await? {
+    ///     for entry in page {
+    ///         println!("{}: unknown for {:?}", entry.key(), entry.age());
+    ///     }
+    /// }
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    pub fn entries(&self) -> Entries {
+        Entries::new(&self.core)
+    }
+}
