@@ -1,4 +1,45 @@
 //! How to do what takes more than one item of this crate.
+//!
+//! Begin with [`guarantee`], [`arguments`] and [`errors`]; then the page of your store.
+
+/// Pages whose examples are compiled where all features are there that they use: none hides a line for that.
+macro_rules! pages {
+    ($($name:ident $file:literal)+) => {
+        $(
+            #[cfg_attr(
+                any(
+                    not(doctest),
+                    all(
+                        feature = "axum",
+                        feature = "macros",
+                        feature = "postgres",
+                        feature = "redis",
+                        feature = "testing",
+                        feature = "tokens"
+                    )
+                ),
+                doc = include_str!($file)
+            )]
+            pub mod $name {}
+        )+
+    };
+}
+
+pages! {
+    arguments "docs/guide/arguments.md"
+    consumers "docs/guide/consumers.md"
+    errors "docs/guide/errors.md"
+    guarantee "docs/guide/guarantee.md"
+    http "docs/guide/http.md"
+    layered "docs/guide/layered.md"
+    notes "docs/guide/notes.md"
+    redis "docs/guide/redis.md"
+    sql "docs/guide/sql.md"
+    stores "docs/guide/stores.md"
+    testing "docs/guide/testing.md"
+    tokens "docs/guide/tokens.md"
+    transactions "docs/guide/transactions.md"
+}
 
 #[doc = include_str!("docs/operator.md")]
 pub mod operator {}

@@ -1,11 +1,12 @@
 //! The table: who makes it, where, and what is said when it is not as it should be.
 
 use idem_harness::{DatabaseServer, MariaDbServer, PostgresServer};
+use idem_runtime::store::Store as _;
 use idem_runtime::store::StoreErrorKind::Refused;
 use idem_runtime::store::sql::{MySql, MySqlStore, Postgres, PostgresStore, SqlStore, Sqlite};
 use tokio::task::JoinSet;
 
-use crate::home::{Kind, on_each_database, open};
+use crate::home::{Kind, Server, on_each_database, open};
 use crate::till::{Till, assert_permanent, assert_says, claim, claim_of};
 
 on_each_database!(
@@ -16,7 +17,8 @@ on_each_database!(
     a_table_of_another_layout_is_told,
     the_schema_runs_by_hand;
     a_table_may_be_in_a_schema,
-    a_missing_schema_is_told
+    a_missing_schema_is_told,
+    a_server_that_does_not_wait_for_its_disk_is_reported
 );
 
 async fn ten_may_create_the_table_at_once<B: Kind>() {
@@ -258,4 +260,22 @@ async fn a_wrong_login_is_told_without_it() {
     let url = "no url at all with password-marker";
     assert_says(PostgresStore::connect(url).await, Refused, &["URL"]);
     assert_says(MySqlStore::connect(url).await, Refused, &["URL"]);
+}
+
+async fn a_server_that_does_not_wait_for_its_disk_is_reported<B: Server>() {
+    let (setting, flushes, value) = if B::POSTGRES {
+        ("synchronous_commit", "on", "off")
+    } else {
+        ("innodb_flush_log_at_trx_commit", "1", "2")
+    };
+    for (setting_to, reports) in [(flushes, 0), (value, 1)] {
+        let server = B::serve(&[(setting, setting_to)]);
+        let store = SqlStore::<B>::connect(server.password_url()).await.unwrap();
+        let warnings = store.warnings();
+        let reported = warnings.iter().filter(|warning| {
+            warning.contains(&format!("{setting} is {value}"))
+                && warning.contains("a crash of the server forgets")
+        });
+        assert_eq!(reported.count(), reports, "{warnings:?}");
+    }
 }
