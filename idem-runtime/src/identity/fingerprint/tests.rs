@@ -110,7 +110,7 @@ fn an_error_names_the_first_bad_argument_and_not_its_value() {
     assert_eq!(error.argument(), Some("b"));
     assert_eq!(
         error.to_string(),
-        "argument `b` of type `idem_runtime::fingerprint::tests::Refusing` cannot be fingerprinted"
+        "argument `b` of type `idem_runtime::identity::fingerprint::tests::Refusing` cannot be fingerprinted"
     );
     assert_eq!(
         error.source().unwrap().to_string(),
