@@ -63,8 +63,8 @@ impl Inner {
                 fresh: true,
             })),
             Ok(Value::BulkString(bytes)) => {
-                // The one command that cannot check the length first. A client that can write such a record can write more
-                // of them, so claims are made by script from now on, which returns the length only.
+                // The one command that cannot check the length first. A client that can write such a record can write
+                // more of them, so claims are made by script from now on, which returns the length only.
                 if let Err(error) = self.readable(bytes.len()) {
                     self.give_up_plain_claims();
                     return Err(error);

@@ -21,7 +21,7 @@ use crate::store::pace::{Crowded, Pace, admits};
 /// Largest number of commands in a pipeline: its first reply arrives with its last.
 const TOGETHER: usize = 64;
 
-/// So many pipelines are under way at most. What else there is waits here, where what ends a claim overtakes
+/// Largest number of pipelines in flight. Further commands are queued here, where completions overtake
 /// claims, and where no time-out of the client library counts.
 const UNDER_WAY: usize = 8;
 
