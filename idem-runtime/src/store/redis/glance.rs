@@ -1,8 +1,9 @@
 //! Reads of a waiting call.
 //!
 //! The call was usually notified that the other call has finished, and a plain `GETRANGE` reads the answer, if that is
-//! not too large. A script that has not run for a while takes the server measurably longer. `GETRANGE` does not return the remaining life of the answer; see [`Store::glance`].
-//! A script reads any other value, and marks a claim so that its end is notified.
+//! not too large. A script that has not run for a while takes the server measurably longer. `GETRANGE` does not
+//! return the remaining life of the answer; see [`Store::glance`]. A script reads any other value, and marks a claim
+//! so that its end is notified.
 //!
 //! [`Store::glance`]: crate::store::Store::glance
 

@@ -236,6 +236,7 @@ impl Replies {
 
 impl Queue {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing panics while it is held.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -32,9 +32,9 @@ impl Patience {
 /// Target of a connection, resolved anew for each one.
 #[derive(Clone)]
 pub(in crate::store::redis) enum Target {
-    /// To one server.
+    /// One server.
     Server(Box<Client>),
-    /// To whichever server the sentinels call the primary.
+    /// The server that the sentinels name as the primary.
     Primary(Sentinels),
 }
 
