@@ -18,7 +18,7 @@ use super::Making;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, Pace, admits};
 
-/// Largest number of commands in a pipeline: its first reply arrives with its last.
+/// Largest number of waiters in a pipeline: its first reply arrives with its last.
 const TOGETHER: usize = 64;
 
 /// Largest number of pipelines in flight. Further commands are queued here, where completions overtake
