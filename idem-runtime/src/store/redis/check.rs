@@ -74,7 +74,9 @@ pub(super) struct Look {
 }
 
 impl Server {
-    /// Sends `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
+    /// Queries a server for its facts and the user's rights.
+    ///
+    /// It sends `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
     /// that finds the user's rights under this prefix.
     pub(super) async fn ask(to: &impl Ask, look: &Look) -> Result<Self, StoreError> {
         let mut server = Self {

@@ -45,7 +45,7 @@ pub(super) struct Cluster {
     /// Notified of steps of each node's clock.
     observers: Arc<Observers>,
     known: Mutex<Known>,
-    /// One task at a time queries the map; the others go on with the current one.
+    /// Held by the one task that queries the map. The others go on with the current one.
     refreshing: tokio::sync::Mutex<Option<Instant>>,
     outdated: AtomicBool,
 }
@@ -56,7 +56,9 @@ struct Known {
     nodes: HashMap<Address, Arc<Node>>,
     /// The node that returned the map, which is queried first again: the others may be silent.
     answered: Option<Address>,
-    /// Nodes that report that their cluster is down, and the nodes whose map led to them. They may only be cut
+    /// Nodes whose map is doubtful.
+    ///
+    /// They report that their cluster is down, or their map led to such a node. They may only be cut
     /// off from the others, whose map is then newer, and they may be the quickest to answer.
     doubtful: HashSet<Address>,
 }
@@ -149,7 +151,7 @@ impl Cluster {
         node.server_time()
     }
 
-    /// Returns why a claim of this key cannot be sent in time, if it cannot.
+    /// Why a claim of this key cannot be sent in time, if so.
     pub(super) fn crowded(&self, key: &str, admission: &Admission) -> Option<Crowded> {
         let known = self.lock();
         let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;

@@ -33,7 +33,7 @@ pub(super) fn leads_astray(error: &RedisError) -> bool {
     matches!(code(error), Some("READONLY" | "MASTERDOWN")) || became_a_replica(error)
 }
 
-/// The server wrote, and became a replica before or while it waited for its own replicas (`WAIT`).
+/// The server wrote, and became a replica before or during `WAIT`.
 fn became_a_replica(error: &RedisError) -> bool {
     code(error) == Some("UNBLOCKED") || says(error, "WAIT cannot be used with replica")
 }
@@ -253,8 +253,9 @@ fn lacks_something_here(error: &RedisError) -> bool {
             .any(|code| said.contains(&format!("(os error {code})")))
 }
 
-/// The error with its cause, except where a server that does not know a command quotes its arguments:
-/// the password of `AUTH`, for one.
+/// The error with its cause, unless the cause quotes a command's arguments.
+///
+/// A server that does not know a command quotes them: the password of `AUTH`, for one.
 fn caused(kind: StoreErrorKind, message: String, cause: RedisError) -> StoreError {
     let error = StoreError::new(kind, message);
     if cause.to_string().contains("with args beginning with") {

@@ -1,4 +1,4 @@
-//! One connection to Redis that reconnects when it breaks, falls silent or reaches a replica.
+//! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
 mod lane;
 mod target;
@@ -27,14 +27,14 @@ use crate::store::{Admission, StoreError, StoreErrorKind};
 const SILENT: u32 = 3;
 /// How long a cancelled command must have waited to count among them.
 const QUIET: Duration = Duration::from_millis(100);
-/// Pause after a failed attempt to connect, so that a thousand calls that retry cost a starting
+/// Pause after a failed attempt to connect. With it, a thousand calls that retry cost a starting
 /// server, or its sentinels, no more than one.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Age at which a connection to a replica is made again: its address may mean another server
 /// by now, and if it does not, connecting again and again does not help.
 const ASTRAY: Duration = Duration::from_secs(1);
 
-/// A connection, made on first use and made again when it is no longer usable.
+/// A connection, made on first use and again when no longer usable.
 ///
 /// Its driver runs on the runtime that made it.
 pub(super) struct Link {
@@ -218,7 +218,7 @@ impl Link {
         broken.lane.abandon();
     }
 
-    /// Returns why a claim cannot be sent in time, if it cannot.
+    /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.as_ref()?.lane.crowded(admission)
@@ -260,7 +260,7 @@ pub(super) type Making<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
 #[derive(Clone, Copy)]
 pub(super) enum Sent<'a> {
     One(&'a Making<'a>),
-    /// Not to a node that is still importing the slot, which would need an
+    /// Never sent to a node that is still importing the slot. Such a node needs an
     /// `ASKING` before each of them.
     Both(&'a Making<'a>, &'a Making<'a>),
 }
@@ -360,7 +360,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Waits for the replicas for half of the time limit of a reply, so that the reply arrives and
+    /// Waits for so many replicas, for half of the time limit of a reply. So the reply still arrives, and
     /// carries their number.
     pub(super) fn by(wanted: u32, patience: Patience) -> Self {
         let millis = (patience.response / 2).as_millis().max(1);

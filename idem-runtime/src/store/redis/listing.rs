@@ -146,7 +146,7 @@ fn scanned(reply: Value) -> Option<Scanned> {
     })
 }
 
-/// Index of the cluster node for a step, in the order in which the nodes are listed.
+/// Index of the node of a step, in the sorted list of nodes.
 fn turn<N>(
     nodes: &[(String, N)],
     map: u64,

@@ -47,8 +47,9 @@ use crate::env::observer::Observer;
 
 /// A store in Redis 6.2 or newer, or in a compatible server.
 ///
-/// A compatible server speaks the protocol of Redis and runs its scripts. Clones share one connection, which is
-/// made again when it breaks or falls silent. Lease renewals and the reads of waiting calls use a second connection
+/// A compatible server speaks the protocol of Redis and runs its scripts.
+///
+/// Clones share one connection, which is made again when it breaks or falls silent. Lease renewals and the reads of waiting calls use a second connection
 /// on the engine's own thread. The first call that waits for another one opens a third connection there, which
 /// receives the notifications; an engine with a [local cache](crate::LocalCache) has one on which it receives
 /// resets. [Listings](crate::Engine::entries) have one of their own, made by the first of them.
@@ -80,7 +81,7 @@ use crate::env::observer::Observer;
 /// A script decides every case that a plain command cannot. The server itself makes the comparison of a plain
 /// compare-and-set: the whole claim, byte by byte. A claim is sent as a script with [`Durability::Replicated`], for
 /// answers with an age ([`Answer`](crate::Answer), `on_duplicate = reject`), and once in ten seconds, because the
-/// script's reply carries the server's time, from which the fence of a plain claim is taken. It grows with
+/// script's reply carries the server's time, from which the fence of a plain claim is taken. The fence grows with
 /// every claim of a key as long as its record is kept, as every fence. A server or proxy that replies that it does
 /// not know `SET` with `NX` and `GET` receives one such command, and scripts from then on.
 ///
@@ -294,7 +295,7 @@ mod tests {
         std::mem::size_of::<T>()
     }
 
-    /// Each call boxes these futures, and an allocator serves sizes up to about a kilobyte from its fast
+    /// Each call boxes these futures. An allocator serves sizes up to about a kilobyte from its fast
     /// size classes.
     #[test]
     fn the_futures_of_a_call_are_small() {

@@ -14,7 +14,7 @@ use crate::store::server_clock::ServerClock;
 
 /// When a write counts as stored.
 ///
-/// # What Redis promises in a failover
+/// # Guarantees of Redis in a failover
 ///
 /// A primary sends a write to its replicas after it has replied. A promoted replica may lack that write, and a
 /// primary that is cut off goes on granting claims until it learns of its successor: all of these writes
@@ -61,7 +61,7 @@ use crate::store::server_clock::ServerClock;
 ///   until its lease ends, and may then run again as after a crash. A client that knows the sentinels
 ///   stores its answers there as soon as it can, so give it these.
 /// - **Not only your replicas.** Every acknowledgement of replication is counted, a backup tool's too; and
-///   behind a proxy that shares its connections among clients, `WAIT` says nothing.
+///   behind a proxy that shares its connections among clients, `WAIT` proves nothing.
 /// - **Not free.** Claims, renewals and answers take one more round trip and the time in which the replicas
 ///   confirm them, on one of eight connections; with too few replicas they keep one for half of
 ///   `response_timeout` each. Leases that cannot be renewed in this way are lost.
@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// Returns why a claim cannot be sent in time, if it cannot.
+    /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         self.link.crowded(admission)
     }

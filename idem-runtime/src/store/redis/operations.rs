@@ -152,7 +152,7 @@ impl Inner {
         }
     }
 
-    /// The error of a claim that could not be sent in time, if it could not.
+    /// The error of a claim that cannot be sent in time, if so.
     pub(super) fn refused(&self, key: &RecordKey, admission: &Admission) -> Option<StoreError> {
         let Crowded {
             waiting,
@@ -404,7 +404,7 @@ impl Inner {
         self.read_by(&self.scripts.read, key).await
     }
 
-    /// Reads a record for a watcher, and marks a claim so that its end is notified.
+    /// Reads a record for a watcher, and marks a claim as watched.
     pub(super) async fn wait(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         self.read_by(&self.scripts.wait, key).await
     }

@@ -1,5 +1,5 @@
--- Releases a claim. The record keeps its remaining life: it carries attempts and fence. A record that is
--- reset lives for the claim's lease, and for at least 10 seconds: see `transition::release`.
+-- Releases a claim. The record keeps its remaining life: it carries attempts and fence. A record of
+-- which nothing remains lives for the claim's lease, and for at least 10 seconds: see `transition::release`.
 --
 -- ARGV[1]  the owner that releases, 16 bytes
 -- ARGV[2]  what remains: 0 the request, 1 the attempt, which counts as abandoned, 2 nothing

@@ -14,7 +14,7 @@ if DECLARED then
       -- The retain time, the fingerprint, and the types of the answers.
       local rest = sub(there, 32)
       if ARGV[2] == '2' and low == 0 then
-        -- The record is reset: see release.lua.
+        -- Nothing remains: see release.lua.
         local a, b, c, d = string.byte(there, 28, 31)
         life, rest = ((a * 256 + b) * 256 + c) * 256 + d, '\0' .. sub(there, 28, 31)
         if life < 10000 then life, rest = 10000, '\0\0\0\39\16' end

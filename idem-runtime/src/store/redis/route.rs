@@ -51,7 +51,7 @@ impl Route {
         }
     }
 
-    /// Returns why a claim of this key cannot be sent in time, if it cannot.
+    /// Why a claim of this key cannot be sent in time, if so.
     pub(super) fn crowded(&self, key: &RecordKey, admission: &Admission) -> Option<Crowded> {
         match self {
             Self::Node(node) => node.crowded(admission),

@@ -93,7 +93,9 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// On a server that reads declarations, completions and releases run while its
+    /// Builds the scripts for the server of the report.
+    ///
+    /// On a server that reads declarations, completions and releases run even when its
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
     pub(super) fn new(report: &Report) -> Self {
         let prelude = include_str!("prelude.lua");
@@ -271,7 +273,7 @@ pub(super) fn wrote(reply: &Value) -> bool {
     }
 }
 
-/// The server's time in microseconds at the end of a reply, if the reply has one.
+/// The server's time at the end of a reply, in microseconds.
 pub(super) fn time_of(reply: &Value) -> Option<u64> {
     let Value::Array(parts) = reply else {
         return None;

@@ -188,7 +188,7 @@ async fn ask(client: Client, service: String, patience: Patience) -> Result<Prim
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = connected.await.map_err(refused)?;
     // In this order: a sentinel that learns of a failover in between answers with the new address and the old
-    // epoch, and loses against the others.
+    // epoch, and gains no precedence by it.
     let mut both = Pipeline::with_capacity(2);
     for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
         both.cmd("SENTINEL").arg(what).arg(&service);
@@ -226,7 +226,9 @@ async fn ask(client: Client, service: String, patience: Patience) -> Result<Prim
     }
 }
 
-/// Parses the replies of `SENTINEL MASTER`, names and values one after the other, and of
+/// Parses a sentinel's two replies.
+///
+/// They are those of `SENTINEL MASTER`, names and values one after the other, and of
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME`. Only the second names the new primary from its promotion on;
 /// the first names the old one until the sentinel that leads the failover has reconfigured all
 /// replicas.

@@ -156,7 +156,7 @@ struct Many<'a> {
 }
 
 impl<'a> Many<'a> {
-    /// User and password with their `@`, the hosts, the path, and the query with its `?`.
+    /// User and password with `@`, hosts, path, and query with `?`.
     fn parts(&self) -> (&'a str, impl Iterator<Item = &'a str>, &'a str, &'a str) {
         let end = self.rest.find('?').unwrap_or(self.rest.len());
         let (rest, query) = self.rest.split_at(end);

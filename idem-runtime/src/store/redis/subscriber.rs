@@ -4,7 +4,7 @@
 //! task, on the thread of the engine that watched first, keeps a connection subscribed to the keys
 //! that are watched in this process, through this store.
 //!
-//! A connection that breaks is made again, all channels are subscribed again, and their
+//! A connection that breaks is made again, all channels are subscribed again, and earlier
 //! watchers are woken, since a message may have been lost. A silent connection looks like an idle
 //! one. Therefore, while a key is watched, the server is pinged every few
 //! seconds: a tiny command, seldom sent, that detects the silence before a waiting
@@ -66,7 +66,7 @@ struct State {
     channels: Channels,
     /// The thread on which the task was started.
     host: Option<ThreadId>,
-    /// The runtime of another engine that watches, which takes the task over when the first one's thread ends.
+    /// Runtime that takes the task over when the first one's thread ends: that of another watching engine.
     successor: Option<Handle>,
     /// Why there is no connection, while it is too early to try again.
     down: Option<StoreError>,

@@ -10,10 +10,12 @@ use super::subscriber::{Subscriber, Told};
 use crate::identity::operation::RecordKey;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
-/// How many moves of a key to another node are followed before the watch fails.
+/// Attempts to follow a key to another node before the watch fails.
 const MOVES: usize = 3;
 
-/// A server publishes for all its keys, the nodes of a cluster for their own: so a node that is down
+/// The subscribers of one server, or of a cluster's nodes.
+///
+/// A server publishes for all its keys, each node of a cluster for its own: so a node that is down
 /// does not affect the others.
 #[derive(Debug)]
 pub(super) enum Subscribers {
@@ -67,7 +69,7 @@ impl Subscribers {
         ))
     }
 
-    /// Where to receive messages about no single key, and the time limits of the connection.
+    /// Where to receive messages about no single key, and the time limits.
     pub(super) fn place(&self) -> (Place, Patience) {
         match self {
             Self::Server(subscriber) => {

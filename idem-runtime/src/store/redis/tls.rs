@@ -14,7 +14,7 @@ use crate::store::{StoreError, StoreErrorKind};
 /// Certificates and keys as PEM. The default trusts the system's authorities, and presents none.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
-    /// The authorities to trust in place of the system's, one or more in a row.
+    /// One or more authorities to trust in place of the system's.
     pub(super) root_certificate: Option<Vec<u8>>,
     /// The client's certificate, followed by the intermediate ones, and its key.
     pub(super) client: Option<(Vec<u8>, Vec<u8>)>,

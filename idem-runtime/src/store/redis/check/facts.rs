@@ -135,7 +135,7 @@ impl Replica {
     }
 }
 
-/// The texts of a map, which is a list of names and values in RESP2.
+/// The texts of a map: in RESP2, a list of names and values.
 fn pairs(reply: Value) -> Vec<(String, String)> {
     let pairs: Vec<_> = match reply {
         Value::Map(pairs) => pairs,

@@ -35,7 +35,7 @@ impl Report {
         self.missing.push((at, why));
     }
 
-    /// The complete report, in an order that does not depend on which server answered first.
+    /// The complete report, sorted by address. An error if no server answered.
     pub(in crate::store::redis) fn settled(mut self) -> Result<Self, StoreError> {
         self.servers
             .sort_by_cached_key(|(at, _)| at.as_ref().map(ToString::to_string));

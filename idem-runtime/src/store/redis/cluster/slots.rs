@@ -88,7 +88,7 @@ impl Slots {
         }
     }
 
-    /// A number that is the same in every process for the same map, whatever the order of its nodes.
+    /// A digest of the map, equal in every process. The order of its nodes does not matter.
     pub(super) fn number(&self) -> u64 {
         // FNV-1a: no attacker chooses maps that collide.
         let mut number = 0xcbf2_9ce4_8422_2325_u64;
@@ -112,7 +112,7 @@ impl Slots {
     }
 }
 
-/// The IP address in a node's metadata, for a node without a name where names are preferred.
+/// The IP address in a node's metadata. Used for a node without a name where names are preferred.
 fn ip(more: &Value) -> Option<String> {
     let known = pairs(more.clone())?;
     let ip = known

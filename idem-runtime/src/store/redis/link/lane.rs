@@ -50,7 +50,7 @@ struct Waiting {
     closed: bool,
 }
 
-/// One or two queued commands, to be sent in a row, and the channel for their replies.
+/// One or two queued commands, and the channel for their replies.
 struct Waiter {
     first: Cmd,
     second: Option<Cmd>,
@@ -145,7 +145,7 @@ impl Lane {
         self.queue.called.notify_one();
     }
 
-    /// Returns why a claim cannot be sent in time, if it cannot.
+    /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         // As long as one batch takes all waiters there is no queue.
         if self.queue.crowd.load(Ordering::Relaxed) < TOGETHER {

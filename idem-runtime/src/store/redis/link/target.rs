@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// Starts the listeners of the sentinels unless they run, so that `generation` changes on a failover.
+    /// Starts the listeners of the sentinels unless they run. They change `generation` on a failover.
     pub(super) fn tend(&self, patience: Patience) {
         if let Self::Primary(sentinels) = self {
             sentinels.listen(patience);

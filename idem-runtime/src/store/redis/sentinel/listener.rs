@@ -18,8 +18,10 @@ use crate::store::redis::link::Patience;
 
 /// Pause before a sentinel that does not answer is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The sentinel that leads a failover publishes the first as soon as the new primary is promoted; all of
-/// them publish the second when the replicas follow it.
+/// Channels of failover messages.
+///
+/// The sentinel that leads a failover publishes on the first as soon as the new primary is promoted; all of
+/// them publish on the second when the replicas follow it.
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 /// Silence after which the sentinel is queried: a network may have dropped the connection, and
 /// messages published without one are lost.

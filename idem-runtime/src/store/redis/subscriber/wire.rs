@@ -73,7 +73,7 @@ impl Wire {
         })
     }
 
-    /// Polls for the next message; `None` when the connection has ended, or cannot be trusted
+    /// Polls for the next message. `None` when the connection has ended, or cannot be trusted
     /// any more.
     pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
         match &mut self.news {

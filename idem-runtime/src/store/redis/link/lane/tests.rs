@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexS
 
 use super::*;
 
-/// Replies to each command with its last word, once it may, and records the commands.
+/// Replies to each command with its last word, once it may. Records the commands.
 async fn server(stream: DuplexStream, heard: Arc<Mutex<Vec<String>>>, may: Arc<AtomicBool>) {
     let (read, mut write) = tokio::io::split(stream);
     let mut read = BufReader::new(read);
