@@ -272,7 +272,7 @@ impl Cluster {
             Ok((at, slots)) => {
                 let mut known = self.lock();
                 if known.doubtful.contains(&at) {
-                    // Only a doubtful node answered: its map is the best one.
+                    // No trusted node answered first: this map is the best known one.
                     known.doubtful.clear();
                 }
                 known.nodes.retain(|at, _| slots.nodes().contains(at));

@@ -156,7 +156,7 @@ impl Channels {
         }
     }
 
-    /// There is no other connection for now: new watchers receive the error. Earlier ones
+    /// There is no other connection for now: new watchers receive the error. Lapsed channels
     /// are subscribed again later.
     pub(super) fn failed(&mut self, error: &StoreError) {
         self.wanted.retain(|_, channel| {
