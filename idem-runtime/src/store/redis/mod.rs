@@ -50,9 +50,10 @@ use crate::env::observer::Observer;
 /// A compatible server speaks the protocol of Redis and runs its scripts.
 ///
 /// Clones share one connection, which is made again when it breaks or falls silent. Lease renewals and the reads
-/// of waiting calls use a second connection on the engine's own thread. The first call that waits for another one opens a third connection there, which
-/// receives the notifications; an engine with a [local cache](crate::LocalCache) has one on which it receives
-/// resets. [Listings](crate::Engine::entries) have one of their own, made by the first of them.
+/// of waiting calls use a second connection on the engine's own thread. The first call that waits for another one
+/// opens a third connection there, which receives the notifications; an engine with a
+/// [local cache](crate::LocalCache) has one on which it receives resets. [Listings](crate::Engine::entries) have
+/// one of their own, made by the first of them.
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
