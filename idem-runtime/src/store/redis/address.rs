@@ -1,4 +1,4 @@
-//! Where a server is, as Redis says it.
+//! Addresses of servers, in the forms that Redis uses.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// As in `MOVED 1234 host:port`. Without a host it is that of the server that says so.
+    /// Parses the address in `MOVED 1234 host:port`. Without a host it is that of the server that sent it.
     pub(super) fn parse(text: &str, said_by: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok()?;
         Some(said_by.named(host, port))
     }
 
-    /// The address of a node, as this one names it. One that does not know its own name leaves it
-    /// out, or says so with a question mark.
+    /// The address of a node, as this node reports it. A node that does not know its own name leaves it
+    /// out, or sends a question mark.
     pub(super) fn named(&self, host: &str, port: u16) -> Self {
         let host = match host.trim_matches(['[', ']']) {
             "" | "?" => &self.host,
@@ -33,7 +33,7 @@ impl Address {
         }
     }
 
-    /// Where this connection goes; `None` for a socket file.
+    /// The address of a connection; `None` for a socket file.
     pub(super) fn of(info: &ConnectionInfo) -> Option<Self> {
         let (host, port) = match info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -55,7 +55,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A client like this one, of the server at another address.
+/// A client with the same settings for the server at another address.
 pub(super) fn client_at(like: &ConnectionInfo, at: &Address) -> Result<Client, StoreError> {
     let mut address = like.addr().clone();
     match &mut address {

@@ -17,12 +17,12 @@ use super::{Inner, RedisSource, RedisStore};
 use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
 
-/// Writes that may wait for replicas at once. `WAIT` keeps a connection for itself.
+/// Largest number of writes that wait for replicas at once. `WAIT` occupies its connection.
 const LANES: usize = 8;
 /// The same for renewals: they are few, and on a thread of their own.
 const OWN_LANES: usize = 2;
 
-/// Sets up a [`RedisStore`].
+/// Builder of a [`RedisStore`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -50,26 +50,28 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// How long making a connection may take; default 1 s.
+    /// Time limit for making a connection; default 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long a reply may take before the command is sent again; default 500 ms. After three
-    /// silences in a row the connection is made anew.
+    /// Time limit for a reply before the command is sent again; default 500 ms.
+    ///
+    /// After three time-outs in a row the connection is made anew.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// The largest record that is read, in bytes; default 8 MiB. A larger one is refused with
-    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left alone.
+    /// The largest record that is read, in bytes; default 8 MiB.
     ///
-    /// The server is asked for no more than that, with one exception. A claim by `SET … NX GET` has the whole record as
-    /// its reply, whatever its length. The first such reply that is too large is the last one: from then on this store
-    /// makes its claims by script, which looks at the length first. So a writer of Redis can make each process fetch
-    /// records above the limit once, and not at each call.
+    /// A larger one is refused with [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left unchanged.
+    ///
+    /// The store requests no more bytes than that, with one exception. The reply to a claim by `SET … NX GET` is
+    /// the whole record, whatever its length. The first such reply that is too large is the last one: from then on
+    /// this store makes its claims by script, which checks the length first. So a writer of Redis can make each
+    /// process fetch records above the limit once, and not at each call.
     pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
         self.max_record_bytes = max_record_bytes;
         self
@@ -82,35 +84,36 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Where the user's rights are tried when the store connects; default `idem`, the prefix of an
-    /// engine that is given no other. What is missing there is a warning, and no more.
+    /// The prefix under which the user's rights are checked at connect; default `idem`.
+    ///
+    /// That is the prefix of an engine that sets no other. A missing right is only a warning.
     pub fn checked_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.checked_prefix = prefix.into();
         self
     }
 
-    /// When a write counts; default [`Durability::Acknowledged`].
+    /// When a write counts as stored; default [`Durability::Acknowledged`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// User and password of the sentinels, where they ask for any; those of the URL are the
-    /// server's.
+    /// User and password of the sentinels, where they require any.
+    ///
+    /// Those of the URL are the server's.
     pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
         self.extras.sentinel = Some((user.map(str::to_owned), password.to_owned()));
         self
     }
 
-    /// The authorities that a server's certificate may come from, as PEM, in place of those that the
-    /// system trusts. For `rediss://`.
+    /// Certificate authorities to trust in place of the system's, as PEM. For `rediss://`.
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.extras.tls.root_certificate = Some(pem.into());
         self
     }
 
-    /// The certificate that the store shows to the server, and its key, as PEM. For `rediss://`.
+    /// Certificate that the store presents to the server, and its key, as PEM. For `rediss://`.
     #[cfg(feature = "redis-tls")]
     pub fn client_certificate(
         mut self,
@@ -121,7 +124,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects, and looks at the server.
+    /// Connects, and checks the server.
     ///
     /// # Errors
     ///
@@ -166,7 +169,7 @@ impl RedisStoreBuilder {
             let node = Node::new(target, plan, Arc::clone(&clock));
             let server = Server::ask(&node, &look).await?;
             match target {
-                // One of a cluster's nodes: it knows the others, which are asked instead.
+                // One of a cluster's nodes: it knows the others, which are queried instead.
                 Target::Server(client) if server.is_cluster() => seeds.push(Client::clone(client)),
                 _ => found = Some((Route::Node(Box::new(node)), Report::of_server(server))),
             }

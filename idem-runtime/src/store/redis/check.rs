@@ -1,4 +1,4 @@
-//! What the server says about itself when a store connects, and what to think of it.
+//! Start-up check of the server: facts, refusals and warnings.
 
 mod facts;
 mod fleet;
@@ -18,10 +18,10 @@ use super::super::{StoreError, StoreErrorKind};
 use super::link::Failure;
 use super::node::{Durability, Node};
 
-/// The oldest server whose scripts and commands do all that is needed.
+/// The oldest server whose scripts and commands suffice.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// One node that can be asked.
+/// One node that can be queried.
 pub(super) trait Ask: Sync {
     /// Sends a command and waits for its reply.
     fn ask(&self, command: &Cmd) -> impl Future<Output = Result<Value, Failure>> + Send;
@@ -33,10 +33,10 @@ impl Ask for Node {
     }
 }
 
-/// What was found out about the server when the store connected: version, role, memory,
-/// persistence, replicas, and the rights of the user.
+/// What the store found out about a server when it connected.
 ///
-/// As text it is a report of some lines, for the log of a start and for an operator. It holds no
+/// Version, role, memory, persistence, replicas, and the rights of the user. As text it is a report
+/// of some lines, for the start-up log and for an operator. It holds no
 /// address, no user and no password:
 ///
 /// ```text
@@ -49,12 +49,12 @@ impl Ask for Node {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
-    /// As it calls itself: `redis`, `valkey`.
+    /// The name that it reports: `redis`, `valkey`.
     product: Option<String>,
     version: Option<(u32, u32, u32)>,
     role: Option<String>,
     mode: Option<String>,
-    /// The user may not ask for most of the rest.
+    /// The user has no right to query most of the rest.
     silent: bool,
     memory: Memory,
     persistence: Persistence,
@@ -64,18 +64,20 @@ pub struct Server {
     durability: Durability,
 }
 
-/// What to look at.
+/// Settings of the check.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     /// Where the user's rights are tried.
     pub(super) prefix: String,
-    /// What is asked of the replicas.
+    /// The durability required of the replicas.
     pub(super) durability: Durability,
 }
 
 impl Server {
-    /// Asks `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
-    /// about the rights that the user has under this prefix.
+    /// Queries a server for its facts and the user's rights.
+    ///
+    /// It sends `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
+    /// that finds the user's rights under this prefix.
     pub(super) async fn ask(to: &impl Ask, look: &Look) -> Result<Self, StoreError> {
         let mut server = Self {
             durability: look.durability,
@@ -101,21 +103,21 @@ impl Server {
             Ok(reply) => server.info(&reply),
             Err(failure) => {
                 let error = failure.store_error("asking Redis about itself");
-                // Silence is no refusal: the server may evict, and was about to say so.
+                // Silence is no refusal: the server may evict, and might have reported so.
                 if error.is_transient() {
                     return Err(error);
                 }
                 server.silent = is_denied(&error);
             }
         }
-        // Of a server that will be refused nothing more is asked.
+        // A server that will be refused is not queried further.
         if !server.is_sentinel() && server.is_new_enough() {
             server.try_rights(to, &look.prefix).await?;
         }
         Ok(server)
     }
 
-    /// What a server says that it is in its answer to `HELLO`.
+    /// The facts in a server's reply to `HELLO`.
     pub(super) fn said(hello: Value) -> Self {
         let mut server = Self::default();
         server.hello(hello);
@@ -162,7 +164,7 @@ impl Server {
         self.version.is_some_and(|(major, ..)| major >= 7)
     }
 
-    /// Whether it compares and sets (`SET … IFEQ`): Valkey since 8.1, Redis since 8.4.
+    /// Whether the server has compare-and-set (`SET … IFEQ`): Valkey since 8.1, Redis since 8.4.
     pub(super) fn compares(&self) -> bool {
         let since = match self.product.as_deref() {
             Some("valkey") => (8, 1, 0),
@@ -172,13 +174,13 @@ impl Server {
         self.version.is_some_and(|version| version >= since)
     }
 
-    /// The command that tells who waits: in a cluster the one that stays in the shard of the key,
-    /// where there is one, since the other tells every node.
+    /// The command that notifies watchers: in a cluster the one that stays in the key's shard,
+    /// where there is one, since the other one reaches every node.
     pub(super) fn publish(&self) -> &'static str {
         self.telling()[0]
     }
 
-    /// The commands that tell and are told.
+    /// The commands that publish and subscribe.
     fn telling(&self) -> [&'static str; 3] {
         if self.is_cluster() && self.reads_declarations() {
             ["SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"]

@@ -1,22 +1,22 @@
--- Asks for the right to run the body, or to find out whether an earlier attempt had its effect.
+-- Claims a key: grants the body or a reconciliation, or returns the stored record.
 --
--- ARGV[1]  the header that the caller proposes, 56 bytes: reconciling (Q) if it can find out, S if it
---          found out that nothing landed, else pending; state, fence and attempts are set here
--- ARGV[2]  how long the record lives, milliseconds
+-- ARGV[1]  the proposed header, 56 bytes. Its state is reconciling (Q) if the caller can reconcile, S if a
+--          reconciliation found that no effect landed, else pending; this script sets state, fence and attempts
+-- ARGV[2]  life of the record, milliseconds
 -- ARGV[3]  attempts after which nothing is granted; 0 for no limit
--- ARGV[4]  may be missing: T in it, a record of values of another type is taken over; R in it, the claim needs a
---          record and begins none
+-- ARGV[4]  optional flags. T: a record whose values have another type is taken over; R: the claim requires a
+--          record and creates none
 --
--- Returns {'A', header}           granted: the body if that is pending, else to find out
+-- Returns {'A', header}           granted: the body if the header is pending, else a reconciliation
 --         {'F', header}           the same, and the record has its fingerprint from this claim
---         {'B', left}             another's claim, for so many milliseconds; 0 for one's own that
---                                 comes after its release
+--         {'B', left}             held by another claim, which has so many milliseconds left; 0 for the
+--                                 caller's own claim that arrives after its release
 --         {'D', …}, {'G', …}      done or unknown, see `answer`
---         {'N'}                   no record, and the claim needs one
---         {'M'}                   another request has this key
---         {'O'}                   a function whose values have another type has it, and no answer
+--         {'N'}                   no record, and the claim requires one
+--         {'M'}                   the key belongs to another request: the fingerprints differ
+--         {'O'}                   the key belongs to a function whose values have another type, and has no answer
 --         {'X', attempts}         no attempts left
--- and with each of these, last, the server's time in microseconds.
+-- Each reply ends with the server's time in microseconds.
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local function dated(reply)
@@ -26,7 +26,7 @@ end
 local asked, max, words = ARGV[1], tonumber(ARGV[3]), ARGV[4] or ''
 local reconciles, owner, print = sub(asked, 2, 2) == 'Q', sub(asked, 3, 18), sub(asked, 37, 52)
 local starts, types = sub(asked, 2, 2) == 'S', sub(asked, 53, 56)
--- Whether values have one type, by the first half of the types, as far as both are known.
+-- Whether the first halves of both types, the types of the values, are equal or unknown.
 local function alike(kept)
   local value, other = sub(kept, 1, 2), sub(types, 1, 2)
   return value == other or value == '\0\0' or other == '\0\0'
@@ -35,16 +35,16 @@ local state, fence, attempts, again = 'P', 0, 0, false
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
 if not seen and (starts or string.find(words, 'R', 1, true)) then
-  -- Writes nothing, and is refused by a replica: what is absent there may be on the primary.
+  -- A write without effect, which a replica refuses: a key absent on a replica may exist on the primary.
   redis.call('PEXPIRE', KEYS[1], 1)
   return dated({'N'})
 end
 if seen then
   if not same(seen.print, print) then return dated({'M'}) end
   local mine = seen.owner == owner
-  -- What was found out holds as long as nobody else could have run since.
+  -- A reconciliation's finding holds only while no other owner can have run since.
   if starts and not seen.done and not (mine and seen.claimed) then return dated({'B', seen.left}) end
-  -- A claim that comes after its own release is granted nothing: whoever sent it is gone.
+  -- A claim that arrives after its own release is granted nothing: its caller is gone.
   if mine and seen.state == 'R' or not mine and seen.left > 0 then return dated({'B', seen.left}) end
   local unknown = not mine and (seen.state == 'U' or seen.state == 'Q')
   if (seen.done or unknown) and not (unknown and reconciles) then return dated(answer(seen)) end
@@ -53,8 +53,8 @@ if seen then
   if not mine and not string.find(words, 'T', 1, true) and not alike(kept) then return dated({'O'}) end
   fence, attempts = num(sub(seen.bytes, 19, 25)), num(sub(seen.bytes, 26, 27))
   print, types = known(seen.print, print), latest(kept, types)
-  -- Our own claim, sent again after its reply was lost. One that found out, and now asks for the
-  -- body, is a new one.
+  -- The caller's own claim, sent again after a lost reply. A reconciling owner that now claims the body makes
+  -- a new claim.
   again = mine and (seen.state == 'P' or reconciles)
   if reconciles and (seen.state == 'Q' or not again and (unknown or attempts > 0)) then
     state = 'Q'
@@ -66,7 +66,7 @@ if not again then
   fence = math.max(fence + 1, now)
   if state == 'P' then attempts = math.min(attempts + 1, 65535) end
 end
--- Whoever waits for one that finds out waits for its body as well, and could not mark that.
+-- Watchers of a reconciliation also wait for the body, and cannot have marked a Q record.
 local waited = state == 'P' and seen and (seen.waited or seen.state == 'Q')
 local mark = waited and 'W' or state
 local w = '2' .. mark .. owner .. be(fence, 7) .. be(attempts, 2) .. sub(asked, 28, 36) .. print .. types

@@ -1,7 +1,7 @@
 //! A cluster: each key's commands go to the node that has its slot.
 //!
 //! The client library's cluster client is not used, because it keeps a connection on which a node has fallen
-//! silent, and because all commands wait while it asks such a node for the map of slots.
+//! silent, and because all commands wait while it queries such a node for the map of slots.
 
 mod redirect;
 mod slots;
@@ -28,24 +28,24 @@ use crate::store::{Admission, StoreError, StoreErrorKind};
 
 /// Redirects that one command follows. More than a few mean that the nodes disagree.
 const REDIRECTS: usize = 5;
-/// How often the map is asked for at most.
+/// Shortest interval between two queries for the map.
 const REFRESH: Duration = Duration::from_millis(100);
-/// How many nodes are asked for it at once: one of them will not be the one that is down.
+/// How many nodes are queried at once: one of them will not be the one that is down.
 const ASKED: usize = 4;
-/// How long the nodes that are not doubtful have to answer before the others are asked, too.
+/// Head start of the trusted nodes before the doubtful ones are queried, too.
 const HEAD_START: Duration = Duration::from_millis(100);
 
 /// The nodes of a cluster.
 pub(super) struct Cluster {
-    /// How a connection to a node is made; the address is filled in.
+    /// Settings of a connection to a node; the address is filled in.
     node: ConnectionInfo,
-    /// Whom to ask when no known node answers.
+    /// Nodes to query when no known node answers.
     seeds: Vec<Address>,
     plan: Plan,
-    /// Told of the clock of each node.
+    /// Notified of steps of each node's clock.
     observers: Arc<Observers>,
     known: Mutex<Known>,
-    /// One task at a time asks for the map; the others go on with the one that they have.
+    /// Held by the one task that queries the map. The others go on with the current one.
     refreshing: tokio::sync::Mutex<Option<Instant>>,
     outdated: AtomicBool,
 }
@@ -54,15 +54,17 @@ pub(super) struct Cluster {
 struct Known {
     slots: Option<Arc<Slots>>,
     nodes: HashMap<Address, Arc<Node>>,
-    /// Who gave the map, and is asked for it again first: the others may be silent.
+    /// The node that returned the map, which is queried first again: the others may be silent.
     answered: Option<Address>,
-    /// Nodes that say that their cluster is down, and those who send us to them. They may only be cut
-    /// off from the others, who then know better, and they may be the quickest to answer.
+    /// Nodes whose map is doubtful.
+    ///
+    /// They report that their cluster is down, or their map led to such a node. They may only be cut
+    /// off from the others, whose map is then newer, and they may be the quickest to answer.
     doubtful: HashSet<Address>,
 }
 
 impl Cluster {
-    /// A cluster of which these nodes are known.
+    /// A cluster with these known nodes.
     pub(super) fn new(
         seeds: &[Client],
         plan: Plan,
@@ -87,7 +89,7 @@ impl Cluster {
         }
     }
 
-    /// Sends a command to the node that has its key, and follows where that is said to be.
+    /// Sends a command to the node of its key, and follows redirects.
     pub(super) async fn send(
         &self,
         key: &str,
@@ -112,7 +114,7 @@ impl Cluster {
                     self.moved(slot, &to);
                     (at, order.asking) = (to, false);
                 }
-                // Whoever sends two commands at once has another way.
+                // A caller that sends two commands at once has another path.
                 Some(Redirect::Ask(_)) if !order.is_one() => return Err(Failure::Reply(error)),
                 Some(Redirect::Ask(to)) => (at, order.asking) = (to, true),
                 Some(Redirect::Nameless) => {
@@ -121,7 +123,7 @@ impl Cluster {
                 }
                 None => {
                     // Silence, a broken connection, a replica, a cluster without this slot: the map
-                    // may have changed. Whoever sends the command again finds out.
+                    // may have changed. The next send of the command refreshes it.
                     if is_doubtful(&error) {
                         self.doubt();
                     }
@@ -142,23 +144,23 @@ impl Cluster {
         )))
     }
 
-    /// The time of the node that has the key, if it is known.
+    /// The time of the key's node, if it is known.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
         let known = self.lock();
         let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;
         node.server_time()
     }
 
-    /// Why a claim of this key could not be sent in time, if it could not.
+    /// Why a claim of this key cannot be sent in time, if so.
     pub(super) fn crowded(&self, key: &str, admission: &Admission) -> Option<Crowded> {
         let known = self.lock();
         let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;
         node.crowded(admission)
     }
 
-    /// Where a slot is.
+    /// The node of a slot.
     async fn owner(&self, slot: u16) -> Result<Address, StoreError> {
-        // Whoever comes while the first map is asked for waits for it.
+        // Commands that arrive before the first map wait for it.
         if self.outdated.load(Ordering::Acquire) || self.slots().is_none() {
             // Boxed: it is larger, and seldom needed.
             Box::pin(self.refresh()).await?;
@@ -173,17 +175,17 @@ impl Cluster {
         })
     }
 
-    /// Where a key is.
+    /// The node of a key.
     pub(super) async fn owner_of(&self, key: &str) -> Result<Address, StoreError> {
         self.owner(slot(key)).await
     }
 
-    /// Whether a node is a primary, as far as is known.
+    /// Whether a node is a known primary.
     pub(super) fn has(&self, at: &Address) -> bool {
         self.slots().is_some_and(|slots| slots.nodes().contains(at))
     }
 
-    /// The node behind this client says that another has this key.
+    /// Follows a redirect for this key from the node behind this client.
     pub(super) fn follow(&self, key: &str, error: &RedisError, said_by: &Client) {
         self.doubt();
         let said_by = Address::of(said_by.get_connection_info());
@@ -192,12 +194,12 @@ impl Cluster {
         }
     }
 
-    /// The map may have changed.
+    /// Marks the map as outdated.
     pub(super) fn doubt(&self) {
         self.outdated.store(true, Ordering::Release);
     }
 
-    /// The primaries.
+    /// The primaries, after a refresh of the map.
     pub(super) async fn primaries(&self) -> Result<Vec<(Address, Arc<Node>)>, StoreError> {
         self.refresh().await?;
         let slots = self.slots();
@@ -207,7 +209,7 @@ impl Cluster {
             .collect()
     }
 
-    /// A number for the map as it is known: another one where a slot has another primary.
+    /// A number for the current map: another one where a slot has another primary.
     pub(super) fn map_number(&self) -> u64 {
         self.slots().map_or(0, |slots| slots.number())
     }
@@ -246,7 +248,7 @@ impl Cluster {
         }
     }
 
-    /// Asks for the map, unless somebody does or has just done so.
+    /// Refreshes the map, unless a refresh is running or has just ended.
     async fn refresh(&self) -> Result<(), StoreError> {
         let known = self.slots().is_some();
         let mut last = if known {
@@ -260,7 +262,7 @@ impl Cluster {
         if last.is_some_and(|last| last.elapsed() < REFRESH) && self.slots().is_some() {
             return Ok(());
         }
-        // What goes wrong while it is on its way is asked about again.
+        // A failure during the query marks the map as outdated again.
         self.outdated.store(false, Ordering::Release);
         let unanswered = Unanswered(&self.outdated);
         let found = self.ask().await;
@@ -270,7 +272,7 @@ impl Cluster {
             Ok((at, slots)) => {
                 let mut known = self.lock();
                 if known.doubtful.contains(&at) {
-                    // Nobody knows better.
+                    // No trusted node answered first: this map is the best known one.
                     known.doubtful.clear();
                 }
                 known.nodes.retain(|at, _| slots.nodes().contains(at));
@@ -286,7 +288,7 @@ impl Cluster {
         }
     }
 
-    /// Several nodes at once: the first that answers, and what.
+    /// Queries several nodes at once. Returns the first that answers, and its map.
     async fn ask(&self) -> Result<(Address, Slots), StoreError> {
         let (mut doubtful, askable): (Vec<_>, Vec<_>) = {
             let askable = self.askable();
@@ -335,7 +337,7 @@ impl Cluster {
         }))
     }
 
-    /// Whom to ask for the map, the most promising first.
+    /// Nodes to query for the map, the most promising first.
     fn askable(&self) -> Vec<Address> {
         let known = self.lock();
         let primaries = known.slots.iter().flat_map(|slots| slots.nodes());
@@ -349,7 +351,7 @@ impl Cluster {
     }
 }
 
-/// A question for the map. If whoever asks is dropped before the answer, somebody else is to ask.
+/// Drop guard of a query: if the query is dropped before its reply, the map stays outdated.
 struct Unanswered<'a>(&'a AtomicBool);
 
 impl Drop for Unanswered<'_> {

@@ -1,12 +1,12 @@
--- Stores an answer that stands under a key of its own already, as a whole record: a large one that
--- came through a script would cost the server several times as much.
+-- Stores a large answer that is already under a key of its own, as a whole record, because passing it
+-- through a script would cost the server several times as much.
 --
--- KEYS[2]  where it stands; nobody else has that name
+-- KEYS[2]  the staged record, a name that is used only by this attempt
 -- ARGV[1]  its header, 56 bytes
--- ARGV[2]  how long it lives, milliseconds
+-- ARGV[2]  its life, milliseconds
 --
--- Returns 1 stored; {'Y'} this is not the usual case, nothing changed: see complete.lua; {'N'} the
---         user has no right to move it
+-- Returns 1 stored; {'Y'} not the usual case, nothing changed: see complete.lua; {'N'} the user has no right
+--         to `RENAME`
 local sub = string.sub
 local there = redis.call('GETRANGE', KEYS[1], 0, 55)
 -- As in complete_own.lua.
@@ -17,7 +17,7 @@ if (state ~= '2P' and state ~= '2W') or sub(there, 3, 27) ~= sub(ARGV[1], 3, 27)
 end
 local moved = redis.pcall('RENAME', KEYS[2], KEYS[1])
 if moved.err then
-  -- There was no room for it, or there is no right.
+  -- The `SET` of the staged record found no room, or the user lacks the right.
   if redis.call('EXISTS', KEYS[2]) == 0 then return {'Y'} end
   return {'N'}
 end

@@ -1,26 +1,26 @@
--- What the scripts share that end a claim; it stands behind prelude.lua and in front of each of them.
+-- Shared functions of the scripts that end a claim; inserted between prelude.lua and each of them.
 
--- Where `look` saw nothing and the script writes nothing.
+-- Reply where `look` found no record and the script writes nothing.
 local function nothing()
   if redis.call('EXISTS', KEYS[1]) == 1 then return {'V', ''} end
   return {'N'}
 end
 
--- Redis 6 lets a script write into a full memory only after it has written something that needs no
--- room. `life` is the one that the record has; without a record nothing else may stand there.
+-- Redis 6 lets a script write into a full memory only after a write that needs no room. `life` is the
+-- record's; without a record, the key must be absent.
 local function begin(life)
   if not DECLARED and (life or redis.call('EXISTS', KEYS[1]) == 0) then
     redis.call('PEXPIRE', KEYS[1], string.format('%.0f', life or 1))
   end
 end
 
--- Tells who waits for the key. The record is written by then, and stays where the user has no right
--- to the channel.
+-- Notifies the watchers of the key. The record is already written, and stays written where the user has no
+-- right to the channel.
 local function tell()
   redis.pcall(PUBLISH, KEYS[1], '')
 end
 
--- Puts `record` in the place of what was seen: the higher fence and the known fingerprint stay.
+-- Replaces the record that was seen with `record`; keeps the higher fence and the known fingerprint.
 local function settle(seen, record, attempts, types, life)
   begin(seen.life)
   local fence, last = sub(record, 19, 25), sub(seen.bytes, 19, 25)

@@ -1,10 +1,10 @@
-//! What Redis' errors mean for a store.
+//! Classification of Redis errors for the store.
 
 use redis::{ErrorKind, RedisError};
 
 use super::super::{Reach, StoreError, StoreErrorKind};
 
-/// A server that does not know the script: asked again with its source.
+/// The server does not know the script: the command is sent again with the source.
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
@@ -17,34 +17,34 @@ pub(super) fn is_wrong_type(error: &RedisError) -> bool {
             .is_some_and(|detail| detail.contains("WRONGTYPE"))
 }
 
-/// Whether the connection is of no more use.
+/// Whether the connection is no longer usable.
 pub(super) fn breaks_connection(error: &RedisError) -> bool {
     let lost = error.is_connection_dropped() || error.is_io_error();
     (lost && !error.is_timeout()) || has_no_room(error)
 }
 
-/// The server, or the network, said nothing.
+/// No reply in time, from the server or the network.
 pub(super) fn is_silence(error: &RedisError) -> bool {
     error.is_timeout()
 }
 
-/// The server is a replica: after a failover, another one is meant.
+/// The server is a replica: after a failover, another server is the primary.
 pub(super) fn leads_astray(error: &RedisError) -> bool {
     matches!(code(error), Some("READONLY" | "MASTERDOWN")) || became_a_replica(error)
 }
 
-/// The server wrote, and was made a replica before or while it waited for its own replicas (`WAIT`).
+/// The server wrote, and became a replica before or during `WAIT`.
 fn became_a_replica(error: &RedisError) -> bool {
     code(error) == Some("UNBLOCKED") || says(error, "WAIT cannot be used with replica")
 }
 
-/// The server ended the connection without a word.
+/// The server closed the connection without an error.
 pub(super) fn hangs_up(error: &RedisError) -> bool {
     error.is_connection_dropped() && about_tls(error).is_none() && !has_no_room(error)
 }
 
-/// The server's last words on a connection beyond `maxclients`. They answer whatever was sent
-/// first.
+/// The server's last reply on a connection beyond `maxclients`. It arrives as the reply to the first
+/// command.
 fn has_no_room(error: &RedisError) -> bool {
     says(error, "max number of clients reached")
 }
@@ -54,7 +54,7 @@ fn lacks_a_right_in_a_script(error: &RedisError) -> bool {
     says(error, "executing the script") || says(error, "NOPERM")
 }
 
-/// The client library answers a failed `SELECT` in its own words.
+/// The client library reports a failed `SELECT` with a message of its own.
 fn has_no_such_database(error: &RedisError) -> bool {
     error.to_string().contains("refused to switch database")
 }
@@ -63,7 +63,7 @@ fn says(error: &RedisError, words: &str) -> bool {
     error.detail().is_some_and(|detail| detail.contains(words))
 }
 
-/// The error's code. A script's error hides that of its cause in its text on Redis 6.
+/// The error's code. On Redis 6, a script's error carries the code of its cause only in its text.
 fn code(error: &RedisError) -> Option<&str> {
     match error.code() {
         Some("ERR") | None => {
@@ -74,7 +74,7 @@ fn code(error: &RedisError) -> Option<&str> {
     }
 }
 
-/// What a command in a script is refused with, other than for want of a right.
+/// Codes of refused commands in a script, other than for a missing right.
 const HIDDEN: [&str; 5] = [
     "OOM ",
     "READONLY ",
@@ -83,7 +83,7 @@ const HIDDEN: [&str; 5] = [
     "MASTERDOWN ",
 ];
 
-/// What a TLS library says of certificates, in words of ours.
+/// The advice for a TLS library's error about certificates.
 fn about_tls(error: &RedisError) -> Option<&'static str> {
     if !error.is_io_error() {
         return None;
@@ -120,7 +120,7 @@ fn about_tls(error: &RedisError) -> Option<&'static str> {
     }
 }
 
-/// The server knows the user or the password not at all, or asks for one.
+/// The server does not know the user or the password, or requires one.
 pub(super) fn is_unknown_user(error: &RedisError) -> bool {
     matches!(error.code(), Some("NOAUTH" | "WRONGPASS"))
         || error.kind() == ErrorKind::AuthenticationFailed
@@ -130,7 +130,7 @@ fn is_unknown_host(error: &RedisError) -> bool {
     error.to_string().contains("failed to lookup address")
 }
 
-/// The error of a connection that cannot be made. `known` says that one was made before.
+/// The error of a failed connection attempt. `known`: an earlier attempt succeeded.
 pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
     if let Some(said) = about_tls(&error) {
         // A server that was accepted before may be about to get a new certificate.
@@ -142,14 +142,14 @@ pub(super) fn connect_error(error: RedisError, known: bool) -> StoreError {
         return caused(kind, format!("connecting to Redis: {said}"), error).answered();
     }
     if known && is_unknown_user(&error) {
-        // Somebody is changing the password, or the server refuses for want of room, which the
-        // client library reports as the same. A finished answer must not be given up for that.
+        // The password is being changed, or the server refuses for want of room, which the client library
+        // reports as the same. A finished answer must not be given up for that.
         return caused(StoreErrorKind::Unavailable, NO_MORE.to_owned(), error).answered();
     }
     store_error("connecting to Redis", error)
 }
 
-/// The error for the engine. `what` is what was tried, as in "a claim".
+/// The error for the engine. `what` names the attempted operation, as in "a claim".
 pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
     let (kind, advice) = match code(&error) {
@@ -217,7 +217,7 @@ pub(super) fn store_error(what: &str, error: RedisError) -> StoreError {
     )
 }
 
-/// How far a command came. A server that starts, or has no primary yet, does not know what it will say.
+/// How far a command got. A server that starts, or has no primary yet, may still give any reply.
 fn reach(error: &RedisError) -> Reach {
     let waits = ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"];
     if has_no_room(error) || about_tls(error).is_some() {
@@ -243,7 +243,7 @@ fn reached(reach: Reach, error: StoreError) -> StoreError {
     }
 }
 
-/// No connection can be made for want of something in this process or on its machine: memory, files, ports.
+/// This process or its machine lacks a resource for a connection: memory, files, ports.
 fn lacks_something_here(error: &RedisError) -> bool {
     const LACKS: [i32; 4] = [12, 23, 24, 99];
     let said = error.to_string();
@@ -253,8 +253,9 @@ fn lacks_something_here(error: &RedisError) -> bool {
             .any(|code| said.contains(&format!("(os error {code})")))
 }
 
-/// The error with its cause, unless a server that does not know a command quotes what was sent
-/// with it: the password of `AUTH`, for one.
+/// The error with its cause, unless the cause quotes a command's arguments.
+///
+/// A server that does not know a command quotes them: the password of `AUTH`, for one.
 fn caused(kind: StoreErrorKind, message: String, cause: RedisError) -> StoreError {
     let error = StoreError::new(kind, message);
     if cause.to_string().contains("with args beginning with") {
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(said("ERR something else").kind(), StoreErrorKind::Protocol);
     }
 
-    /// Nothing that a flood brings about, or that the server refuses, is an outage.
+    /// Nothing that a flood causes, or that the server refuses, is an outage.
     #[test]
     fn what_the_server_says_itself_is_no_outage() {
         for line in [
@@ -387,7 +388,7 @@ mod tests {
         assert!(said("ERR another").source().is_some());
     }
 
-    /// They are told by the words of another library.
+    /// TLS errors are distinguished by the messages of another library.
     #[cfg(feature = "redis-tls")]
     #[test]
     fn what_is_wrong_with_a_certificate_is_told_apart() {

@@ -1,4 +1,4 @@
-//! Redis in front of another store.
+//! Redis as the front store of a layered store.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Inner {
         Ok(Record::decode(bytes).ok().map(|record| (record, left)))
     }
 
-    /// Whether it changed anything does not matter to anybody.
+    /// Runs a script that changes a copy; whether it changed anything is irrelevant.
     async fn change_copy(
         &self,
         what: &str,

@@ -1,9 +1,9 @@
-//! What a call that waits looks at.
+//! Reads of a waiting call.
 //!
-//! It was told, most of the time, that the other call has finished, and a plain `GETRANGE` shows its answer, if that is
-//! not too large: a script, which nobody has run for a while, takes the server longer by a tenth of all that this call
-//! has waited since. How long the answer will still be kept it does not say; see [`Store::glance`].
-//! Whatever else stands there, a script reads; and of a claim it sees to it that its end is told.
+//! The call was usually notified that the other call has finished, and a plain `GETRANGE` reads the answer, if that is
+//! not too large. A script that has not run for a while takes the server measurably longer. `GETRANGE` does not
+//! return the remaining life of the answer; see [`Store::glance`]. A script reads any other value, and marks a claim
+//! so that its end is notified.
 //!
 //! [`Store::glance`]: crate::store::Store::glance
 
@@ -15,18 +15,18 @@ use crate::record::{Record, State};
 use crate::store::{ReadReply, RecordKey, StoreError, StoreErrorKind, Watch};
 
 impl Inner {
-    /// Subscribes, and marks the claim that is there. Both have been done when this answers, in whichever
-    /// order: what ended between them is seen by whoever looks then.
+    /// Subscribes, and marks the stored claim. Both are done when this returns, in either order: an end
+    /// between the two is found by the read that follows.
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
         let (name, script) = (key.name(), &self.scripts.mark);
-        // Whoever waits looks soon, and finds out what is wrong here. Nothing is read yet: an answer that is
-        // there already may be large.
+        // A failed mark is ignored: the watcher reads soon, and then meets the same error. Nothing is read yet,
+        // because a stored answer may be large.
         let mut mark = pin!(Self::run(&self.own, "a mark", script, &name, &[]));
         let mut is_marked = false;
         let mut subscribing = pin!(self.subscribers.watch(key));
         let watch = poll_fn(|context| {
             let subscribed = subscribing.as_mut().poll(context);
-            // Not where it is known that nobody can be told.
+            // Not where the subscription has already failed: no notification could arrive.
             if subscribed.is_pending() && !is_marked {
                 is_marked = mark.as_mut().poll(context).is_ready();
             }
@@ -54,13 +54,13 @@ impl Inner {
             Err(error) if error.is_transient() || error.kind() == StoreErrorKind::TooLarge => {
                 return Err(error);
             }
-            // Nothing, or an empty string, or something of another type: the script tells them apart.
+            // No record, an empty string, or a value of another type: the script distinguishes them.
             Ok(None) | Err(_) => {}
         }
         if is_unmarked {
             self.wait(key).await
         } else {
-            // This goes on where nobody may write: while a server hands over to its replica.
+            // A read without a mark also works where writes are paused: while a server hands over to its replica.
             self.read(key).await
         }
     }

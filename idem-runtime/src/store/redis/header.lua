@@ -1,7 +1,7 @@
--- Reads the header of a record and its life at one moment. Changes nothing.
+-- Reads the header of a record and its life atomically, without a write.
 --
 -- KEYS[1]  the record
--- ARGV[1]  the bytes of a header
+-- ARGV[1]  length of a header, bytes
 --
 -- Returns {'N'} no record; {'D', life, header}, life in milliseconds; {'V', ''} an empty string;
 --         {'I'} a string without an expiry

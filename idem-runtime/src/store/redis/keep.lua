@@ -1,10 +1,10 @@
--- Keeps a copy of a record that stands in another store. Of later claims, by the fence, or of the same
--- claim; one that is done is not replaced by its own claim. The copy of an answer is told of.
+-- Stores a copy of a record of another store, if the copy is of a later claim (by the fence) or of the same
+-- claim; a finished copy is not replaced by its own claim. Watchers are notified of an answer's copy.
 --
 -- ARGV[1]  the copy: header and answer
--- ARGV[2]  how long it lives, milliseconds
+-- ARGV[2]  its life, milliseconds
 --
--- Returns {'C'} kept; {'S'} what stands there is newer
+-- Returns {'C'} stored; {'S'} the stored copy is newer
 local seen, refusal = look(HEADER)
 if refusal then return refusal end
 local state, fence = sub(ARGV[1], 2, 2), num(sub(ARGV[1], 19, 25))

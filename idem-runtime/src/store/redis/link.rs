@@ -1,4 +1,4 @@
-//! One connection to Redis that is made again when it breaks, falls silent or leads astray.
+//! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
 mod lane;
 mod target;
@@ -22,46 +22,46 @@ use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::{Admission, StoreError, StoreErrorKind};
 
-/// Time-outs in a row after which a connection is given up: the server may be gone without the
-/// network having said so, and the client library keeps such a connection for ever.
+/// Time-outs in a row after which a connection is dropped: the server may be gone without a
+/// notice from the network, and the client library keeps such a connection for ever.
 const SILENT: u32 = 3;
-/// How long a command that its sender gives up must have waited to count among them.
+/// How long a cancelled command must have waited to count among them.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long nobody tries to connect after that has failed: a thousand calls that try again and again
-/// are no more to a server that starts, or to its sentinels, than one.
+/// Pause after a failed attempt to connect. With it, a thousand calls that retry cost a starting
+/// server, or its sentinels, no more than one.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How old a connection to a replica must be to be made again: its address may mean another server
+/// Age at which a connection to a replica is made again: its address may mean another server
 /// by now, and if it does not, connecting again and again does not help.
 const ASTRAY: Duration = Duration::from_secs(1);
 
-/// A connection, made when it is first needed and made again when it is of no more use.
+/// A connection, made on first use and again when no longer usable.
 ///
-/// Its driver runs on the runtime of whoever made it.
+/// Its driver runs on the runtime that made it.
 pub(super) struct Link {
     target: Target,
     patience: Patience,
     live: Mutex<Option<Arc<Live>>>,
-    /// One task at a time connects; the others wait for what it finds.
+    /// One task at a time connects; the others wait for its result.
     connecting: tokio::sync::Mutex<()>,
-    /// Why the last attempt to connect failed, and when. Whoever waited for it shares its failure
+    /// The error and time of the last failed attempt to connect. Calls that waited for it share its failure
     /// instead of trying again, one after the other.
     failure: Mutex<Option<(StoreError, Instant)>>,
     /// A connection was made before, so that the URL is right, or was.
     known: AtomicBool,
-    /// Of the server.
+    /// The server's clock.
     clock: Arc<ServerClock>,
 }
 
-/// A connection, and how it goes with it.
+/// A connection and its health.
 struct Live {
     lane: Lane,
     generation: u64,
     since: Instant,
-    /// Commands in a row without a reply.
+    /// Time-outs in a row.
     timeouts: AtomicU32,
-    /// Replies so far.
+    /// Number of replies.
     replies: AtomicU64,
-    /// The server has replied on it, so that this is more than an open door.
+    /// The server has replied on it; an accepted connection alone does not count.
     works: AtomicBool,
     time: ServerTime,
 }
@@ -80,7 +80,7 @@ impl Link {
     }
 
     /// Sends a command and waits for its reply. Whether a command without a reply was executed is
-    /// not known; the scripts make that harmless.
+    /// unknown; the scripts make that harmless.
     pub(super) async fn send(&self, order: &Order<'_>) -> Result<Value, Failure> {
         let live = match self.current() {
             Some(live) => live,
@@ -118,7 +118,7 @@ impl Link {
                     && self.is_of_no_use(live, error)
                 {
                     self.drop_connection(live);
-                    // Somebody accepts connections and hangs up: a balancer without a server.
+                    // The peer accepts connections and closes them: a balancer without a server.
                     if !live.works.load(Ordering::Relaxed) {
                         self.failed(connect_error(error.clone(), true));
                     }
@@ -140,8 +140,8 @@ impl Link {
             || leads_astray(error) && (self.target.is_elected() || live.since.elapsed() >= ASTRAY)
     }
 
-    /// Counts a command without a reply, since there were so many. A connection that replies to others is not
-    /// silent: the command waited in a queue, or the server is busy.
+    /// Counts a time-out, if no reply arrived since `replies` was read. A connection that replies to other commands
+    /// is not silent: the command waited in a queue, or the server is busy.
     fn silent(&self, live: &Live, replies: u64) {
         if live.replies.load(Ordering::Relaxed) != replies {
             return;
@@ -151,7 +151,7 @@ impl Link {
         }
     }
 
-    /// The time of the server in microseconds, as far as it is known on this connection.
+    /// The server's time in microseconds, if it is known on this connection.
     pub(super) fn server_time(&self) -> Option<u64> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref()?;
@@ -179,7 +179,7 @@ impl Link {
                 return Err(error.clone());
             }
         }
-        // Looked at before: what changes meanwhile is noticed at the next command.
+        // Read before connecting: a change in between is noticed at the next command.
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
         match self.target.connect(self.patience, known).await {
@@ -204,7 +204,7 @@ impl Link {
         }
     }
 
-    /// Forgets this connection, unless another has taken its place already.
+    /// Drops this connection, unless another has replaced it already.
     fn drop_connection(&self, broken: &Live) {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live
@@ -214,11 +214,11 @@ impl Link {
             *live = None;
         }
         drop(live);
-        // What waits for its turn was not sent, and goes over the next connection.
+        // Queued commands were not sent, and go over the next connection.
         broken.lane.abandon();
     }
 
-    /// Why a claim could not be sent in time, if it could not.
+    /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.as_ref()?.lane.crowded(admission)
@@ -233,14 +233,14 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A command on its way. Its sender may give it up before `response_timeout` is over, because its
-/// own deadline is shorter; that is silence as well.
+/// A command without a reply so far. Its sender may cancel it before `response_timeout` is over, because its
+/// own deadline is shorter; that counts as silence as well.
 struct Unanswered<'a> {
     link: &'a Link,
     live: &'a Live,
     began: Instant,
     is_answered: bool,
-    /// How many replies there were then.
+    /// Number of replies when the command was sent.
     replies: u64,
 }
 
@@ -252,32 +252,32 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// A command that is made where it is sent from, and moves on from there: kept in a call it would be
-/// copied for each of the ways that it may take.
+/// Builds a command where it is sent. A command kept in a call's future would be copied for each of
+/// its possible paths.
 pub(super) type Making<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
 
-/// What is sent at once.
+/// One command, or two that are sent together.
 #[derive(Clone, Copy)]
 pub(super) enum Sent<'a> {
     One(&'a Making<'a>),
-    /// Not to a node that is only about to get the slot: it would have
-    /// to be asked for each of them.
+    /// Never sent to a node that is still importing the slot. Such a node needs an
+    /// `ASKING` before each of them.
     Both(&'a Making<'a>, &'a Making<'a>),
 }
 
-/// A command, and what goes with it.
+/// A command with its routing and options.
 #[derive(Clone, Copy)]
 pub(super) struct Order<'a> {
     pub(super) sent: Sent<'a>,
-    /// What it is about, if it is about a key.
+    /// The key of the command, if it has one.
     pub(super) key: Option<&'a str>,
-    /// The node is only about to get the key's slot, and serves it to those who say that they know.
+    /// The node is still importing the key's slot, and serves it only after `ASKING`.
     pub(super) asking: bool,
     /// Its reply ends with the server's time.
     pub(super) tells_time: bool,
-    /// It claims: what ends or keeps a claim goes ahead of it.
+    /// It is a claim: completions, releases and renewals are sent before it.
     pub(super) claims: bool,
-    /// What it writes is to be on so many replicas before it counts.
+    /// Its write must be on so many replicas before it counts.
     pub(super) kept: Option<&'a Kept>,
 }
 
@@ -286,12 +286,12 @@ impl<'a> Order<'a> {
         Self::of(None, Sent::One(command))
     }
 
-    /// A command about this key.
+    /// A command on this key.
     pub(super) fn about(key: &'a str, command: &'a Making<'a>) -> Self {
         Self::of(Some(key), Sent::One(command))
     }
 
-    /// Two commands, one right behind the other. The reply is that of the second, or the first error.
+    /// Two commands, one right after the other. The reply is that of the second, or the first error.
     pub(super) fn both(key: &'a str, first: &'a Making<'a>, second: &'a Making<'a>) -> Self {
         Self::of(Some(key), Sent::Both(first, second))
     }
@@ -307,7 +307,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Whether it can be sent to a node that is only about to get the slot.
+    /// Whether it can be sent to a node that is still importing the slot.
     pub(super) fn is_one(&self) -> bool {
         matches!(self.sent, Sent::One(_))
     }
@@ -315,14 +315,14 @@ impl<'a> Order<'a> {
     async fn send(&self, lane: &Lane) -> Result<Value, Failure> {
         let reply = match self.sent {
             Sent::Both(first, second) => both(lane, first, second).await?,
-            // A user without the right to ask would be sent to and fro for ever: the first error counts.
+            // A user without the right to `ASKING` would be redirected for ever: the first error counts.
             Sent::One(command) if self.asking => {
                 both(lane, &|| redis::cmd("ASKING"), command).await?
             }
             Sent::One(command) => one(lane, command, self.claims).await?,
         };
         match self.kept {
-            // `WAIT` is about what this very connection wrote.
+            // `WAIT` covers only writes of the same connection.
             Some(kept) if wrote(&reply) => {
                 let replicas = Box::pin(one(lane, &|| kept.command.clone(), false)).await?;
                 kept.judge(&replicas).map(|()| reply)
@@ -337,7 +337,7 @@ async fn one(lane: &Lane, command: &Making<'_>, claims: bool) -> Result<Value, F
     replied(replies.map_err(Failure::Reply)?.first)
 }
 
-/// Sends two commands, one right behind the other. The last reply, or the first error.
+/// Sends two commands, one right after the other. The last reply, or the first error.
 async fn both(lane: &Lane, first: &Making<'_>, second: &Making<'_>) -> Result<Value, Failure> {
     let replies = lane.send(first, Some(second), false).await;
     let Replies { first, second } = replies.map_err(Failure::Reply)?;
@@ -352,7 +352,7 @@ fn replied(value: Value) -> Result<Value, Failure> {
     }
 }
 
-/// On how many replicas a write is to be.
+/// How many replicas must have a write.
 #[derive(Debug)]
 pub(super) struct Kept {
     wanted: u32,
@@ -360,8 +360,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Waits for the replicas for half of the time that a reply may take, so that the reply comes and
-    /// says how many they are.
+    /// Waits for so many replicas, for half of the time limit of a reply. So the reply still arrives, and
+    /// carries their number.
     pub(super) fn by(wanted: u32, patience: Patience) -> Self {
         let millis = (patience.response / 2).as_millis().max(1);
         let mut command = redis::cmd("WAIT");
@@ -384,18 +384,18 @@ impl Kept {
     }
 }
 
-/// Why a command has no reply.
+/// Why a command has no usable reply.
 pub(super) enum Failure {
     /// There is no connection; nothing was sent.
     Connect(StoreError),
-    /// The server's error, or none in time.
+    /// The server's error, or no reply in time.
     Reply(RedisError),
-    /// It was executed, and fewer replicas than asked for have it.
+    /// It was executed, and fewer replicas than required have it.
     Unreplicated { replicas: u32, wanted: u32 },
 }
 
 impl Failure {
-    /// The server ended the connection without a word.
+    /// The server closed the connection without an error.
     pub(super) fn hangs_up(&self) -> bool {
         matches!(self, Self::Reply(error) if hangs_up(error))
     }

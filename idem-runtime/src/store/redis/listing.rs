@@ -1,8 +1,8 @@
-//! Listing records: `SCAN`, and the header of each name that it gives.
+//! Listing of records: `SCAN`, and the header of each name that it returns.
 //!
-//! `SCAN` gives each name that is there throughout at least once, some twice, and is over quickly, whatever the
-//! number of keys. What it costs is bounded by `COUNT`, more or less: it ends with the bucket in which the count is
-//! reached. Where more records turn up than are asked for, the same step is made again with a lower count, which
+//! `SCAN` returns each name that is there throughout at least once, some twice, and is over quickly, whatever the
+//! number of keys. Its cost is bounded by `COUNT`, more or less: it ends with the bucket in which the count is
+//! reached. If a step returns more records than requested, it is made again with a lower count, which
 //! `SCAN` allows at any time.
 
 use std::fmt;
@@ -27,15 +27,15 @@ use crate::store::{
 
 const WHAT: &str = "a listing";
 
-/// How many headers are asked for at once.
+/// How many headers are queried at once.
 const TOGETHER: usize = 64;
 
-/// Where a step begins.
+/// Position at which a step begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Position {
-    /// As `SCAN` has it; 0 at the start.
+    /// The cursor of `SCAN`; 0 at the start.
     cursor: u64,
-    /// Of a cluster: the number of its map, and the node.
+    /// In a cluster: the number of its map, and the node.
     place: Option<(u64, String)>,
 }
 
@@ -72,11 +72,11 @@ impl FromStr for Position {
     }
 }
 
-/// What the names of records of a listing look like, and which key each belongs to.
+/// The names of a listing's records, and the key of each.
 struct Names<'a> {
     request: &'a ListRequest,
     start: String,
-    /// As it stands in names, which have 48 bytes of it.
+    /// As it appears in names, which have 48 bytes of it.
     operation: Option<String>,
 }
 
@@ -111,8 +111,8 @@ impl<'a> Names<'a> {
         pattern
     }
 
-    /// The key of a record of this name. Its operation is the one in the name, which is that of the record unless it
-    /// is longer, or of other characters; the record is the same.
+    /// The key of a record of this name. Its operation is the one in the name, which is that of the record unless the
+    /// latter is longer, or of other characters; the record is the same.
     fn key(&self, name: &str) -> Option<RecordKey> {
         let (plain, digest) = name.strip_prefix(&self.start)?.rsplit_once(':')?;
         let digest = digest.parse().ok()?;
@@ -146,7 +146,7 @@ fn scanned(reply: Value) -> Option<Scanned> {
     })
 }
 
-/// Which of the nodes of a cluster, in the order in which they are listed, a step is made on.
+/// Index of the node of a step, in the sorted list of nodes.
 fn turn<N>(
     nodes: &[(String, N)],
     map: u64,
@@ -208,7 +208,7 @@ impl Inner {
         Ok(reply)
     }
 
-    /// The records of one step on one server, and where that ended; 0: at the end.
+    /// The records of one step on one server, and the cursor after it; 0: at the end.
     async fn step(
         &self,
         route: &Route,
@@ -235,7 +235,7 @@ impl Inner {
                 .filter_map(|name| names.key(name))
                 .collect();
             let mut met = keys.len();
-            // Where all of them are asked for, their number is known without a look at each.
+            // Where all records are requested, their number is known without reading the headers.
             if !request.wants_all() || met <= limit || count == 1 {
                 let reply = self.headers(route, &keys, request).await?;
                 met = reply.found.len();
@@ -248,7 +248,7 @@ impl Inner {
         }
     }
 
-    /// Those of these records that are asked for.
+    /// Reads the headers of these records, and returns the requested ones.
     async fn headers(
         &self,
         route: &Route,
@@ -266,7 +266,7 @@ impl Inner {
                 .map(|name| Self::run(route, WHAT, script, name, &arguments));
             for (key, answer) in keys.iter().zip(all(asked).await) {
                 let answer = answer?;
-                // Another type has taken its place since: no record of ours either way.
+                // Another type has taken its place since: no record of idem either way.
                 if answer.unreadable().is_some() {
                     reply.unreadable += 1;
                     continue;
@@ -291,7 +291,7 @@ impl Inner {
     }
 }
 
-/// Says which right is missing.
+/// Names the missing right.
 fn refused(failure: Failure) -> StoreError {
     let denied = matches!(&failure, Failure::Reply(error) if error.code() == Some("NOPERM"));
     let error = failure.store_error(WHAT);
@@ -301,7 +301,7 @@ fn refused(failure: Failure) -> StoreError {
     error
 }
 
-/// The outputs of futures that go on at the same time, in their order.
+/// The outputs of concurrent futures, in their order.
 async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut running: Vec<_> = futures
         .map(|future| (Some(Box::pin(future)), None))

@@ -1,8 +1,8 @@
--- Reads a copy and its life at one moment. Changes nothing.
+-- Reads a copy and its life atomically, without a write.
 --
 -- KEYS[1]  the copy
 --
--- Returns {'N'} none; {'D', …}, {'G', …} one, see `answer`
+-- Returns {'N'} no copy; {'D', …}, {'G', …} a copy, see `answer`
 local seen, refusal = look(MOST + 1)
 if refusal then return refusal end
 if not seen then return {'N'} end

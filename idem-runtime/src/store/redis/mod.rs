@@ -1,4 +1,4 @@
-//! Records in Redis: one string a key, one round trip an operation.
+//! Redis store: one string per key, one round trip per operation.
 
 mod address;
 mod builder;
@@ -45,12 +45,14 @@ use super::{
 };
 use crate::env::observer::Observer;
 
-/// A store in Redis 6.2 or newer, or what speaks its protocol and runs its scripts.
+/// A store in Redis 6.2 or newer, or in a compatible server.
 ///
-/// Clones share one connection, which is made again when it breaks or falls silent. Leases are
-/// renewed, and waiting calls look, on a second connection of the engine's own thread. As soon as a
-/// call waits for another to finish, a third one is made there, on which it is told; and an engine with a
-/// [local cache](crate::LocalCache) has one on which it hears of resets. [Listings](crate::Engine::entries) have
+/// A compatible server speaks the protocol of Redis and runs its scripts.
+///
+/// Clones share one connection, which is made again when it breaks or falls silent. Lease renewals and the reads
+/// of waiting calls use a second connection on the engine's own thread. The first call that waits for another one
+/// opens a third connection there, which receives the notifications; an engine with a
+/// [local cache](crate::LocalCache) has one on which it receives resets. [Listings](crate::Engine::entries) have
 /// one of their own, made by the first of them.
 ///
 /// ```no_run
@@ -63,38 +65,38 @@ use crate::env::observer::Observer;
 /// # Ok(()) }
 /// ```
 ///
-/// # What it sends
+/// # Commands sent
 ///
 /// A call of a new key costs two round trips, a replay one.
 ///
 /// | | Redis 7 | with `SET … IFEQ` (Valkey 8.1, Redis 8.4) | before Redis 7 |
 /// | --- | --- | --- | --- |
 /// | claim of a new key, replay, other arguments | `SET … NX GET PX` | the same | script |
-/// | claim of a key that is running, was given back or is unknown | that and a script | the same | script |
+/// | claim of a key that is running, released or unknown | that and a script | the same | script |
 /// | answer below 2 KB | script | `SET … IFEQ … PX` | script |
 /// | larger answer | `SET` aside and a script that moves it | `SET … IFEQ … PX` | script |
-/// | answer to a call that others wait for | the same, and the script tells them | that, and then as on Redis 7 | script |
-/// | giving back, renewing, resolving | script | script | script |
+/// | answer to a watched call | the same, and the script notifies | that, and then as on Redis 7 | script |
+/// | release, renewal, resolution | script | script | script |
 /// | a step of a listing | `SCAN … MATCH COUNT TYPE` and a script for each record | the same | the same |
 ///
-/// Whatever a plain command finds that it cannot judge, a script decides. What is compared in plain is
-/// compared by the server: the whole claim, byte by byte. [`Durability::Replicated`] and answers that tell their
-/// age ([`Answer`](crate::Answer), `on_duplicate = reject`) are claimed by script, and once in ten seconds a claim is, since its reply
-/// tells the server's time: a fence that is granted without a script comes from there. It grows with
-/// every claim of a key as long as its record is kept, as every fence. A server or proxy that answers that it does
-/// not know `SET` with `NX` and `GET` is sent one such command, and scripts from then on.
+/// A script decides every case that a plain command cannot. The server itself makes the comparison of a plain
+/// compare-and-set: the whole claim, byte by byte. A claim is sent as a script with [`Durability::Replicated`], for
+/// answers with an age ([`Answer`](crate::Answer), `on_duplicate = reject`), and once in ten seconds, because the
+/// script's reply carries the server's time, from which the fence of a plain claim is taken. The fence grows with
+/// every claim of a key as long as its record is kept, as every fence. A server or proxy that replies that it does
+/// not know `SET` with `NX` and `GET` receives one such command, and scripts from then on.
 ///
-/// # What it asks of the server
+/// # Requirements on the server
 ///
 /// - `maxmemory-policy noeviction`. An evicted record lets its body run again, so a server that
 ///   evicts is refused; see [`RedisStoreBuilder::allow_eviction`].
 /// - These rights, for a user of its own (with the default prefix):
 ///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
 ///   `+select` where the URL names a database, `+wait` with [`Durability::Replicated`], and on a
-///   cluster `+cluster|slots +asking`. So that waiting calls are told when a call has finished, and
-///   need not ask again and again: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
+///   cluster `+cluster|slots +asking`. So that waiting calls are notified when a call has finished, and
+///   need not poll: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
 ///   a cluster of Redis 7 `resetchannels &idem:* +spublish +ssubscribe +sunsubscribe` instead.
-///   An engine with a [local cache](crate::LocalCache) hears of resets by `&idem:* +publish +subscribe
+///   An engine with a [local cache](crate::LocalCache) receives resets by `&idem:* +publish +subscribe
 ///   +unsubscribe`, on a cluster as well.
 ///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`. So that a large answer
 ///   costs the server less: `+rename`. To [list records](crate::Engine::entries): `+scan`.
@@ -105,36 +107,36 @@ use crate::env::observer::Observer;
 ///
 /// # The report
 ///
-/// When it connects, the store looks at all of this once, in three or four round trips:
-/// [`RedisStore::report`] is what it found, and its text a report for the log of a start. What is
-/// amiss is in its last lines and is told to the [`Observer`] when an engine is
-/// built; only a server that evicts, is too old or is a Sentinel is refused. The rights are looked
-/// at under the prefix `idem` unless [`RedisStoreBuilder::checked_prefix`] names another. Redis 7 is
-/// asked for them, Redis 6 by trying, which leaves entries in its `ACL LOG` for those that are
-/// missing; either way one key of a random name lives for a millisecond, and none of anybody's is
+/// When it connects, the store checks all of this once, in three or four round trips.
+/// [`RedisStore::report`] returns the findings, and formats them as a report for the start-up log. Its last
+/// lines are warnings, which the [`Observer`] receives when an engine is
+/// built; only a server that evicts, is too old or is a Sentinel is refused. The rights are checked
+/// under the prefix `idem` unless [`RedisStoreBuilder::checked_prefix`] names another. Redis 7 has a query
+/// for them; on Redis 6 each command is tried, which leaves entries in its `ACL LOG` for missing
+/// rights. Either way one key of a random name lives for a millisecond, and no other key is
 /// touched.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     link: Route,
-    /// For renewals and reads: made by the first of them, on the engine's own thread.
+    /// For renewals and reads; connects at the first of them, on the engine's own thread.
     own: Route,
-    /// For listings: made by the first of them, on the engine's own thread.
+    /// For listings; connects at the first of them, on the engine's own thread.
     listing: Route,
     /// Connects when a key is first watched, on the engine's own thread as well.
     subscribers: Subscribers,
     scripts: Scripts,
     report: Report,
-    /// What is amiss with the way to the server.
+    /// Warning about the transport to the server.
     transport: Option<String>,
-    /// Whether a claim is made without a script where that will do.
+    /// Whether a claim is sent as a plain command where that suffices.
     plain: AtomicBool,
-    /// Whether a claim is ended without a script where that will do.
+    /// Whether a claim is ended by a plain command where that suffices.
     swaps: bool,
-    /// Whether a large answer goes past the script that stores it.
+    /// Whether a large answer bypasses the script that stores it.
     stages: AtomicBool,
-    /// Told of steps of the server's clock.
+    /// Notified of steps of the server's clock.
     observers: Arc<Observers>,
     max_record_bytes: usize,
 }
@@ -150,7 +152,7 @@ impl Inner {
 }
 
 impl RedisStore {
-    /// Connects with the default settings, to what a URL or a client leads to: see [`RedisSource`].
+    /// Connects with the default settings to a URL or a client: see [`RedisSource`].
     ///
     /// # Errors
     ///
@@ -163,12 +165,12 @@ impl RedisStore {
         Self::builder(source).connect().await
     }
 
-    /// Sets up a store.
+    /// Creates a builder with the settings of a store.
     pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(source.into())
     }
 
-    /// What was found out when the store connected.
+    /// What the store found out about the server when it connected.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.0.report
@@ -289,13 +291,13 @@ impl Store for RedisStore {
 mod tests {
     use super::*;
 
-    /// The size of what this makes, which it does not.
+    /// Size of the future that `_` makes; the function is not called.
     fn size_of<A, B, C, T>(_: impl FnOnce(A, B, C) -> T) -> usize {
         std::mem::size_of::<T>()
     }
 
-    /// They are put into a box for each call, which an allocator hands out from its quick shelves up to a
-    /// kilobyte or so.
+    /// Each call boxes these futures. An allocator serves sizes up to about a kilobyte from its fast
+    /// size classes.
     #[test]
     fn the_futures_of_a_call_are_small() {
         type Store = &'static Inner;

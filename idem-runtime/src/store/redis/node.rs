@@ -1,4 +1,4 @@
-//! One server: the connection that everything goes through, and those that wait for its replicas.
+//! One server: a shared connection, and the connections that wait for its replicas.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,17 +12,17 @@ use crate::store::Admission;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 
-/// When a write counts.
+/// When a write counts as stored.
 ///
-/// # What Redis promises in a failover
+/// # Guarantees of Redis in a failover
 ///
-/// A primary tells its replicas of a write after it has answered. A replica that is promoted may not
-/// have it, and a primary that is cut off goes on granting claims until it learns of its successor:
-/// all of that is forgotten, and bodies run again.
+/// A primary sends a write to its replicas after it has replied. A promoted replica may lack that write, and a
+/// primary that is cut off goes on granting claims until it learns of its successor: all of these writes
+/// are forgotten, and bodies run again.
 ///
 /// Measured with Redis 7.0.15 under Sentinel, a primary with two replicas: calls with fresh keys go on
 /// for 1.5 s after another primary is elected, then another process calls each key whose body ran
-/// again, on the new primary. Bodies that ran a **second time**, of those that ran:
+/// again, on the new primary. Bodies that ran a **second time**, of all bodies that ran:
 ///
 /// | the primary | the client | `Acknowledged` | the same with `min-replicas-to-write 1`, `min-replicas-max-lag 2` | `Replicated(1)` | `Replicated(2)` |
 /// | --- | --- | --: | --: | --: | --: |
@@ -35,12 +35,12 @@ use crate::store::server_clock::ServerClock;
 /// | is parted together with one replica | stays | 23,365 of 28,947 | 35,350 of 42,732 | 7,904 of 9,062 | **0** of 1,262 |
 /// | | follows | 11,184 of 33,174 | 17,552 of 24,938 | 4,030 of 5,204 | **0** of 1,247 |
 ///
-/// *Stays*: knows the URL of that server. *Follows*: knows the sentinels (`redis+sentinel://…`), and
-/// leaves when they name another primary, 2 to 3 s after the fault here. One that is parted from the
-/// sentinels as well does as one that stays. A primary that was killed forgot nothing, on loopback
-/// where replicas are not behind. `cargo bench -p idem-tests --bench failover` makes the whole table.
+/// *Stays*: the client knows the URL of that server. *Follows*: it knows the sentinels (`redis+sentinel://…`), and
+/// leaves when they name another primary, 2 to 3 s after the fault here. A client that is parted from the
+/// sentinels as well behaves as one that stays. A primary that was killed forgot nothing, on loopback
+/// where replicas do not lag. `cargo bench -p idem-tests --bench failover` makes the whole table.
 ///
-/// A failover that a person asks for is no better: `SENTINEL FAILOVER` promotes a replica while the old
+/// A failover started by an operator is no better: `SENTINEL FAILOVER` promotes a replica while the old
 /// primary goes on, for most of a second here (`tests/failover`: 161 to 212 of 2,000 keys got two
 /// answers with `Acknowledged`, none with `Replicated(2)`). `CLUSTER FAILOVER` stops it first, and
 /// forgot nothing.
@@ -48,63 +48,63 @@ use crate::store::server_clock::ServerClock;
 /// Where too few replicas are left, `Replicated` grants nothing: calls at the former primary are
 /// refused, and work again once the client reaches the new one.
 ///
-/// # What that is not
+/// # Limits of replication
 ///
-/// - **Consensus.** A write survives if the replica that is promoted has it. Sentinels promote the one
-///   that is furthest among those that they see, whoever confirmed what; a person, or
+/// - **No consensus.** A write survives if the promoted replica has it. Sentinels promote the replica
+///   that is furthest among those that they see, whichever replicas confirmed the write; an operator, or
 ///   `replica-priority`, may choose another. As the last rows show, a replica that is lost together
-///   with the primary confirms as well; so does one that does not follow the new one yet. Ask for most
+///   with the primary confirms as well; so does one that does not follow the new one yet. Require most
 ///   of the replicas at least; only all of them is safe whichever is promoted, and then nothing is
 ///   granted while one is missing, as after each failover until the former primary is back.
-/// - **A wait for the answer.** Its caller gets it in any case, and so do callers that ask the former
+/// - **No wait for the answer.** The caller receives it in any case, and so do callers at the former
 ///   primary. Where the claim is on the new primary and the answer is not, the key counts as running
 ///   until its lease ends, and may then run again as after a crash. A client that knows the sentinels
 ///   stores its answers there as soon as it can, so give it these.
-/// - **About your replicas only.** Whatever acknowledges replication is counted, a backup tool too; and
-///   behind a proxy that shares its connections among clients, `WAIT` says nothing.
-/// - **Free.** Claims, renewals and answers take one more round trip and the time in which the replicas
+/// - **Not only your replicas.** Every acknowledgement of replication is counted, a backup tool's too; and
+///   behind a proxy that shares its connections among clients, `WAIT` proves nothing.
+/// - **Not free.** Claims, renewals and answers take one more round trip and the time in which the replicas
 ///   confirm them, on one of eight connections; with too few replicas they keep one for half of
-///   `response_timeout` each. Leases that cannot be renewed so are lost.
+///   `response_timeout` each. Leases that cannot be renewed in this way are lost.
 ///
-/// [`WAIT`](https://redis.io/docs/latest/commands/wait/) is about what its own connection wrote: from
+/// [`WAIT`](https://redis.io/docs/latest/commands/wait/) covers the writes of its own connection: from
 /// Redis 7.2 on up to its last write, before that up to its last command. So a claim or an answer that
 /// is sent again writes again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// When the server has it. A failover can forget what has not reached its replicas yet: a claim,
+    /// When the server has it. A failover can forget a write that has not reached its replicas yet: a claim,
     /// so that its body runs again, or an answer.
     #[default]
     Acknowledged,
     /// When so many replicas have it as well: claims, renewals and answers are each followed by
-    /// `WAIT`. With too few replicas nothing is granted, and what was claimed is given back; finished
+    /// `WAIT`. With too few replicas nothing is granted, and the claim is released; finished
     /// answers are still replayed.
     ///
-    /// Replays wait for nobody. While replicas are away, they may give an answer that is not on them
-    /// yet: if a failover follows, and whoever ran the body can no longer store it there, the body
+    /// Replays wait for no replica. While replicas are away, they may give an answer that is not on them
+    /// yet: if a failover follows, and the owner that ran the body can no longer store it there, the body
     /// runs again, a lease later.
     Replicated(u32),
 }
 
-/// What a command writes, seen from its loss.
+/// Whether a command needs replication before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeping {
-    /// Nothing that a failover may not forget.
+    /// A failover may forget its write.
     Nothing,
-    /// What is to survive one.
+    /// Its write must survive a failover.
     Writes,
 }
 
-/// How connections are made and used.
+/// Settings of a node's connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) patience: Patience,
     pub(super) durability: Durability,
-    /// How many writes may wait for replicas at once.
+    /// Largest number of writes that wait for replicas at once.
     pub(super) lanes: usize,
 }
 
-/// A server.
+/// A server and its connections.
 #[derive(Debug)]
 pub(super) struct Node {
     link: Link,
@@ -132,13 +132,13 @@ impl Node {
         }
     }
 
-    /// Sends a command that is about no key.
+    /// Sends a command without a key.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
         self.link.send(&Order::new(&|| command.clone())).await
     }
 
-    /// The server's time in microseconds, where a claim may be granted by it: what waits for replicas
-    /// is written by scripts, which can be sent again.
+    /// The server's time in microseconds, where a plain claim may use it. Not with replication, where
+    /// writes are made by scripts, which can be sent again.
     pub(super) fn server_time(&self) -> Option<u64> {
         match self.lanes {
             None => self.link.server_time(),
@@ -146,12 +146,11 @@ impl Node {
         }
     }
 
-    /// Why a claim could not be sent in time, if it could not.
+    /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         self.link.crowded(admission)
     }
 
-    /// Sends a command.
     pub(super) async fn send(&self, order: &Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
         match &self.lanes {
             // Boxed: it is larger, and the wait for replicas costs more.
@@ -162,26 +161,26 @@ impl Node {
         }
     }
 
-    /// Sends a command, and waits for the replicas.
+    /// Sends a command, then `WAIT`s for the replicas.
     async fn send_and_wait(&self, lanes: &Lanes, order: &Order<'_>) -> Result<Value, Failure> {
         if let Ok(permit) = lanes.free.try_acquire() {
             return lanes.send(order, Some(permit)).await;
         }
-        // While others wait for replicas that are away, an answer is replayed and a lease renewed all
-        // the same: what is written waits its turn afterwards.
+        // While other commands wait for absent replicas, an answer is still replayed and a lease still
+        // renewed: the command is sent now, and its write waits for the replicas later.
         let written = self.link.send(order).await?;
         if !wrote(&written) {
             return Ok(written);
         }
-        // Nobody closes it.
+        // The semaphore is never closed.
         let permit = lanes.free.acquire().await.ok();
-        // Sent again where that was written already, which changes nothing twice.
+        // Send again the command that already wrote; it is idempotent.
         let reply = lanes.send(order, permit).await?;
         Ok(if wrote(&reply) { written } else { reply })
     }
 }
 
-/// Connections that wait: `WAIT` blocks its connection, and counts what that connection wrote.
+/// Connections for `WAIT`, which blocks its connection and counts that connection's writes.
 struct Lanes {
     target: Target,
     patience: Patience,
@@ -200,8 +199,8 @@ impl Lanes {
         let link = self.take();
         let kept = Some(&self.kept);
         let reply = link.send(&Order { kept, ..*order }).await;
-        // One whose sender gives up may go on waiting for replicas. It is not put back, so that the
-        // next one does not queue behind that.
+        // A connection whose future is dropped may still be waiting for replicas. It is not put back, so that
+        // the next command does not queue behind it.
         self.idle().push(link);
         reply
     }
@@ -211,7 +210,7 @@ impl Lanes {
     }
 
     fn take(&self) -> Link {
-        // Last in, first out: a few warm connections rather than many that fall asleep.
+        // Last in, first out: a few warm connections rather than many idle ones.
         let idle = self.idle().pop();
         idle.unwrap_or_else(|| {
             Link::new(self.target.clone(), self.patience, Arc::clone(&self.clock))

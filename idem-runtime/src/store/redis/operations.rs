@@ -1,4 +1,4 @@
-//! What is sent for each operation, and what its answer means.
+//! The commands of each store operation, and the meaning of their replies.
 
 use std::time::Duration;
 
@@ -88,9 +88,9 @@ impl Inner {
         ))
     }
 
-    /// Reads a record without a script. `None` if nothing is there, or an empty string.
+    /// Reads a record without a script. `None` if the key is absent, or holds an empty string.
     ///
-    /// No more of it is sent than this store reads. How long one is of which that is not all is asked for then.
+    /// The server sends at most one byte more than this store reads. The length of a larger record is queried then.
     pub(super) async fn large(
         &self,
         route: &Route,
@@ -99,7 +99,7 @@ impl Inner {
         let most = self.max_record_bytes.to_string();
         let get = || {
             let mut get = Cmd::new();
-            // Up to the byte behind the last one that may be there.
+            // One byte more than the limit, to detect a larger record.
             get.arg("GETRANGE").arg(name).arg("0").arg(&most);
             get
         };
@@ -122,13 +122,13 @@ impl Inner {
         let length = Order::about(name, &length);
         let length = match Box::pin(route.send(&length, Keeping::Nothing)).await {
             Ok(Value::Int(length)) => usize::try_from(length).unwrap_or_default(),
-            // At least so long.
+            // A lower bound of the length.
             _ => bytes.len(),
         };
         self.readable(length.max(bytes.len())).map(|()| None)
     }
 
-    /// The record of an answer of `D` or `G`. `None`: it changed in between, ask again.
+    /// The record of a `D` or `G` answer. `None`: it changed in between, send the script again.
     async fn finished(
         &self,
         name: &str,
@@ -145,14 +145,14 @@ impl Inner {
         };
         let record = Record::decode(bytes);
         match &record {
-            // Its life may have ended before the second look, and another call's have begun.
+            // The record may have expired before the second read, and another call may have claimed the key.
             Ok(done) if !matches!(done.header.state, State::Done { .. }) => Ok(None),
             Ok(done) if !done.header.fingerprint.matches(asked) => Ok(None),
             _ => Ok(Some((record, left))),
         }
     }
 
-    /// The refusal of a claim that could not be sent in time, if it could not.
+    /// The error of a claim that cannot be sent in time, if so.
     pub(super) fn refused(&self, key: &RecordKey, admission: &Admission) -> Option<StoreError> {
         let Crowded {
             waiting,
@@ -201,7 +201,7 @@ impl Inner {
         let max = decimal(request.max_attempts.map_or(0, |max| max.get().into()));
         let mut proposed = proposed.encode();
         if request.needs == Needs::Verdict {
-            // Not a state of a record: a word of the script's.
+            // Not a state of a record: a flag for the script.
             proposed[1] = b'S';
         }
         let words: &[u8] = match (request.any_type, request.needs == Needs::Record) {
@@ -261,7 +261,7 @@ impl Inner {
         claim: Option<&Header>,
         record: &Bytes,
     ) -> Result<CompleteReply, StoreError> {
-        // Not kept: this future is part of every call's.
+        // The header is not kept, because this future is part of every call's.
         let retain = match Header::decode(record) {
             Ok(done) => done.retain,
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
@@ -404,13 +404,13 @@ impl Inner {
         self.read_by(&self.scripts.read, key).await
     }
 
-    /// Reads a record on behalf of somebody who waits, and sees to it that he is told of the end of a claim.
+    /// Reads a record for a watcher, and marks a claim as watched.
     pub(super) async fn wait(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         self.read_by(&self.scripts.wait, key).await
     }
 
     async fn read_by(&self, script: &Script, key: &RecordKey) -> Result<ReadReply, StoreError> {
-        // Whoever waits is told on the engine's thread, and reads there.
+        // Watchers are notified on the engine's thread, and read there.
         let most = decimal(self.max_record_bytes as u64);
         let arguments: [&[u8]; 1] = [most.as_bytes()];
         let answer = Self::run(&self.own, "a read", script, &key.name(), &arguments).await?;
@@ -421,7 +421,7 @@ impl Inner {
             b'N' => Ok(ReadReply::Absent),
             b'L' => self.readable(answer.size()?).and(Err(unexpected())),
             b'D' => {
-                // Bytes of another program may well live for ever.
+                // A value of another program may have no expiry.
                 let left = answer.millis().unwrap_or_default();
                 Ok(match Record::decode(answer.record()?) {
                     Ok(record) => ReadReply::Found { record, left },
@@ -438,7 +438,7 @@ pub(super) fn decimal(number: u64) -> String {
     number.to_string()
 }
 
-/// A duration as Redis takes it. The bounds of the policy keep every one of them far below the limit.
+/// A duration in milliseconds, as Redis takes it. The bounds of the policy keep it far below the limit.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

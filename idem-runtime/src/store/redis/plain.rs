@@ -1,12 +1,12 @@
-//! A claim without a script: one `SET … NX GET` grants a new key, and answers from a finished one.
+//! Claim without a script: one `SET … NX GET` grants a new key, and replays a finished one.
 //!
-//! A script costs the server several times what a plain command does, and nearly every call is one of
-//! these two. Whatever else stands under the key, and whatever else the server says, the script decides.
+//! A script costs the server several times as much as a plain command, and nearly every call is one of
+//! these two. The script decides every other stored state and every other reply of the server.
 //!
-//! What it grants is what the script would have: the record has its life from the same write on, so
-//! that no clock of a client ends a lease. Its fence is the server's time as known here, see
-//! [`ServerTime`](super::link): less exact by the time of a reply, and of no weight for a key under which
-//! nothing stands.
+//! The granted claim equals the script's: the life of the record starts at the same write, so
+//! that no client clock ends a lease. Its fence is the server's time as known here, see
+//! [`ServerTime`](super::link): less exact by the time of a reply, which is harmless for a key without
+//! a record.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
 
 impl Inner {
-    /// The reply to a claim; `None`: the script is to decide.
+    /// Claims without a script; `None`: the script must decide.
     pub(super) async fn plain_claim(
         &self,
         name: &str,
@@ -63,8 +63,8 @@ impl Inner {
                 fresh: true,
             })),
             Ok(Value::BulkString(bytes)) => {
-                // The one command that cannot look at the length first. Whoever can write such a record can write
-                // more of them, so that a script makes the claims from now on: it is told the length.
+                // The one command that cannot check the length first. A client that can write such a record can write
+                // more of them, so claims are made by script from now on, which returns the length only.
                 if let Err(error) = self.readable(bytes.len()) {
                     self.give_up_plain_claims();
                     return Err(error);
@@ -84,7 +84,7 @@ impl Inner {
     }
 }
 
-/// What a record that stands there means; `None`: that takes more than a look.
+/// The reply for a stored record; `None`: the script must decide.
 fn verdict(record: Record, request: &ClaimRequest, now: u64) -> Option<ClaimReply> {
     let header = &record.header;
     let State::Done {
@@ -97,14 +97,14 @@ fn verdict(record: Record, request: &ClaimRequest, now: u64) -> Option<ClaimRepl
     if !header.fingerprint.matches(request.fingerprint) {
         return Some(ClaimReply::Mismatch);
     }
-    // Since the claim, which was not after the completion.
+    // Age since the claim, which was not after the completion.
     let age = Duration::from_micros(now.saturating_sub(header.fence.get()));
     let left = header.retain.saturating_sub(age);
     Some(ClaimReply::Done { record, left })
 }
 
-/// The server's own word: a full memory, a replica, a missing right. The script is told the same, or
-/// finds a way.
+/// An error reply of the server: a full memory, a replica, a missing right. The script receives the same error,
+/// or succeeds.
 fn is_refusal(error: &RedisError) -> bool {
     error.code().is_some()
 }

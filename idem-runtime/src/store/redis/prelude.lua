@@ -1,19 +1,19 @@
--- What the scripts share; it stands in front of each of them. Each is atomic: a script is one moment.
+-- Shared functions, inserted before each script. Every script is atomic.
 --
 -- KEYS[1]  the record
 --
 -- Every script may return
---         {'V', start}            not a record of ours; its first bytes
+--         {'V', start}            no record of idem; the value's first bytes
 --         {'I'}                   a record without an expiry
 --
 -- Header, 1-based: 1 layout, 2 state, 3-18 owner, 19-25 fence, 26-27 attempts, 28-31 lease, schema
 -- or cause, 32-36 retain, 37-52 fingerprint, 53-56 types of the answers. Numbers are big-endian; a
 -- double holds them exactly.
--- Lease left = lease - age, age = retain - life: no clock of a client enters.
+-- Lease left = lease - age, age = retain - life: no client clock enters.
 
 local sub, byte = string.sub, string.byte
--- A record of at most so many bytes passes through a script; a larger one would block the server
--- longer than a GET of it takes.
+-- Largest record that passes through a script, in bytes; a larger one would block the server longer than
+-- a GET of it does.
 local MOST = 8247
 local HEADER = 56
 local NO_PRINT = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
@@ -35,12 +35,12 @@ local function be(n, width)
   return s
 end
 
--- The record, from its first `most` bytes; nil where there is nothing, or an empty string. What is
--- not ours to touch comes second, as the answer that says so.
+-- Decodes the record from its first `most` bytes; nil for an absent key or an empty string. The second
+-- result is the reply for a value that is not a record of idem.
 local function look(most)
   local r = redis.call('GETRANGE', KEYS[1], 0, most - 1)
   if r == '' then return nil end
-  -- Pending, and somebody waits: the same for everybody but who tells of its end, see wait.lua.
+  -- 2W is a pending record with a watcher: only the notification at its end differs, see wait.lua.
   local waited = sub(r, 1, 2) == '2W'
   if waited then r = '2P' .. sub(r, 3) end
   local state = sub(r, 2, 2)
@@ -61,21 +61,21 @@ local function same(print, asked)
   return print == asked or print == NO_PRINT or asked == NO_PRINT
 end
 
--- The fingerprint that is kept: a caller that does not compare must not switch the comparison off
+-- The fingerprint to store: a caller that does not compare fingerprints must not switch the comparison off
 -- for others.
 local function known(print, asked)
   if print == NO_PRINT then return asked end
   return print
 end
 
--- The types that are kept: those of who writes, if it says them.
+-- The types to store: the writer's, if it gives any.
 local function latest(types, asked)
   if asked == NO_TYPES then return types end
   return asked
 end
 
--- A record that counts: {'D', life, record}, the life that it has left in milliseconds; or
--- {'G', life, bytes} where it is so large that it is read with GET.
+-- The reply for a record that counts: {'D', life, record}, with the life left in milliseconds; or
+-- {'G', life, bytes} for a record so large that the client reads it with GET.
 local function answer(seen)
   if #seen.bytes > MOST then return {'G', seen.life, redis.call('STRLEN', KEYS[1])} end
   return {'D', seen.life, seen.bytes}

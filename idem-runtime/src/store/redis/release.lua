@@ -1,13 +1,13 @@
--- Gives a key back. The record keeps the life that it has left: it carries counter and fence. One of which
--- nothing remains lives for the claim's lease, and for 10 seconds at least: see `transition::release`.
+-- Releases a claim. The record keeps its remaining life: it carries attempts and fence. A record of
+-- which nothing remains lives for the claim's lease, and for at least 10 seconds: see `transition::release`.
 --
--- ARGV[1]  the owner that gives it back, 16 bytes
+-- ARGV[1]  the owner that releases, 16 bytes
 -- ARGV[2]  what remains: 0 the request, 1 the attempt, which counts as abandoned, 2 nothing
 --
--- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} another's, nothing
---         changed; {'N'} no record
+-- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} held by another owner,
+--         nothing changed; {'N'} no record
 
--- The cause of an unknown outcome that somebody was to find out about and did not.
+-- Cause of an unknown outcome that a reconciliation did not decide.
 local UNDECIDED = '\0\0\0\4'
 
 local seen, refusal = look(HEADER)
@@ -17,10 +17,10 @@ if seen.owner ~= ARGV[1] then return {'S'} end
 if seen.state == 'R' or seen.state == 'U' and sub(seen.bytes, 28, 31) == UNDECIDED then return {'C'} end
 if seen.done then return {'S'} end
 local state, word, attempts = 'R', '\0\0\0\0', num(sub(seen.bytes, 26, 27))
--- How long it was to be kept, the fingerprint, and the types of the answers.
+-- The retain time, the fingerprint, and the types of the answers.
 local rest, life = sub(seen.bytes, 32, 56), seen.life
 if seen.state == 'Q' then
-  -- Whoever was to find out did not: nobody knows, as before.
+  -- The reconciliation did not decide: the outcome stays unknown.
   state, word = 'U', UNDECIDED
 elseif ARGV[2] ~= '1' then
   attempts = math.max(attempts - 1, 0)
@@ -31,8 +31,8 @@ elseif ARGV[2] ~= '1' then
 end
 local w = '2' .. state .. sub(seen.bytes, 3, 25) .. be(attempts, 2) .. word .. rest
 begin(seen.life)
--- Not KEEPTTL: on Redis 6 the clock goes on while a script runs, and a record whose life ends just now
--- would be written again without one, and live for ever.
+-- Not KEEPTTL: on Redis 6 the clock advances while a script runs, and a record that expires at this moment
+-- would be written again without an expiry, and live for ever.
 redis.call('SET', KEYS[1], w, 'PX', string.format('%.0f', math.max(life, 1)))
 tell()
 return {'C'}

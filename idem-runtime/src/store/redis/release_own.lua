@@ -1,17 +1,17 @@
--- What nearly every release is, in front of everything that the others need: the claim that stands there
--- is the caller's, and runs. Redis before 7 goes the long way, for the sake of a full memory.
+-- Fast path of nearly every release, run before the shared functions are defined: the stored claim is the
+-- caller's, and pending. Redis before 7 takes the general path, because of a full memory (see ending.lua).
 --
--- Returns 1               free, as {'C'}
+-- Returns 1               free, the short form of {'C'}
 if DECLARED then
   local sub = string.sub
   local there = redis.call('GETRANGE', KEYS[1], 0, 55)
   local state = sub(there, 1, 2)
   if #there == 56 and (state == '2P' or state == '2W') and sub(there, 3, 18) == ARGV[1] then
     local life, high, low = redis.call('PTTL', KEYS[1]), string.byte(there, 26, 27)
-    -- More attempts than that go the long way, as does a record without a life.
+    -- A larger number of attempts takes the general path, as does a record without a life.
     if life > 0 and high == 0 and low > 0 then
       if ARGV[2] ~= '1' then low = low - 1 end
-      -- How long it was to be kept, the fingerprint, and the types of the answers.
+      -- The retain time, the fingerprint, and the types of the answers.
       local rest = sub(there, 32)
       if ARGV[2] == '2' and low == 0 then
         -- Nothing remains: see release.lua.

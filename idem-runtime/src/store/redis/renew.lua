@@ -1,10 +1,10 @@
--- Starts the lease of a claim again: a record's lease is measured from when its life was set.
+-- Renews the lease of a claim: a record's lease is measured from the time at which its life was set.
 --
--- ARGV[1]  the header of the claim as it was granted, 56 bytes
--- ARGV[2]  how long the record lives where it is written again, milliseconds
+-- ARGV[1]  the header of the claim as granted, 56 bytes
+-- ARGV[2]  life of a record that is written again, milliseconds
 --
--- Returns {'C'} renewed; {'L'} there was no record, and the claim was written again; {'S'} another's
---         or over; each with the server's time in microseconds, last
+-- Returns {'C'} renewed; {'L'} the record was lost, and the claim is written again; {'S'} held by another
+--         owner, or ended; each reply ends with the server's time in microseconds
 local seen, refusal = look(HEADER)
 if refusal then return refusal end
 local time = redis.call('TIME')

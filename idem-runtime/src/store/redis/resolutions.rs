@@ -1,11 +1,10 @@
-//! Hearing from Redis of answers that others take back: a connection of its own that subscribes to one
-//! channel of the prefix.
+//! Notification of resolutions: a connection of its own that subscribes to one channel of the prefix.
 //!
 //! The script that resolves a key publishes the name of its record there, by a plain `PUBLISH`, which
-//! in a cluster reaches every node: so one node is listened to, whichever has the slot of the channel's
-//! name. A connection that breaks is noticed at once; one that falls silent within [`QUIET`] and the time
-//! that a reply may take, because the server is then asked whether it is there. Until there is another,
-//! the listener hears nothing, and is told so.
+//! in a cluster reaches every node: so one node suffices, whichever has the slot of the channel's
+//! name. A connection that breaks is noticed at once; one that falls silent within [`QUIET`] and the time limit
+//! of a reply, because the server is then pinged. Until there is another connection,
+//! the listener receives nothing, and is notified of that.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -28,17 +27,17 @@ use crate::identity::key::KeyDigest;
 use crate::record::Owner;
 use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
 
-/// How long nothing is heard before the server is asked whether it is there.
+/// Silence after which the server is pinged.
 const QUIET: Duration = Duration::from_secs(1);
-/// How long a refusal is taken for an answer before it is tried again.
+/// Pause before a refused subscription is tried again.
 const REFUSED: Duration = Duration::from_mins(1);
 
-/// The channel on which the resolutions of a prefix are told. No record has such a name.
+/// The channel of a prefix's resolutions. No record has such a name.
 pub(super) fn channel(prefix: &str) -> String {
     format!("{prefix}:resolved")
 }
 
-/// Who listens, and to what.
+/// A listener and its channel.
 pub(super) struct Listening {
     store: Weak<Inner>,
     prefix: Arc<str>,
@@ -46,7 +45,7 @@ pub(super) struct Listening {
     listener: Weak<dyn Listener>,
 }
 
-/// A connection that is subscribed.
+/// A subscribed connection.
 struct Wire {
     sink: PubSubSink,
     stream: PubSubStream,
@@ -80,19 +79,19 @@ impl Listening {
         }
     }
 
-    /// Says so if this process cannot tell others what it takes back.
+    /// Warns if this process cannot publish its resolutions.
     pub(super) async fn try_to_publish(&self) {
         let Some(store) = self.store.upgrade() else {
             return;
         };
         let publish = || {
             let mut publish = redis::cmd("PUBLISH");
-            // An empty name is nobody's.
+            // No record has an empty name.
             publish.arg(&self.channel).arg("");
             publish
         };
         let order = Order::about(&self.channel, &publish);
-        // On the connection of this thread: what is made here is driven here.
+        // On the connection of this thread, whose runtime drives it.
         let sent = store.own.send(&order, Keeping::Nothing);
         if let Err(failure) = sent.await
             && failure.store_error("publishing").kind() == StoreErrorKind::Refused
@@ -105,7 +104,7 @@ impl Listening {
         }
     }
 
-    /// Listens for as long as there is somebody to tell.
+    /// Delivers resolutions as long as the listener lives.
     pub(super) async fn follow(self) {
         let _deaf = Deaf(Weak::clone(&self.listener));
         let mut backoff = Backoff::new(&Owner::random());
@@ -148,7 +147,7 @@ impl Listening {
         }
     }
 
-    /// A connection on which the server has confirmed the subscription.
+    /// Opens a connection on which the server has confirmed the subscription.
     async fn open(&self, place: &Place, patience: Patience) -> Result<Wire, StoreError> {
         let target = place.target(&self.channel).await?;
         let generation = target.generation();
@@ -167,11 +166,11 @@ impl Listening {
         })
     }
 
-    /// Tells what is heard until the connection is of no more use. Whether there is still somebody to
-    /// tell.
+    /// Delivers resolutions until the connection is no longer usable. Returns whether the listener still
+    /// lives.
     async fn hear(&self, mut wire: Wire, patience: Patience) -> bool {
         loop {
-            // The old primary of a failover may be there still.
+            // The old primary of a failover may still be connected.
             if wire.target.generation() != wire.generation {
                 return true;
             }
@@ -195,7 +194,7 @@ impl Listening {
                             Ok(reply) => reply,
                             Err(_) => return true,
                         };
-                    // A refusal is an answer as well.
+                    // A refusal is a reply as well.
                     if ping.is_err_and(|error| is_lost(&error)) {
                         return true;
                     }
@@ -213,7 +212,7 @@ impl Listening {
     }
 }
 
-/// The task, as long as there is one: a runtime that ends drops it.
+/// Guard that notifies the listener when its task ends, or its runtime drops the task.
 struct Deaf(Weak<dyn Listener>);
 
 impl Drop for Deaf {

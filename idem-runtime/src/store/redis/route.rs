@@ -1,4 +1,4 @@
-//! Which connection a command goes through.
+//! Routing of a command to its connection.
 
 use redis::Value;
 use tokio::task::JoinSet;
@@ -13,13 +13,13 @@ use crate::store::{Admission, RecordKey, StoreError};
 /// One server, or the nodes of a cluster.
 #[derive(Debug)]
 pub(super) enum Route {
-    /// Boxed, as the other is larger.
+    /// Boxed, because the other variant is larger.
     Node(Box<Node>),
     Cluster(Box<Cluster>),
 }
 
 impl Route {
-    /// Looks at the server, or at each primary.
+    /// Checks the server, or each primary.
     pub(super) async fn look(&self, look: &Look) -> Result<Report, StoreError> {
         let cluster = match self {
             Self::Node(node) => return Ok(Report::of_server(Server::ask(&**node, look).await?)),
@@ -34,7 +34,7 @@ impl Route {
         while let Some(answer) = asked.join_next().await {
             match answer {
                 Ok((at, Ok(server))) => report.add(at, server),
-                // One that is down now may be replaced soon: the others are there.
+                // A primary that is down now may be replaced soon: the others are there.
                 Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
                 Ok((at, Err(error))) => return Err(error.at(&at)),
                 Err(_) => {}
@@ -43,7 +43,7 @@ impl Route {
         report.settled()
     }
 
-    /// The time of the server that has the key, in microseconds, where a claim may be granted by it.
+    /// The time of the key's server, in microseconds, where a plain claim may use it.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
         match self {
             Self::Node(node) => node.server_time(),
@@ -51,7 +51,7 @@ impl Route {
         }
     }
 
-    /// Why a claim of this key could not be sent in time, if it could not.
+    /// Why a claim of this key cannot be sent in time, if so.
     pub(super) fn crowded(&self, key: &RecordKey, admission: &Admission) -> Option<Crowded> {
         match self {
             Self::Node(node) => node.crowded(admission),
@@ -59,11 +59,11 @@ impl Route {
         }
     }
 
-    /// Sends a command to where its key is, and waits for its reply.
+    /// Sends a command to the node of its key, and waits for its reply.
     pub(super) async fn send(&self, order: &Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
         match self {
             Self::Node(node) => node.send(order, keeping).await,
-            // One about no key may go anywhere.
+            // A command without a key may go anywhere.
             Self::Cluster(cluster) => {
                 cluster
                     .send(order.key.unwrap_or_default(), order, keeping)

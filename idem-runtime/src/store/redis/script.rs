@@ -1,4 +1,4 @@
-//! The scripts, and what they answer.
+//! The Lua scripts and their replies.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use super::check::Report;
 use super::node::Keeping;
 use crate::record::Header;
 
-/// A script that the server knows by its digest.
+/// A script that is run by its digest.
 pub(super) struct Script {
     source: String,
     sha: String,
-    /// A key that is given back need not survive a failover: it is free when its lease ends.
+    /// Whether a failover may forget its write: a release may be lost, since the key is free when its lease ends.
     pub(super) keeping: Keeping,
     /// Its reply ends with the server's time.
     pub(super) tells_time: bool,
-    /// It claims: what ends or keeps a claim goes ahead of it.
+    /// It is a claim: completions, releases and renewals are sent before it.
     pub(super) claims: bool,
 }
 
@@ -39,8 +39,8 @@ impl Script {
         }
     }
 
-    /// The command that runs it on these keys: by digest, or by source where the server has forgotten
-    /// it. Not `SCRIPT LOAD`, which restricted users may not call and which a cluster client sends
+    /// The command that runs it on these keys: by digest, or by source where the server does not know the
+    /// digest. Not `SCRIPT LOAD`, which restricted users may not call and which a cluster client sends
     /// to another node.
     pub(super) fn command(&self, keys: &[&str], arguments: &[&[u8]], by_source: bool) -> Cmd {
         let (name, script) = if by_source {
@@ -50,7 +50,7 @@ impl Script {
         };
         let bytes = |parts: &[&[u8]]| parts.iter().map(|part| part.len()).sum::<usize>();
         let names: usize = keys.iter().map(|key| key.len()).sum();
-        // With room for the words above and between.
+        // With room for the other words and the separators.
         let size = script.len() + names + bytes(arguments) + 16;
         let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
         command.arg(name).arg(script).arg(keys.len());
@@ -70,7 +70,7 @@ impl fmt::Debug for Script {
     }
 }
 
-/// All scripts, in the form that the server at hand takes.
+/// All scripts, in the form for the connected server.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) claim: Script,
@@ -80,25 +80,27 @@ pub(super) struct Scripts {
     pub(super) renew: Script,
     pub(super) resolve: Script,
     pub(super) read: Script,
-    /// The header alone.
+    /// Reads the header alone.
     pub(super) header: Script,
-    /// The same, by somebody who waits.
+    /// Reads for a watcher, and marks the claim.
     pub(super) wait: Script,
-    /// That somebody waits, and no more.
+    /// Only marks the claim as watched.
     pub(super) mark: Script,
-    /// Those of copies in front of another store.
+    /// Scripts for copies in front of another store.
     pub(super) look: Script,
     pub(super) keep: Script,
     pub(super) forget: Script,
 }
 
 impl Scripts {
-    /// Where the server reads declarations, it lets a finished answer and a release in when its
+    /// Builds the scripts for the server of the report.
+    ///
+    /// On a server that reads declarations, completions and releases run even when its
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
     pub(super) fn new(report: &Report) -> Self {
         let prelude = include_str!("prelude.lua");
         let script = |keeping, body| Script::new(report, None, keeping, &[prelude, body].concat());
-        // These find room in a full memory, and tell who waits.
+        // Constants for the scripts that write into a full memory, and notify watchers.
         let publish = format!(
             "local PUBLISH, DECLARED = '{}', {}\n",
             report.publish(),
@@ -168,14 +170,14 @@ impl Scripts {
                 Keeping::Nothing,
                 &[prelude, include_str!("look.lua")].concat(),
             ),
-            // A copy may be lost, and finds no room where there is none.
+            // A copy may be lost, and is not written into a full memory.
             keep: telling(Keeping::Nothing, None, ("", include_str!("keep.lua"))),
             forget: ending(Keeping::Nothing, include_str!("forget.lua")),
         }
     }
 }
 
-/// A script's answer: one letter, then what belongs to it. 1 is short for the most frequent of them, `C`
+/// A script's reply: one letter, then its fields. 1 is short for the most frequent one, `C`
 /// and 0.
 pub(super) struct Answer {
     pub(super) code: u8,
@@ -225,23 +227,23 @@ impl Answer {
         }
     }
 
-    /// The bytes that come first.
+    /// The first field, as bytes.
     pub(super) fn bytes(self) -> Result<Bytes, StoreError> {
         bytes(self.first)
     }
 
-    /// The record that comes second.
+    /// The second field, a record.
     pub(super) fn record(self) -> Result<Bytes, StoreError> {
         bytes(self.second)
     }
 
-    /// Why the record is not ours to touch, if that is the answer.
+    /// Why the value is no readable record, if that is the reply.
     pub(super) fn unreadable(&self) -> Option<Unreadable> {
         match (self.code, &self.first) {
             (b'I', _) => Some(Unreadable::Immortal),
             (b'V', Some(Value::BulkString(start))) => Some(match Header::decode(start) {
                 Err(error) => error,
-                // The script and this code disagree about what a record is.
+                // The script and this code disagree about the layout of a record.
                 Ok(_) => Unreadable::Type,
             }),
             (b'T', _) => Some(Unreadable::Type),
@@ -259,8 +261,8 @@ impl Answer {
     }
 }
 
-/// Whether a script says that it wrote: a claim that is granted (`A`, `F`), what is stored, given back,
-/// renewed or resolved (`C`), a claim that was lost and is written again (`L`).
+/// Whether a script's reply reports a write: a granted claim (`A`, `F`), a completion, release,
+/// renewal or resolution (`C`), a lost claim that was written again (`L`).
 pub(super) fn wrote(reply: &Value) -> bool {
     match reply {
         Value::Int(written) => *written == 1,
@@ -271,7 +273,7 @@ pub(super) fn wrote(reply: &Value) -> bool {
     }
 }
 
-/// The server's time in microseconds, with which a reply ends that tells it.
+/// The server's time at the end of a reply, in microseconds.
 pub(super) fn time_of(reply: &Value) -> Option<u64> {
     let Value::Array(parts) = reply else {
         return None;

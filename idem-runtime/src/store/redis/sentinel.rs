@@ -1,4 +1,4 @@
-//! Sentinels: who is the primary.
+//! Discovery of the primary through sentinels.
 
 mod listener;
 
@@ -16,24 +16,24 @@ use super::address::{Address, client_at, text};
 use super::link::Patience;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long the others are waited for when one sentinel has answered and most have not.
+/// How long to wait for the other sentinels after the first answer.
 const OTHERS: Duration = Duration::from_millis(100);
 
-/// The sentinels of one service. Clones are the same.
+/// The sentinels of one service. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Sentinels(Arc<Inner>);
 
 struct Inner {
     sentinels: Vec<Client>,
     service: String,
-    /// How a connection to a server is made; the address is filled in.
+    /// Settings of a connection to a server; the address is filled in.
     server: ConnectionInfo,
     last: Mutex<Option<Primary>>,
     generation: AtomicU64,
     listeners: Mutex<Listeners>,
 }
 
-/// What a sentinel says.
+/// A sentinel's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Primary {
     /// Grows with every failover.
@@ -67,8 +67,8 @@ impl Sentinels {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Asks all sentinels at once, and believes the one that knows of the latest failover: one that
-    /// is cut off from the others does not know that it is late, and at first only the one that
+    /// Queries all sentinels at once, and takes the answer with the latest failover: a sentinel that
+    /// is cut off from the others does not know that it is late, and at first only the sentinel that
     /// leads a failover knows of it.
     pub(super) async fn primary(&self, patience: Patience) -> Result<Client, StoreError> {
         self.listen(patience);
@@ -91,7 +91,7 @@ impl Sentinels {
                     }
                 }
                 Ok(Err(error)) => {
-                    // A refusal says more than silence.
+                    // A refusal is more informative than silence.
                     if failure.as_ref().is_none_or(StoreError::is_transient) {
                         failure = Some(error);
                     }
@@ -108,8 +108,8 @@ impl Sentinels {
         }
     }
 
-    /// Listens to the sentinels, unless it does: the runtime on which it did may have ended, while the
-    /// connection to the server is another's and goes on.
+    /// Starts listening to the sentinels, unless it runs: the runtime of the listeners may have ended, while the
+    /// connection to the server lives on another one.
     pub(super) fn listen(&self, patience: Patience) {
         let listeners = self.0.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
@@ -138,20 +138,20 @@ impl Sentinels {
 }
 
 impl Inner {
-    /// A sentinel says that another server is the primary, or is about to be.
+    /// A sentinel reports that another server is the primary, or is about to be.
     fn told(&self, said: &str) {
         let Some(address) = successor(said, &self.service) else {
             return;
         };
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let known = last.as_ref().is_some_and(|last| last.address == address);
-        // The next connection asks who it is.
+        // The next connection queries the sentinels for the primary.
         if !known {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// A sentinel says who the primary is, without there being news.
+    /// A sentinel answers a query for the primary, without a failover message.
     fn heard(&self, primary: &Primary) {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let newer = last
@@ -163,7 +163,7 @@ impl Inner {
     }
 }
 
-/// Who has become the primary of this service: `service old-host old-port host port`
+/// The new primary of this service in a message: `service old-host old-port host port`
 /// (`+switch-master`), or `slave name host port @ service old-host old-port` (`+promoted-slave`).
 fn successor(said: &str, service: &str) -> Option<Address> {
     let words: Vec<_> = said.split(' ').collect();
@@ -187,8 +187,8 @@ async fn ask(client: Client, service: String, patience: Patience) -> Result<Prim
     let config = patience.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = connected.await.map_err(refused)?;
-    // In this order: whoever learns of a failover in between says the new address with the old epoch,
-    // and is not believed for it.
+    // In this order: a sentinel that learns of a failover in between answers with the new address and the old
+    // epoch, and gains no precedence by it.
     let mut both = Pipeline::with_capacity(2);
     for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
         both.cmd("SENTINEL").arg(what).arg(&service);
@@ -226,9 +226,11 @@ async fn ask(client: Client, service: String, patience: Patience) -> Result<Prim
     }
 }
 
-/// The answers of `SENTINEL MASTER`, names and values one after the other, and of
+/// Parses a sentinel's two replies.
+///
+/// They are those of `SENTINEL MASTER`, names and values one after the other, and of
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME`. Only the second names the new primary from its promotion on;
-/// to the first it is the old one until the sentinel that leads the failover has seen to all
+/// the first names the old one until the sentinel that leads the failover has reconfigured all
 /// replicas.
 fn primary(state: Value, address: &Value) -> Option<Primary> {
     let mut epoch = 0;

@@ -1,4 +1,4 @@
-//! Where the Redis is.
+//! Where the Redis is: URLs and clients.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisErr
 use super::sentinel::Sentinels;
 use crate::store::{StoreError, StoreErrorKind, transport};
 
-/// Where the Redis is: a URL, or a client that the application already has.
+/// Where the Redis is: a URL, or a client of the application.
 ///
 /// | URL | |
 /// | --- | --- |
 /// | `redis://[user:password@]host[:port][/db]` | a server, or any node of a cluster |
 /// | `rediss://…` | the same over TLS; feature `redis-tls` |
 /// | `unix:///path[?db=…&user=…&pass=…]` | a server's socket file |
-/// | `redis+sentinel://[user:password@]host[:port][,host…]/service[/db]` | whichever server these sentinels call the primary of `service`; port 26379; user and password are the server's |
+/// | `redis+sentinel://[user:password@]host[:port][,host…]/service[/db]` | the server that these sentinels name as the primary of `service`; port 26379; user and password are the server's |
 /// | `redis+cluster://[user:password@]host[:port][,host…]` | a cluster, of which these nodes are known |
 /// | `rediss+sentinel://…`, `rediss+cluster://…` | the same over TLS |
 ///
-/// A URL of the first two kinds may end with `?protocol=resp3`; without it RESP2 is spoken, which
+/// A URL of the first two kinds may end with `?protocol=resp3`; the default is RESP2, which
 /// every server and proxy knows.
 ///
 /// TLS is that of rustls: the first connection gives the process ring as its provider of cryptography
@@ -76,7 +76,7 @@ impl From<Client> for RedisSource {
     }
 }
 
-/// What is behind a source.
+/// A resolved source.
 pub(super) enum Place {
     /// A server, or a node of a cluster.
     Server(Box<Client>),
@@ -86,7 +86,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// What an operator should know of the way to it.
+    /// The operator's warning about the transport, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
         let is_open = |client: &Client| is_open(client.get_connection_info().addr());
         let open = match self {
@@ -99,12 +99,12 @@ impl Place {
     }
 }
 
-/// Whether what goes there can be read on the way.
+/// Whether the traffic to this address can be read in transit.
 fn is_open(address: &ConnectionAddr) -> bool {
     matches!(address, ConnectionAddr::Tcp(host, _) if !transport::is_local(host))
 }
 
-/// What a URL does not say.
+/// Settings that a URL cannot hold.
 #[derive(Clone, Default)]
 pub(super) struct Extras {
     /// User and password of the sentinels.
@@ -150,13 +150,13 @@ fn place(url: &str, extras: &Extras) -> Result<Place, StoreError> {
 /// A URL with several hosts.
 struct Many<'a> {
     scheme: &'a str,
-    /// What follows the scheme.
+    /// The URL after the scheme.
     rest: &'a str,
     extras: &'a Extras,
 }
 
 impl<'a> Many<'a> {
-    /// User and password with their `@`, the hosts, the path, and the query with its `?`.
+    /// User and password with `@`, hosts, path, and query with `?`.
     fn parts(&self) -> (&'a str, impl Iterator<Item = &'a str>, &'a str, &'a str) {
         let end = self.rest.find('?').unwrap_or(self.rest.len());
         let (rest, query) = self.rest.split_at(end);
@@ -190,7 +190,7 @@ impl<'a> Many<'a> {
             let info = info.set_redis_settings(settings);
             sentinels.push(self.extras.client(&info)?);
         }
-        // Its address is filled in later.
+        // The address is filled in later.
         let server = info(&format!("{scheme}://{user}localhost/{db}{query}"))?;
         let server = self.extras.client(&server)?;
         let server = server.get_connection_info().clone();
@@ -237,13 +237,13 @@ fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
 }
 
 impl Extras {
-    /// A client for connections of our own.
+    /// A client for the store's own connections.
     #[cfg_attr(
         not(feature = "redis-tls"),
         expect(clippy::unused_self, reason = "certificates come from it")
     )]
     fn client(&self, info: &ConnectionInfo) -> Result<Client, StoreError> {
-        // Without it a small command may wait for the acknowledgement of the one before.
+        // Without `TCP_NODELAY` a small command may wait for the acknowledgement of the one before.
         let tcp = info.tcp_settings().clone().set_nodelay(true);
         let redis = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.clone().set_tcp_settings(tcp).set_redis_settings(redis);
@@ -253,8 +253,8 @@ impl Extras {
     }
 }
 
-/// The URL may hold a password, and the error of the client library may quote it: neither is
-/// repeated.
+/// The error of an unusable URL. It quotes neither the URL nor the client library's error, because both
+/// may hold a password.
 fn unusable() -> StoreError {
     StoreError::new(
         StoreErrorKind::Refused,

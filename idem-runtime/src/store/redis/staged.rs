@@ -1,10 +1,10 @@
-//! A completion with a large answer.
+//! Completion with a large answer.
 //!
-//! What goes through a script is copied there twice: 10 KB cost the server 20 µs. So a large record is
-//! written under a name of its own by a plain `SET`, and the script that comes right behind it moves it to
-//! its place, if the claim is still ours. That is one round trip as well. In every other case, and where
-//! the server has no room or the user no right for it, the answer goes the ordinary way, and what was
-//! written expires.
+//! A script copies its arguments there twice, which is slow for large ones. So a large record is
+//! written under a name of its own by a plain `SET`, and the script that follows in the same round trip moves it to
+//! its place, if the claim is still the caller's. In every other case, and where
+//! the server has no room or the user no right for it, the answer takes the general path, and the staged
+//! record expires.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -19,13 +19,13 @@ use super::script::Answer;
 use super::{Inner, RecordKey, StoreError};
 use crate::record::{HEADER, Header};
 
-/// Smaller records go through the script.
+/// Size from which records are staged, in bytes; smaller ones go through the script.
 pub(super) const LARGE: usize = 2_048;
-/// How long what was written stays where nobody moves it, in milliseconds.
+/// Life of a staged record that is not moved, in milliseconds.
 const STAY: &str = "60000";
 
 impl Inner {
-    /// Whether the record was stored; if not, nothing has changed.
+    /// Stores a staged record. Returns false if it was not stored, and then nothing has changed.
     pub(super) async fn complete_staged(
         &self,
         key: &RecordKey,
@@ -67,11 +67,11 @@ impl Inner {
     }
 }
 
-/// Under the prefix of the record, for the sake of the user's rights; in its slot, by the hash tag; and of
-/// this attempt alone, by the owner.
+/// Name of the staged record: under the record's prefix, because of the user's rights; in its slot, by the hash
+/// tag; and unique to this attempt, by the owner.
 fn stage(prefix: &str, name: &str, done: &Header) -> String {
     let mut stage = String::with_capacity(prefix.len() + name.len() + 40);
-    // A `String` takes everything.
+    // Writing to a `String` cannot fail.
     let _ = write!(stage, "{prefix}:stage{{{name}}}");
     for byte in done.owner.as_bytes() {
         let _ = write!(stage, "{byte:02x}");

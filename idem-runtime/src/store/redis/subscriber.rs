@@ -1,15 +1,15 @@
-//! Being told by Redis: one connection that subscribes to the keys that are watched.
+//! Notification by Redis: one connection that subscribes to the watched keys.
 //!
 //! The scripts that finish a call publish an empty message on a channel named like its record. One
-//! task, on the thread of the engine that watched first, keeps a connection subscribed to what is
-//! watched, in this process, through this store.
+//! task, on the thread of the engine that watched first, keeps a connection subscribed to the keys
+//! that are watched in this process, through this store.
 //!
-//! A connection that breaks is made again, everything is subscribed to again, and whoever watched
-//! all the while is woken, since a message may have been lost. One that falls silent looks like one
-//! on which nothing happens. Therefore, while somebody watches, the server is asked every few
-//! seconds whether it is there: a tiny command, seldom sent, that finds the silence before a waiting
-//! call suffers from it and keeps the connection alive in networks that forget idle ones. What that
-//! cannot find (the old server of a failover still answers) the waiting calls find, and say so.
+//! A connection that breaks is made again, all channels are subscribed again, and earlier
+//! watchers are woken, since a message may have been lost. A silent connection looks like an idle
+//! one. Therefore, while a key is watched, the server is pinged every few
+//! seconds: a tiny command, seldom sent, that detects the silence before a waiting
+//! call suffers from it and keeps the connection alive in networks that drop idle ones. A failure that a
+//! ping cannot detect (the old server of a failover still answers) is found and reported by the waiting calls.
 
 mod channels;
 mod session;
@@ -35,24 +35,24 @@ use crate::identity::operation::RecordKey;
 use crate::record::Owner;
 use crate::store::{Feed, StoreError, StoreErrorKind, Watch, Watchers};
 
-/// How long a refusal is taken for an answer before it is tried again.
+/// How long a refused subscription is not tried again.
 const REFUSED: Duration = Duration::from_mins(1);
 
-/// Where one is told of a key.
+/// Where the notifications of a key come from.
 pub(super) enum Told {
     Here(Watch),
     /// Another node has the key.
     Elsewhere,
-    /// The server does not let us.
+    /// The server refuses the subscription.
     Never,
 }
 
-/// Tells who watches a key. Its task ends with it.
+/// Notifies the watchers of keys. Its task ends with it.
 pub(super) struct Subscriber(Arc<Shared>);
 
 struct Shared {
     target: Target,
-    /// What the server is a part of, and tells only its own keys of.
+    /// The cluster of the server, which notifies only its own keys.
     cluster: Option<Arc<Cluster>>,
     sharded: bool,
     patience: Patience,
@@ -66,7 +66,7 @@ struct State {
     channels: Channels,
     /// The thread on which the task was started.
     host: Option<ThreadId>,
-    /// Another engine that watches, and takes the task over when the first one's thread ends.
+    /// Runtime that takes the task over when the first one's thread ends: that of another watching engine.
     successor: Option<Handle>,
     /// Why there is no connection, while it is too early to try again.
     down: Option<StoreError>,
@@ -77,8 +77,8 @@ struct State {
 }
 
 impl Subscriber {
-    /// One that connects when the first key is watched. `sharded`: the scripts publish to the shard
-    /// of the key alone.
+    /// Creates one that connects when the first key is watched. `sharded`: the scripts publish to the
+    /// key's shard alone.
     pub(super) fn new(
         target: Target,
         cluster: Option<Arc<Cluster>>,
@@ -96,11 +96,11 @@ impl Subscriber {
         }))
     }
 
-    /// Watches a key, from the moment on at which the server has confirmed it.
+    /// Watches a key, from the server's confirmation on.
     ///
     /// # Errors
     ///
-    /// At once while there is no connection, and when the server does not answer in time.
+    /// At once while there is no connection, and when the server does not reply in time.
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<Told, StoreError> {
         let Some((watch, mut progress)) = self.0.begin(key)? else {
             return Ok(Told::Never);
@@ -120,7 +120,7 @@ impl Subscriber {
         }
     }
 
-    /// What it connects to.
+    /// The target of its connection.
     pub(super) fn target(&self) -> &Target {
         &self.0.target
     }
@@ -129,12 +129,12 @@ impl Subscriber {
         self.0.patience
     }
 
-    /// Whether nobody watches anything here.
+    /// Whether no key is watched here.
     pub(super) fn is_idle(&self) -> bool {
         self.0.watchers.is_idle()
     }
 
-    /// What an operator should know.
+    /// The operator's warning, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
         self.0.lock().refused.map(|_| UNTOLD.to_owned())
     }
@@ -172,7 +172,7 @@ impl Feed for Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held; were it to, the maps would still be whole.
+        // Nothing panics while it is held; if it did, the maps would still be whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,8 +189,8 @@ impl Shared {
                 return Err(error.clone());
             }
         }
-        // Counted first and looked up then, while the task looks at the count under the lock: it
-        // does not give up a channel that is believed to be heard here.
+        // Counted before the channel is looked up, while the task reads the count under the lock: so it
+        // does not give up a channel that this watch finds subscribed.
         let watch = self.watchers.watch(key);
         let here = Handle::current();
         let thread = std::thread::current().id();
@@ -211,7 +211,7 @@ impl Shared {
         Ok(Some((watch, progress)))
     }
 
-    /// Waits until somebody watches. Whether the store is still there.
+    /// Waits for a watcher. Returns false once the store is closed.
     async fn somebody_watches(&self) -> bool {
         loop {
             {
@@ -227,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// Something was heard on a channel.
+    /// Wakes the watchers of a channel's key.
     fn tell(&self, name: &str) {
         let key = self.lock().channels.key(name);
         if let Some(key) = key {
@@ -278,7 +278,7 @@ impl Shared {
     }
 }
 
-/// The task, as long as there is one. A runtime that ends drops it.
+/// The subscription task. A runtime that ends drops it.
 struct Task(Arc<Shared>);
 
 async fn run(task: Task) {

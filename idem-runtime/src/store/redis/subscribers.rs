@@ -1,4 +1,4 @@
-//! Whom to ask to be told of a key.
+//! Subscribers of a store: one per server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,13 @@ use super::subscriber::{Subscriber, Told};
 use crate::identity::operation::RecordKey;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
-/// How often a key is followed to another node before it is asked for again and again instead.
+/// Attempts to follow a key to another node before the watch fails.
 const MOVES: usize = 3;
 
-/// A server tells of all its keys, the nodes of a cluster each of their own: so that one that is down
-/// is nobody else's trouble.
+/// The subscribers of one server, or of a cluster's nodes.
+///
+/// A server publishes for all its keys, each node of a cluster for its own: so a node that is down
+/// does not affect the others.
 #[derive(Debug)]
 pub(super) enum Subscribers {
     Server(Subscriber),
@@ -43,7 +45,7 @@ impl Subscribers {
         })
     }
 
-    /// Watches a key. `None`: the server does not let us.
+    /// Watches a key. `None`: the server refuses subscriptions.
     pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
         let nodes = match self {
             Self::Server(subscriber) => {
@@ -67,7 +69,7 @@ impl Subscribers {
         ))
     }
 
-    /// Where one hears of what concerns no key alone, and how long it may take to connect.
+    /// Where to receive messages about no single key, and the time limits.
     pub(super) fn place(&self) -> (Place, Patience) {
         match self {
             Self::Server(subscriber) => {
@@ -78,7 +80,7 @@ impl Subscribers {
         }
     }
 
-    /// What an operator should know.
+    /// The operator's warning, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
         match self {
             Self::Server(subscriber) => subscriber.warning(),
@@ -87,15 +89,15 @@ impl Subscribers {
     }
 }
 
-/// Where one hears of what concerns no key alone.
+/// Where to receive messages about no single key.
 pub(super) enum Place {
     Server(Target),
-    /// Any node, since they tell each other.
+    /// Any node, since the nodes forward a plain `PUBLISH` to each other.
     Cluster(Arc<Cluster>),
 }
 
 impl Place {
-    /// The node to listen to: the one that has this name.
+    /// The node to subscribe at: the one that has this name's slot.
     pub(super) async fn target(&self, name: &str) -> Result<Target, StoreError> {
         Ok(match self {
             Self::Server(target) => target.clone(),
@@ -106,7 +108,7 @@ impl Place {
         })
     }
 
-    /// It does not answer: another may have its place.
+    /// The node does not answer: another may have its place.
     pub(super) fn doubt(&self) {
         if let Self::Cluster(cluster) = self {
             cluster.doubt();
@@ -127,7 +129,7 @@ impl Nodes {
         if let Some(node) = nodes.get(&at) {
             return Ok(Arc::clone(node));
         }
-        // A good moment to forget those that have left.
+        // Drop the subscribers of nodes that have left the cluster.
         nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
         let target = Target::Server(Box::new(self.cluster.client(&at)?));
         let cluster = Some(Arc::clone(&self.cluster));

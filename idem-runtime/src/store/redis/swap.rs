@@ -1,8 +1,8 @@
-//! A completion without a script, on servers that compare and set: `SET … IFEQ`.
+//! Completion without a script, on servers with compare-and-set: `SET … IFEQ`.
 //!
-//! Nobody but its owner writes a claim, and nothing is in it that its owner does not know, but the mark of
-//! somebody who waits. So whoever ends a claim for which nobody waits can say byte by byte what must stand
-//! there. Where anything else does, the script decides, and tells.
+//! Only its owner writes a claim, and the owner knows each byte of it, except the mark of a watcher. So the
+//! owner can complete an unwatched claim by comparing the stored bytes with the claim. Where the stored bytes
+//! differ, the script decides, and notifies the watchers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{Inner, StoreError};
 use crate::record::{HEADER, Header};
 
 impl Inner {
-    /// Whether the record has taken the place of the claim; if not, nothing has changed.
+    /// Replaces the claim with the record. Returns false if it did not, and then nothing has changed.
     pub(super) async fn swap(
         &self,
         name: &str,
@@ -33,8 +33,8 @@ impl Inner {
         let order = Order::about(name, &set);
         match self.link.send(&order, Keeping::Writes).await {
             Ok(reply) => Ok(reply == Value::Okay),
-            // A full memory, a missing right, a slot that has moved: the script is told the same, or finds
-            // a way.
+            // A full memory, a missing right, a slot that has moved: the script receives the same error, or
+            // succeeds.
             Err(Failure::Reply(error)) if error.code().is_some() => Ok(false),
             Err(failure) => Err(failure.store_error("a completion")),
         }

@@ -1,4 +1,4 @@
-//! Whom a connection over TLS trusts, and what it shows of itself.
+//! Certificates of a TLS connection: trusted authorities and the client's own.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use rustls::{Error, InconsistentKeys, RootCertStore};
 
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Certificates and keys as PEM. The default trusts what the system trusts, and shows nothing.
+/// Certificates and keys as PEM. The default trusts the system's authorities, and presents none.
 #[derive(Clone, Default)]
 pub(super) struct Tls {
-    /// The authorities to trust in place of the system's, one or more in a row.
+    /// One or more authorities to trust in place of the system's.
     pub(super) root_certificate: Option<Vec<u8>>,
-    /// The client's certificate, followed by those between it and its authority, and its key.
+    /// The client's certificate, followed by the intermediate ones, and its key.
     pub(super) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -29,10 +29,10 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Where to connect, with the certificates.
+/// Adds the certificates to a connection's settings.
 ///
-/// The client library would take a file without a certificate in it, and find out about a wrong
-/// key when it connects; here both are refused. What a PEM error quotes is not repeated.
+/// The client library would accept a file without a certificate in it, and detect a wrong
+/// key only when it connects; here both are refused. The text that a PEM error quotes is not repeated.
 pub(super) fn apply(info: &ConnectionInfo, tls: &Tls) -> Result<ConnectionInfo, StoreError> {
     let is_default = tls.root_certificate.is_none() && tls.client.is_none();
     match info.addr() {
@@ -52,7 +52,7 @@ pub(super) fn apply(info: &ConnectionInfo, tls: &Tls) -> Result<ConnectionInfo, 
         }
     }
     if is_default {
-        // A client of the application's may have certificates of its own.
+        // A client of the application may have certificates of its own.
         return Ok(info.clone());
     }
     if let Some(root) = &tls.root_certificate {
@@ -79,10 +79,10 @@ pub(super) fn apply(info: &ConnectionInfo, tls: &Tls) -> Result<ConnectionInfo, 
     }
 }
 
-/// Sees to it that the process has a provider of cryptography, before the first connection.
+/// Installs a provider of cryptography for the process, before the first connection.
 ///
-/// rustls panics in a process whose crates brought several along and which chose none. The
-/// application's own choice stands, if it was made before.
+/// rustls panics in a process whose crates bring several providers and which has chosen none. An earlier
+/// choice of the application stays.
 pub(super) fn ensure_provider() {
     if CryptoProvider::get_default().is_none() {
         // Fails when another thread was faster, which is as good.
@@ -112,7 +112,7 @@ fn check_client(certificate: &[u8], key: &[u8]) -> Result<(), StoreError> {
         return Ok(());
     };
     match CertifiedKey::from_der(chain, key, provider) {
-        // Some providers cannot tell whether they belong together.
+        // Some providers cannot check whether key and certificate match.
         Ok(_) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
         Err(Error::InconsistentKeys(_)) => Err(refused(
             "the client key does not belong to the client certificate, which must be the first of \
@@ -127,7 +127,7 @@ fn check_client(certificate: &[u8], key: &[u8]) -> Result<(), StoreError> {
     }
 }
 
-/// The certificates of a file, of which there is one at least.
+/// The certificates of a file, at least one.
 fn certificates(pem: &[u8], whose: &str) -> Result<Vec<CertificateDer<'static>>, StoreError> {
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match certificates {

@@ -1,8 +1,8 @@
--- Marks a claim: somebody waits for its end, who subscribes at the same time, and looks once both are done. It
--- stands alone, or in front of read.lua, which reads what this leaves.
+-- Marks a claim as watched, so that its end is notified. The watcher subscribes at the same time, and reads
+-- the record once both are done. Runs alone, or before read.lua, which reads the result.
 --
--- Nearly every claim ends without anybody waiting for it, so its end is told only where this mark is. A
--- mark that is not made, for want of room or of a right, or is lost, costs whoever waits some time.
+-- Nearly every claim ends without a watcher, so only a marked end is published. A mark that is not written,
+-- for want of room or of a right, or is lost, delays the watcher until its next poll.
 local there = redis.call('GETRANGE', KEYS[1], 0, 56)
 if #there == 56 and string.sub(there, 1, 2) == '2P' then
   local life = redis.call('PTTL', KEYS[1])

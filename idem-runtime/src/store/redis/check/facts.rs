@@ -1,10 +1,10 @@
-//! What `HELLO`, `INFO` and `CONFIG GET` tell.
+//! Parsing of `HELLO`, `INFO` and `CONFIG GET`.
 
 use redis::Value;
 
 use super::Server;
 
-/// Bytes, and what happens when there is no room.
+/// Memory use in bytes, and the eviction policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) used: Option<u64>,
@@ -13,29 +13,29 @@ pub(super) struct Memory {
     pub(super) policy: Option<String>,
 }
 
-/// What a restart finds.
+/// What survives a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Persistence {
     pub(super) loading: bool,
     pub(super) append_only: Option<bool>,
-    /// `always`, `everysec` or `no`: seldom told.
+    /// `always`, `everysec` or `no`: seldom available.
     pub(super) fsync: Option<String>,
     pub(super) append_failed: bool,
-    /// Whether there are rules for snapshots: seldom told.
+    /// Whether there are rules for snapshots: seldom available.
     pub(super) snapshots: Option<bool>,
     pub(super) snapshot_failed: bool,
 }
 
-/// Who follows whom.
+/// Replication state of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replication {
     pub(super) replicas: Option<usize>,
     pub(super) each: Vec<Replica>,
     /// How many of them are close enough, where the server counts them.
     pub(super) good: Option<u64>,
-    /// How many of them a write needs: seldom told.
+    /// How many of them a write needs: seldom available.
     pub(super) needed: Option<u64>,
-    /// Of a replica: whether its primary is there.
+    /// Of a replica: whether its link to the primary is up.
     pub(super) follows: Option<bool>,
 }
 
@@ -79,7 +79,7 @@ impl Server {
             "server_name" => self.product = Some(value.to_owned()),
             "redis_mode" if self.mode.is_none() => self.mode = Some(value.to_owned()),
             "role" if self.role.is_none() => {
-                // HELLO says `replica` where INFO still says `slave`.
+                // HELLO reports `replica` where INFO still reports `slave`.
                 let role = if value == "slave" { "replica" } else { value };
                 self.role = Some(role.to_owned());
             }
@@ -135,7 +135,7 @@ impl Replica {
     }
 }
 
-/// The texts of a map, which is a list of names and values to those who speak RESP2.
+/// The texts of a map: in RESP2, a list of names and values.
 fn pairs(reply: Value) -> Vec<(String, String)> {
     let pairs: Vec<_> = match reply {
         Value::Map(pairs) => pairs,

@@ -1,4 +1,4 @@
-//! The servers of a store, of which there is one, or the primaries of a cluster.
+//! The servers of a store: one, or the primaries of a cluster.
 
 use std::fmt;
 
@@ -6,9 +6,10 @@ use super::Server;
 use crate::store::redis::address::Address;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// What was found out when the store connected, of its server, or of each primary of its cluster.
+/// What the store found out about its servers when it connected.
 ///
-/// As text it is a report for the log of a start and for an operator: see [`Server`].
+/// It covers the store's server, or each primary of its cluster. As text it is a report for the start-up log
+/// and for an operator: see [`Server`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     servers: Vec<(Option<Address>, Server)>,
@@ -24,17 +25,17 @@ impl Report {
         }
     }
 
-    /// A primary of a cluster.
+    /// Adds a primary of a cluster.
     pub(in crate::store::redis) fn add(&mut self, at: Address, server: Server) {
         self.servers.push((Some(at), server));
     }
 
-    /// A primary of a cluster that does not answer.
+    /// Adds a primary of a cluster that does not answer.
     pub(in crate::store::redis) fn miss(&mut self, at: Address, why: StoreError) {
         self.missing.push((at, why));
     }
 
-    /// All that is to be found out, in an order that does not depend on who was first.
+    /// The complete report, sorted by address. An error if no server answered.
     pub(in crate::store::redis) fn settled(mut self) -> Result<Self, StoreError> {
         self.servers
             .sort_by_cached_key(|(at, _)| at.as_ref().map(ToString::to_string));
@@ -56,8 +57,9 @@ impl Report {
         self.servers.iter().map(|(_, server)| server)
     }
 
-    /// What an operator should know, a sentence each. One that several nodes of a cluster deserve is
-    /// told once.
+    /// Warnings for an operator, a sentence each.
+    ///
+    /// A warning about several nodes of a cluster is listed once.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<(String, Vec<&Address>)> = Vec::new();
@@ -101,12 +103,12 @@ impl Report {
         self.servers().all(Server::reads_declarations)
     }
 
-    /// Whether all servers compare and set.
+    /// Whether all servers have compare-and-set.
     pub(in crate::store::redis) fn compares(&self) -> bool {
         self.servers().all(Server::compares)
     }
 
-    /// The command that tells who waits, on each server.
+    /// The command that notifies watchers, on each server.
     pub(in crate::store::redis) fn publish(&self) -> &'static str {
         let oldest = self.servers().min_by_key(|server| server.version());
         oldest.map_or("PUBLISH", Server::publish)

@@ -1,16 +1,16 @@
--- Which rights the user has, found without touching anybody's keys.
+-- Finds the user's rights without touching keys of the application.
 --
--- ARGV[1]     a name that nobody uses, for a key and a channel
--- ARGV[2..4]  the commands that tell and are told: PUBLISH SUBSCRIBE UNSUBSCRIBE, or in a cluster
+-- ARGV[1]     a name that is not in use, for a key and a channel
+-- ARGV[2..4]  the commands of notifications: PUBLISH SUBSCRIBE UNSUBSCRIBE, or in a cluster
 --             SPUBLISH SSUBSCRIBE SUNSUBSCRIBE
--- ARGV[5..]   commands that a script may not call, and that are needed here: WAIT, CLUSTER|SLOTS
+-- ARGV[5..]   required commands that a script may not call: WAIT, CLUSTER|SLOTS
 -- Returns     how, write, settings, refused command, …
---   how       'asked': the server was asked about each right; 'tried': it cannot be asked (Redis 6),
---             so that each command was tried, but for those that a script may not call
---   write     what a write is refused with; '' for none
+--   how       'asked': the server was queried for each right; 'tried': it has no such query (Redis 6),
+--             so that each command was tried, except those that a script may not call
+--   write     the error that refuses a write; '' for none
 --   settings  '1' if the user may read them, '0' if not, '' if that is not known
 --
--- The key is in ARGV, so that a user without a right to it still gets an answer. It lives for 1 ms.
+-- The key is in ARGV, so that a user without a right to it still receives a reply. It lives for 1 ms.
 
 local name = ARGV[1]
 local write = {'SET', name, '', 'PX', '1'}
@@ -30,7 +30,7 @@ end
 
 local function lacks(call)
   if ask then
-    -- A command that the server does not know is an error.
+    -- The server raises an error for a command that it does not know.
     local known, may = pcall(ask, unpack(call))
     return not (known and may)
   end

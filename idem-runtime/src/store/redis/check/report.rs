@@ -1,11 +1,11 @@
-//! The report: what was found, in lines for a person.
+//! The report: the findings as text.
 
 use std::fmt;
 
 use super::rights::Rights;
 use super::{Durability, Server};
 
-/// Replicas that are told one by one.
+/// Replicas that are listed one by one.
 const EACH: usize = 4;
 
 impl fmt::Display for Server {

@@ -1,4 +1,4 @@
-//! Which rights the user has, and whether the server takes writes at present.
+//! The user's rights, and whether the server takes writes at present.
 
 use redis::{RedisError, Value};
 
@@ -9,7 +9,7 @@ use super::{Ask, Durability, Server};
 use crate::record::Owner;
 
 const PROBE: &str = include_str!("probe.lua");
-/// The commands that touch a record.
+/// Rights to the commands that touch a record.
 const ON_KEYS: [&str; 7] = [
     "+get",
     "+getrange",
@@ -20,36 +20,36 @@ const ON_KEYS: [&str; 7] = [
     "+exists",
 ];
 
-/// Other commands without which calls are refused.
+/// Rights to other commands without which calls are refused.
 const BESIDES: [&str; 5] = ["+evalsha", "+time", "+wait", "+cluster|slots", "+asking"];
 
-/// What is known of the user's rights.
+/// Knowledge about the user's rights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rights {
-    /// Nothing was asked yet.
+    /// Not checked yet.
     #[default]
     Untried,
-    /// The server was in no state to tell: why.
+    /// The check failed: why.
     Unknown(String),
-    /// It told.
+    /// The check succeeded.
     Known(Known),
 }
 
-/// What was found, in the words of `ACL SETUSER`.
+/// Missing rights, in the notation of `ACL SETUSER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The prefix that was looked at.
+    /// The prefix that was checked.
     pub(super) prefix: String,
     /// Rights without which calls are refused.
     pub(super) needed: Vec<String>,
-    /// Rights without which waiting calls ask again and again.
+    /// Rights without which waiting calls poll.
     pub(super) told: Vec<String>,
-    /// Nobody can say without subscribing whether the user may subscribe.
+    /// Whether the user may subscribe is unknown without a subscription.
     pub(super) subscribing_untried: bool,
 }
 
 impl Known {
-    /// All that the user lacks.
+    /// All rights that the user lacks.
     pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
         self.needed.iter().chain(&self.told).map(String::as_str)
     }
@@ -66,7 +66,7 @@ pub(super) enum NoWrites {
 }
 
 impl NoWrites {
-    /// Reads an error, which may be wrapped into that of a script (Redis 6).
+    /// Parses an error, which may be wrapped into that of a script (Redis 6).
     fn parse(said: &str) -> Option<Self> {
         [
             ("OOM", Self::OutOfMemory),
@@ -75,7 +75,7 @@ impl NoWrites {
             ("READONLY", Self::ReadOnly),
             ("MASTERDOWN", Self::NoPrimary),
             ("CLUSTERDOWN", Self::NoPrimary),
-            // A script's word for it.
+            // A script's text for it.
             ("cluster is down", Self::NoPrimary),
         ]
         .into_iter()
@@ -84,7 +84,7 @@ impl NoWrites {
 }
 
 impl Server {
-    /// Finds out what the user may do under this prefix.
+    /// Checks the user's rights under this prefix.
     pub(super) async fn try_rights(
         &mut self,
         to: &impl Ask,
@@ -142,7 +142,7 @@ impl Server {
         }
     }
 
-    /// What `INFO` does not tell. Few users may ask.
+    /// Queries settings that `INFO` does not contain. Few users have the right.
     async fn ask_settings(&mut self, to: &impl Ask) -> Result<(), StoreError> {
         let names = ["save", "appendfsync", "min-replicas-to-write"];
         // Redis 6 takes one name at a time.
@@ -178,13 +178,13 @@ fn unused_name(prefix: &str) -> String {
 
 /// How a server refused.
 enum Refused {
-    /// The user may not use the command, or the server does not have it.
+    /// The user has no right to the command, or the server does not have it.
     Lacking,
-    /// Something else: its code, or what there is instead.
+    /// Another refusal: its code, or a description.
     Other(String),
 }
 
-/// The refusal, unless the server is gone.
+/// Classifies a refusal; an error if the server is gone.
 fn refused(failure: Failure) -> Result<Refused, StoreError> {
     let error = match failure {
         Failure::Reply(error) if is_answer(&error) => error,
@@ -209,7 +209,7 @@ fn is_answer(error: &RedisError) -> bool {
     !(error.is_timeout() || error.is_connection_dropped() || error.is_io_error())
 }
 
-/// What the script found.
+/// The findings of the script.
 struct Found {
     tried: bool,
     write: String,
@@ -228,14 +228,14 @@ impl Found {
         Some(Self {
             tried: how == "tried",
             write,
-            // Where it is not known the server says.
+            // Where the right is unknown, the server itself refuses.
             settings: settings != "0",
             refused: refused.collect::<Option<_>>()?,
         })
     }
 }
 
-/// Tells what is needed from what makes waiting shorter, and a prefix from its commands.
+/// Separates required rights from those for notifications, and a missing prefix from its commands.
 fn sorted(prefix: &str, telling: [&str; 2], refused: Vec<String>) -> Known {
     let [publish, subscribe] = telling.map(|command| format!("+{}", command.to_lowercase()));
     let is_needed =
@@ -250,7 +250,7 @@ fn sorted(prefix: &str, telling: [&str; 2], refused: Vec<String>) -> Known {
         needed.insert(0, format!("~{prefix}:*"));
     }
     if told.contains(&publish) && told.contains(&subscribe) {
-        // The commands or the channel: both are granted in one go.
+        // The commands or the channel: one ACL line grants both.
         told.insert(0, format!("&{prefix}:*"));
     }
     Known {

@@ -1,4 +1,4 @@
-//! What is made of the words of servers, shortened; the tests of `redis_faults` have real ones.
+//! Reports and warnings of shortened server replies; the tests of `redis_faults` have real ones.
 
 use super::facts::parse_version;
 use super::rights::Known;
@@ -10,7 +10,7 @@ fn server(info: &str) -> Server {
     server
 }
 
-/// A server whose user has all rights and was told these settings.
+/// A server with these settings, whose user has all rights.
 fn allowed(info: &str, settings: &[&str]) -> Server {
     let mut server = server(info);
     server.rights = Rights::Known(Known {

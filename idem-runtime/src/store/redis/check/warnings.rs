@@ -1,10 +1,10 @@
-//! What an operator should know about the server, and do.
+//! Warnings about the server for an operator.
 
 use super::rights::{Known, NoWrites, Rights};
 use super::{Durability, OLDEST, Server};
 
 impl Server {
-    /// What an operator should know, a sentence each.
+    /// Warnings for an operator, a sentence each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -79,7 +79,7 @@ impl Server {
         }
     }
 
-    /// What refuses writes, or will.
+    /// Warning about refused writes, present or expected.
     fn of_writes(&self) -> Option<String> {
         let replication = &self.replication;
         let too_few = matches!(
@@ -151,7 +151,7 @@ impl Server {
     fn of_rights(&self, warnings: &mut Vec<String>) {
         let known = match &self.rights {
             Rights::Known(known) => known,
-            // It refuses everything, and a warning says so.
+            // The server refuses everything, and another warning reports that.
             Rights::Unknown(_) if self.persistence.loading => return,
             Rights::Unknown(why) => {
                 warnings.push(format!(

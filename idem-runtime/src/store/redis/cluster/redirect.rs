@@ -1,4 +1,4 @@
-//! Where a node says that a key is, and what makes the map of slots doubtful.
+//! Redirects of a node, and the errors that make the map of slots doubtful.
 
 use redis::{RedisError, ServerErrorKind};
 
@@ -10,7 +10,7 @@ use crate::store::{StoreError, StoreErrorKind};
 pub(super) enum Redirect {
     Moved(Address),
     Ask(Address),
-    /// To a node of which only the port is said. The map says more.
+    /// A redirect to a node that is given by its port alone. The map has more.
     Nameless,
 }
 

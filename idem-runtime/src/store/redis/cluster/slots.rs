@@ -1,17 +1,17 @@
-//! Which node has which slot.
+//! The map of slots to nodes.
 
 use redis::Value;
 
 use crate::store::redis::address::{Address, pairs, text};
 
 const SLOTS: u16 = 16_384;
-/// The name of a node that has none, where names are preferred
-/// (`cluster-preferred-endpoint-type hostname`). Not that of the node that says so.
+/// Name of a node without a name, where names are preferred
+/// (`cluster-preferred-endpoint-type hostname`). It does not mean the node that sent the reply.
 pub(super) const NAMELESS: &str = "?";
-/// A slot that no node has.
+/// Index of a slot without a node.
 const NOBODY: u16 = u16::MAX;
 
-/// The slot of a key: of what stands between its first braces, if anything does
+/// The slot of a key: of the text between its first braces, unless that is empty
 /// (<https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags>).
 pub(super) fn slot(key: &str) -> u16 {
     let tag = key
@@ -24,7 +24,7 @@ pub(super) fn slot(key: &str) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(hashed.as_bytes()) % SLOTS
 }
 
-/// The primaries of a cluster, and what each has.
+/// The primaries of a cluster, and the slots of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Slots {
     nodes: Vec<Address>,
@@ -32,7 +32,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The answer of `CLUSTER SLOTS`, from the node at this address. `None` if it is no such answer,
+    /// Parses the reply of `CLUSTER SLOTS` from the node at this address. `None` if it is no such reply,
     /// or names no node.
     pub(super) fn read(reply: &Value, said_by: &Address) -> Option<Self> {
         let Value::Array(ranges) = reply else {
@@ -64,7 +64,7 @@ impl Slots {
         (!slots.nodes.is_empty()).then_some(slots)
     }
 
-    /// The number of a node, new or not.
+    /// The index of a node, which is added if it is new.
     fn node(&mut self, address: &Address) -> Option<u16> {
         let place = self.nodes.iter().position(|node| node == address);
         let place = place.unwrap_or_else(|| {
@@ -79,7 +79,7 @@ impl Slots {
             .get(usize::from(*self.owner.get(usize::from(slot))?))
     }
 
-    /// A node says that another has this slot.
+    /// Records a redirect: another node has this slot.
     pub(super) fn moved(&mut self, slot: u16, to: &Address) {
         if let Some(node) = self.node(to)
             && let Some(owner) = self.owner.get_mut(usize::from(slot))
@@ -88,9 +88,9 @@ impl Slots {
         }
     }
 
-    /// The same in every process for the same map, whatever the order of its nodes.
+    /// A digest of the map, equal in every process. The order of its nodes does not matter.
     pub(super) fn number(&self) -> u64 {
-        // FNV-1a: nobody chooses maps that are to meet.
+        // FNV-1a: no attacker chooses maps that collide.
         let mut number = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |byte: u8| number = (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let mut last = None;
@@ -112,7 +112,7 @@ impl Slots {
     }
 }
 
-/// What else is known of a node: where names are preferred and it has none, its IP address.
+/// The IP address in a node's metadata. Used for a node without a name where names are preferred.
 fn ip(more: &Value) -> Option<String> {
     let known = pairs(more.clone())?;
     let ip = known
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_the_specification() {
-        // `CLUSTER KEYSLOT` says so.
+        // From `CLUSTER KEYSLOT`.
         assert_eq!(slot("123456789"), 12_739);
         assert_eq!(slot("somekey"), 11_058);
         assert_eq!(slot("foo{hash_tag}"), 2_515);
@@ -164,7 +164,7 @@ mod tests {
         Value::BulkString(text.as_bytes().to_vec())
     }
 
-    /// All slots, at a node with this host and what else is said of it.
+    /// All slots, at a node with this host and metadata.
     fn all(host: Value, more: &[Value]) -> Value {
         let replica = Value::Array(vec![bulk("10.0.0.9"), Value::Int(7_009), bulk("id")]);
         let node = [&[host, Value::Int(7_001), bulk("id")], more].concat();
@@ -186,10 +186,10 @@ mod tests {
             (all(bulk("10.0.0.2"), &[]), "10.0.0.2:7001"),
             (all(bulk("10.0.0.2"), &none), "10.0.0.2:7001"),
             (all(bulk("redis.example"), &known), "redis.example:7001"),
-            // Where the port alone tells the nodes apart.
+            // Where the nodes differ in the port alone.
             (all(Value::Nil, &known), "10.0.0.1:7001"),
             (all(bulk(""), &none), "10.0.0.1:7001"),
-            // Where names are preferred and it has none.
+            // Where names are preferred and the node has none.
             (all(bulk("?"), &known), "10.0.0.2:7001"),
             (all(bulk("?"), &known_map), "10.0.0.2:7001"),
             (all(bulk("?"), &none), "10.0.0.1:7001"),

@@ -1,8 +1,8 @@
-//! One connection that many send on: what they send at the same time goes out together.
+//! A connection shared by many senders, which batches their commands.
 //!
-//! A command of its own costs the client library a message, a timer and a channel; a pipeline costs these
-//! once. So a command that nobody else's accompanies is sent at once, and while there is a crowd, whatever
-//! was said since the last turn is sent as one pipeline. Nobody waits for a crowd to gather.
+//! A single command costs the client library a message, a timer and a channel; a pipeline costs these
+//! once. A lone command is sent immediately; queued commands are flushed as one pipeline. No command waits
+//! for others to arrive.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -18,14 +18,14 @@ use super::Making;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, Pace, admits};
 
-/// So many go out together at most: the first of them has its reply when the last one has.
+/// Largest number of waiters in a pipeline: its first reply arrives with its last.
 const TOGETHER: usize = 64;
 
-/// So many pipelines are under way at most. What else there is waits here, where what ends a claim overtakes
+/// Largest number of pipelines in flight. Further commands are queued here, where completions overtake
 /// claims, and where no time-out of the client library counts.
 const UNDER_WAY: usize = 8;
 
-/// It ends when it is dropped, and the connection with it.
+/// A connection with a queue; dropping it ends both.
 pub(super) struct Lane {
     connection: MultiplexedConnection,
     queue: Arc<Queue>,
@@ -34,23 +34,23 @@ pub(super) struct Lane {
 struct Queue {
     waiting: Mutex<Waiting>,
     called: Notify,
-    /// How much has been sent and has no reply yet: what was sent alone, and pipelines.
+    /// Lone commands and pipelines in flight.
     under_way: AtomicUsize,
-    /// How many went out together last.
+    /// Size of the last batch.
     crowd: AtomicUsize,
 }
 
 struct Waiting {
-    /// What ends or keeps a claim, or reads.
+    /// Completions, releases, renewals and reads.
     endings: VecDeque<Waiter>,
     claims: VecDeque<Waiter>,
-    /// Of claims.
+    /// Pace at which claims leave the queue.
     pace: Pace,
-    /// Nobody sends them any more.
+    /// No command is accepted any more.
     closed: bool,
 }
 
-/// What somebody wants sent, one right behind the other, and where the replies go.
+/// One or two queued commands, and the channel for their replies.
 struct Waiter {
     first: Cmd,
     second: Option<Cmd>,
@@ -64,7 +64,7 @@ pub(super) struct Replies {
 }
 
 impl Lane {
-    /// Its driver runs on the runtime of whoever calls this, as does the connection's own.
+    /// Its driver runs on the calling runtime, as does the connection's own.
     pub(super) fn new(connection: MultiplexedConnection) -> Self {
         let queue = Arc::new(Queue {
             waiting: Mutex::new(Waiting {
@@ -82,7 +82,7 @@ impl Lane {
         Self { connection, queue }
     }
 
-    /// Sends a command, or two with nobody's between them. Dropped, they may still be executed.
+    /// Sends a command, or two without another between them. If dropped, they may still be executed.
     pub(super) async fn send(
         &self,
         first: &Making<'_>,
@@ -93,7 +93,7 @@ impl Lane {
         if queue.crowd.load(Ordering::Relaxed) < 2
             && let Some(_under_way) = UnderWay::alone(queue)
         {
-            // Boxed: it is much larger than waiting for one's turn, which most do where it matters.
+            // Boxed: it is much larger than the wait in the queue, which is the usual case under load.
             return Box::pin(alone(self.connection.clone(), first, second)).await;
         }
         match self.queue(first, second, claims) {
@@ -102,7 +102,7 @@ impl Lane {
         }
     }
 
-    /// Where the replies will come from; `None`: nobody sends anything any more.
+    /// Queues the commands, and returns the receiver of the replies; `None`: the lane is closed.
     fn queue(
         &self,
         first: &Making<'_>,
@@ -138,16 +138,16 @@ impl Lane {
 }
 
 impl Lane {
-    /// Nothing more is sent. What waits is told so: it was not sent.
+    /// Closes the lane. Queued commands fail as not sent.
     pub(super) fn abandon(&self) {
         let waiters = self.queue.lock().close();
         drop(waiters);
         self.queue.called.notify_one();
     }
 
-    /// Why a claim could not be sent in time, if it could not.
+    /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
-        // As long as all that waits goes out together there is no queue.
+        // As long as one batch takes all waiters there is no queue.
         if self.queue.crowd.load(Ordering::Relaxed) < TOGETHER {
             return None;
         }
@@ -167,13 +167,13 @@ impl Waiting {
         self.endings.len() + self.claims.len()
     }
 
-    /// Takes all that waits, and lets nothing more in.
+    /// Takes all waiters, and closes the queue.
     fn close(&mut self) -> [VecDeque<Waiter>; 2] {
         self.closed = true;
         [mem::take(&mut self.endings), mem::take(&mut self.claims)]
     }
 
-    /// What goes out together next.
+    /// Takes the next batch.
     fn batch(&mut self) -> Vec<Waiter> {
         let endings = self.endings.len().min(TOGETHER);
         let claims = self.claims.len().min(TOGETHER - endings);
@@ -211,7 +211,7 @@ impl Drop for Lane {
     }
 }
 
-/// Two commands for a connection with nobody else on it.
+/// A pipeline of two commands, for an otherwise idle connection.
 fn both(first: &Making<'_>, second: &Making<'_>) -> Pipeline {
     let mut both = Pipeline::with_capacity(2);
     both.add_command(first()).add_command(second());
@@ -240,14 +240,14 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be sent now; `None` when nothing more will be.
+    /// Takes the next batch; `None` when the queue is closed and empty.
     fn take(&self) -> Option<Vec<Waiter>> {
         let mut waiting = self.lock();
         if waiting.closed && waiting.len() == 0 {
             return None;
         }
         let batch = waiting.batch();
-        // Nobody calls again where all is closed: the call for that may have been this one.
+        // No further notification comes once the queue is closed: this may have been the one for that.
         if waiting.len() > 0 || waiting.closed {
             self.called.notify_one();
         }
@@ -255,21 +255,21 @@ impl Queue {
     }
 }
 
-/// Something that has been sent.
+/// Counts a lone command or a pipeline in flight.
 struct UnderWay<'a>(&'a Queue);
 
 impl<'a> UnderWay<'a> {
-    /// Of a pipeline that was counted when it was taken.
+    /// For a pipeline that was counted when it was taken.
     fn counted(queue: &'a Queue) -> Self {
         Self(queue)
     }
 
-    /// Only if nothing else is.
+    /// Only if nothing else is in flight.
     fn alone(queue: &'a Queue) -> Option<Self> {
         let begun = queue
             .under_way
             .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
-        // Not `then_some`: what is made is dropped, and counts.
+        // Not `then_some`: it would construct the guard in any case, and its drop decrements the count.
         begun.is_ok().then(|| Self(queue))
     }
 }
@@ -283,16 +283,16 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Sends what waits. Dropped with its runtime, it leaves nobody waiting.
+/// Sends the queued batches. When its runtime drops it, all waiters fail.
 struct Driver(Arc<Queue>);
 
 impl Driver {
     async fn drive(self, connection: MultiplexedConnection) {
         loop {
             self.0.called.notified().await;
-            // Whoever is about to send something as well does so first.
+            // Other tasks that are about to send a command do so first.
             tokio::task::yield_now().await;
-            // The end of one of them calls again.
+            // The end of a pipeline notifies again.
             if self.0.under_way.load(Ordering::Acquire) >= UNDER_WAY {
                 continue;
             }
@@ -325,7 +325,7 @@ async fn exchange(queue: Arc<Queue>, mut connection: MultiplexedConnection, wait
         tell,
     } in waiters
     {
-        // Who has gone has not sent anything yet.
+        // A command whose sender is gone was not sent yet, and is skipped.
         if tell.is_closed() {
             continue;
         }
@@ -340,7 +340,7 @@ async fn exchange(queue: Arc<Queue>, mut connection: MultiplexedConnection, wait
     }
     let count = commands.len();
     let replies = connection.send_packed_commands(&commands, 0, count).await;
-    // Whoever is told may be gone by now.
+    // The receiver may be gone by now.
     match replies {
         Ok(replies) => {
             let mut replies = replies.into_iter();
@@ -356,7 +356,7 @@ async fn exchange(queue: Arc<Queue>, mut connection: MultiplexedConnection, wait
     }
 }
 
-/// As when the connection had ended.
+/// The error of an ended connection.
 fn ended() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
 }

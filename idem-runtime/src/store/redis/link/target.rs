@@ -1,4 +1,4 @@
-//! Where a connection goes.
+//! Target of a connection.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Commands that may be on their way at once before a sender waits.
+/// Largest number of commands in flight before a sender waits.
 const PIPELINE: usize = 1_024;
 
-/// How long things may take.
+/// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store::redis) struct Patience {
     pub(in crate::store::redis) connect: Duration,
@@ -29,12 +29,12 @@ impl Patience {
     }
 }
 
-/// Where a connection goes. It is looked up anew for each one.
+/// Target of a connection, resolved anew for each one.
 #[derive(Clone)]
 pub(in crate::store::redis) enum Target {
-    /// To one server.
+    /// One server.
     Server(Box<Client>),
-    /// To whichever server the sentinels call the primary.
+    /// The server that the sentinels name as the primary.
     Primary(Sentinels),
 }
 
@@ -50,7 +50,7 @@ impl Target {
         }
     }
 
-    /// Connects. `known` says that a connection was made before.
+    /// Connects. `known`: an earlier attempt succeeded.
     pub(super) async fn connect(
         &self,
         patience: Patience,
@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// Sees to it that somebody hears when `generation` is to change.
+    /// Starts the listeners of the sentinels unless they run. They change `generation` on a failover.
     pub(super) fn tend(&self, patience: Patience) {
         if let Self::Primary(sentinels) = self {
             sentinels.listen(patience);
@@ -82,7 +82,7 @@ impl Target {
         }
     }
 
-    /// Whether a server that refuses to write is the wrong one for certain.
+    /// Whether a server that refuses to write is certainly the wrong one.
     pub(super) fn is_elected(&self) -> bool {
         matches!(self, Self::Primary(_))
     }
@@ -103,15 +103,15 @@ async fn one(
         );
         let error = connect_error(error, known);
         if is_silence && is_tls && !known {
-            // A server without TLS waits for the rest of what it takes for a command.
+            // A server without TLS waits for the rest of the bytes that it takes for a command.
             return error.with_hint("if this port does not speak TLS, write `redis://`");
         }
         error
     })
 }
 
-/// The server's own word for it: sentinels may be late, and a server that is just being promoted
-/// refuses to write.
+/// Checks the role that the server itself reports: sentinels may be late, and a server that is still being
+/// promoted refuses to write.
 async fn is_primary(
     mut connection: MultiplexedConnection,
 ) -> Result<MultiplexedConnection, StoreError> {

@@ -1,40 +1,40 @@
-//! The server's clock, as far as it is known here.
+//! Estimate of the server's clock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// For how long a server's clock is told from the one here: two clocks part by a millisecond in that
+/// How long the server's time is derived from the local clock: two clocks part by a millisecond in that
 /// time, at most.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long a reply may have taken that tells the time: it may be as old as that. A local cache counts on
+/// Time limit of a reply that carries the time: it may be as old as that. A local cache relies on
 /// less than a second.
 const PROMPT: Duration = Duration::from_millis(500);
-/// By how much the calendar and the monotonic clock may differ meanwhile. They do so by more after this
+/// Largest difference between the calendar and the monotonic clock meanwhile. It is larger after the
 /// machine has slept, or its calendar was set.
 const STEADY: Duration = Duration::from_millis(50);
 
-/// What time the server at the other end of a connection has.
+/// The time of the server at the other end of a connection.
 ///
 /// A claim that is granted without a script has its fence from here. It is behind the server's clock by
-/// the time that a reply takes, by half a second at most, and grows with every look.
+/// the time that a reply takes, by half a second at most, and grows with every read.
 #[derive(Default)]
 pub(super) struct ServerTime(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
     said: Option<Said>,
-    /// What was told last.
+    /// The last time that was returned.
     last: u64,
 }
 
-/// What the server said, in microseconds, and when that was.
+/// The server's time from a reply, in microseconds, and when the reply arrived.
 #[derive(Clone, Copy)]
 struct Said {
     micros: u64,
     at: Moment,
 }
 
-/// A moment of both clocks of this machine.
+/// One moment by both clocks of this machine.
 #[derive(Clone, Copy)]
 struct Moment {
     monotonic: Instant,
@@ -49,7 +49,7 @@ impl Moment {
         }
     }
 
-    /// How long ago that was; `None` if the clocks do not agree about it.
+    /// Time since `earlier`; `None` if the clocks disagree about it.
     fn since(self, earlier: Self) -> Option<Duration> {
         let passed = self.monotonic.duration_since(earlier.monotonic);
         let on_calendar = self.calendar.duration_since(earlier.calendar).ok()?;
@@ -72,7 +72,7 @@ impl Known {
 
     fn hear(&mut self, micros: u64, now: Moment) {
         self.last = self.last.max(micros);
-        // The reply that took the least time is nearest to the truth.
+        // The fastest reply is closest to the truth.
         if self.at(now).is_none_or(|known| known < micros) {
             self.said = Some(Said { micros, at: now });
         }
@@ -80,12 +80,12 @@ impl Known {
 }
 
 impl ServerTime {
-    /// The server's time in microseconds, later than ever before. `None`: it is to be asked.
+    /// The server's time in microseconds, later than ever before. `None`: it is unknown.
     pub(super) fn now(&self) -> Option<u64> {
         self.lock().tell(Moment::now())
     }
 
-    /// A reply that has just come, and `took` so long, says that it was this time.
+    /// Records the server's time from a reply that has just arrived, and `took` so long.
     pub(super) fn is(&self, micros: u64, took: Duration) {
         if took < PROMPT {
             self.lock().hear(micros, Moment::now());
@@ -146,7 +146,7 @@ mod tests {
             calendar: start.calendar - Duration::from_mins(1),
         };
         assert_eq!(known.at(set_back), None);
-        // Then the server's word counts, although it is behind what was known.
+        // Then the server's time counts, although it is behind the estimate.
         known.hear(900, slept);
         assert_eq!(known.at(slept), Some(900));
         assert_eq!(known.tell(slept), Some(1_001), "later than ever before");

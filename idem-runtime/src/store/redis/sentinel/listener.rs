@@ -1,7 +1,7 @@
-//! Being told by the sentinels of a failover.
+//! Subscription to the sentinels' failover messages.
 //!
 //! A server that is cut off from the others does not know that another has taken its place, and goes
-//! on granting claims to whoever is connected to it. Its sentinels know, and say so at once.
+//! on granting claims to its clients. Its sentinels know, and publish it at once.
 
 use std::pin::Pin;
 use std::sync::Weak;
@@ -16,21 +16,23 @@ use tokio::time::{sleep, timeout};
 use super::Inner;
 use crate::store::redis::link::Patience;
 
-/// How long a sentinel that does not answer is left alone.
+/// Pause before a sentinel that does not answer is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The sentinel that leads a failover says the first as soon as the new primary is one; all of them
-/// say the second when the replicas follow it.
+/// Channels of failover messages.
+///
+/// The sentinel that leads a failover publishes on the first as soon as the new primary is promoted; all of
+/// them publish on the second when the replicas follow it.
 const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
-/// How long nothing is heard before it is asked: a network may have forgotten the connection, and
-/// nobody is told of what was said while there was none.
+/// Silence after which the sentinel is queried: a network may have dropped the connection, and
+/// messages published without one are lost.
 const QUIET: Duration = Duration::from_secs(5);
 
-/// A connection to each sentinel, on the runtime of whoever connected first.
+/// A connection to each sentinel, on the runtime of the first connection.
 #[derive(Default)]
 pub(super) struct Listeners(Vec<AbortHandle>);
 
 impl Listeners {
-    /// Listens, unless it does: the runtime that it was started on may be gone.
+    /// Starts the listeners, unless they run: the runtime that they were started on may be gone.
     pub(super) fn start(&mut self, inner: &Weak<Inner>, sentinels: &[Client], patience: Patience) {
         if !self.0.is_empty() && self.0.iter().all(|task| !task.is_finished()) {
             return;
@@ -60,7 +62,7 @@ async fn listen(inner: Weak<Inner>, client: Client, patience: Patience) {
         if let Ok(Some(mut pubsub)) = timeout(patience.connect, subscribe(&client)).await {
             let mut messages = pubsub.on_message();
             loop {
-                // At first, and whenever it was quiet.
+                // At first, after each message, and after each silence.
                 if !catch_up(&inner, &client, patience).await {
                     break;
                 }
@@ -82,7 +84,7 @@ async fn listen(inner: Weak<Inner>, client: Client, patience: Patience) {
     }
 }
 
-/// Asks the sentinel itself, on a connection of its own. Whether it answers.
+/// Queries the sentinel on a connection of its own. Returns whether it answers.
 async fn catch_up(inner: &Weak<Inner>, client: &Client, patience: Patience) -> bool {
     let Some(service) = inner.upgrade().map(|inner| inner.service.clone()) else {
         return false;

@@ -1,4 +1,4 @@
-//! Which channels a connection is to hear: decided here, sent elsewhere.
+//! Subscriptions of a connection: decided here, sent elsewhere.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use tokio::sync::watch;
 use crate::identity::operation::RecordKey;
 use crate::store::StoreError;
 
-/// The channels that somebody waits for, or did a moment ago.
+/// The channels that are watched, or were a moment ago.
 ///
-/// Who watches is counted elsewhere and may change at any moment. Therefore a channel is looked at
-/// again whenever its last watcher has left, and what it needs is decided then, under the lock that
-/// a newcomer takes to ask whether it is heard already.
+/// Watchers are counted elsewhere and may come and go at any moment. Therefore a channel is checked
+/// again whenever its last watcher has left, and its next order is decided then, under the lock that
+/// a new watcher takes to check whether it is subscribed already.
 #[derive(Default)]
 pub(super) struct Channels {
     wanted: HashMap<String, Channel>,
-    /// Channels to look at.
+    /// Channels to check.
     queue: Vec<String>,
     requests: u64,
 }
@@ -23,14 +23,14 @@ pub(super) struct Channels {
 struct Channel {
     key: RecordKey,
     progress: watch::Sender<Progress>,
-    /// The subscription that this connection was asked for. An answer to an earlier one says
-    /// nothing, since the channel may have been given up in between.
+    /// The subscription that this connection has requested. A reply to an earlier one is
+    /// ignored, since the channel may have been given up in between.
     request: Option<u64>,
-    /// It was heard, and then not: messages may be lost, and somebody may have waited for them.
+    /// It was subscribed, and then not: messages may be lost, and watchers may have waited for them.
     lapsed: bool,
 }
 
-/// How far a subscription is.
+/// State of a subscription.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
     Asked,
@@ -41,7 +41,7 @@ pub(super) enum Progress {
     Failed(StoreError),
 }
 
-/// What a connection is asked for.
+/// A command for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Subscribe { name: String, request: u64 },
@@ -55,7 +55,7 @@ impl Progress {
 }
 
 impl Channels {
-    /// Somebody watches the key, and has been counted.
+    /// Adds a watcher, which has been counted already, of the key.
     pub(super) fn join(&mut self, key: &RecordKey) -> watch::Receiver<Progress> {
         let name = key.name();
         if let Some(channel) = self.wanted.get(&name) {
@@ -73,12 +73,12 @@ impl Channels {
         receiver
     }
 
-    /// Nobody watched the key any more a moment ago.
+    /// The last watcher of the key left a moment ago.
     pub(super) fn left(&mut self, key: &RecordKey) {
         self.queue.push(key.name());
     }
 
-    /// Forgets what nobody watches, and says whether anything remains. For as long as there is no
+    /// Drops the channels without watchers, and returns whether any remains. Only while there is no
     /// connection.
     pub(super) fn any(&mut self, watched: impl Fn(&RecordKey) -> bool) -> bool {
         self.wanted.retain(|_, channel| watched(&channel.key));
@@ -89,13 +89,13 @@ impl Channels {
         self.wanted.is_empty()
     }
 
-    /// The key of a channel that something was heard on.
+    /// The key of a channel on which a message arrived.
     pub(super) fn key(&self, name: &str) -> Option<RecordKey> {
         let channel = self.wanted.get(name)?;
         Some(channel.key.clone())
     }
 
-    /// What to send next.
+    /// The next command to send.
     pub(super) fn next_order(&mut self, watched: impl Fn(&RecordKey) -> bool) -> Option<Order> {
         while let Some(name) = self.queue.pop() {
             let Some(channel) = self.wanted.get_mut(&name) else {
@@ -122,7 +122,7 @@ impl Channels {
         (channel.request == Some(request)).then_some(channel)
     }
 
-    /// The server confirms a subscription. Gives the key, if somebody may have missed something.
+    /// The server confirms a subscription. Returns the key, if its watchers may have missed a message.
     pub(super) fn confirmed(&mut self, name: &str, request: u64) -> Option<RecordKey> {
         let channel = self.asked(name, request)?;
         channel.progress.send_replace(Progress::Heard);
@@ -137,14 +137,14 @@ impl Channels {
         }
     }
 
-    /// Another node has the channel. Gives its key.
+    /// Another node has the channel. Returns its key.
     pub(super) fn moved(&mut self, name: &str, request: u64) -> Option<RecordKey> {
         let channel = self.asked(name, request)?;
         channel.progress.send_replace(Progress::Moved);
         self.wanted.remove(name).map(|channel| channel.key)
     }
 
-    /// The connection is gone: everything is to be asked for again, on another.
+    /// The connection is gone: all channels must be subscribed again, on another.
     pub(super) fn lost(&mut self) {
         self.queue = self.wanted.keys().cloned().collect();
         for channel in self.wanted.values_mut() {
@@ -156,8 +156,8 @@ impl Channels {
         }
     }
 
-    /// There is no other connection for now: whoever begins to watch is told so. Who has begun
-    /// before is asked for again later.
+    /// There is no other connection for now: new watchers receive the error. Lapsed channels
+    /// are subscribed again later.
     pub(super) fn failed(&mut self, error: &StoreError) {
         self.wanted.retain(|_, channel| {
             if !channel.lapsed {

@@ -18,34 +18,34 @@ use crate::record::Owner;
 use crate::store::redis::failure::store_error;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long nothing is heard before the server is asked whether it is there.
+/// Silence after which the server is pinged.
 const QUIET: Duration = Duration::from_secs(5);
-/// How seldom a connection is replaced because waiting calls say that they were not told. If it is
-/// not the connection, replacing it does not help.
+/// Shortest interval between two replacements of a connection because waiting calls missed notifications. If
+/// the connection is not the cause, replacing it does not help.
 const REPLACE: Duration = Duration::from_secs(10);
 
-/// A connection, kept subscribed to what is watched.
+/// A connection that is kept subscribed to the watched keys.
 pub(super) struct Session<'a> {
     shared: &'a Shared,
     wire: Wire,
     answers: JoinSet<Answer>,
     quiet: Pin<Box<Sleep>>,
-    /// The server has confirmed a subscription, so that this is more than an open door.
+    /// The server has confirmed a subscription; an accepted connection alone does not count.
     works: bool,
-    /// The channels that the server was asked not to tell of any more, and has not said so yet.
+    /// Channels whose unsubscription the server has not confirmed yet.
     leaving: Vec<String>,
-    /// That of the target when this connection was made.
+    /// The target's generation when this connection was made.
     generation: u64,
 }
 
-/// Why a connection is of no more use.
+/// Why a connection is no longer usable.
 pub(super) enum End {
-    /// Nobody will watch any more.
+    /// The store is closed.
     Closed,
-    /// Waiting calls were not told.
+    /// Waiting calls missed notifications.
     Missed,
     Lost,
-    /// There is none for now, for this reason.
+    /// There is no connection for now, for this reason.
     Failed(StoreError),
 }
 
@@ -54,12 +54,12 @@ enum Event {
     Answer(Answer),
     /// The server was silent for a while.
     Quiet,
-    /// There is something to do.
+    /// There may be orders to send.
     Work,
     Ended,
 }
 
-/// The server's answer to an order, or to whether it is there.
+/// The server's reply to an order, or to a ping.
 struct Answer {
     order: Option<Order>,
     reply: Result<RedisResult<()>, Elapsed>,
@@ -67,7 +67,7 @@ struct Answer {
 
 impl<'a> Session<'a> {
     pub(super) fn new(shared: &'a Shared, wire: Wire, generation: u64) -> Self {
-        // What was missed was missed on another connection.
+        // Messages missed so far were missed on another connection.
         shared.lock().missed = false;
         Self {
             shared,
@@ -80,7 +80,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Does what is asked for, and tells what is heard, until the connection is of no more use.
+    /// Sends orders, and delivers messages, until the connection is no longer usable.
     /// `replaced` is when a connection was last given up because of missed messages.
     pub(super) async fn serve(
         mut self,
@@ -88,7 +88,7 @@ impl<'a> Session<'a> {
         replaced: &mut Option<Instant>,
     ) -> End {
         loop {
-            // The old primary may be there still, and confirm whatever it is asked for.
+            // The old primary may still be there, and confirm any subscription.
             if self.shared.target.generation() != self.generation {
                 return End::Lost;
             }
@@ -117,9 +117,9 @@ impl<'a> Session<'a> {
                 Event::Heard(Heard::Left(name)) => {
                     match self.leaving.iter().position(|leaving| *leaving == name) {
                         Some(place) => drop(self.leaving.swap_remove(place)),
-                        // The slot of its key has gone to another node. The client library takes
-                        // this for the reply to whatever was sent first: nothing that it says of
-                        // this connection can be believed any more.
+                        // The slot of its key has moved to another node. The client library takes
+                        // this for the reply to the command that was sent first: no later reply on
+                        // this connection can be trusted.
                         None => return End::Lost,
                     }
                 }
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
         self.shared.lock().channels.next_order(watched)
     }
 
-    /// Sends an order, or asks whether the server is there. The answer is awaited in a task of its
+    /// Sends an order, or a ping. The reply is awaited in a task of its
     /// own, so that nothing waits for anything else.
     async fn send(&mut self, order: Option<Order>) {
         if let Some(Order::Unsubscribe { name }) = &order {
@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
             if let Poll::Ready(message) = self.wire.poll_message(cx) {
                 return Poll::Ready(message.map_or(Event::Ended, Event::Heard));
             }
-            // A task that panicked is one whose answer never comes.
+            // A panicked task is one whose reply never comes.
             if let Poll::Ready(Some(answer)) = self.answers.poll_join_next(cx) {
                 return Poll::Ready(answer.map_or(Event::Ended, Event::Answer));
             }
@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
                 None
             }
             (Err(_), Some(Order::Unsubscribe { name })) => {
-                // A refusal is an answer as well.
+                // A refusal is a reply as well.
                 self.leaving.retain(|leaving| *leaving != name);
                 None
             }
@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// How a connection ends that is broken or silent. One that never worked is like one that could
+    /// How a broken or silent connection ends. One that never worked counts as one that could
     /// not be made: a server without room for it hangs up, and a dead one is silent.
     fn lost(&self) -> End {
         if self.works {

@@ -1,4 +1,4 @@
-//! The connection on which Redis tells.
+//! The connection that receives messages.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,18 +13,18 @@ use crate::store::StoreError;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::link::{Patience, Target};
 
-/// A connection that subscribes. Its driver runs on the runtime of whoever opened it.
+/// A connection that subscribes. Its driver runs on the runtime that opened it.
 pub(super) struct Wire {
     pub(super) commands: Commands,
     news: News,
 }
 
-/// What is sent. A command is on its way once its future has been polled.
+/// The sending half. A command is sent once its future has been polled.
 #[derive(Clone)]
 pub(super) enum Commands {
     /// RESP2, which every server and nearly every proxy speaks.
     Plain(PubSubSink),
-    /// The channels of a cluster's shards, which the client library has in RESP3 only.
+    /// The channels of a cluster's shards, which the client library supports in RESP3 only.
     Sharded(MultiplexedConnection),
 }
 
@@ -34,8 +34,8 @@ enum News {
 }
 
 impl Wire {
-    /// Connects. Nothing comes back from the server for it where no password is sent, so this alone
-    /// does not say that the server is there.
+    /// Connects. Without a password the server sends no reply to that, so success alone
+    /// does not prove that the server is there.
     pub(super) async fn open(
         target: &Target,
         sharded: bool,
@@ -73,7 +73,7 @@ impl Wire {
         })
     }
 
-    /// What is heard next; `None` when the connection has ended, or cannot be trusted
+    /// Polls for the next message. `None` when the connection has ended, or cannot be trusted
     /// any more.
     pub(super) fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Heard>> {
         match &mut self.news {
@@ -97,10 +97,10 @@ impl Wire {
     }
 }
 
-/// Word of a channel.
+/// A message about a channel.
 pub(super) enum Heard {
     Message(String),
-    /// The server does not send its messages any more.
+    /// The server no longer sends the channel's messages.
     Left(String),
 }
 
@@ -127,7 +127,7 @@ impl Commands {
         }
     }
 
-    /// Whether the server is there. A refusal is an answer as well.
+    /// Whether the server is there. A refusal is a reply as well.
     pub(super) async fn ping(self) -> RedisResult<()> {
         match self {
             Self::Plain(mut sink) => sink.ping::<Value>().await.map(drop),
@@ -143,7 +143,7 @@ async fn send(mut connection: MultiplexedConnection, words: &[&str]) -> RedisRes
     reply.extract_error().map(drop)
 }
 
-/// The client library has an error like this, and keeps it to itself.
+/// The client library has an error like this, but keeps it private.
 fn late() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }

@@ -5,7 +5,7 @@ use redis::IntoConnectionInfo;
 
 use super::*;
 
-/// A certificate that vouches for itself, and its key.
+/// A self-signed certificate and its key.
 fn identity() -> (Vec<u8>, Vec<u8>) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -14,7 +14,7 @@ fn identity() -> (Vec<u8>, Vec<u8>) {
     (certificate.into_bytes(), key.serialize_pem().into_bytes())
 }
 
-/// A certificate's frame around bytes that are none.
+/// A certificate's PEM frame around other bytes.
 fn not_x509() -> Vec<u8> {
     let lines = [
         "-----BEGIN CERTIFICATE-----",
@@ -43,7 +43,7 @@ fn showing(certificate: &[u8], key: &[u8]) -> Tls {
     }
 }
 
-/// What is said of certificates and keys that cannot be used.
+/// The error for unusable certificates and keys.
 fn refusal(tls: &Tls) -> String {
     let error = apply(&at("rediss://localhost"), tls).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);

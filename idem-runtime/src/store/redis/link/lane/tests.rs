@@ -1,4 +1,4 @@
-//! One connection and a server that says nothing on its own.
+//! One connection and a server that replies only when it is allowed to.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexS
 
 use super::*;
 
-/// Answers each command with its last word, once it may; and writes down what it was sent.
+/// Replies to each command with its last word, once it may. Records the commands.
 async fn server(stream: DuplexStream, heard: Arc<Mutex<Vec<String>>>, may: Arc<AtomicBool>) {
     let (read, mut write) = tokio::io::split(stream);
     let mut read = BufReader::new(read);
@@ -63,7 +63,7 @@ impl Server {
         self.heard.lock().unwrap().clone()
     }
 
-    /// Sends one word, or two at once, from a task of its own.
+    /// Sends one word, or two at once, in a task of its own.
     fn send(&self, words: &[&str]) -> tokio::task::JoinHandle<RedisResult<Vec<Value>>> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
         let lane = Arc::clone(&self.lane);
@@ -76,7 +76,7 @@ impl Server {
         })
     }
 
-    /// Lets every task go as far as it can.
+    /// Lets every task run as far as it can.
     async fn settle() {
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
@@ -133,7 +133,7 @@ async fn who_is_alone_again_does_not_wait_for_a_turn() {
     }
     let queue = &server.lane.queue;
     assert!(queue.crowd.load(Ordering::SeqCst) > 1);
-    // The first one finds out that the others have gone.
+    // The first command's batch finds that the other senders are gone.
     for _ in 0..2 {
         server.send(&["alone"]).await.unwrap().unwrap();
     }
@@ -166,7 +166,7 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
     assert_eq!(server.heard(), ["ECHO one", "ECHO two"]);
 }
 
-/// Its end may be told before it has looked at what waits, and is told once.
+/// The driver may be notified of the end before it has read the queue, and is notified once.
 #[tokio::test]
 async fn the_driver_ends_with_its_lane_though_something_waits() {
     for waiting in [0, 1, TOGETHER + 1] {
@@ -216,7 +216,7 @@ fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     let (one, two) = waiting.join().unwrap();
     assert!(one.is_err_and(|error| error.is_connection_dropped()));
     assert!(two.is_err_and(|error| error.is_connection_dropped()));
-    // There was a crowd, so that who comes later would wait for a turn.
+    // The last batch had more than one command, so that a new command is queued.
     server.lane.queue.crowd.store(2, Ordering::SeqCst);
     runtime().block_on(async {
         let command = said("late");
@@ -231,7 +231,7 @@ fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     });
 }
 
-/// Futures that have been polled once: their commands wait in the lane, or are sent.
+/// Polls each future once: their commands are queued, or sent.
 async fn polled<F: Future>(futures: &mut [std::pin::Pin<Box<F>>]) {
     for future in futures {
         std::future::poll_fn(|cx| {
@@ -242,7 +242,7 @@ async fn polled<F: Future>(futures: &mut [std::pin::Pin<Box<F>>]) {
     }
 }
 
-/// So many claims, with nothing under way that could end: most of them wait.
+/// So many claims, with nothing in flight that could end: most of them wait.
 fn claims(
     lane: &Lane,
     count: usize,

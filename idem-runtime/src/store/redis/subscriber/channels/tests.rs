@@ -13,8 +13,8 @@ fn key(number: u8) -> RecordKey {
     RecordKey::new("test".into(), Operation::new("watched"), digest)
 }
 
-/// A server's end of a connection: it does what it is sent, one thing after the other, some time
-/// later, and its answers come back some time after that.
+/// A server's end of a connection: it executes the commands in their order, some time
+/// later, and its replies arrive some time after that.
 #[derive(Default)]
 struct Server {
     sent: Vec<Order>,
@@ -41,13 +41,13 @@ impl Server {
     }
 }
 
-/// A watch, and how its subscription goes.
+/// A watch, and the progress of its subscription.
 struct Guest {
     key: u8,
     progress: watch::Receiver<Progress>,
-    /// It was told that it is heard, on this connection.
+    /// It was confirmed on this connection.
     heard: bool,
-    /// It was heard on an earlier connection, and not woken since.
+    /// It was confirmed on an earlier connection, and not woken since.
     lapsed: bool,
 }
 
@@ -55,7 +55,7 @@ struct Guest {
 enum Step {
     Arrive(u8),
     Leave(usize),
-    /// The watch is given up now, and word of it comes later.
+    /// The watch is dropped now, and its notice arrives later.
     LeaveQuietly(usize),
     Word,
     Send,
@@ -83,7 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     channels: Channels,
     guests: Vec<Guest>,
-    /// Keys whose last watcher has left, and word of it is still on its way.
+    /// Keys whose last watcher has left, with the notice still on its way.
     words: Vec<u8>,
     server: Server,
 }
@@ -165,14 +165,14 @@ impl World {
                 self.lose();
                 let error = StoreError::new(StoreErrorKind::Unavailable, "down");
                 self.channels.failed(&error);
-                // Who is told that it failed gives up.
+                // A watcher whose subscription failed gives up.
                 self.guests
                     .retain(|guest| !matches!(*guest.progress.borrow(), Progress::Failed(_)));
             }
         }
     }
 
-    /// Whoever believes to be heard is.
+    /// Every watcher with a confirmed subscription is subscribed at the server.
     fn check(&mut self) {
         for guest in &mut self.guests {
             if matches!(*guest.progress.borrow(), Progress::Heard) {
@@ -201,7 +201,7 @@ proptest! {
             world.step(step);
             world.check();
         }
-        // In the end everybody hears, nobody has been forgotten, and nothing is heard for nothing.
+        // In the end every watcher is subscribed, none has been forgotten, and no other channel is subscribed.
         for number in std::mem::take(&mut world.words) {
             world.channels.left(&key(number));
         }
