@@ -68,7 +68,7 @@ impl RedisStoreBuilder {
     ///
     /// A larger one is refused with [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left unchanged.
     ///
-    /// The store requests no more bytes than that, with one exception. The reply to a claim by `SET … NX GET` is
+    /// The store requests one byte more than that at most, with one exception. The reply to a claim by `SET … NX GET` is
     /// the whole record, whatever its length. The first such reply that is too large is the last one: from then on
     /// this store makes its claims by script, which checks the length first. So a writer of Redis can make each
     /// process fetch records above the limit once, and not at each call.

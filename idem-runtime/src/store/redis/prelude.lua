@@ -1,8 +1,8 @@
--- Shared functions, inserted before each script. Every script is atomic.
+-- Shared functions, inserted before the scripts that change a record. Every script is atomic.
 --
 -- KEYS[1]  the record
 --
--- Every script may return
+-- Each of them may return
 --         {'V', start}            no record of idem; the value's first bytes
 --         {'I'}                   a record without an expiry
 --

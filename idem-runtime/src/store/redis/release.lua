@@ -4,8 +4,8 @@
 -- ARGV[1]  the owner that releases, 16 bytes
 -- ARGV[2]  what remains: 0 the request, 1 the attempt, which counts as abandoned, 2 nothing
 --
--- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} held by another owner,
---         nothing changed; {'N'} no record
+-- Returns {'C'} free, or unknown as before, now or since an earlier send; {'S'} held by another owner or
+--         finished, nothing changed; {'N'} no record
 
 -- Cause of an unknown outcome that a reconciliation did not decide.
 local UNDECIDED = '\0\0\0\4'

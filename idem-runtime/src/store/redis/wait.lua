@@ -1,7 +1,7 @@
 -- Marks a claim as watched, so that its end is notified. The watcher subscribes at the same time, and reads
 -- the record once both are done. Runs alone, or before read.lua, which reads the result.
 --
--- Nearly every claim ends without a watcher, so only a marked end is published. A mark that is not written,
+-- Nearly every claim ends without a watcher, so the fast paths publish only a marked end. A mark that is not written,
 -- for want of room or of a right, or is lost, delays the watcher until its next poll.
 local there = redis.call('GETRANGE', KEYS[1], 0, 56)
 if #there == 56 and string.sub(there, 1, 2) == '2P' then
