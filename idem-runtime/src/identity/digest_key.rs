@@ -44,7 +44,7 @@ impl CallName {
 /// How names and fingerprints are computed from digests.
 #[derive(Clone, Default)]
 pub(crate) enum DigestKey {
-    /// Not at all.
+    /// Without a secret.
     #[default]
     Plain,
     /// By HMAC-SHA-256 (RFC 2104).
