@@ -9,7 +9,7 @@ use crate::record::Owner;
 impl Engine {
     /// Issues a one-time token for a call of this operation by this subject.
     ///
-    /// The subject is the person that fills in the form, such as the id of the user, or of the session if no user is
+    /// The subject identifies the user of the form: for example the user id, or the session id if no user is
     /// logged in. See [`TokenIssuer`](crate::TokenIssuer).
     ///
     /// The operation is the `op` of the attribute, letter by letter.
