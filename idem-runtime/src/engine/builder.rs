@@ -367,23 +367,26 @@ impl EngineBuilder {
     /// `digest_key`) the secret:
     ///
     /// 1. **Stop every process that shares the records**, and wait until the server shows none of their connections: a
-    ///    proxy may finish what a client has sent. A process without the new secret begins records that the others do not
-    ///    look for, and **two bodies run for one key**. There is no rolling change.
-    /// 2. Start them with `.digest_key(new).former_digest_key(old)`. The way back is another stop, and the two secrets
-    ///    exchanged.
-    /// 3. Leave the former key out, process by process, once the longest life of a record has passed since step 2, since
-    ///    the last [`FormerDigestKey`](EventKind::FormerDigestKey), and since a record from before was last resolved or
-    ///    reset. A life is the longest of `ttl`, `error_ttl` and the life of tokens, and counts from the answer: add
-    ///    `max_run`. With `ttl = forever` it does not end. The secret is changed again after this step, not before.
+    ///    proxy may finish a client's command after the client has ended. A process without the new secret begins
+    ///    records that the others do not look up, and **two bodies run for one key**. There is no rolling change.
+    /// 2. Start them with `.digest_key(new).former_digest_key(old)`. To go back, stop them again and swap the two
+    ///    secrets.
+    /// 3. Leave the former key out, process by process, once the longest life of a record has passed since step 2,
+    ///    since the last [`FormerDigestKey`](EventKind::FormerDigestKey), and since a record from before was last
+    ///    resolved or reset. A life is the longest of `ttl`, `error_ttl` and the life of tokens, and counts from the
+    ///    answer: add `max_run`. With `ttl = forever` it does not end. The secret is changed again after this step, not
+    ///    before.
     ///
-    /// Meanwhile a call that asks the store takes one round trip more; one that finds a limit or a quota in its way
-    /// takes two. Answers under the former name are not kept in the [local cache](Self::local_cache). A call in a
+    /// Meanwhile a call that queries the store takes one round trip more; one that meets a limit or a quota takes two.
+    /// Answers under the former name are not kept in the [local cache](Self::local_cache). A call in a
     /// [transaction](crate::CallBuilder::in_tx) reads the former record by a connection of the store's. It replays an
-    /// [`Engine::entry`] finds a record by the digest that was logged, [`CallBuilder::entry`](crate::CallBuilder::entry)
-    /// under both names.
+    /// answer, and is refused as [`ErrorKind::Running`] where the record is unfinished: a call outside of a transaction
+    /// takes it over, or [`Entry::resolve`](crate::Entry::resolve) resolves it; a reset leaves it unfinished.
+    /// [`Engine::entry`] finds a record by the digest that was logged,
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry) under both names.
     ///
-    /// A store that loses a record while its body runs (a failover, an eviction) lets a second body begin, as ever; here
-    /// the two end under two names, and later calls get the answer of the former one.
+    /// A store that loses a record while its body runs (a failover, an eviction) lets a second body begin, as always;
+    /// here the two complete under two names, and later calls get the answer of the former one.
     ///
     /// ```
     /// use idem_runtime::{Engine, store::memory::MemoryStore};

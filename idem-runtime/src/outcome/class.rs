@@ -1,6 +1,6 @@
 //! Meaning of an error for the record: answer, retry or unknown outcome.
 
-/// What a body's error means for the effect.
+/// The meaning of a body's error for its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// An answer: validation, balance, stock, state. It is stored and replayed.

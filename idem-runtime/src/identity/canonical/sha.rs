@@ -16,7 +16,7 @@ const START: [u32; 8] = [
 
 /// The digest of `bytes`, which are padded in place.
 ///
-/// A streaming hash would copy all of its input through a block of its own, and each call computes two digests.
+/// A streaming hash would copy all of its input through a block of its own, and most calls compute two digests.
 pub(super) fn digest(bytes: &mut Vec<u8>) -> [u8; 32] {
     let bits = bytes.len() as u64 * 8;
     bytes.push(0x80);

@@ -48,12 +48,12 @@ pub enum How {
 }
 
 impl<T> Answer<T> {
-    /// What the body returned.
+    /// The value that the body returned.
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// What the body returned.
+    /// The value that the body returned.
     pub fn into_inner(self) -> T {
         self.value
     }

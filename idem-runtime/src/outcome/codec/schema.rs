@@ -85,7 +85,7 @@ fn without_lifetimes(type_name: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// More names than are remembered, each of them asked for again.
+    /// More names than the cache holds, each of them requested again.
     #[test]
     fn a_name_that_is_known_keeps_its_number() {
         const NAMES: &str = "Receipt Refund Order Invoice Payment Basket Article Customer Address Parcel \
