@@ -71,11 +71,11 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// | response | what the client gets | what a repeat gets |
 /// |---|---|---|
 /// | by its status: store | it, once it is stored | it, with the [headers that are stored](#headers-that-are-stored) |
-/// | by its status: release | it, as it comes | is executed |
-/// | by its status: unknown | it, as it comes | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) determines the outcome or an operator [resolves](Self::entry) it |
-/// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, as it comes, once so much has come | 500 `answer-lost` |
-/// | `text/event-stream`, `multipart/x-mixed-replace`, 101: to be stored | it, as it comes | 500 `answer-lost` |
-/// | its body breaks off | the part that came, and the error | by [`StatusPolicy::ambiguous`] |
+/// | by its status: release | it, streamed | is executed |
+/// | by its status: unknown | it, streamed | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) determines the outcome or an operator [resolves](Self::entry) it |
+/// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, streamed, once the limit is exceeded | 500 `answer-lost` |
+/// | `text/event-stream`, `multipart/x-mixed-replace`, 101: to be stored | it, streamed | 500 `answer-lost` |
+/// | its body ends with an error | the part before the error, and the error | by [`StatusPolicy::ambiguous`] |
 /// | none: the handler panicked, the service failed | the panic, the error | by [`StatusPolicy::ambiguous`] |
 ///
 /// In the two lines with `answer-lost` the request was done, and it is never done again; the observer gets

@@ -34,7 +34,7 @@ use crate::error::{Error, ErrorKind};
 /// | <a id="body-unreadable"></a>`body-unreadable` | 400 | the request body broke off |
 /// | <a id="body-timeout"></a>`body-timeout` | 408 | it did not arrive in the layer's time |
 /// | <a id="body-too-large"></a>`body-too-large` | 413 | it is longer than the layer takes |
-/// | <a id="key-reused"></a>`key-reused` | 422 | the key came before with another request |
+/// | <a id="key-reused"></a>`key-reused` | 422 | the key was sent before with another request |
 /// | <a id="quota-exceeded"></a>`quota-exceeded` | 429 | the caller's quota of new requests is used up; nothing was done; `Retry-After` |
 /// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | it is unknown whether an earlier attempt had its effect, or its record cannot be read; it is not repeated |
 /// | <a id="attempts-exhausted"></a>`attempts-exhausted` | 500 | every attempt crashed; it is not repeated |

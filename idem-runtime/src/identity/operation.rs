@@ -59,8 +59,8 @@ impl From<Operation> for Cow<'static, str> {
     }
 }
 
-/// The prefix of an application's keys. Every call holds one, and every record in memory, so its reference count is
-/// kept off all other cache lines; see [`Lanes`](crate::env::striped::Lanes).
+/// The prefix of an application's keys. Every call holds one, and every record in memory, so its reference count
+/// has a cache line of its own; see [`Lanes`](crate::env::striped::Lanes).
 #[derive(Clone, Debug)]
 pub(crate) struct Prefix(Arc<Apart>);
 
