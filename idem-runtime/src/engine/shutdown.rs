@@ -40,7 +40,7 @@ impl std::error::Error for Unfinished {}
 impl Engine {
     /// Shuts the engine down: refuses new calls and waits for running ones.
     ///
-    /// New calls get [`ErrorKind::ShuttingDown`](crate::ErrorKind::ShuttingDown), except those that a running body
+    /// New calls get [`ErrorKind::ShuttingDown`](crate::ErrorKind::ShuttingDown), except calls that a running body
     /// makes; calls that run or wait, bodies that outlived their callers (`on_cancel = finish`), and background storing
     /// are awaited for up to `within`. A shutdown cannot be undone.
     ///

@@ -57,7 +57,7 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 ///
 /// 1. The method: other than [`methods`](Self::methods) passes, with or without a key.
 /// 2. The key ([`KeyRules`]): missing or not valid, 400.
-/// 3. The scope: a request without a caller, 403.
+/// 3. The scope: a request without an owner of its key, 403.
 /// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; slower than
 ///    [`body_timeout`](Self::body_timeout), 408; broken off, 400.
 /// 5. The record of the key: another request, 422; still running, a wait and then 409; and so on, see [`Problem`].
@@ -87,7 +87,7 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 ///
 /// # Headers that are stored
 ///
-/// The first response keeps all its headers. **A replay has those that are on a list**, and a header of your own is on
+/// The first response keeps all its headers. **A replay has the headers on a list**, and a header of your own is on
 /// it once [`store_header`](Self::store_header) has named it: a list of excluded headers would store every header that
 /// it does not foresee. The list is
 ///
@@ -101,8 +101,7 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 ///   `Link` ([RFC 8288](https://www.rfc-editor.org/rfc/rfc8288)), `Accept-Patch`
 ///   ([RFC 5789](https://www.rfc-editor.org/rfc/rfc5789)), `Accept-Post`, `Stripe-Should-Retry`;
 /// - headers that restrict its use, so that a replay is no laxer than the first response: `Cache-Control`, `Expires`,
-///   `Vary`
-///   ([RFC 9111](https://www.rfc-editor.org/rfc/rfc9111)), `Content-Security-Policy`,
+///   `Vary` ([RFC 9111](https://www.rfc-editor.org/rfc/rfc9111)), `Content-Security-Policy`,
 ///   `X-Content-Type-Options`, `X-Frame-Options`, `Referrer-Policy`, `Permissions-Policy`,
 ///   `Cross-Origin-Embedder-Policy`, `Cross-Origin-Opener-Policy`, `Cross-Origin-Resource-Policy`.
 ///

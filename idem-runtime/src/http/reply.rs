@@ -40,7 +40,7 @@ use super::service::IDEMPOTENT_REPLAYED;
 /// # What is stored
 ///
 /// The status, the value, and each header that the handler adds, because the handler names them one by one; except
-/// those that belong to one response or one client, which an
+/// headers that belong to one response or one client, which an
 /// [`IdempotencyLayer`](super::IdempotencyLayer#headers-that-are-stored) never stores either: `Set-Cookie`, credentials
 /// and challenges, names of tokens, keys and sessions, answers to CORS, the headers of the connection,
 /// `Content-Length`, `Date`; and every value that [is marked as sensitive](HeaderValue::set_sensitive). The first

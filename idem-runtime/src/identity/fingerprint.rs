@@ -9,7 +9,7 @@ use crate::identity::canonical::{CanonicalError, Encoder, FORMAT, Major};
 
 const DOMAIN: &str = "idempotency fingerprint";
 
-/// The version of the layout of `value`; part of what is hashed.
+/// The version of the layout of `value`; part of the hashed data.
 const SCHEMA: u64 = 1;
 
 /// Identifies the request of a call: 16 bytes, comparable across processes, platforms and releases.
