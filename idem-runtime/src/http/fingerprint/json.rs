@@ -303,8 +303,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Sorts the members, which are written from `start` on, by name, and removes the members that do not count. `None` if
-    /// two have the same name.
+    /// Sorts the members, which are written from `start` on, by name, and removes excluded ones. `None` if two have the
+    /// same name.
     fn sort(&mut self, start: usize, mut members: Vec<Member>) -> Option<()> {
         let in_order = members.is_sorted_by(|a, b| self.name(a) < self.name(b));
         if in_order && members.iter().all(Member::counts) {
