@@ -1,4 +1,4 @@
-//! A call without the attribute: what it expands to, for everybody.
+//! Calls without the attribute, by the same steps as its expansion.
 
 use std::num::NonZeroU16;
 use std::pin::pin;
@@ -26,7 +26,7 @@ use crate::lifecycle::reconcile::{reconciled, unsettled};
 use crate::lifecycle::run_limit::Gate;
 use crate::outcome::reconciled::Verdict;
 
-/// A call that is being described: see [`Engine::operation`].
+/// A call under construction: see [`Engine::operation`].
 #[derive(Debug)]
 #[must_use = "a call does nothing until it is run"]
 pub struct CallBuilder<P = Classified> {
@@ -50,14 +50,14 @@ impl CallBuilder<Classified> {
 }
 
 impl<P> CallBuilder<P> {
-    /// Whose key it is: tenant, credential, user. Two scopes never see each other's answers.
-    /// Given before the key.
+    /// Sets the owner of the key: tenant, credential, user. Answers are not shared between scopes. Given before the
+    /// key.
     pub fn scope<K: ToKey + ?Sized>(mut self, scope: &K) -> Self {
         self.inputs.scope(scope);
         self
     }
 
-    /// All callers share one namespace: the attribute's `scope = public`. Given before the key.
+    /// Shares one namespace among all callers: the attribute's `scope = public`. Given before the key.
     ///
     /// A key that the client chose (`http::IdempotencyKey`) needs this or a [`scope`](Self::scope): without one the
     /// call is refused as [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy).
@@ -66,28 +66,31 @@ impl<P> CallBuilder<P> {
         self
     }
 
-    /// Which call it is. Without a key, the fingerprint is the key.
+    /// Sets the key. Without a key, the fingerprint is the key.
     ///
-    /// A number is not its text: of a function with `key = "{id}"` the key is `&id.to_string()`, with `key = id` it is
-    /// `&id`; with `key = "{tenant}/{id}"` it is a [`FormatKey`](crate::FormatKey). The attribute's
-    /// [`entry`](macro@crate::idempotent#entry) makes it of the same arguments as the function.
+    /// A number differs from its text: of a function with `key = "{id}"` the key is `&id.to_string()`, with `key = id`
+    /// it is `&id`; with `key = "{tenant}/{id}"` it is a [`FormatKey`](crate::FormatKey). The attribute's
+    /// [`entry`](macro@crate::idempotent#entry) builds it from the same arguments as the function.
     pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
         self.inputs.key(key);
         self
     }
 
-    /// The key is a one-time token: the `text` that came with the request, which must have been issued for this
-    /// `subject`. In the place of scope and key. See [`TokenIssuer`](crate::TokenIssuer).
+    /// Sets a one-time token as the key, in place of scope and key.
+    ///
+    /// `text` comes with the request and must have been issued for this `subject`. See
+    /// [`TokenIssuer`](crate::TokenIssuer).
     #[cfg(feature = "tokens")]
     pub fn token<K: ToKey + ?Sized>(mut self, text: &str, subject: &K) -> Self {
         self.inputs.token(text, subject);
         self
     }
 
-    /// What is asked: the same key with another fingerprint is refused as
-    /// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). After a system error of which nothing remains the key takes
-    /// another one. Without one nothing is compared. The names of a struct's
-    /// fields take part.
+    /// Sets the request that the key stands for.
+    ///
+    /// The same key with another fingerprint is refused as [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). After a
+    /// system error of which nothing remains the key takes another one. Without a fingerprint nothing is compared. The
+    /// names of a struct's fields take part.
     pub fn fingerprint<T: ToFingerprint + ?Sized>(mut self, request: &T) -> Self {
         self.inputs.request(request);
         self
@@ -105,74 +108,75 @@ impl<P> CallBuilder<P> {
         self
     }
 
-    /// How long the claim lasts unless renewed; 100 ms to 24 h.
+    /// The life of the claim unless renewed; 100 ms to 24 h.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.overrides.lease = Some(lease);
         self
     }
 
-    /// What a duplicate of a finished call gets.
+    /// Reply to a duplicate of a finished call.
     pub fn on_duplicate(mut self, on_duplicate: OnDuplicate) -> Self {
         self.overrides.on_duplicate = Some(on_duplicate);
         self
     }
 
-    /// What a duplicate does while the first call runs.
+    /// Behaviour of a duplicate while the first call runs.
     pub fn on_running(mut self, on_running: OnRunning) -> Self {
         self.overrides.on_running = Some(on_running);
         self
     }
 
-    /// What becomes of the key when the body is dropped half-way, because the caller went away.
+    /// Treatment of the key when the body is dropped half-way, because the caller went away.
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
         self.overrides.on_cancel = Some(on_cancel);
         self
     }
 
-    /// What becomes of the key when the body panics.
+    /// Treatment of the key when the body panics.
     pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
         self.overrides.on_panic = Some(on_panic);
         self
     }
 
-    /// What becomes of the body when its lease is lost.
+    /// Treatment of the body when its lease is lost.
     pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
         self.overrides.on_lease_lost = Some(on_lease_lost);
         self
     }
 
-    /// What the caller gets when the body has an answer and the store has not confirmed it.
+    /// Reply to the caller when the body has an answer that the store has not confirmed.
     pub fn on_unconfirmed(mut self, on_unconfirmed: OnUnconfirmed) -> Self {
         self.overrides.on_unconfirmed = Some(on_unconfirmed);
         self
     }
 
-    /// What happens while the store cannot be reached.
+    /// Behaviour while the store cannot be reached.
     pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
         self.overrides.on_outage = Some(on_outage);
         self
     }
 
-    /// What the call gets where the record is of a function with answers of another type.
+    /// Reply where the record is of a function with answers of another type.
     pub fn on_other_type(mut self, on_other_type: OnOtherType) -> Self {
         self.overrides.on_other_type = Some(on_other_type);
         self
     }
 
-    /// How many attempts may be abandoned; `None` for no limit, 1: the body starts at most once. See
+    /// The limit of abandoned attempts; `None` for no limit, 1: the body starts at most once. See
     /// [`EngineBuilder::max_attempts`](crate::EngineBuilder::max_attempts).
     pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
         self.overrides.max_attempts = Some(Attempts(max_attempts));
         self
     }
 
-    /// Whether an attempt that ended with a system error counts among them.
+    /// Whether an attempt that ended with a system error counts towards `max_attempts`.
     pub fn count_errors(mut self, count_errors: bool) -> Self {
         self.overrides.count_errors = Some(count_errors);
         self
     }
 
-    /// How long the lease is renewed while the body runs; default the engine's, or the lease where that is longer.
+    /// The time for which the lease is renewed while the body runs; default the engine's, or the lease where that is
+    /// longer.
     pub fn max_run(mut self, max_run: Duration) -> Self {
         self.overrides.max_run = Some(max_run);
         self
@@ -185,7 +189,7 @@ impl<P> CallBuilder<P> {
         self
     }
 
-    /// What it has to pass before its claim.
+    /// The check that the call must pass before its claim.
     #[cfg(feature = "http")]
     pub(crate) fn gate(mut self, gate: Option<Box<Gate>>) -> Self {
         self.gate = gate;
@@ -202,7 +206,7 @@ impl<P> CallBuilder<P> {
         }
     }
 
-    /// Every error gives the key back (`on_error = release`).
+    /// Every error releases the key (`on_error = release`).
     pub fn release_errors(self) -> CallBuilder<Release> {
         self.on_error(Release)
     }
@@ -222,36 +226,36 @@ impl<P> CallBuilder<P> {
         self.on_error(By(class))
     }
 
-    /// Answers the call from its record, or runs `body` under a claim and stores its result.
+    /// Replays the stored answer, or runs `body` under a claim and stores its result.
     ///
     /// # Errors
     ///
-    /// What the body returns, what is stored of an earlier call, or an [`Error`] turned into `O`'s
+    /// The error that the body returns, the stored error of an earlier call, or an [`Error`] converted into `O`'s
     /// error.
     ///
     /// # Panics
     ///
-    /// With the body; the key is given back first, and the attempt counts.
+    /// With the body; the key is released first, and the attempt counts.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the body starts: nothing has happened. Dropped while the body runs: the claim
-    /// lapses with its lease and the attempt counts. Dropped after: the answer is stored all the
-    /// same.
+    /// Dropped before the body starts: nothing has happened. Dropped while the body runs: the claim lapses with its
+    /// lease and the attempt counts. Dropped after the body has ended: the answer is still stored.
     pub async fn run<O, B, F>(self, body: B) -> O
     where
         O: Outcome<P>,
         B: FnOnce(Context) -> F,
         F: Future<Output = O>,
     {
-        // The context is there as soon as the body runs, and only then.
+        // The context exists only while the body runs.
         let body = async move { body(crate::lifecycle::context::context()).await };
         let (call, output) = self.call();
         run(call, output, pin!(Some(body))).await
     }
 
-    /// As [`run`](Self::run), but the body runs in a task of its own and so to its end, whatever
-    /// becomes of the caller (`on_cancel = finish`).
+    /// As [`run`](Self::run), but the body survives its caller (`on_cancel = finish`).
+    ///
+    /// It runs to its end in a task of its own.
     ///
     /// Needs a tokio runtime; without one the body runs in the caller's place.
     ///
@@ -266,8 +270,8 @@ impl<P> CallBuilder<P> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the body starts: nothing has happened. Dropped later: the body goes on, and its
-    /// answer is stored. [`Engine::shutdown`] waits for it.
+    /// Dropped before the body starts: nothing has happened. Dropped later: the body continues, and its answer is
+    /// stored. [`Engine::shutdown`] waits for it.
     pub async fn finish<O, B, F>(self, body: B) -> O
     where
         O: Outcome<P> + Send + 'static,
@@ -280,8 +284,10 @@ impl<P> CallBuilder<P> {
         finish(call, output, body).await
     }
 
-    /// As [`run`](Self::run), but before the body of an abandoned or unknown key may run again, `hook`
-    /// finds out whether an earlier attempt had its effect.
+    /// As [`run`](Self::run), with a reconcile hook.
+    ///
+    /// Before the body of an abandoned or unknown key may run again, `hook` determines whether an earlier attempt had
+    /// its effect.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -314,12 +320,12 @@ impl<P> CallBuilder<P> {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run); [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) where the hook cannot
-    /// say, fails, or takes longer than 10 s.
+    /// As [`run`](Self::run); [`ErrorKind::Unknown`](crate::ErrorKind::Unknown) where the hook cannot decide, fails, or
+    /// takes longer than 10 s.
     ///
     /// # Panics
     ///
-    /// With the body. A panic of the hook means that it cannot say.
+    /// With the body. A panic of the hook counts as undecided.
     ///
     /// # Cancel safety
     ///
@@ -336,7 +342,7 @@ impl<P> CallBuilder<P> {
         let body = async move {
             let cx = crate::lifecycle::context::context();
             if unsettled() {
-                // Called in there, where its panics are heard.
+                // The hook is called inside the future, where its panics are caught.
                 let hook = async { hook(cx.clone()).await.verdict() };
                 if let Some(landed) = reconciled(hook).await {
                     return Ok(landed);
@@ -377,18 +383,19 @@ impl<P> CallBuilder<P> {
         (call, self.on_error)
     }
 
-    /// What the store holds for this call: to see how it stands, and to settle what nobody knows. The
-    /// fingerprint is not compared. For a call of an annotated function there is the attribute's
+    /// Reads the record of this call: for inspection, and to resolve an unknown outcome.
+    ///
+    /// The fingerprint is not compared. For a call of an annotated function there is the attribute's
     /// [`entry`](macro@crate::idempotent#entry).
     ///
-    /// `None`: nothing is stored under this operation, scope and key, which are each to be what they are in the call;
-    /// `7` and `"7"` are two keys.
+    /// `None`: nothing is stored under this operation, scope and key, each of which must equal that of the call; `7`
+    /// and `"7"` are two keys.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) if the store cannot be
-    /// asked, [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) if something else than a
-    /// record stands there, [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey) and
+    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) if the store cannot be queried,
+    /// [`ErrorKind::UnknownRecord`](crate::ErrorKind::UnknownRecord) if the stored value is not a record,
+    /// [`ErrorKind::InvalidKey`](crate::ErrorKind::InvalidKey) and
     /// [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy) as in a call.
     ///
     /// # Cancel safety
@@ -398,17 +405,17 @@ impl<P> CallBuilder<P> {
         entry(self.taken_apart().0).await
     }
 
-    /// Asks for the claim and leaves body and completion to the caller.
+    /// Claims the key and leaves body and completion to the caller.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the body from running: see [`ErrorKind`](crate::ErrorKind).
+    /// Every error that keeps the body from running: see [`ErrorKind`](crate::ErrorKind).
     ///
     /// # Cancel safety
     ///
-    /// A claim that was under way is given back.
+    /// A claim in progress is released.
     pub async fn begin(self) -> Result<Begun, Error> {
-        // As every call does, see `Drive::poll_start`.
+        // Consumed by every call, see `Drive::poll_start`.
         tokio::task::consume_budget().await;
         // Without a body nothing can run unprotected.
         let (mut call, _) = self.taken_apart();

@@ -1,8 +1,8 @@
-//! A call from its start to its output, whatever its types are.
+//! The state machine of a call, from admission to output, for all types.
 //!
-//! An annotated function has a body and an output of its own. All the rest of a call is here, and sees those two
-//! as [`Body`] and [`AnyOutput`] while it is polled, not in between: so this is compiled once, and whether the
-//! future of a call may be sent is decided by its body alone.
+//! An annotated function has a body and an output of its own. The rest of a call is here, and borrows those two as
+//! [`Body`] and [`AnyOutput`] only while it is polled: so this is compiled once, and whether the future of a call is
+//! `Send` depends on its body alone.
 
 use std::future::Future;
 use std::mem;
@@ -30,61 +30,60 @@ use crate::outcome::AnyOutput;
 use crate::outcome::codec::How;
 use crate::policy::OnLeaseLost;
 
-/// The body of a call, and the place of its output.
+/// The body of a call and the slot of its output.
 pub(super) trait Body {
-    /// Polls the body. Ready: the output is in its place.
+    /// Polls the body. Ready: the output is set.
     fn poll(&mut self, cx: &mut task::Context<'_>) -> Poll<()>;
-    /// Drops the body, with all that it holds.
+    /// Drops the body, with everything that it owns.
     fn end(&mut self);
     fn output(&mut self) -> &mut dyn AnyOutput;
 }
 
-/// What is boxed where it waits, since that is much larger than the body of most calls, which the caller holds
-/// besides.
+/// A boxed future, because it is much larger than the body of most calls, which the caller also stores.
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A call that was let in.
+/// A call that was admitted.
 pub(super) struct Drive {
     /// `None`: the call was refused.
     engine: Option<Engine>,
     stage: Stage,
-    /// The place of its body among those that run, until the call has ended.
+    /// The call's slot in the run limit, until the call has ended.
     place: Option<Box<Place>>,
 }
 
 enum Stage {
-    /// Its output is in its place since it was let in, or refused.
+    /// The output was set, or the call refused, at admission.
     Known,
-    /// It asks the store.
+    /// The claim is in progress.
     Asks(Asking),
-    /// Its body runs.
+    /// The body runs.
     Runs(Turn),
-    /// What its body said, or that it may not go on, is settled.
+    /// The body's result, or its abort, is being settled.
     Settles {
         context: Context,
         settling: Settling,
         /// Whether the output is that of the body.
         own: bool,
     },
-    /// Its body has panicked, and its key is given back first.
+    /// The body has panicked, and its key is released first.
     Panics(Waiting, Panic),
-    /// Its output is in its place.
+    /// The output is set.
     Ended,
 }
 
-/// What a body runs with.
+/// The state of a running body.
 struct Turn {
-    /// Made where the call was made, whatever task the body runs in.
+    /// Created where the call was made, whatever task the body runs in.
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Claim>,
-    /// What ends a body whose lease is lost.
+    /// Completes when the lease is lost, and ends the body.
     lost: Option<Waiting>,
-    /// Counts a body without a claim as one that runs.
+    /// Counts a body without a claim as running.
     _unprotected: Option<Box<Unleased>>,
 }
 
-/// How running a body ended.
+/// The end of a running body.
 enum End {
     Output,
     Panic(Panic),
@@ -93,7 +92,7 @@ enum End {
 }
 
 impl Drive {
-    /// Lets the call in, or puts what is known of it already into the place of its output.
+    /// Admits the call, or sets its output from a known answer or refusal.
     pub(super) fn open(call: Call, output: &mut dyn AnyOutput) -> Self {
         let (engine, stage) = match enter(call.told_by(output)) {
             Err(error) => {
@@ -113,7 +112,7 @@ impl Drive {
         }
     }
 
-    /// The operation, once its body is to run.
+    /// The operation, if the body is about to run.
     pub(super) fn operation(&self) -> Option<&Operation> {
         match &self.stage {
             Stage::Runs(turn) => Some(turn.context.operation()),
@@ -121,15 +120,15 @@ impl Drive {
         }
     }
 
-    /// Polls up to where the body is to run, or the output is in its place.
+    /// Polls until the body is to run, or the output is set.
     pub(super) fn poll_start(
         &mut self,
         cx: &mut task::Context<'_>,
         output: &mut dyn AnyOutput,
     ) -> Poll<()> {
         if let Stage::Known | Stage::Asks(_) = &self.stage {
-            // Calls that a store in this process or the local cache answers are never pending by themselves: a
-            // task that makes one after the other would keep its thread from all other tasks.
+            // Calls that a store in this process or the local cache answers are never pending by themselves: without
+            // this budget, a task that makes one after the other would starve all other tasks of its thread.
             ready!(pin!(consume_budget()).poll(cx));
         }
         if let (Stage::Asks(asking), Some(engine)) = (&mut self.stage, &self.engine) {
@@ -156,8 +155,8 @@ impl Drive {
         Poll::Ready(())
     }
 
-    /// Polls until the output is in its place. The body is dropped by then, and before its key is given
-    /// back: what it holds, an open transaction say, is undone first.
+    /// Polls until the output is set. The body is dropped by then, and before its key is released: what it owns, such
+    /// as an open transaction, is undone first.
     pub(super) fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn Body) -> Poll<()> {
         ready!(self.poll_start(cx, body.output()));
         if let Stage::Runs(turn) = &mut self.stage {
@@ -195,14 +194,14 @@ impl Drive {
         Poll::Ready(())
     }
 
-    /// What follows on a body that has ended, and is dropped.
+    /// The stage after a body that has ended and was dropped.
     fn ended(&self, turn: Turn, end: End, output: &mut dyn AnyOutput) -> Stage {
         let Turn { context, claim, .. } = turn;
         let (Some(claim), Some(engine)) = (claim, &self.engine) else {
             if let End::Panic(panic) = end {
                 resume_unwind(panic);
             }
-            // There is nothing to lose and nothing to find out: it has an output.
+            // Without a claim there is no lease to lose and no hook to run: the body has an output.
             output.come_about(How::Executed, context.attempt(), Duration::ZERO);
             return Stage::Ended;
         };
@@ -245,7 +244,7 @@ impl Turn {
         }
     }
 
-    /// Polls the body until it has ended, or may not go on.
+    /// Polls the body until it has ended, or must not continue.
     fn poll(&mut self, cx: &mut task::Context<'_>, body: &mut dyn Body) -> Poll<End> {
         let poll = AssertUnwindSafe(|| body.poll(cx));
         match self.context.enter(|| catch_unwind(poll)) {

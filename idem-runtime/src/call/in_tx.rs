@@ -10,42 +10,37 @@ use crate::lifecycle::context::Context;
 use crate::outcome::Outcome;
 use crate::store::sql::SqlTransaction;
 
-/// A call whose record is claimed and completed in the caller's transaction: made by
-/// [`CallBuilder::in_tx`].
+/// A call claimed and completed in the caller's transaction. Made by [`CallBuilder::in_tx`].
 ///
-/// What the body writes through the transaction is committed together with the record of it, or not at
-/// all. There is no lease: whoever calls with the same key waits (as
-/// [`on_running`](CallBuilder::on_running) says) until this transaction is committed or rolled back, and
-/// then gets its answer or runs.
+/// The body's writes through the transaction are committed together with its record, or not at all. There is no lease:
+/// a call with the same key waits (as [`on_running`](CallBuilder::on_running) says) until this transaction is committed
+/// or rolled back, and then gets its answer or runs.
 ///
 /// - **Success**: commit, and the answer counts.
-/// - **Business error**: what the body wrote is undone, and the kept error is committed with the
-///   transaction.
-/// - **System error, panic**: what the body wrote is undone, and so is the claim. A commit commits
-///   nothing of this call.
-/// - **Dropped half-way**: roll back, as a dropped transaction of sqlx does. Should it be committed all the
-///   same, later calls get [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and nothing runs twice.
+/// - **Business error**: the body's writes are undone, and the kept error is committed with the transaction.
+/// - **System error, panic**: the body's writes are undone, and so is the claim. A commit commits nothing of this call.
+/// - **Dropped half-way**: roll back, as a dropped transaction of sqlx does. If it is committed nevertheless, later
+///   calls get [`ErrorKind::Unknown`](crate::ErrorKind::Unknown), and nothing runs twice.
 ///
-/// A body does not go on after an error of the database that ends the transaction: a deadlock on MySQL, a
-/// full disk on SQLite. What it writes after that is committed at once, without a record, and again by the
-/// next call. Nor does it end the transaction itself, as `CREATE TABLE` does on MySQL. A body that does so is
-/// never answered with success: the call returns
-/// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted), and so does every other call in
-/// what is left of the transaction. (MySQL itself, unlike MariaDB, does not show that `CREATE TABLE` has
-/// committed: that body is answered with success, and a rollback undoes nothing.)
+/// A body must not continue after a database error that ends the transaction: a deadlock on MySQL, a full disk on
+/// SQLite. Its writes after that are committed at once, without a record, and again by the next call. Nor may it end
+/// the transaction itself, as `CREATE TABLE` does on MySQL. A body that does so is never answered with success: the
+/// call returns [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted), and so does every other call
+/// in the rest of the transaction. (MySQL itself, unlike MariaDB, does not show that `CREATE TABLE` has committed: that
+/// body is answered with success, and a rollback undoes nothing.)
 ///
-/// On SQLite the call is refused, and its connection closed, where sqlx counts a transaction that may not be
-/// there: SQLite rolls back by itself after some errors, such as a commit that fails, and sqlx does not notice.
-/// A transaction of sqlx within another looks the same: use the outer one, and `SAVEPOINT`.
+/// On SQLite the call is refused, and its connection closed, if sqlx counts a transaction that may not exist: SQLite
+/// rolls back by itself after some errors, such as a commit that fails, and sqlx does not notice. A transaction of sqlx
+/// within another looks the same: use the outer one, and `SAVEPOINT`.
 ///
 /// So the caller **commits whatever this returns**, except after
-/// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted), after which it drops the transaction. Nothing is counted that is not
-/// committed: `max_attempts` does not apply, nor do leases and what goes with them.
+/// [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted), after which it drops the transaction.
+/// Attempts that are not committed are not counted: `max_attempts` does not apply, nor do leases and their settings.
 ///
 /// It costs two round trips, the claim and the answer.
 ///
-/// In a task that is spawned, name the lifetime of the closure's transaction, `&mut PgTransaction<'static>` for
-/// one of a pool: with `'_` the compiler does not see that the future is `Send`.
+/// In a spawned task, name the lifetime of the closure's transaction, `&mut PgTransaction<'static>` for one of a pool:
+/// with `'_` the compiler does not infer that the future is `Send`.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -110,17 +105,17 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
         Self { call, tx }
     }
 
-    /// Answers the call from its record, or runs the body in the transaction and stores its result
-    /// there. `T` and `E` are as in [`CallBuilder::run`].
+    /// Replays the stored answer, or runs the body in the transaction.
+    ///
+    /// The result is stored in the transaction. `T` and `E` are as in [`CallBuilder::run`].
     ///
     /// # Errors
     ///
-    /// The body's, and idem's own: [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted)
-    /// after which the transaction can only be rolled back,
-    /// [`ErrorKind::Running`](crate::ErrorKind::Running) where another transaction holds the record for
-    /// longer than this call waits, [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) where the
-    /// transaction that holds the lock of an SQLite file may be of any key, and as in [`CallBuilder::run`]. The
-    /// last two leave the transaction as it was.
+    /// The body's, and idem's own: [`ErrorKind::TransactionAborted`](crate::ErrorKind::TransactionAborted) after which
+    /// the transaction can only be rolled back, [`ErrorKind::Running`](crate::ErrorKind::Running) where another
+    /// transaction holds the record for longer than this call waits,
+    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) where the transaction that holds the lock of
+    /// an SQLite file may be of any key, and as in [`CallBuilder::run`]. The last two leave the transaction as it was.
     ///
     /// # Panics
     ///
@@ -128,9 +123,9 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, the transaction is to be rolled back. One that was begun for the call is, but for
-    /// a connection of no pool whose call is dropped while the `BEGIN` is on its way: close that one, since
-    /// sqlx does not know that it is in a transaction.
+    /// If dropped half-way, the transaction must be rolled back. One that was begun for the call is rolled back, except
+    /// on a connection outside a pool whose call is dropped while the `BEGIN` is in progress: close that connection,
+    /// since sqlx does not know that it is in a transaction.
     pub async fn run<V, E, B>(self, body: B) -> Result<V, E>
     where
         Result<V, E>: Outcome<P>,

@@ -1,10 +1,10 @@
-//! A transaction on its way from the caller to the body.
+//! A transaction passed from the caller to the body.
 
 use std::fmt;
 
 use crate::store::sql::{SqlConnection, SqlTransaction};
 
-/// A transaction of whatever type, and how to reach its connection.
+/// A transaction of any type, with access to its connection.
 pub struct Lent<'t, T: ?Sized> {
     tx: &'t mut T,
     connection: fn(&mut T) -> SqlConnection<'_>,
@@ -12,7 +12,8 @@ pub struct Lent<'t, T: ?Sized> {
     most: fn(&T) -> usize,
 }
 
-/// The only place at which an expansion asks for a transaction, so that whatever is none is told so once.
+/// Wraps a transaction. An expansion requires the trait only here, so that an unsuitable type produces a single
+/// compiler error.
 pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
     Lent {
         tx,
@@ -23,7 +24,7 @@ pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
 }
 
 impl<T: ?Sized> Lent<'_, T> {
-    /// For the body.
+    /// The transaction, for the body.
     pub fn tx(&mut self) -> &mut T {
         self.tx
     }

@@ -1,4 +1,4 @@
-//! From a call's arguments to its answer: the shell around a body.
+//! Calls: from the arguments to the answer, around a body.
 
 mod builder;
 mod drive;
@@ -53,12 +53,13 @@ use crate::policy::{
 };
 use crate::record::{AnswerTypes, OutcomeKind, State};
 
-/// What a call is to be: what identifies it, and its settings. Not generic, so that an expansion costs little
-/// to compile.
+/// The description of a call: its identity and its settings.
+///
+/// Not generic, so that the expansion of the attribute costs little to compile.
 #[derive(Debug)]
 pub struct Call {
     inputs: Inputs,
-    /// `None`: the current one, as soon as the call begins.
+    /// `None`: the current engine at the time the call begins.
     engine: Option<Engine>,
     overrides: Overrides,
     gate: Option<Box<Gate>>,
@@ -76,27 +77,27 @@ impl Call {
         }
     }
 
-    /// Whose key it is; before the key.
+    /// Sets the owner of the key; before the key.
     pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
         self.inputs.scope(scope);
     }
 
-    /// All callers share one namespace; before the key.
+    /// Shares one namespace among all callers; before the key.
     pub fn public(&mut self) {
         self.inputs.public();
     }
 
-    /// Which call it is.
+    /// Sets the key.
     pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
         self.inputs.key(key);
     }
 
-    /// Which call it is, of one that has a scope.
+    /// Sets the key of a call that has a scope.
     pub fn key_in_scope<K: KeyInScope + ?Sized>(&mut self, key: &K) {
         self.inputs.key(key);
     }
 
-    /// Which call it is, of one whose key is made of what a client chose.
+    /// Sets the key of a call without a scope, made of a client's values.
     pub fn key_of_subject<K: KeyOfSubject + ?Sized>(&mut self, key: &K) {
         self.inputs.key(key);
     }
@@ -106,12 +107,12 @@ impl Call {
         self.inputs.fingerprint(arguments);
     }
 
-    /// The engine that it is made on.
+    /// Sets the engine of the call.
     pub fn engine(&mut self, engine: Engine) {
         self.engine = Some(engine);
     }
 
-    /// With an output of these types, that can be asked how old it is, or not.
+    /// Sets the types of the output, and whether it exposes its age.
     fn told_by(mut self, output: &dyn AnyOutput) -> Self {
         self.overrides.ageless = !output.tells_age();
         self.overrides.types = AnswerTypes::of(output.schemas());
@@ -130,57 +131,57 @@ impl Call {
         self.overrides.error_ttl = Some(ttl);
     }
 
-    /// How long the claim lasts unless renewed.
+    /// The life of the claim unless renewed.
     pub fn lease(&mut self, lease: Duration) {
         self.overrides.lease = Some(lease);
     }
 
-    /// What a duplicate of the finished call gets.
+    /// Reply to a duplicate of the finished call.
     pub fn on_duplicate(&mut self, on_duplicate: OnDuplicate) {
         self.overrides.on_duplicate = Some(on_duplicate);
     }
 
-    /// What a duplicate does while the call runs.
+    /// Behaviour of a duplicate while the call runs.
     pub fn on_running(&mut self, on_running: OnRunning) {
         self.overrides.on_running = Some(on_running);
     }
 
-    /// What becomes of a key whose body was dropped half-way.
+    /// Treatment of a key whose body was dropped half-way.
     pub fn on_cancel(&mut self, on_cancel: OnCancel) {
         self.overrides.on_cancel = Some(on_cancel);
     }
 
-    /// What becomes of a key whose body panicked.
+    /// Treatment of a key whose body panicked.
     pub fn on_panic(&mut self, on_panic: OnPanic) {
         self.overrides.on_panic = Some(on_panic);
     }
 
-    /// What becomes of a body whose lease is lost.
+    /// Treatment of a body whose lease is lost.
     pub fn on_lease_lost(&mut self, on_lease_lost: OnLeaseLost) {
         self.overrides.on_lease_lost = Some(on_lease_lost);
     }
 
-    /// What a caller gets whose answer the store has not confirmed.
+    /// Reply to a caller whose answer the store has not confirmed.
     pub fn on_unconfirmed(&mut self, on_unconfirmed: OnUnconfirmed) {
         self.overrides.on_unconfirmed = Some(on_unconfirmed);
     }
 
-    /// What becomes of a call whose store cannot be asked.
+    /// Behaviour while the store cannot be reached.
     pub fn on_outage(&mut self, on_outage: OnOutage) {
         self.overrides.on_outage = Some(on_outage);
     }
 
-    /// What it gets where the record is of a function with answers of another type.
+    /// Reply where the record is of a function with answers of another type.
     pub fn on_other_type(&mut self, on_other_type: OnOtherType) {
         self.overrides.on_other_type = Some(on_other_type);
     }
 
-    /// How many attempts may be abandoned.
+    /// The limit of abandoned attempts.
     pub fn max_attempts(&mut self, max_attempts: u16) {
         self.overrides.max_attempts = Some(Attempts(NonZeroU16::new(max_attempts)));
     }
 
-    /// Any number of attempts may be abandoned.
+    /// Removes the limit of abandoned attempts.
     pub fn unlimited_attempts(&mut self) {
         self.overrides.max_attempts = Some(Attempts(None));
     }
@@ -190,24 +191,24 @@ impl Call {
         self.overrides.count_errors = Some(count_errors);
     }
 
-    /// How long the lease is renewed.
+    /// The time for which the lease is renewed.
     pub fn max_run(&mut self, max_run: Duration) {
         self.overrides.max_run = Some(max_run);
     }
 
-    /// The body begins with finding out, where there is something to find out.
+    /// The body starts with a reconcile hook, if there is an outcome to reconcile.
     pub fn reconciles(&mut self) {
         self.overrides.reconciles = true;
     }
 }
 
-/// One argument of the fingerprint. A function, so that an expansion can name the written type and
-/// have it blamed.
+/// Adds one argument of the fingerprint. A function, so that an expansion can name the written type and the compiler
+/// reports errors there.
 pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value: &T) {
     call.inputs.arg(name, value);
 }
 
-/// The engine of a call and what it is to ask for; an error is told to the engine's observer.
+/// The engine of a call and its claim request; the engine's observer receives an error.
 fn describe(call: Call) -> Result<(Engine, Ask), Error> {
     let Call {
         inputs,
@@ -252,13 +253,13 @@ fn ask(
         let life = core.tokens.life_of(token, &core.prefix, &operation, now)?;
         expired = life.is_none();
         policy = match life {
-            // Gone before its token, a record would let that be used again.
+            // A record that expires before its token would allow a second use.
             Some(life) => policy.for_at_least(life),
             None => policy.that_starts_nothing(),
         };
     }
     if expired && core.protection != Protection::On {
-        // Nothing is stored that could be replayed.
+        // There is no stored answer to replay.
         return Err(Error::new(ErrorKind::TokenExpired, operation));
     }
     policy.kept_by(core.store.keeps_forever()).map_err(refuse)?;
@@ -278,7 +279,7 @@ fn ask(
     })
 }
 
-/// What the store holds for a call.
+/// Reads the record of a call.
 ///
 /// # Errors
 ///
@@ -298,14 +299,14 @@ pub async fn entry(call: Call) -> Result<Option<crate::lifecycle::inspect::Entry
         .await
 }
 
-/// Lets a call in, or says what is known of it already.
+/// Admits a call, or returns its known answer.
 fn enter(call: Call) -> Result<(Engine, Entry), Error> {
     let (engine, ask) = describe(call)?;
     let entry = engine.core.enter(ask)?;
     Ok((engine, entry))
 }
 
-/// The output becomes what is stored.
+/// Replaces the output by the stored answer.
 fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
     let read = output.read(stored);
     #[cfg(feature = "http")]
@@ -334,7 +335,7 @@ fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> 
         value
     };
     let detail = if schema == expected {
-        // The same name: what else differs, nobody has written down.
+        // The type has the same name; no other difference is recorded.
         format!(
             "{error}: its serialized form does not bring this value back (a field that is \
              skipped when written and required when read), the type has changed under its name, or the record is \
@@ -368,8 +369,8 @@ impl Core {
 }
 
 impl Engine {
-    /// Begins a call of this operation: what `#[idempotent]` expands to, for everybody. Calls of one name share
-    /// keys and answers, wherever they are made: give each thing that is done a name of its own.
+    /// Begins a call of this operation, as `#[idempotent]` does. Calls of one name share keys and answers, wherever
+    /// they are made: give each operation a name of its own.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

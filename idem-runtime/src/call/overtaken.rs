@@ -1,4 +1,4 @@
-//! What a call returns whose own answer does not count.
+//! The result of a call whose own answer does not count.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::record::unknown_cause::Cause;
 use crate::record::{OutcomeKind, State};
 use crate::store::ReadReply;
 
-/// The lease was lost, and the body was dropped for it.
+/// Settles a call whose lease was lost and whose body was dropped for it.
 pub(super) fn lose(engine: Engine, claim: Claim) -> Settling {
     Box::pin(async move {
         let (lease, wait) = (Arc::clone(claim.lease()), claim.policy().wait());
@@ -32,7 +32,7 @@ pub(super) fn lose(engine: Engine, claim: Claim) -> Settling {
     })
 }
 
-/// The body was dropped before it began.
+/// Settles a call whose body was dropped before it began.
 pub(super) fn give_up(engine: Engine, claim: Claim, stop: Box<Stop>) -> Settling {
     Box::pin(async move {
         match *stop {
@@ -60,7 +60,7 @@ pub(super) fn give_up(engine: Engine, claim: Claim, stop: Box<Stop>) -> Settling
     })
 }
 
-/// The output becomes what counts in the place of the call's own.
+/// Replaces the call's output by the answer that counts.
 pub(super) fn adopt(
     engine: &Engine,
     output: &mut dyn AnyOutput,
@@ -98,7 +98,7 @@ pub(super) fn adopt(
     output.refuse(refused);
 }
 
-/// The body of this call was dropped, and nobody else has begun one.
+/// The error of a call whose body was dropped while no other has begun.
 fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
     Error::new(ErrorKind::Running { retry_after }, operation.clone()).detail(
         "it was this one: its lease was lost, and its body was cancelled for that, as \
@@ -106,8 +106,8 @@ fn cancelled(operation: &Operation, retry_after: Duration) -> Error {
     )
 }
 
-/// Waits for the answer of the attempt that took the key over. By reading: never by claiming, since
-/// there is no body any more.
+/// Waits for the answer of the attempt that took over the key. It polls by reading, never by claiming, because there is
+/// no body any more.
 async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
     let (core, clock) = (&engine.core, &*engine.core.clock);
     let until = clock.now() + patience;
@@ -118,7 +118,7 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
         let found = deadline(clock, moment, pin!(core.read(&lease.key))).await;
         let mut refused = Settled::Own;
         if let Ok(Ok(ReadReply::Found { record, left })) = found {
-            // The record was lost, and a call with other arguments has the key: no answer of ours.
+            // The record was lost, and a call with other arguments has the key: its answer is not this call's.
             if !record.header.fingerprint.matches(lease.claim().fingerprint) {
                 return Settled::Own;
             }
@@ -129,13 +129,13 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
             if record.header.owner == lease.claim().owner {
                 refused = Settled::Refused(cancelled(lease.key.operation(), running));
                 let is_all = match record.header.state {
-                    // Whoever comes next runs.
+                    // Released: the next call runs.
                     State::Released => true,
-                    // Held: nobody can take it before that is over.
+                    // Held: no call can take it before the lease ends.
                     State::Pending { .. } if lease.policy.on_cancel == OnCancel::Hold => {
                         now + running >= until
                     }
-                    // The store does not know yet how it ended.
+                    // The store does not have the outcome yet.
                     _ => false,
                 };
                 if is_all {

@@ -1,4 +1,4 @@
-//! Which of the calls of a task were replayed.
+//! Count of the replayed calls of a task.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -7,7 +7,7 @@ tokio::task_local! {
     static SEEN: Cell<Replays>;
 }
 
-/// How many calls a task has made while it is watched, and how many of them were answered from their record.
+/// The number of calls that a watched task has made, and of those replayed from their record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Replays {
     calls: u32,
@@ -15,23 +15,23 @@ pub(crate) struct Replays {
 }
 
 impl Replays {
-    /// Counts the calls that this makes in its own task.
+    /// Counts the calls that this future makes in its own task.
     pub(crate) async fn watch<F: Future>(future: F) -> F::Output {
         SEEN.scope(Cell::default(), future).await
     }
 
-    /// Whether there were calls, and each was answered from its record.
+    /// Whether there were calls, and each was replayed from its record.
     pub(crate) fn are_all() -> bool {
         let seen = SEEN.try_with(Cell::get).unwrap_or_default();
         seen.calls > 0 && seen.calls == seen.replayed
     }
 
-    /// A call is made.
+    /// Counts a call.
     pub(super) fn called() {
         count(|seen| seen.calls += 1);
     }
 
-    /// It was answered from its record.
+    /// Counts a call that was replayed from its record.
     pub(super) fn replayed() {
         count(|seen| seen.replayed += 1);
     }

@@ -1,4 +1,4 @@
-//! Running a call: as much of it as depends on the types of its body and its output.
+//! The part of a call that depends on the types of its body and its output.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -13,26 +13,26 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::operation::Operation;
 use crate::outcome::{AnyOutput, Output};
 
-/// A call under way.
+/// A call in progress.
 #[must_use = "a call does nothing until it is awaited"]
 pub struct Run<'b, O, P, F> {
-    // Dropped half-way, the body goes first: what it holds is undone before its key is given back.
+    // Field order: a dropped call drops its body first, so that its effects are undone before its key is released.
     held: Held<'b, O, P, F>,
     drive: Drive,
 }
 
-/// What a call is about.
+/// The body and the output of a call.
 struct Held<'b, O, P, F> {
-    /// `None` when it has ended.
+    /// `None` once it has ended.
     body: Pin<&'b mut Option<F>>,
     output: Output<O, P>,
 }
 
-/// Answers the call from its record, or runs `body` under a claim and stores its result.
+/// Replays the stored answer, or runs `body` under a claim and stores its result.
 ///
-/// It begins where this is called, so that the future holds little besides the body: an expansion calls it
-/// where it awaits. On a replay `body` is not polled, so nothing of it has run. It is `None` when this
-/// returns early, because it was dropped before its key was given back.
+/// The call begins when this function is called, so that the future holds little besides the body: an expansion calls
+/// it where it awaits. On a replay `body` is not polled, so no part of it has run. It is `None` when this returns
+/// early, because it was dropped before its key was released.
 pub fn run<O, P, F>(
     call: Call,
     mut output: Output<O, P>,
@@ -46,7 +46,7 @@ where
     Run { held, drive }
 }
 
-/// None of it is pinned: the body is elsewhere.
+/// Nothing in it is pinned: the body is pinned elsewhere.
 impl<O, P, F> Unpin for Run<'_, O, P, F> {}
 
 impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
@@ -63,7 +63,7 @@ impl<O, P, F: Future<Output = O>> Future for Run<'_, O, P, F> {
 
 impl<O, P, F: Future<Output = O>> Body for Held<'_, O, P, F> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // Whoever polls a body drops it no sooner than it has ended.
+        // Invariant: the body is dropped only after completion.
         if let Some(body) = self.body.as_mut().as_pin_mut()
             && let Poll::Ready(output) = body.poll(cx)
         {
@@ -100,8 +100,7 @@ impl<O, P, F> fmt::Debug for Run<'_, O, P, F> {
     }
 }
 
-/// As [`run`], with a body that runs in a task of its own and so to its end, whatever becomes of the
-/// caller.
+/// As [`run`], with a body in a task of its own that survives its caller.
 pub async fn finish<O, P, F>(call: Call, mut output: Output<O, P>, body: F) -> O
 where
     F: Future<Output = O> + Send + 'static,
@@ -121,7 +120,7 @@ where
         Run { held, drive }.await
     };
     let task = in_span(task);
-    // Nothing awaits between the grant and this, so no claim is lost on the way.
+    // There is no await between the grant and this line, so that no claim is lost here.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return task.await;
     };
@@ -136,8 +135,8 @@ where
     }
 }
 
-/// In the span that the caller is in, so that what the body records stays part of it. Where the caller has gone, the
-/// span lasts until the body has ended.
+/// Runs the task in the caller's span, so that the body's events stay part of it. If the caller has gone, the span
+/// lasts until the body has ended.
 #[cfg(feature = "tracing")]
 fn in_span<F: Future>(task: F) -> impl Future<Output = F::Output> {
     tracing::Instrument::in_current_span(task)

@@ -1,7 +1,7 @@
 use crate::store::memory::MemoryStore;
 use crate::{Engine, Error, ErrorKind};
 
-/// It does not read what it writes.
+/// It cannot read back what it writes.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Rate {
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,7 +1,7 @@
-//! Running a body inside the caller's transaction.
+//! Execution of a body inside the caller's transaction.
 //!
-//! There is no lease and nothing to renew: the claim is a row that the transaction holds, and whoever comes
-//! second waits for that. What the body wrote, and the record of it, are committed together or not at all.
+//! There is no lease and no renewal: the claim is a row that the transaction locks, and a second call waits for that
+//! lock. The body's writes and its record are committed together or not at all.
 
 mod file_lock;
 mod settle;
@@ -37,7 +37,7 @@ use crate::record::{Header, Owner, State};
 use crate::store::sql::{Failed, SqlTransaction, Within};
 use crate::store::{ReadReply, StoreError};
 
-/// What a claim in a transaction led to.
+/// The result of a claim in a transaction.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -60,23 +60,23 @@ pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
     context: Context,
     /// `None`: it runs without protection.
     claim: Option<Header>,
-    /// For repeats in this engine, where the database does not show the claim.
+    /// Registers the claim for repeats in this engine, where the database does not show it.
     claimed: Option<ClaimedKey>,
 }
 
-/// The transaction, as far as this call is concerned.
+/// The state of the transaction for this call.
 struct Part<'t, T: SqlTransaction + ?Sized> {
     tx: &'t mut T,
     /// It was begun for this call, which also commits it.
     own: bool,
-    /// How many transactions sqlx counts on it while the body runs.
+    /// The transaction depth that sqlx counts while the body runs.
     depth: usize,
-    /// It is being begun. Dropped in between, it is one that sqlx does not know of.
+    /// A `BEGIN` is in progress. If dropped now, sqlx does not know of the transaction.
     begins: bool,
 }
 
 impl<T: SqlTransaction + ?Sized> Part<'_, T> {
-    /// Refuses a connection on which sqlx counts a transaction that the database has not.
+    /// Refuses a connection on which sqlx counts a transaction that the database does not have.
     async fn check(&mut self, key: &RecordKey) -> Result<(), Error> {
         let most = self.tx.most();
         self.begins = true;
@@ -94,8 +94,8 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         ))
     }
 
-    /// Refuses the answer of a body that has left a transaction of sqlx open: the commit that follows would be
-    /// that of a savepoint.
+    /// Refuses the answer of a body that has left a transaction of sqlx open, because the commit that follows would
+    /// only release a savepoint.
     fn is_even(&mut self, key: &RecordKey) -> Result<(), Error> {
         if self.tx.connection().depth() == self.depth {
             return Ok(());
@@ -105,13 +105,13 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
             .detail("the body has left a transaction open that it began, or has ended another"))
     }
 
-    /// Closes a connection whose transaction is not there.
+    /// Closes a connection whose transaction does not exist.
     async fn close(&mut self) {
         self.tx.give_up();
         self.tx.connection().close().await;
     }
 
-    /// After an error that may have ended the transaction.
+    /// Cleans up after an error that may have ended the transaction.
     async fn leave(&mut self, core: &Core) {
         if self.own {
             self.roll_back(core).await;
@@ -126,8 +126,8 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
         }
     }
 
-    /// Rolls a transaction back that was begun for this call, now: left to the next use of the connection,
-    /// its locks would stay for as long as the caller keeps that idle.
+    /// Rolls back a transaction that was begun for this call. Immediately, because a rollback at the next use of the
+    /// connection would keep its locks for as long as the caller leaves the connection idle.
     async fn roll_back(&mut self, core: &Core) {
         if self.own {
             let moment = core.clock.now() + REPLY;
@@ -145,8 +145,8 @@ impl<T: SqlTransaction + ?Sized> Part<'_, T> {
 }
 
 impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
-    /// A transaction that was begun here, and was not committed, must not stay open on a connection that
-    /// others will use.
+    /// Rolls back a transaction that was begun here and not committed, because it must not stay open on a connection
+    /// that other callers will use.
     fn drop(&mut self) {
         if self.begins {
             self.tx.give_up();
@@ -157,11 +157,11 @@ impl<T: SqlTransaction + ?Sized> Drop for Part<'_, T> {
     }
 }
 
-/// What a body runs in.
+/// The scope that a body runs in.
 #[derive(Debug)]
 pub struct TxScope(Context);
 
-/// How a body ended.
+/// The end of a body.
 pub struct TxEnd<O>(Result<O, Panic>);
 
 impl<O, P, T: SqlTransaction + ?Sized> fmt::Debug for TxTurn<'_, O, P, T> {
@@ -201,7 +201,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     mut output: Output<O, P>,
     tx: &mut T,
 ) -> InTx<'_, O, P, T> {
-    // An answer of the local cache comes without a wait, see `Drive::poll_start`.
+    // An answer of the local cache involves no wait, see `Drive::poll_start`.
     tokio::task::consume_budget().await;
     let (engine, ask) = match describe(call.told_by(output.any())) {
         Ok(described) => described,
@@ -241,9 +241,10 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
     }
 }
 
-/// What was there.
+/// The result of admission.
 enum Found<'t, T: SqlTransaction + ?Sized> {
-    /// Counted as one that runs before it is no longer counted as one that waits.
+    /// Joins the counter of running bodies before leaving that of waiting calls, so that a shutdown never counts
+    /// neither.
     Claim(Option<Grant>, Part<'t, T>, Unleased),
     Answer(Stored),
 }
@@ -320,8 +321,8 @@ async fn enter<'t, T: SqlTransaction + ?Sized>(
     }
 }
 
-/// The answer that stands under the former name of the call. There a call in a transaction begins nothing and goes on with
-/// nothing: a record that it holds could expire for all others while the transaction is open.
+/// The stored answer under the former name of the call. A call in a transaction neither begins nor continues a record
+/// under that name, because a record that it holds could expire for all others while the transaction is open.
 async fn finished_before(
     core: &Arc<Core>,
     ask: &Ask,
@@ -343,7 +344,7 @@ async fn finished_before(
         left,
     };
     let request = ClaimRequest {
-        // Granted nothing: its owner holds no claim.
+        // No claim is granted: the owner holds none.
         needs: Needs::Verdict,
         ..request(&ask.policy, former.identity.fingerprint)
     };
@@ -370,7 +371,7 @@ async fn finished_before(
 /// A granted claim, and its entry in the list of the engine's keys, if there is one.
 type Grant = (Header, Option<ClaimedKey>);
 
-/// What a claim found.
+/// The result of a claim.
 enum Claimed {
     Granted(Grant),
     Done(Stored),
@@ -417,7 +418,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         }
     };
     match reply {
-        // Nothing stood there, and a row does now that nobody else has seen.
+        // There was no record; the claim inserted a row that no other transaction has seen.
         ClaimReply::Granted { .. } if expired => {
             let undone = within.undo_within(part.tx.connection(), key);
             settle::in_time(engine, key, undone).await?;
@@ -460,7 +461,7 @@ fn request(policy: &Policy, fingerprint: Fingerprint) -> ClaimRequest {
         any_type: policy.on_other_type == OnOtherType::Accept,
         lease: policy.lease,
         retain: policy.retain(),
-        // What is not committed is not counted.
+        // Attempts that are not committed are not counted.
         max_attempts: None,
         reconciles: false,
         needs: Needs::Nothing,
@@ -485,7 +486,7 @@ fn unreachable_database(key: &RecordKey, error: sqlx::Error) -> Error {
     unavailable(
         key.operation(),
         match error {
-            // What a server says may quote a value.
+            // The message of a server may quote a value.
             sqlx::Error::Database(_) => store,
             error => store.because(error),
         },

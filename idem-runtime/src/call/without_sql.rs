@@ -1,4 +1,4 @@
-//! What `tx = …` finds where no database is a feature: an error that says so.
+//! Replacement of `tx = …` in a build without a database feature: a compiler error.
 
 #![allow(
     unnameable_types,
@@ -13,7 +13,7 @@ use std::pin::Pin;
 use super::Call;
 use crate::outcome::Output;
 
-/// Nothing is a transaction.
+/// Implemented by no type.
 #[diagnostic::on_unimplemented(
     message = "`tx = …` needs a database",
     label = "no transaction that idem can use",
@@ -24,11 +24,11 @@ pub trait SqlTransaction {
     fn never(&self) -> Infallible;
 }
 
-/// A transaction of whatever type.
+/// A transaction of any type.
 #[derive(Debug)]
 pub struct Lent<'t, T: ?Sized>(&'t mut T, Infallible);
 
-/// The only place at which an expansion asks for a transaction.
+/// Wraps a transaction. An expansion requires the trait only here.
 pub fn lend<T: SqlTransaction + ?Sized>(tx: &mut T) -> Lent<'_, T> {
     match tx.never() {}
 }
@@ -46,7 +46,7 @@ impl<T: ?Sized> SqlTransaction for Lent<'_, T> {
     }
 }
 
-/// What a claim in a transaction led to.
+/// The result of a claim in a transaction.
 #[derive(Debug)]
 pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
     /// The call has its answer.
@@ -59,11 +59,11 @@ pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
 #[derive(Debug)]
 pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized>(&'t mut T, PhantomData<fn() -> (O, P)>);
 
-/// What a body runs in.
+/// The scope that a body runs in.
 #[derive(Debug)]
 pub struct TxScope(Infallible);
 
-/// How a body ended.
+/// The end of a body.
 #[derive(Debug)]
 pub struct TxEnd<O>(Infallible, PhantomData<O>);
 

@@ -1,4 +1,4 @@
-//! What a store knows without a question is what a claim would be answered with.
+//! Answers at hand equal the reply that a claim would receive.
 
 use super::probe::{
     A, ASKED, B, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, ask, dated, done, header,
@@ -79,7 +79,7 @@ async fn nothing_is_at_hand_of_another_key(p: Probe) {
 async fn what_was_taken_back_is_not_at_hand(p: Probe) {
     let seen = header(done(OutcomeKind::Value));
     p.plant(&seen, b"paid", RETAIN).await;
-    // Known here, if it ever is.
+    // In the local copy, if the store keeps one.
     expect!(p.claim(&ask(B)).await, ClaimReply::Done { .. } => ());
     resolved(&p, &seen, &reset()).await;
     assert_eq!(p.at_hand(ASKED), None, "it was reset");

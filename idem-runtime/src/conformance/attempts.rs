@@ -1,4 +1,4 @@
-//! Attempts count, and end.
+//! Counting and limits of attempts.
 
 use super::probe::{A, B, C, LEASE, Probe, RETAIN, answer, ask, header, limit, owner, pending};
 use crate::store::{
@@ -32,7 +32,7 @@ fn at_most(attempts: u16, owner: Owner) -> ClaimRequest {
     }
 }
 
-/// A record without attempts left for those who allow three: given back, and lapsed.
+/// A record without attempts left under a limit of three: released, and lapsed.
 const SPENT: [(State, std::time::Duration); 2] = [
     (State::Released, RETAIN),
     (

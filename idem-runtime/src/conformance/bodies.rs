@@ -1,4 +1,4 @@
-//! Answers of every size and every byte come back as they were stored.
+//! Answers of every size and any bytes are read back as they were stored.
 
 use super::probe::{A, B, LEASE, Probe, TTL, answer, ask, done, finished, header, record};
 use crate::store::{
@@ -19,7 +19,7 @@ cases! {
 
 const KIB: usize = 1 << 10;
 
-/// Around sizes at which a store changes its way: nothing, a packet, 8 KiB, a whole answer's limit.
+/// Sizes at which a store may change its path: nothing, a packet, 8 KiB, the limit of an answer.
 const SIZES: [usize; 12] = [
     0,
     1,

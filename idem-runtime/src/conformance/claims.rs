@@ -1,4 +1,4 @@
-//! What a claim does in every state, for either owner and every fingerprint.
+//! Claims in every state, for either owner and every fingerprint.
 
 use super::probe::{
     A, ASKED, B, C, LEASE, MS, NONE, OTHER, OUTCOMES, Probe, RETAIN, ask, dated, done, header,
@@ -20,7 +20,7 @@ cases! {
     6 a_takeover_keeps_the_record_for_what_the_new_claim_says,
 }
 
-/// Fingerprints of the record and of the claim that go together, and what is then kept.
+/// Fingerprints of the record and of the claim that match, and the one that is then kept.
 const MATCHING: [(Fingerprint, Fingerprint, Fingerprint); 4] = [
     (ASKED, ASKED, ASKED),
     (ASKED, NONE, ASKED),
@@ -177,7 +177,7 @@ async fn a_done_key_is_granted_to_nobody(p: Probe) {
                     ClaimReply::Done { record, left } => (record, left)
                 );
                 assert_eq!(record.as_bytes(), &bytes[..]);
-                // Copies in front of the store that answers may be kept by another clock.
+                // Copies in front of the store may expire by another clock.
                 let inexact = p.fixture.drift() + MS;
                 assert!(at_least <= left + inexact, "{at_least:?} of {left:?}");
             }

@@ -1,4 +1,4 @@
-//! What somebody who completes says of the claim that ends saves work, and changes nothing.
+//! The header of the ending claim, passed to a completion, saves work and changes no result.
 
 use super::probe::{
     A, B, LEASE, OUTCOMES, Probe, RETAIN, SCHEMA, TTL, answer, ask, done, finished, header,

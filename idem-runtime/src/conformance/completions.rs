@@ -1,4 +1,4 @@
-//! What a completion does in every state, for either owner.
+//! Completions in every state, for either owner.
 
 use super::probe::{
     A, B, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, SCHEMA, TTL, answer, ask, done, finished,

@@ -1,4 +1,4 @@
-//! A store that fails where a test tells it to.
+//! A store with faults injected by a test.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,38 +16,38 @@ use crate::store::{
     StoreErrorKind, StoreFuture, Watch,
 };
 
-/// What goes wrong with one operation.
+/// A fault of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// It never arrives, and an error comes back.
+    /// It never arrives, and an error is returned.
     Lost,
-    /// It happens, and an error comes back.
+    /// It is executed, and an error is returned.
     ReplyLost,
-    /// It never arrives, and nothing comes back.
+    /// It never arrives, and no reply is returned.
     Hangs,
-    /// It happens, and nothing comes back.
+    /// It is executed, and no reply is returned.
     ReplyHangs,
-    /// It happens, and its reply arrives when [`Faulty::deliver`] says so.
+    /// It is executed, and [`Faulty::deliver`] releases its reply.
     ReplyHeld,
-    /// It happens when [`Faulty::deliver`] says so, and not before, even if nobody waits for it any
-    /// more: as a command does that is on its way when its sender gives up.
+    /// It is executed when [`Faulty::deliver`] releases it, and not before, even if its caller has given up: as a
+    /// command in transit when its sender gives up.
     Held,
-    /// It happens twice, as when a client library sends it again, and the second reply comes back.
+    /// It is executed twice, as when a client library sends it again, and the second reply is returned.
     Twice,
-    /// It is refused for good.
+    /// It is refused permanently.
     Refused,
-    /// Another answer is there, and this store does not read it.
+    /// There is another answer, and this store does not read it.
     TooLarge,
-    /// There is no room for it.
+    /// The store is full.
     Full,
-    /// More wait than the store can send in time.
+    /// The queue is longer than the store can send in time.
     Overloaded,
-    /// The server is there, and cannot do it now: it only reads, say, or has too many connections.
+    /// The server is reachable, and cannot execute it now: it is read-only, for example, or has too many connections.
     Busy,
-    /// There is no server.
+    /// The server is unreachable.
     Unreachable,
 }
 
@@ -62,7 +62,7 @@ impl Fault {
     ];
 }
 
-/// Which operation.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
@@ -84,24 +84,25 @@ pub enum Operation {
     List,
 }
 
-/// An operation that was sent.
+/// A recorded operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sent {
-    /// Which operation.
+    /// Its kind.
     pub operation: Operation,
-    /// On whose behalf, where it has an owner.
+    /// Its owner, if it has one.
     pub owner: Option<Owner>,
     /// The name of the thread that sent it.
     pub thread: String,
 }
 
-/// A store in front of another one that injects faults: into the next operations of a kind
-/// ([`fail`](Self::fail)), or into the n-th operation of all ([`fail_at`](Self::fail_at)), so that a
-/// test can go through every step of a call. Clones share their faults.
+/// A store that injects faults into another one.
 ///
-/// It is a store that has to be asked: what the one behind it has [at hand](Store::at_hand) it does not
-/// show, since nothing can go wrong with that.
+/// Faults apply to the next operations of a kind ([`fail`](Self::fail)), or to the n-th operation of all
+/// ([`fail_at`](Self::fail_at)), so that a test can go through every step of a call. Clones share their faults.
+///
+/// It never answers without a request: it hides the answers that the other store has [at hand](Store::at_hand), because
+/// those cannot fail.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -150,7 +151,7 @@ impl Faulty {
         Self::over(Arc::new(store))
     }
 
-    /// The same, in front of a store that others hold as well.
+    /// The same, in front of a shared store.
     #[must_use]
     pub fn over(store: Arc<dyn Store>) -> Self {
         Self(Arc::new(Inner {
@@ -161,29 +162,29 @@ impl Faulty {
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        // Nothing panics while it is held.
+        // No code panics while it is locked.
         self.0.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next operations of this kind fail like this, one after the other.
+    /// Injects these faults into the next operations of this kind, one each.
     pub fn fail(&self, operation: Operation, faults: impl IntoIterator<Item = Fault>) {
         let faults = faults.into_iter().collect();
         self.plan().next.push((operation, faults));
     }
 
-    /// Forgets the faults that have not happened yet.
+    /// Removes the faults that have not occurred yet.
     pub fn heal(&self) {
         let mut plan = self.plan();
         plan.next.clear();
         plan.at.clear();
     }
 
-    /// The operation that is sent as number `step`, counted from 0 over all kinds, fails like this.
+    /// Injects this fault into operation number `step`, counted from 0 over all kinds.
     pub fn fail_at(&self, step: usize, fault: Fault) {
         self.plan().at.push((step, fault));
     }
 
-    /// Lets one reply, or one operation, that is held arrive.
+    /// Releases one held reply or operation.
     pub fn deliver(&self) {
         self.0.held.add_permits(1);
     }
@@ -202,13 +203,13 @@ impl Faulty {
         of_kind.map(|sent| sent.owner).collect()
     }
 
-    /// How many operations of this kind were sent so far.
+    /// The number of operations of this kind so far.
     #[must_use]
     pub fn count(&self, operation: Operation) -> usize {
         self.sent(operation).len()
     }
 
-    /// How many handles of this store there are.
+    /// The number of handles of this store.
     #[must_use]
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.0)
@@ -281,7 +282,7 @@ impl Faulty {
             }
             Fault::Held => {
                 let (this, work) = (self.clone(), send(store));
-                // In a task of its own: it happens even if nobody waits any more.
+                // In a task of its own, so that it is executed even if no caller waits for it.
                 let task = tokio::spawn(async move {
                     this.held().await;
                     work.await

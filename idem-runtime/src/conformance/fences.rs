@@ -91,7 +91,7 @@ async fn a_fence_ahead_of_the_clock_grows_by_one(p: Probe) {
 }
 
 async fn every_byte_of_a_fence_counts(p: Probe) {
-    // Numbers whose bytes a text protocol, or a carry, would lose.
+    // Numbers whose bytes a text protocol, or a carry, would corrupt.
     for number in [
         0x000d_0a0d_0a00_ffff,
         0x000f_00ff_00ff_00ff,
@@ -117,7 +117,7 @@ async fn a_renewal_keeps_the_fence(p: Probe) {
 }
 
 async fn a_fence_after_the_records_life_is_not_lower(p: Probe) {
-    // The record is gone, so this one rests on the store's clock.
+    // The record is gone, so this fence is based on the store's clock.
     let first = p.take(&ask(A)).await;
     assert_eq!(p.release(A, Remains::Attempt).await, ReleaseReply::Released);
     p.advance(RETAIN).await;

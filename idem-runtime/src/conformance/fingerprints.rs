@@ -1,4 +1,4 @@
-//! Fingerprints: kept through every state, compared in every state, taken off by a release, and how `NONE` behaves.
+//! Fingerprints: kept and compared in every state, removed by a release, and the behaviour of `NONE`.
 
 use super::probe::{
     A, ASKED, B, C, LEASE, NONE, OTHER, OUTCOMES, Probe, RETAIN, answer, ask, done, finished,
@@ -38,7 +38,7 @@ fn asks(owner: Owner, fingerprint: Fingerprint) -> ClaimRequest {
     }
 }
 
-/// Every state: live and lapsed, of a body or of who finds out; given back, and done in every way; with what life.
+/// Every state and its life: live and lapsed, of a body or of a reconcile hook; released, and done with every outcome.
 fn states() -> impl Iterator<Item = (State, std::time::Duration)> {
     let done = OUTCOMES.map(|outcome| (done(outcome), RETAIN));
     let others = [
@@ -222,7 +222,7 @@ async fn a_fingerprint_is_free_again_with_its_record(p: Probe) {
     assert_eq!(p.header().await.fingerprint, OTHER);
 }
 
-/// Whether the claim, which must be granted, brought the fingerprint of the record.
+/// Whether the claim, which must be granted, set the fingerprint of the record.
 async fn brings(p: &Probe, request: &ClaimRequest) -> bool {
     expect!(p.claim(request).await, ClaimReply::Granted { fresh, .. } => fresh)
 }
@@ -237,7 +237,7 @@ async fn a_release_of_which_nothing_remains_takes_the_fingerprint_off(p: Probe) 
     assert_eq!(second.attempts, 1);
     assert!(second.fence > first.fence);
     assert_eq!(p.header().await.fingerprint, OTHER);
-    // What is still on its way of the first one changes nothing.
+    // A late completion of the first claim changes nothing.
     let bytes = p.peek().await.expect("the second claim stands there");
     assert_eq!(
         p.complete(&answer(&first, b"late")).await,

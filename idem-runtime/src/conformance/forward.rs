@@ -1,4 +1,4 @@
-//! A store that passes on what it is asked.
+//! A store that forwards its operations.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -17,19 +17,21 @@ use crate::store::{
     StoreFuture, Watch,
 };
 
-/// Makes of each operation of a store one that is passed on, and may be another.
+/// Turns each operation of a store into a forwarded one that may be overridden.
 macro_rules! forward {
     ($(
         $(#[$attribute:meta])*
         fn $operation:ident $(<$life:lifetime>)? (&$($lives:lifetime)? self $(, $given:ident: $of:ty)*)
             $(-> $reply:ty)?;
     )+) => {
-        /// A [`Store`] in front of [another one](Self::inner): every operation is passed on, but for
-        /// those that it does itself. For stores of tests that count, delay or write down.
+        /// A [`Store`] that forwards to [another one](Self::inner).
         ///
-        /// Each is passed on as what it is: an engine completes by `complete_claim` and, while it waits, reads
-        /// by `glance`, and whoever does `complete` or `read` itself is not asked then; it does both. An answer
-        /// that is `at_hand` comes without a claim, and calls in a transaction of the caller's go to the
+        /// Every operation is forwarded unless it is overridden. For stores of tests that count, delay or record
+        /// operations.
+        ///
+        /// Each operation is forwarded as itself: an engine completes by `complete_claim` and, while it waits, reads by
+        /// `glance`, so that an implementation of only `complete` or `read` is not called then; override both. An
+        /// answer that is `at_hand` comes without a claim, and calls in a transaction of the caller's go to the
         /// database past all of these.
         ///
         /// ```
@@ -54,7 +56,7 @@ macro_rules! forward {
         /// let engine = idem_runtime::Engine::new(Lapsing(MemoryStore::new()));
         /// ```
         pub trait Forward: Send + Sync + fmt::Debug + 'static {
-            /// The store that is asked.
+            /// The store that the operations are forwarded to.
             fn inner(&self) -> &dyn Store;
 
             $(
@@ -66,7 +68,7 @@ macro_rules! forward {
             )+
         }
 
-        // A new operation of stores is one of these, or clippy says so.
+        // A new operation of stores must be added here, or clippy fails.
         #[deny(clippy::missing_trait_methods)]
         impl<F: Forward> Store for F {
             $(
@@ -76,7 +78,7 @@ macro_rules! forward {
                 }
             )+
 
-            // By the one operation that claims, which a test may do itself.
+            // By the only operation that claims, which a test may override.
             fn admit<'a>(
                 &'a self,
                 key: &'a RecordKey,

@@ -1,4 +1,4 @@
-//! Keys are separate, whatever they are called.
+//! Keys are separate, whatever their names.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ cases! {
 
 const DIGEST: KeyDigest = KeyDigest::from_bytes([0x2a; 32]);
 
-/// Claims every key, and finishes each with an answer of its own.
+/// Claims every key, and completes each with an answer of its own.
 async fn separate(probes: &[Probe]) {
     for p in probes {
         assert_eq!(

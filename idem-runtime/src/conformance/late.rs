@@ -1,5 +1,4 @@
-//! Answers that come after the claim was lost: stored where nobody else runs, refused where
-//! somebody does.
+//! Late answers: stored if no other owner runs, refused if one does.
 
 use std::time::Duration;
 
@@ -182,7 +181,7 @@ async fn a_later_attempt_is_given_the_answer_that_overtook_it(p: Probe) {
         CompleteReply::Adopted { record, .. } => record
     );
     assert_eq!(adopted.body(), b"first");
-    // Its claim, sent again after all that, is answered as well.
+    // Its claim, sent again afterwards, receives the answer as well.
     let found = expect!(p.claim(&ask(B)).await, ClaimReply::Done { record, .. } => record);
     assert_eq!(found, adopted);
 }

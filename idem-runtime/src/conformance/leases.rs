@@ -1,4 +1,4 @@
-//! When a lease ends: by the store's clock, to the millisecond.
+//! End of leases: by the store's clock, to the millisecond.
 
 use std::time::Duration;
 
@@ -66,8 +66,7 @@ async fn one_millisecond_of_a_lease_is_a_lease(p: Probe) {
     expect!(p.claim(&ask(B)).await, ClaimReply::Granted { .. } => ());
 }
 
-/// A clock that runs does not stop at the last millisecond, but somebody who asks all the time must
-/// come across it.
+/// A running clock does not stop at the last millisecond, but frequent reads must observe it.
 async fn seen_in_passing(p: &Probe) {
     for _ in 0..2_000 {
         p.plant(&header(pending()), b"", RETAIN - LEASE + MS * 3)
@@ -76,7 +75,7 @@ async fn seen_in_passing(p: &Probe) {
             match p.claim(&ask(B)).await {
                 ClaimReply::Running { lease_left } => {
                     assert!(!lease_left.is_zero(), "a lease of nothing is none");
-                    // Some clocks tell less than a millisecond.
+                    // Some clocks have a resolution finer than a millisecond.
                     if lease_left <= MS {
                         return;
                     }
@@ -92,7 +91,7 @@ async fn seen_in_passing(p: &Probe) {
 async fn the_rest_of_a_lease_agrees_with_the_life_of_the_record(p: Probe) {
     p.take(&ask(A)).await;
     for step in 0..20 {
-        // The record is as old as its life is short of `RETAIN`, whatever the time is.
+        // The age of the record is `RETAIN` less its remaining life, whatever the time is.
         let (_, before) = p.found().await;
         let left = running(&p).await;
         let (_, after) = p.found().await;
@@ -124,7 +123,7 @@ async fn leases_of_every_length_end_when_they_should(p: Probe) {
         let p = p.at(n);
         let request = ClaimRequest {
             lease,
-            // A record outlives its lease also on a machine that is held up.
+            // A record must outlive its lease also on a slow machine.
             retain: lease * 2 + MS + p.fixture.drift(),
             ..ask(A)
         };

@@ -1,4 +1,4 @@
-//! How long records are kept: written with an expiry, gone to the millisecond.
+//! Life of records: written with an expiry, gone to the millisecond.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn a_released_record_expires(p: Probe) {
 }
 
 async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
-    // Of a claim that was renewed, one that lapsed, and one that somebody waits for.
+    // Of a claim that was renewed, one that lapsed, and one that a call waits for.
     for (n, age) in [MS, LEASE / 2, LEASE * 3].into_iter().enumerate() {
         let p = p.at(n);
         p.take(&ask(A)).await;
@@ -83,7 +83,7 @@ async fn a_release_of_which_nothing_remains_lives_for_a_lease(p: Probe) {
         assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
         assert_eq!(p.header().await.retain, LEASE);
         p.assert_left(p.found().await.1, LEASE);
-        // Sent again it starts no new life.
+        // Sent again, it does not extend the life.
         p.advance(LEASE / 2).await;
         assert_eq!(p.release(A, Remains::Nothing).await, ReleaseReply::Released);
         p.assert_left(p.found().await.1, LEASE / 2);
@@ -122,7 +122,7 @@ async fn a_release_of_which_something_remains_keeps_its_life(p: Probe) {
 }
 
 async fn a_release_that_leaves_another_attempt_keeps_its_life(p: Probe) {
-    // Its owner may still be at work, and `max_attempts` counts it.
+    // Its owner may still be running, and `max_attempts` counts it.
     let first = p.take(&ask(A)).await;
     p.advance(LEASE).await;
     let second = p.take(&ask(B)).await;
@@ -230,7 +230,7 @@ async fn what_is_left_is_told_with_the_answer(p: Probe) {
             CompleteReply::Adopted { left, .. } => left
         );
         let (_, after) = p.found().await;
-        // Copies in front of the store that answers may be kept by another clock.
+        // Copies in front of the store may expire by another clock.
         let inexact = p.fixture.drift() + MS;
         for (earlier, later) in [(before, claimed), (claimed, adopted), (adopted, after)] {
             assert!(

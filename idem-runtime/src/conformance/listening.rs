@@ -1,4 +1,4 @@
-//! Who keeps answers is told when one is taken back, by a store that tells.
+//! Invalidation: a store that supports it notifies listeners when an answer is removed.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -26,7 +26,7 @@ struct Heard {
     waker: Option<Waker>,
 }
 
-/// Somebody who keeps answers.
+/// A listener that caches answers.
 #[derive(Default)]
 struct Ear(Mutex<Heard>);
 
@@ -52,8 +52,8 @@ impl Ear {
         .await;
     }
 
-    /// Listens, from the moment on at which everything is heard. `None`: the store does not tell, or its
-    /// server does not let it, which is its right.
+    /// Subscribes; from its return on every notification is received. `None`: the store has no notifications, or its
+    /// server does not allow them, which the contract permits.
     async fn at(p: &Probe) -> Option<Arc<Self>> {
         let ear: Arc<Self> = Arc::default();
         let listener: Arc<dyn Listener> = ear.clone();
@@ -69,7 +69,7 @@ impl Ear {
         (heard == Some(Hearing::All)).then_some(ear)
     }
 
-    /// Waits to be told of the key of this.
+    /// Waits for a notification about the key of this probe.
     async fn is_told(&self, p: &Probe, of: &str) {
         let key = *p.key.digest();
         let told = in_time(p, self.until(|heard| heard.keys.contains(&key))).await;
@@ -90,7 +90,7 @@ impl Listener for Ear {
     fn warn(&self, _: &str) {}
 }
 
-/// An answer that somebody keeps, and that is reset.
+/// Resets an answer that a listener caches.
 async fn reset_an_answer(p: &Probe) {
     let seen = header(done(OutcomeKind::Value));
     p.plant(&seen, b"paid", RETAIN).await;

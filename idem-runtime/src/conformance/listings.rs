@@ -1,4 +1,4 @@
-//! Listings: what is there is found, and nothing else. A store that cannot list says so.
+//! Listings return all matching records, and nothing else. A store that cannot list returns an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,14 +37,14 @@ const FILTERS: [EntryFilter; 8] = [
     EntryFilter::Exhausted,
 ];
 
-/// A store may give some more than the limit where its server has them in one place.
+/// A store may return more than the limit where its server keeps records together.
 const ONE_PLACE: usize = 32;
 
 fn request(p: &Probe) -> ListRequest {
     ListRequest::new(p.fixture.prefix())
 }
 
-/// One step of a client of its own; `None` where the store cannot list.
+/// One step by a client of its own; `None` where the store cannot list.
 async fn step(p: &Probe, request: &ListRequest) -> Option<ListReply> {
     match p.fixture.store().list(request).await {
         Ok(reply) => Some(reply),
@@ -53,7 +53,7 @@ async fn step(p: &Probe, request: &ListRequest) -> Option<ListReply> {
     }
 }
 
-/// All steps, by the name of each record; and how many could not be read. `None` where the store cannot list.
+/// All steps: the records by name, and the number of unreadable ones. `None` where the store cannot list.
 async fn list(p: &Probe, request: &ListRequest) -> Option<(BTreeMap<String, Listed>, u64)> {
     let (mut found, mut unreadable) = (BTreeMap::new(), 0);
     let mut request = request.clone();
@@ -82,10 +82,10 @@ fn names(probes: &[Probe]) -> Vec<String> {
     names
 }
 
-/// The same prefix, the keys of these numbers of an operation.
+/// The same prefix, with the keys of these numbers under an operation.
 fn keys(p: &Probe, operation: &'static str, numbers: std::ops::Range<u64>) -> Vec<Probe> {
     let key = |number: u64| {
-        // As those of calls are: spread over all that there are.
+        // Spread over the whole range, as the digests of calls are.
         let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         let mut digest = [0x2a; 32];
         digest[..8].copy_from_slice(&spread);
@@ -191,7 +191,7 @@ async fn a_listing_of_an_operation_gives_no_other(p: Probe) {
     assert_eq!(found.into_keys().collect::<Vec<_>>(), names(&all));
 }
 
-/// Every kind of record, the life that it has left, and which filters give it besides `Any`.
+/// Every kind of record, its remaining life, and the filters besides `Any` that match it.
 fn kinds() -> [(State, Duration, &'static [EntryFilter]); 9] {
     use EntryFilter::{Abandoned, Answered, Exhausted, NotStored, Released, Running, Unknown};
     [
@@ -335,7 +335,7 @@ async fn a_listing_counts_what_it_cannot_read(p: Probe) {
     }
 }
 
-/// Each step is made twice, by two clients. On a server that others use they need not give the same.
+/// Each step is made twice, by two clients. On a server with other clients the two may differ.
 async fn a_listing_goes_on_in_another_client(p: Probe) {
     let probes = planted(&p, "pay", 0..40).await;
     for twin in [0, 1] {
@@ -364,7 +364,7 @@ async fn a_listing_goes_on_in_another_client(p: Probe) {
     }
 }
 
-/// Those that go have been listed already, so that whoever counts is one short of those that stay.
+/// Each record to be deleted has been listed already, so that a count-based cursor would miss one that stays.
 async fn a_listing_misses_nothing_while_others_come_and_go(p: Probe) {
     let stay = planted(&p, "pay", 0..40).await;
     let mut go = planted(&p, "pay", 40..80).await;

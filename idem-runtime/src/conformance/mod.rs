@@ -1,18 +1,16 @@
 //! The [`Store`] contract as test cases, for any store.
 //!
-//! A [`Fixture`] tells the suite how to reach a store, how to move its time and how to look behind
-//! its back. [`cases`] gives the cases: each is named with a sentence, says which rule of the
-//! contract it tests, and panics with a message when the store is wrong. A store that passes all of
-//! them may be put under an [`Engine`](crate::Engine).
+//! A [`Fixture`] gives the suite access to a store, to its time and to its raw data. [`cases`] returns the cases: each
+//! is named with a sentence, has the number of the rule that it tests, and panics with a message when the store is
+//! wrong. A store that passes all of them may be used by an [`Engine`](crate::Engine).
 //!
-//! Cases run on a tokio runtime. One with several threads makes the cases of rule 1 race for real.
-//! Each case wants a fixture of its own with a prefix of its own; cases of different prefixes can
-//! run at the same time.
+//! Cases run on a tokio runtime. One with several threads makes the cases of rule 1 race for real. Each case needs a
+//! fixture of its own with a prefix of its own; cases of different prefixes can run at the same time.
 //!
 //! # Examples
 //!
-//! The tests of a store of one's own. In a target with `harness = false` the loop would hand each
-//! case to libtest-mimic, `Trial::test(case.name, …)`, so that cases can be selected by name.
+//! The tests of a custom store. In a target with `harness = false` the loop would pass each case to libtest-mimic,
+//! `Trial::test(case.name, …)`, so that cases can be selected by name.
 //!
 //! ```
 //! use idem_runtime::clock::ManualClock;
@@ -74,7 +72,7 @@
     reason = "a case whose times do not fit panics, as it should"
 )]
 
-/// Names the cases of a file, the rule that each tests, and which of them concern the transport.
+/// Lists the cases of a file, the rule that each tests, and its tag.
 macro_rules! cases {
     ($($rule:literal $name:ident $(: $tag:ident)?,)+) => {
         pub(super) fn cases() -> Vec<super::Case> {
@@ -90,7 +88,7 @@ macro_rules! cases {
     (@tag transport) => { super::Tag::Transport };
 }
 
-/// Takes a reply apart, or panics at the place of the case with what the store said instead.
+/// Destructures a reply, or panics at the line of the case with the actual reply.
 macro_rules! expect {
     ($reply:expr, $pattern:pat => $out:expr $(, $($why:tt)+)?) => {
         match $reply {
@@ -150,57 +148,61 @@ pub use self::faulty::{Fault, Faulty, Operation, Sent};
 pub use self::forward::Forward;
 use crate::store::{RecordKey, Store};
 
-/// A boxed future that can change threads.
+/// A boxed future that is `Send`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A store under test, and what a test may do that a client cannot.
+/// A store under test, with the privileged access of a test.
 ///
-/// One fixture serves one case: nothing may stand under its [`prefix`](Self::prefix), or under one
-/// that begins with it.
+/// One fixture serves one case: there must be no record under its [`prefix`](Self::prefix), or under one that begins
+/// with it.
 pub trait Fixture: Send + Sync {
-    /// The store. Each call may give another client of the same store.
+    /// The store. Each call may return another client of the same store.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// What the keys of this fixture begin with.
+    /// The prefix of this fixture's keys.
     fn prefix(&self) -> Arc<str>;
 
     /// Moves the store's time forward for all keys under the prefix.
     ///
-    /// A server whose clock cannot be moved ages the records instead: each has `by` less to live,
-    /// and one that would be over is deleted.
+    /// A server whose clock cannot be moved ages the records instead: the remaining life of each is reduced by `by`,
+    /// and an expired one is deleted.
     fn advance(&self, by: Duration) -> BoxFuture<'_, ()>;
 
-    /// Puts something under a key, past the store. Gives `false`, and changes nothing, if this kind
-    /// of store cannot hold such a thing.
+    /// Writes a value under a key, bypassing the store. Returns `false`, and changes nothing, if this kind of store
+    /// cannot hold such a value.
     fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool>;
 
-    /// The bytes that stand under a key, past the store; `None` if there is nothing alive, or
-    /// something that is not bytes.
+    /// Reads the bytes under a key, bypassing the store.
+    ///
+    /// `None` if there is no live value, or one that is not bytes.
     fn peek<'a>(&'a self, key: &'a RecordKey) -> BoxFuture<'a, Option<Vec<u8>>>;
 
-    /// The longest that the store's time runs on by itself while a case runs. Zero, the default, is
-    /// a clock that stands still. Moments are tested to the millisecond, less this.
+    /// The most that the store's time advances by itself during a case.
+    ///
+    /// Zero, the default, is a clock that stands still. Times are tested to the millisecond, less this.
     ///
     /// At most 20 seconds.
     fn drift(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// How long a [`Watch`](crate::store::Watch) may take to hear of a change, by the machine's clock,
-    /// before the store is taken for one that does not tell. 20 seconds, the default, is long enough
-    /// for a busy machine.
+    /// The time limit of a [`Watch`](crate::store::Watch) notification, by the machine's clock.
+    ///
+    /// After it the store is taken for one that does not notify. 20 seconds, the default, is long enough for a busy
+    /// machine.
     fn patience(&self) -> Duration {
         Duration::from_secs(20)
     }
 
-    /// A fixture of a store of the same kind, empty and with room for few records: at most some
-    /// thousand of 16 KiB each. `None`, the default, if there is no such thing as a full store.
+    /// A fixture of an empty store of the same kind with little capacity.
+    ///
+    /// It holds at most some thousand records of 16 KiB each. `None`, the default, if this kind of store is never full.
     fn scarce(&self) -> BoxFuture<'_, Option<Arc<dyn Fixture>>> {
         Box::pin(async { None })
     }
 }
 
-/// What [`Fixture::plant`] puts under a key.
+/// A value that [`Fixture::plant`] writes under a key.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Plant {
@@ -208,7 +210,7 @@ pub enum Plant {
     Bytes {
         /// The bytes, a record or not.
         bytes: Vec<u8>,
-        /// How long they live.
+        /// Their life.
         life: Duration,
     },
     /// Bytes without an expiry.
@@ -216,18 +218,18 @@ pub enum Plant {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// A value of another type than the store keeps records in, such as a Redis list.
+    /// A value of another type than that of records, such as a Redis list.
     OtherType,
 }
 
-/// What a store may differ in for a case to matter.
+/// The difference between stores that makes a case relevant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tag {
-    /// What it decides. Stores that share the deciding code, and differ in how requests reach it, pass together.
+    /// The deciding code. Stores that share it, and differ only in the transport, pass together.
     Decision,
-    /// How requests, replies and messages reach the deciding code, too: the connection, its protocol, the topology,
-    /// the rights of a user, large bodies. To be run on every kind of connection.
+    /// The transport as well: the connection, its protocol, the topology, the rights of a user, large bodies. Such a
+    /// case should run on every kind of connection.
     Transport,
 }
 
@@ -235,11 +237,11 @@ pub enum Tag {
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct Case {
-    /// What the case says about a store, in words.
+    /// The requirement on a store, in words.
     pub name: &'static str,
     /// The number of the rule in the contract of [`Store`].
     pub rule: u8,
-    /// What a store may differ in for the case to matter.
+    /// The difference that makes the case relevant.
     pub tag: Tag,
     /// Runs the case, which panics if the store is wrong.
     pub run: fn(Arc<dyn Fixture>) -> BoxFuture<'static, ()>,
@@ -255,7 +257,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// All cases, in the order of what they are about.
+/// All cases, in the order of their subjects.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     [

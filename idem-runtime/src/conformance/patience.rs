@@ -1,4 +1,4 @@
-//! Waiting for a message, by the machine's time: messages take some, and the fixture's clock may stand
+//! Waiting for a notification, by the machine's time: a notification takes time, and the fixture's clock may stand
 //! still.
 
 use std::future::{Future, poll_fn};
@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use super::probe::Probe;
 
-/// Whether it happens within the fixture's patience.
+/// Whether the future completes within the fixture's patience.
 pub(super) async fn in_time(p: &Probe, happens: impl Future<Output = ()>) -> bool {
     let patience = p.fixture.patience();
     let (heard, waits) = channel::<()>();

@@ -1,4 +1,4 @@
-//! What the cases do their work with: one key of a store, and records to put there.
+//! Common tools of the cases: one key of a store, and records to plant.
 
 use std::num::NonZeroU16;
 use std::sync::{Arc, Weak};
@@ -18,21 +18,21 @@ use crate::store::{
 
 pub(super) const A: Owner = Owner::from_bytes(*b"owner A of tests");
 pub(super) const B: Owner = Owner::from_bytes(*b"owner B of tests");
-/// Bytes that a text protocol, or a comparison that ends at a NUL, would stumble over.
+/// Bytes that a text protocol, or a comparison that ends at a NUL, would corrupt.
 pub(super) const C: Owner = Owner::from_bytes(*b"\0\r\n\xff\xfe$1\r\n\0 \"'{}*");
 
 pub(super) const ASKED: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\n");
 pub(super) const OTHER: Fingerprint = Fingerprint::from_bytes(*b"what was asked\r\0");
 pub(super) const NONE: Fingerprint = Fingerprint::NONE;
-/// Of which types the answers are: bytes that a text protocol would stumble over.
+/// The types of the answers: bytes that a text protocol would corrupt.
 pub(super) const TYPES: AnswerTypes = AnswerTypes::from_bytes([0x0d, 0x0a, 0x00, 0x24]);
 
 pub(super) const MS: Duration = Duration::from_millis(1);
-/// What may remain of an attempt.
+/// The possible remains of an attempt.
 pub(super) const REMAINS: [Remains; 3] = [Remains::Attempt, Remains::Request, Remains::Nothing];
 pub(super) const LEASE: Duration = Duration::from_mins(1);
 pub(super) const RETAIN: Duration = Duration::from_hours(24);
-/// How long an answer is kept: unlike `RETAIN`, so that neither is taken for the other.
+/// The life of an answer: unlike `RETAIN`, so that neither is mistaken for the other.
 pub(super) const TTL: Duration = Duration::from_hours(2);
 pub(super) const SCHEMA: u32 = 0x0d0a_00ff;
 
@@ -54,7 +54,7 @@ pub(super) fn limit(attempts: u16) -> Option<NonZeroU16> {
     NonZeroU16::new(attempts)
 }
 
-/// What `owner` asks unless the case says otherwise.
+/// The claim request of `owner` unless the case needs another.
 pub(super) fn ask(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         owner,
@@ -70,7 +70,7 @@ pub(super) fn ask(owner: Owner) -> ClaimRequest {
     }
 }
 
-/// The same, by somebody to whom it matters how long the answer will still be kept.
+/// The same, by an owner that needs the remaining life of the answer.
 pub(super) fn dated(request: &ClaimRequest) -> ClaimRequest {
     ClaimRequest {
         dated: true,
@@ -78,7 +78,7 @@ pub(super) fn dated(request: &ClaimRequest) -> ClaimRequest {
     }
 }
 
-/// The same, by somebody who can find out whether an earlier attempt had its effect.
+/// The same, by an owner that has a reconcile hook.
 pub(super) fn ask_to_find_out(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         reconciles: true,
@@ -94,7 +94,7 @@ pub(super) const fn reconciling() -> State {
     State::Reconciling { lease: LEASE }
 }
 
-/// Unknown since somebody was to find out, and did not.
+/// Unknown since a reconcile hook did not decide.
 pub(super) const fn undecided() -> State {
     State::Done {
         outcome: OutcomeKind::Unknown,
@@ -102,7 +102,7 @@ pub(super) const fn undecided() -> State {
     }
 }
 
-/// Every record of an unknown outcome, and the life that it has left.
+/// Every record of an unknown outcome, and its remaining life.
 pub(super) fn unknowns() -> [(State, Duration); 3] {
     [
         (done(OutcomeKind::Unknown), RETAIN),
@@ -118,7 +118,7 @@ pub(super) const fn done(outcome: OutcomeKind) -> State {
     }
 }
 
-/// The record of A that cases plant: third attempt, fence of long ago.
+/// The record of A that cases plant: third attempt, old fence.
 pub(super) fn header(state: State) -> Header {
     Header {
         state,
@@ -136,7 +136,7 @@ pub(super) fn record(header: &Header, body: &[u8]) -> Bytes {
     [&header.encode()[..], body].concat().into()
 }
 
-/// The header with which the holder of `claim` finishes.
+/// The header with which the owner of `claim` completes.
 pub(super) fn finished(claim: &Header) -> Header {
     Header {
         state: done(OutcomeKind::Value),
@@ -145,7 +145,7 @@ pub(super) fn finished(claim: &Header) -> Header {
     }
 }
 
-/// The record with which the holder of `claim` finishes.
+/// The record with which the owner of `claim` completes.
 pub(super) fn answer(claim: &Header, body: &[u8]) -> Bytes {
     record(&finished(claim), body)
 }
@@ -181,7 +181,7 @@ impl Probe {
         }
     }
 
-    /// The same store, another key.
+    /// The same store, with another key.
     pub(super) fn on(&self, key: RecordKey) -> Self {
         let store = self.fixture.store();
         let fixture = Arc::clone(&self.fixture);
@@ -192,7 +192,7 @@ impl Probe {
         }
     }
 
-    /// The same store, the key of this number.
+    /// The same store, with the key of this number.
     pub(super) fn at(&self, number: usize) -> Self {
         let mut digest = [0x2a; 32];
         digest[24..].copy_from_slice(&(number as u64).to_be_bytes());
@@ -209,8 +209,8 @@ impl Probe {
         ok("claim", self.try_claim(request).await)
     }
 
-    /// Says what the claim was that ends, if it was asked for as [`ask`] does. Where that is wrong, or is
-    /// there no longer, the reply is as if nothing had been said.
+    /// Completes with the header of the ending claim, as [`ask`] requests it. If that header is wrong, or the claim is
+    /// gone, the reply is the same as without it.
     pub(super) async fn complete(&self, record: &Bytes) -> CompleteReply {
         let reply = match Header::decode(record) {
             Ok(done) => {
@@ -226,7 +226,7 @@ impl Probe {
         ok("complete", reply)
     }
 
-    /// Says nothing of the claim that ends.
+    /// Completes without the header of the ending claim.
     pub(super) async fn complete_unsaid(&self, record: &Bytes) -> CompleteReply {
         ok("complete", self.store.complete(&self.key, record).await)
     }
@@ -236,12 +236,12 @@ impl Probe {
         ok("complete_claim", reply)
     }
 
-    /// What is known of the answer without a question. `None` is any store's right.
+    /// The answer that is at hand. A store may always return `None`.
     pub(super) fn at_hand(&self, asked: Fingerprint) -> Option<(Record, Duration)> {
         self.store.at_hand(&self.key, asked)
     }
 
-    /// Whether the store tells this listener.
+    /// Whether the store notifies this listener.
     pub(super) fn listen(&self, listener: Weak<dyn Listener>) -> bool {
         self.store.listen(&self.fixture.prefix(), listener)
     }
@@ -262,7 +262,7 @@ impl Probe {
         ok("resolve", reply)
     }
 
-    /// Watches the key. `None`: the store does not tell, which is its right.
+    /// Watches the key. `None`: the store does not notify, which the contract permits.
     pub(super) async fn watch(&self) -> Option<Watch> {
         ok("watch", self.store.watch(&self.key).await)
     }
@@ -275,7 +275,7 @@ impl Probe {
         ok("glance", self.store.glance(&self.key).await)
     }
 
-    /// Claims the key, which must be granted. Gives the header of the claim.
+    /// Claims the key, which must be granted. Returns the header of the claim.
     pub(super) async fn take(&self, request: &ClaimRequest) -> Header {
         let (fence, attempts) = expect!(
             self.claim(request).await,
@@ -295,8 +295,7 @@ impl Probe {
         }
     }
 
-    /// Claims the key, and must be told to find out about an earlier attempt. Gives the header of
-    /// the claim.
+    /// Claims the key, which must be granted for reconciling an earlier attempt. Returns the header of the claim.
     pub(super) async fn look_into(&self, request: &ClaimRequest) -> Header {
         let (fence, attempts) = expect!(
             self.claim(request).await,
@@ -316,7 +315,7 @@ impl Probe {
         }
     }
 
-    /// Claims the key for A and stores `body`.
+    /// Claims the key for A and completes it with `body`.
     pub(super) async fn finish(&self, body: &[u8]) -> Bytes {
         let claim = self.take(&ask(A)).await;
         let answer = answer(&claim, body);
@@ -328,7 +327,7 @@ impl Probe {
         answer
     }
 
-    /// The record that is there and the life that it has left.
+    /// The stored record and its remaining life.
     pub(super) async fn found(&self) -> (Record, Duration) {
         expect!(
             self.read().await,
@@ -337,12 +336,12 @@ impl Probe {
         )
     }
 
-    /// The header that is there.
+    /// The stored header.
     pub(super) async fn header(&self) -> Header {
         self.found().await.0.header
     }
 
-    /// Plants a record that has `life` left.
+    /// Plants a record with `life` remaining.
     pub(super) async fn plant(&self, header: &Header, body: &[u8], life: Duration) -> Bytes {
         let bytes = record(header, body);
         self.plant_bytes(&bytes, life).await;
@@ -366,8 +365,7 @@ impl Probe {
         self.fixture.advance(by).await;
     }
 
-    /// Moves the time to just before the moment that is `by` away: a millisecond, and what the
-    /// store's clock may run by itself.
+    /// Moves the time to just before the moment that is `by` away: a millisecond, and the drift of the store's clock.
     pub(super) async fn advance_just_before(&self, by: Duration) {
         let before = by.checked_sub(self.fixture.drift() + MS);
         self.advance(before.expect("moments are further away than the drift"))
@@ -379,12 +377,12 @@ impl Probe {
         self.advance(self.fixture.drift() + MS).await;
     }
 
-    /// Whether the store's time moves only when it is told to.
+    /// Whether the store's time moves only by [`advance`](Self::advance).
     pub(super) fn stands_still(&self) -> bool {
         self.fixture.drift().is_zero()
     }
 
-    /// Asserts a time that is left, which may have run a little by itself.
+    /// Asserts a remaining time, which may have been reduced by drift.
     #[track_caller]
     pub(super) fn assert_left(&self, left: Duration, expected: Duration) {
         let least = expected.saturating_sub(self.fixture.drift());

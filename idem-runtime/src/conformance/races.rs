@@ -1,4 +1,4 @@
-//! Many at once: each operation on a key happens at one moment.
+//! Concurrent operations: each operation on a key is atomic.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ cases! {
 const CLAIMERS: usize = 32;
 const ROUNDS: usize = 25;
 
-/// Runs as many futures at one moment as there are clients, and gives what each returns.
+/// Runs as many futures at once as there are clients, and returns their results.
 async fn at_once<T, F>(clients: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,
@@ -56,7 +56,7 @@ where
     replies.into_iter().map(|(_, reply)| reply).collect()
 }
 
-/// Runs two operations at one moment, in changing order.
+/// Runs two operations at once, in alternating order.
 async fn both<T, U>(
     round: usize,
     one: impl Future<Output = T> + Send + 'static,

@@ -107,7 +107,7 @@ async fn who_waits_sees_the_answer(p: Probe) {
                 left <= RETAIN,
                 "its whole life is {RETAIN:?}, and {left:?} are left"
             );
-            // A copy nearby may be taken for gone a little sooner.
+            // A local copy may expire a little sooner.
             let least = TTL.saturating_sub(p.fixture.drift() + LEASE);
             assert!(
                 left >= least,

@@ -1,4 +1,4 @@
-//! How finding out ends: with an answer, given back, or not at all.
+//! Ends of a reconciling claim: with an answer, released, or abandoned.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ cases! {
 const IN_TIME: CompleteReply = CompleteReply::Stored { late: false };
 const LATE: CompleteReply = CompleteReply::Stored { late: true };
 
-/// Finding out about an unknown outcome, by B.
+/// A claim of B that reconciles an unknown outcome.
 async fn looking(p: &Probe) -> Header {
     p.plant(&header(done(OutcomeKind::Unknown)), b"", RETAIN)
         .await;
@@ -91,7 +91,7 @@ async fn another_owner_does_not_complete_a_live_reconciliation(p: Probe) {
     }
 }
 
-/// The end of the first attempt, A's, after who was to find out about it vanished.
+/// The completion of the first attempt, A's, after the reconciling owner vanished.
 async fn after_who_vanished(p: &Probe, outcome: OutcomeKind) -> CompleteReply {
     let first = p.take(&ask(A)).await;
     p.advance(LEASE).await;

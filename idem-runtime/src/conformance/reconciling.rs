@@ -1,4 +1,4 @@
-//! Claims of who can find out whether an earlier attempt had its effect.
+//! Claims of owners with a reconcile hook.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ cases! {
     3 a_claim_after_its_own_unknown_outcome_is_granted_nothing,
 }
 
-/// What is known to have been started, and not how it ended.
+/// Records of a started attempt without an outcome.
 const UNCERTAIN: [(State, Duration); 2] = [
     (State::Released, RETAIN),
     (
@@ -315,7 +315,7 @@ async fn who_found_out_slowly_starts_the_body_if_nobody_took_over(p: Probe) {
     }
 }
 
-/// The same claim again: same reply, same bytes, and the lease starts again.
+/// Sends the same claim again: same reply, same bytes, and the lease starts again.
 async fn same_again(p: &Probe, claim: &Header, request: &ClaimRequest) {
     let bytes = p.peek().await.expect("the claim is there");
     for age in [Duration::ZERO, LEASE / 2, LEASE * 2] {

@@ -1,4 +1,4 @@
-//! What a release does in every state, for either owner.
+//! Releases in every state, for either owner.
 
 use super::probe::{
     A, B, C, LEASE, MS, OUTCOMES, Probe, REMAINS, RETAIN, answer, ask, done, header, owner, pending,

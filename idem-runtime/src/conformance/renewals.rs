@@ -1,4 +1,4 @@
-//! What a renewal does in every state, for either owner.
+//! Renewals in every state, for either owner.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Every operation sent twice: by us after a lost reply, or by a client library behind our back.
+//! Operations sent twice: by the engine after a lost reply, or by a client library on its own.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -32,7 +32,7 @@ cases! {
     3 an_operation_that_was_dropped_can_be_sent_again: transport,
 }
 
-/// A claim of who starts the body once, if at all.
+/// A claim of an owner that starts the body at most once.
 fn sole(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         max_attempts: limit(1),
@@ -123,7 +123,7 @@ async fn a_late_completion_sent_again_is_stored_once(p: Probe) {
         p.complete(&bytes).await,
         CompleteReply::Stored { late: true }
     );
-    // Whether it was late is known the first time only.
+    // Lateness is known the first time only.
     expect!(p.complete(&bytes).await, CompleteReply::Stored { .. } => ());
     p.assert_untouched(&bytes, "its completion, sent again")
         .await;
@@ -161,7 +161,7 @@ async fn a_release_sent_again_does_not_free_the_next_claim(p: Probe) {
 }
 
 async fn a_claim_after_its_own_release_is_granted_nothing(p: Probe) {
-    // As if the claim had been sent twice, and the network had kept one until now.
+    // As if the claim had been sent twice, and the network had delayed one until now.
     for (n, remains) in REMAINS.into_iter().enumerate() {
         let p = p.at(n);
         p.take(&ask(A)).await;
@@ -221,7 +221,7 @@ async fn reading_again_reads_the_same(p: Probe) {
     }
 }
 
-/// Polls once, and drops: whether the operation happens is open.
+/// Polls once, and drops: the operation may or may not be executed.
 async fn drop_after_one_poll(operation: impl Future) {
     let mut operation = pin!(operation);
     poll_fn(|cx| {

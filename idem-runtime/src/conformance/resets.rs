@@ -1,4 +1,4 @@
-//! Resolutions that reset a key: it begins anew, and keeps what must not be forgotten.
+//! Resolutions that reset a key: it starts anew, and keeps the data that must survive.
 
 use super::probe::{
     A, B, C, LEASE, Probe, RETAIN, answer, ask, ask_to_find_out, finished, header, limit, record,
@@ -51,7 +51,7 @@ async fn a_reset_begins_the_attempts_anew(p: Probe) {
 }
 
 async fn a_claim_after_a_reset_has_a_higher_fence(p: Probe) {
-    // Ahead of the clock, so that nothing but the record can tell.
+    // Ahead of the clock, so that only the record can supply the fence.
     let ahead = Header {
         fence: Fence::new(6_789_012_345_678_901),
         ..header(undecided())

@@ -1,4 +1,4 @@
-//! Resolutions: somebody who knows better replaces the record that was seen.
+//! Resolutions: an operator replaces the record that was read.
 
 use std::time::Duration;
 
@@ -30,10 +30,10 @@ cases! {
     4 a_large_answer_is_resolved_by_its_header: transport,
 }
 
-/// Who resolves.
+/// The owner of a resolution.
 const R: Owner = Owner::from_bytes(*b"who knows better");
 
-/// Every record that nobody holds, and the life that it has left.
+/// Every record without a live owner, and its remaining life.
 pub(super) fn free() -> impl Iterator<Item = (State, Duration)> {
     let claims = [
         (pending(), RETAIN - LEASE),
@@ -58,7 +58,7 @@ pub(super) fn new(state: State) -> Header {
     }
 }
 
-/// Every end that a resolution can give.
+/// Every end that a resolution can write.
 fn ends() -> impl Iterator<Item = (Header, &'static [u8])> {
     let answers = OUTCOMES.map(|outcome| (new(done(outcome)), &b"resolved"[..]));
     let reset = (new(State::Released), &b""[..]);
@@ -70,7 +70,7 @@ pub(super) fn reset() -> Bytes {
     record(&new(State::Released), b"")
 }
 
-/// Resolves what was seen, which must be there.
+/// Resolves the record that was read, which must be the stored one.
 pub(super) async fn resolved(p: &Probe, seen: &Header, record: &Bytes) {
     let reply = p.resolve(seen, record).await;
     assert_eq!(reply, ResolveReply::Resolved, "{seen:?} was there");

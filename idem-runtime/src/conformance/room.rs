@@ -1,6 +1,6 @@
-//! A full store: claims are refused, answers are not, and nothing alive is dropped.
+//! A full store: claims are refused, answers are not, and no live record is dropped.
 //!
-//! These cases pass at once on a fixture without a [`scarce`](super::Fixture::scarce) store.
+//! These cases pass immediately on a fixture without a [`scarce`](super::Fixture::scarce) store.
 
 use bytes::Bytes;
 
@@ -24,7 +24,7 @@ cases! {
 const MANY: usize = 20_000;
 const BODY: [u8; 16 << 10] = [0x5a; 16 << 10];
 
-/// A full store, and what it holds: running claims of A, and answers under keys of numbers.
+/// A full store, and its content: running claims of A, and answers under numbered keys.
 struct Full {
     p: Probe,
     running: Vec<Header>,
@@ -77,8 +77,8 @@ impl Full {
     }
 }
 
-/// Claims a fresh key. The room of a server is not exact, a buffer that shrinks is room: what is
-/// not refused must be a claim like any other.
+/// Claims a fresh key. The capacity of a server is not exact, because a buffer that shrinks frees some: a claim that is
+/// not refused must be like any other.
 async fn is_refused(p: &Probe) -> bool {
     match p.try_claim(&ask(A)).await {
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Who found out that nothing landed asks for the body: in time, too late, and again.
+//! An owner whose hook found no effect claims the body: in time, too late, and again.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ cases! {
     17 a_claim_that_needs_a_record_is_refused_as_any_other,
 }
 
-/// Asks for the body, since nothing landed.
+/// Claims the body after the hook found no effect.
 fn start(owner: Owner) -> ClaimRequest {
     ClaimRequest {
         needs: Needs::Verdict,
@@ -38,7 +38,7 @@ async fn who_found_out_starts_and_is_counted(p: Probe) {
         let p = p.at(n);
         p.plant(&header(pending()), b"", RETAIN - LEASE).await;
         let found = p.look_into(&ask_to_find_out(B)).await;
-        // Also when its lease has lapsed: nobody else has been here.
+        // Also when its lease has lapsed, because no other owner has claimed.
         p.advance(age).await;
         let started = p.take(&start(B)).await;
         assert_eq!(started.attempts, found.attempts + 1);
@@ -95,7 +95,7 @@ async fn a_verdict_that_comes_after_the_answer_gets_it(p: Probe) {
     }
 }
 
-/// Asks for the body, or to find out, where there is a record.
+/// Claims the body, or the reconciling, only if there is a record.
 fn go_on(request: &ClaimRequest) -> ClaimRequest {
     ClaimRequest {
         needs: Needs::Record,
@@ -114,11 +114,11 @@ async fn a_claim_that_needs_a_record_begins_none(p: Probe) {
             assert_eq!(p.peek().await, None);
         };
         expects_nothing().await;
-        // Its own claim was granted, its reply lost, and its record has expired since.
+        // Its own claim was granted, the reply was lost, and its record has expired since.
         p.plant(&header(pending()), b"", RETAIN).await;
         p.advance(RETAIN).await;
         expects_nothing().await;
-        // It has left nothing behind that refuses a claim which needs none.
+        // It has left nothing behind that refuses a claim without a required record.
         p.take(&ask(B)).await;
     }
 }

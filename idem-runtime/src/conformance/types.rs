@@ -1,4 +1,4 @@
-//! The types of the answers: kept through every state, compared where a claim would be granted, taken off by a release
+//! The types of the answers: kept through every state, compared where a claim would be granted, removed by a release
 //! and a reset.
 
 use super::probe::{
@@ -44,7 +44,7 @@ fn of(owner: Owner, types: AnswerTypes) -> ClaimRequest {
     }
 }
 
-/// Every state in which a claim of this kind would be granted the record, and what is left of its life.
+/// Every state in which a claim of this kind would be granted, and its remaining life.
 fn free(reconciles: bool) -> Vec<(State, std::time::Duration)> {
     let mut free = vec![(pending(), RETAIN - LEASE), (State::Released, RETAIN)];
     if reconciles {
@@ -140,7 +140,7 @@ async fn a_claim_of_another_type_waits_and_is_answered_as_any(p: Probe) {
         expect!(reply, ClaimReply::Running { .. } => ());
         p.assert_untouched(&bytes, "a claim of another type").await;
     }
-    // Whoever asks reads in the record of which type the answer is.
+    // The owner of a claim reads the type of the answer in the record.
     for outcome in super::probe::OUTCOMES {
         p.plant(&header(done(outcome)), b"", RETAIN).await;
         let reply = p.claim(&of(B, OTHER_VALUE)).await;

@@ -1,4 +1,4 @@
-//! Answers that come to an unknown outcome: a success is what everybody wanted to know.
+//! Completions over an unknown outcome: a success resolves it.
 
 use super::probe::{
     A, ASKED, B, C, NONE, OTHER, OUTCOMES, Probe, RETAIN, TTL, ask, ask_to_find_out, done,

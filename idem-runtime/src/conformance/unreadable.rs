@@ -1,4 +1,4 @@
-//! What cannot be read is refused by every operation, and stays as it is.
+//! Unreadable records are refused by every operation, and stay as they are.
 
 use super::Plant;
 use super::probe::{
@@ -23,7 +23,7 @@ cases! {
     10 a_header_without_an_answer_is_a_record,
 }
 
-/// Sends every operation, as the owner that may stand in the bytes and as another.
+/// Sends every operation, as the owner that the bytes may contain and as another.
 async fn refused(p: &Probe, error: Unreadable) {
     for owner in [A, B] {
         let claim = Header {
@@ -32,7 +32,7 @@ async fn refused(p: &Probe, error: Unreadable) {
         };
         let reply = p.claim(&dated(&ask(owner))).await;
         assert_eq!(reply, ClaimReply::Unreadable(error));
-        // What is finished may be told to whom it does not matter for how long.
+        // A finished answer may be returned to a claim that does not need its remaining life.
         match p.claim(&ask(owner)).await {
             ClaimReply::Done { .. } if error == Unreadable::Immortal => {}
             reply => assert_eq!(reply, ClaimReply::Unreadable(error)),
@@ -147,7 +147,7 @@ async fn a_claim_without_an_expiry_is_ended_by_its_owner_if_by_anybody(p: Probe)
     p.assert_untouched(&bytes, "what the store refused").await;
     let ours = answer(&claim, b"the answer");
     match p.complete(&ours).await {
-        // It has a life again.
+        // It has an expiry again.
         CompleteReply::Stored { late: false } => p.assert_left(p.found().await.1, TTL),
         reply => assert_eq!(reply, CompleteReply::Unreadable(error)),
     }

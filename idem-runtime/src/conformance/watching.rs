@@ -1,4 +1,4 @@
-//! Who watches a key is told, by a store that tells.
+//! Watches: a store that supports them notifies the watcher of a key.
 
 use super::patience::in_time;
 use super::probe::{
@@ -30,7 +30,7 @@ async fn told(p: &Probe, watch: &mut Watch, of: &str) {
 }
 
 async fn a_watch_is_told_of_a_completion(p: Probe) {
-    // A large answer may take another way.
+    // A large answer may take another path.
     for (n, body) in [vec![7], vec![7; 100 << 10]].iter().enumerate() {
         let p = p.at(n);
         let claim = p.take(&ask(A)).await;
@@ -122,7 +122,7 @@ async fn a_watch_is_told_of_what_happened_before_it_asked(p: Probe) {
     };
     assert_eq!(p.release(A, Remains::Request).await, ReleaseReply::Released);
     told(&p, &mut first, "a release").await;
-    // It was on its way before anybody waited for it here.
+    // It was in transit before any call here waited for it.
     told(&p, &mut second, "a release").await;
     assert_eq!(p.header().await.state, State::Released);
 }
@@ -143,7 +143,7 @@ async fn a_watch_is_told_of_each_claim_that_a_look_has_seen(p: Probe) {
     told(&p, &mut watch, "a completion").await;
 }
 
-/// Whoever waits for the end of a claim that finds out has seen no other by the time the body runs.
+/// The watcher has read only the reconciling claim, and not that of the body, when the body completes.
 async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
     for (n, needs) in [Needs::Verdict, Needs::Nothing].into_iter().enumerate() {
         let p = p.at(n);
@@ -161,8 +161,8 @@ async fn a_watch_is_told_of_a_body_that_starts_after_finding_out(p: Probe) {
     }
 }
 
-/// Whoever holds a claim for which somebody waits finds it as it was: it is sent again, renewed, and ends in
-/// each way; and one that lapsed is taken over or resolved.
+/// A watched claim is unaffected: it is sent again, renewed, and ends in each way; and one that lapsed is taken over or
+/// resolved.
 async fn a_look_of_who_waits_changes_nothing_for_others(p: Probe) {
     let ends = 5;
     for n in 0..ends {

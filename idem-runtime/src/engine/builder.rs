@@ -29,7 +29,7 @@ use crate::store::Store;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// Sets up an [`Engine`].
+/// Builder of an [`Engine`].
 #[derive(Debug)]
 #[must_use]
 pub struct EngineBuilder {
@@ -48,7 +48,7 @@ pub struct EngineBuilder {
     protection: Protection,
 }
 
-/// Of a layered store without encryption.
+/// Warning of a layered store without encryption.
 const FORGED: &str = "answers are replayed from the fast store of a `LayeredStore` and are not encrypted: who can write \
                       to it can give any answer; set `EngineBuilder::encrypt`, or guard it as the database is guarded";
 
@@ -74,8 +74,8 @@ impl EngineBuilder {
         }
     }
 
-    /// Separates the records of this application from others in a shared store; default `idem`.
-    /// 1 to 64 letters, digits and `.:_-`.
+    /// Separates the records of this application from others in a shared store; default `idem`. 1 to 64 letters, digits
+    /// and `.:_-`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -94,106 +94,110 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a claim lasts unless renewed; default 30 s, 100 ms to 24 h. It is renewed every third
-    /// of this, so it is the time after which a crash is noticed; what bounds the body is
-    /// [`max_run`](Self::max_run). It is measured by the clock of the store's server: keep it well above
-    /// the [steps](crate::store#the-clock-of-the-server) that this can make.
+    /// The life of a claim unless renewed; default 30 s, 100 ms to 24 h.
+    ///
+    /// The lease is renewed every third of this, so it is the time after which a crash is noticed; the limit of the
+    /// body is [`max_run`](Self::max_run). It is measured by the clock of the store's server: keep it well above the
+    /// [steps](crate::store#the-clock-of-the-server) that this clock can make.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.defaults.lease = lease;
         self
     }
 
-    /// What a duplicate of a finished call gets; default [`OnDuplicate::Replay`].
+    /// Reply to a duplicate of a finished call; default [`OnDuplicate::Replay`].
     pub fn on_duplicate(mut self, on_duplicate: OnDuplicate) -> Self {
         self.defaults.on_duplicate = on_duplicate;
         self
     }
 
-    /// What a duplicate does while the first call runs; default [`OnRunning::Wait`] for 5 s, or
-    /// [`OnRunning::Reject`] where duplicates are refused anyway.
+    /// Behaviour of a duplicate while the first call runs.
+    ///
+    /// Default [`OnRunning::Wait`] for 5 s, or [`OnRunning::Reject`] where duplicates are refused anyway.
     pub fn on_running(mut self, on_running: OnRunning) -> Self {
         self.defaults.on_running = Some(on_running);
         self
     }
 
-    /// What becomes of a key whose body was dropped half-way; default [`OnCancel::Hold`].
+    /// Treatment of a key whose body was dropped half-way; default [`OnCancel::Hold`].
     pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
         self.defaults.on_cancel = on_cancel;
         self
     }
 
-    /// What becomes of a key whose body panicked; default [`OnPanic::Release`].
+    /// Treatment of a key whose body panicked; default [`OnPanic::Release`].
     pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
         self.defaults.on_panic = on_panic;
         self
     }
 
-    /// What becomes of a body whose lease is lost; default [`OnLeaseLost::Continue`].
+    /// Treatment of a body whose lease is lost; default [`OnLeaseLost::Continue`].
     pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
         self.defaults.on_lease_lost = on_lease_lost;
         self
     }
 
-    /// What a call gets where the record is of a function with answers of another type; default
-    /// [`OnOtherType::Reject`].
+    /// Reply where the record is of a function with answers of another type; default [`OnOtherType::Reject`].
     pub fn on_other_type(mut self, on_other_type: OnOtherType) -> Self {
         self.defaults.on_other_type = on_other_type;
         self
     }
 
-    /// What a caller gets whose answer the store has not confirmed; default [`OnUnconfirmed::WithinLease`].
+    /// Reply to a caller whose answer the store has not confirmed; default [`OnUnconfirmed::WithinLease`].
     pub fn on_unconfirmed(mut self, on_unconfirmed: OnUnconfirmed) -> Self {
         self.defaults.on_unconfirmed = on_unconfirmed;
         self
     }
 
-    /// What becomes of a call whose store cannot be reached; default [`OnOutage::Fail`].
+    /// Behaviour while the store cannot be reached; default [`OnOutage::Fail`].
     pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
         self.defaults.on_outage = on_outage;
         self
     }
 
-    /// How many attempts may be abandoned (crashed, panicked, dropped) before the key answers
-    /// [`ErrorKind::Exhausted`]; default 5, `None` for no limit. 1: a body starts at most once, and
-    /// then an attempt that ended with a system error counts as well.
+    /// The limit of abandoned attempts (crashed, panicked, dropped).
+    ///
+    /// After that the key answers [`ErrorKind::Exhausted`]; default 5, `None` for no limit. 1: a body starts at most
+    /// once, and then an attempt that ended with a system error counts as well.
     pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
         self.defaults.max_attempts = max_attempts;
         self
     }
 
-    /// Whether an attempt that gave the key back after a system error counts, too; default no: a
-    /// hundred retries while a database is down should not use a key up.
+    /// Whether an attempt that released the key after a system error counts.
+    ///
+    /// Default no: a hundred retries while a database is down should not use a key up.
     pub fn count_errors(mut self, count_errors: bool) -> Self {
         self.defaults.count_errors = count_errors;
         self
     }
 
-    /// How long a body's lease is renewed; default 15 min, or the lease where that is longer, at most 10
-    /// years. A body that runs for longer loses its lease, and then a duplicate runs beside it: set it above
-    /// the longest body. For an operation with a `lease` of its own it is never shorter than that, unless the
-    /// operation says so.
+    /// The time for which a body's lease is renewed; default 15 min, or the lease where that is longer, at most 10
+    /// years.
+    ///
+    /// A body that runs for longer loses its lease, and then a duplicate runs beside it: set it above the longest body.
+    /// For an operation with a `lease` of its own it is never shorter than that, unless the operation sets it.
     pub fn max_run(mut self, max_run: Duration) -> Self {
         self.defaults.max_run = Some(max_run);
         self
     }
 
-    /// How many bodies of this engine run at once at most; default any number, at least 1.
+    /// The limit of concurrently running bodies of this engine; default none, at least 1.
     ///
     /// For bodies that outlive their callers (`on_cancel = finish`,
     /// [`CallBuilder::finish`](crate::CallBuilder::finish), the HTTP layer): a limit around the caller counts callers,
-    /// and one that hangs up frees its place there while its body goes on. Here the body is counted, with or without
-    /// its caller, from before its claim until its answer is stored, given back or left to the background. Bodies
-    /// without protection ([`OnOutage::Run`]) and reconcile hooks count, and so does a [`Claim`](crate::Claim) until it
-    /// is settled or dropped.
+    /// and one that hangs up frees its place there while its body continues. Here the body is counted, with or without
+    /// its caller, from before its claim until its answer is stored, released or left to the background. Bodies without
+    /// protection ([`OnOutage::Run`]) and reconcile hooks count, and so does a [`Claim`](crate::Claim) until it is
+    /// settled or dropped.
     ///
-    /// At the limit a call that would run its body gets
-    /// [`ErrorKind::TooManyRunning`](crate::ErrorKind::TooManyRunning) with
-    /// [`retry_after`](crate::Error::retry_after), and nothing is claimed or run. A call whose answer is stored still
-    /// gets it, in the one round trip of a replay; a duplicate of a running call waits as always, without a place.
+    /// At the limit a call that would run its body gets [`ErrorKind::TooManyRunning`](crate::ErrorKind::TooManyRunning)
+    /// with [`retry_after`](crate::Error::retry_after), and nothing is claimed or run. A call whose answer is stored
+    /// still gets it, in the one round trip of a replay; a duplicate of a running call waits as always, without a
+    /// place.
     ///
-    /// A call that a body of this engine makes in its own task counts, and is never refused: that would fail the body
-    /// which makes it. So there may be more bodies than this number by those of inner calls. Not counted are calls in
-    /// the caller's transaction, whose bodies end with their callers.
+    /// A call that a body of this engine makes in its own task counts, and is never refused, because a refusal would
+    /// fail the outer body. So the number of bodies may exceed the limit by those of inner calls. Not counted are calls
+    /// in the caller's transaction, whose bodies end with their callers.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -216,81 +220,87 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a claim is tried while the store does not answer; default 2 s. Then the call fails
-    /// with [`ErrorKind::StoreUnavailable`] and the body does not run.
+    /// The time for which a claim is tried while the store does not answer; default 2 s.
     ///
-    /// A store with a queue in front of its connections refuses a claim that could not be sent in this time at
-    /// once, with [`Error::retry_after`](crate::Error::retry_after). A claim that waited there and was sent has this
-    /// time again for its reply.
+    /// Then the call fails with [`ErrorKind::StoreUnavailable`] and the body does not run.
     ///
-    /// Once a claim has got nothing but errors for all of this time (a server that refuses connections, say), those
-    /// that follow try again for an eighth of it, and 250 ms at least: each makes an attempt of its own, so that the
-    /// first one after the store is back succeeds. With [`OnOutage::Run`] a call runs unprotected after that shorter time. This ends with a reply to any claim, or when no claim was made for eight
-    /// times this time. A store that is silent costs every claim all of it.
+    /// A store with a queue in front of its connections refuses a claim that could not be sent in this time
+    /// immediately, with [`Error::retry_after`](crate::Error::retry_after). A claim that waited there and was sent has
+    /// this time again for its reply.
+    ///
+    /// Once a claim has received nothing but errors for all of this time (a server that refuses connections, for
+    /// example), the following claims retry for an eighth of it, and 250 ms at least: each makes an attempt of its own,
+    /// so that the first one after the store is back succeeds. With [`OnOutage::Run`] a call runs unprotected after
+    /// that shorter time. This ends with a reply to any claim, or when no claim was made for eight times this time. A
+    /// store that is silent costs every claim all of it.
     pub fn claim_deadline(mut self, deadline: Duration) -> Self {
         self.limits.claim_deadline = deadline;
         self
     }
 
-    /// How long a caller waits for its answer to be stored while the store does not answer; default
-    /// 2 s. Then it gets what [`on_unconfirmed`](Self::on_unconfirmed) says, and storing goes on in the background,
-    /// for as long as the answer would be kept.
+    /// The time for which a caller waits for its answer to be stored; default 2 s.
+    ///
+    /// It applies while the store does not answer. Then the caller gets the reply of
+    /// [`on_unconfirmed`](Self::on_unconfirmed), and storing continues in the background, for as long as the answer
+    /// would be kept.
     pub fn complete_deadline(mut self, deadline: Duration) -> Self {
         self.limits.complete_deadline = deadline;
         self
     }
 
-    /// The longest answer, in bytes; default 256 KiB. It counts as it is serialized, before it is
-    /// compressed, and as it is stored: other formats than JSON add 1 byte, encryption 45. A longer
-    /// one goes to its caller and leaves a tombstone, so that duplicates get
-    /// [`ErrorKind::NotStored`]. At most 512 MiB, and no more than the store reads back (for Redis
-    /// `max_record_bytes`, 8 MiB). Responses of an HTTP layer have a limit of their own,
-    /// `IdempotencyLayer::max_response_bytes`.
+    /// The longest answer, in bytes; default 256 KiB.
+    ///
+    /// It applies to the serialized answer, before it is compressed, and to the stored one: other formats than JSON add
+    /// 1 byte, encryption 45. A longer answer goes to its caller and leaves a tombstone, so that duplicates get
+    /// [`ErrorKind::NotStored`]. At most 512 MiB, and no more than the store reads back (for Redis `max_record_bytes`,
+    /// 8 MiB). Responses of an HTTP layer have a limit of their own, `IdempotencyLayer::max_response_bytes`.
     pub fn max_value_bytes(mut self, max_value_bytes: usize) -> Self {
         self.format.max_value_bytes = max_value_bytes;
         self
     }
 
-    /// How answers are serialized; default [`AnswerFormat::Json`]. What was written in another format
-    /// is still read. Turn another one on once every process has a build with its feature: one
-    /// without refuses such an answer as [`ErrorKind::Undecodable`], and runs nothing.
+    /// The serialization of answers; default [`AnswerFormat::Json`].
+    ///
+    /// Answers in another format are still read. Turn another format on once every process has a build with its
+    /// feature: one without refuses such an answer as [`ErrorKind::Undecodable`], and runs nothing.
     pub fn answer_format(mut self, format: AnswerFormat) -> Self {
         self.format.write = format;
         self
     }
 
-    /// Compresses answers that are longer than this, in bytes as they are serialized, where that
-    /// makes them smaller; default never. A few hundred bytes is where it begins to pay.
+    /// Compresses answers longer than this, where that makes them smaller; default never.
     ///
-    /// Compressed answers are read whatever is set here, if they decompress to no more than 8 MiB or
-    /// `max_value_bytes`, whichever is more. Turn it on once every process has a build with the
-    /// feature `zstd`: one without refuses such an answer as [`ErrorKind::Undecodable`], and runs
-    /// nothing.
+    /// The limit is in bytes of the serialized answer. Compression begins to pay at a few hundred bytes.
     ///
-    /// How long a compressed answer is tells something about what is in it, even where it is
-    /// encrypted as well. Leave it off where an attacker chooses a part of an answer that also holds
-    /// a secret, and can see how long records are.
+    /// Compressed answers are read whatever is set here, if they decompress to no more than 8 MiB or `max_value_bytes`,
+    /// whichever is more. Turn it on once every process has a build with the feature `zstd`: one without refuses such
+    /// an answer as [`ErrorKind::Undecodable`], and runs nothing.
+    ///
+    /// The length of a compressed answer reveals something about its content, even where it is encrypted as well. Leave
+    /// it off where an attacker chooses a part of an answer that also holds a secret, and can observe the length of
+    /// records.
     #[cfg(feature = "zstd")]
     pub fn compress_above(mut self, bytes: usize) -> Self {
         self.format.compression.above = Some(bytes);
         self
     }
 
-    /// Encrypts stored answers, values and kept errors, with XChaCha20-Poly1305; default not. See
-    /// [`EncryptionKeys`](crate::EncryptionKeys) for how keys are changed.
+    /// Encrypts stored answers with XChaCha20-Poly1305; default not.
+    ///
+    /// It covers values and kept errors. See [`EncryptionKeys`](crate::EncryptionKeys) for changing keys.
     ///
     /// A reader of the store, or of a copy of it, then learns of an answer its length, its type's digest, whether it is
-    /// a value or an error, and how it is laid out; and of the request its [fingerprint](Self::digest_key).
+    /// a value or an error, and its layout; and of the request its [fingerprint](Self::digest_key).
     ///
-    /// An answer is bound to its place and to what its record says of it: the engine's prefix, the digest of the key
-    /// (which covers operation, scope and key), the fingerprint, the type, and whether it is a value or an error. An
-    /// answer that was changed, copied to another key or prefix, or given another fingerprint, is refused as
+    /// An answer is bound to its key and to its record's metadata: the engine's prefix, the digest of the key (which
+    /// covers operation, scope and key), the fingerprint, the type, and whether it is a value or an error. An answer
+    /// that was changed, copied to another key or prefix, or given another fingerprint, is refused as
     /// [`ErrorKind::Undecodable`], and nothing runs.
     ///
-    /// No seal prevents what a *writer* of the store can do without an answer: delete a record, so that the body runs
-    /// again; change a counter, a lease or a life; put an older answer of the same call and request back; end a record
-    /// as unknown. The answers of a call that compares no fingerprint are answers to every request, with any
-    /// fingerprint in the record.
+    /// Encryption does not prevent a *writer* of the store from actions without a new answer: delete a record, so that
+    /// the body runs again; change a counter, a lease or a life; restore an older answer of the same call and request;
+    /// end a record as unknown. The answers of a call that compares no fingerprint are answers to every request, with
+    /// any fingerprint in the record.
     ///
     /// An answer that is not encrypted is refused as [`ErrorKind::Undecodable`], and nothing runs: a writer of the
     /// store could have planted it. A store that holds plaintext answers already needs
@@ -318,21 +328,21 @@ impl EngineBuilder {
         self
     }
 
-    /// Hashes keys and requests with a secret; default without one.
+    /// Hashes keys and requests with a secret; default without a secret.
     ///
     /// Without a secret the name of a record is a SHA-256 of operation, scope and key, and its fingerprint one of the
     /// request. A reader of the store, of a backup or of a log tries millions of guesses a second against each: a card
     /// number, a date of birth or a short id is found. With a secret both are HMAC-SHA-256 (RFC 2104), and a guess
     /// cannot be tried without it. Every process that shares records needs the same secret.
     ///
-    /// Keys that bodies [derive](crate::Context::derive_key) do not follow from the secret: they stay the same when it
+    /// Keys that bodies [derive](crate::Context::derive_key) do not depend on the secret: they stay the same when it
     /// changes, and **a reader of one of them can confirm a guess of the key**. Operation names, counters and times are
     /// not hashed.
     ///
-    /// A record stands under the name that its secret gives it: processes of different secrets (or of one and of none)
-    /// that run at once run a body each. How the secret is changed, or introduced, says
-    /// [`former_digest_key`](Self::former_digest_key). The secret is 32 random bytes from your secret store, the same in
-    /// every process; not the key of [`encrypt`](Self::encrypt), nor the secret of tokens.
+    /// A record has the name that its secret gives it: processes of different secrets (or of one and of none) that run
+    /// at once run a body each. [`former_digest_key`](Self::former_digest_key) describes how to change or introduce the
+    /// secret. The secret is 32 random bytes from your secret store, the same in every process; not the key of
+    /// [`encrypt`](Self::encrypt), nor the secret of tokens.
     ///
     /// ```
     /// use idem_runtime::{Engine, store::memory::MemoryStore};
@@ -347,35 +357,36 @@ impl EngineBuilder {
         self
     }
 
-    /// The digest key of the records that were written before it was changed; default none.
+    /// The digest key of records that were written before its change; default none.
     ///
-    /// A call looks for its record under the former name first. A record that is there is replayed, waited for, or taken
-    /// over under that name; where there is none, the call goes on under the name of the present
-    /// [digest key](Self::digest_key). No call begins a record under the former name.
+    /// A call reads the record under its former name first. An existing record is replayed, waited for, or taken over
+    /// under that name; otherwise the call continues under the name of the present [digest key](Self::digest_key). No
+    /// call begins a record under the former name.
     ///
     /// To introduce ([`formerly_without_digest_key`](Self::formerly_without_digest_key)), change or give up (no
     /// `digest_key`) the secret:
     ///
     /// 1. **Stop every process that shares the records**, and wait until the server shows none of their connections: a
-    ///    proxy may finish what a client has sent. A process without the new secret begins records that the others do not
-    ///    look for, and **two bodies run for one key**. There is no rolling change.
-    /// 2. Start them with `.digest_key(new).former_digest_key(old)`. The way back is another stop, and the two secrets
-    ///    exchanged.
-    /// 3. Leave the former key out, process by process, once the longest life of a record has passed since step 2, since
-    ///    the last [`FormerDigestKey`](EventKind::FormerDigestKey), and since a record from before was last resolved or
-    ///    reset. A life is the longest of `ttl`, `error_ttl` and the life of tokens, and counts from the answer: add
-    ///    `max_run`. With `ttl = forever` it does not end. The secret is changed again after this step, not before.
+    ///    proxy may finish a client's command after the client has ended. A process without the new secret begins
+    ///    records that the others do not look up, and **two bodies run for one key**. There is no rolling change.
+    /// 2. Start them with `.digest_key(new).former_digest_key(old)`. To go back, stop them again and swap the two
+    ///    secrets.
+    /// 3. Leave the former key out, process by process, once the longest life of a record has passed since step 2,
+    ///    since the last [`FormerDigestKey`](EventKind::FormerDigestKey), and since a record from before was last
+    ///    resolved or reset. A life is the longest of `ttl`, `error_ttl` and the life of tokens, and counts from the
+    ///    answer: add `max_run`. With `ttl = forever` it does not end. The secret is changed again after this step, not
+    ///    before.
     ///
-    /// Meanwhile a call that asks the store takes one round trip more; one that finds a limit or a quota in its way
-    /// takes two. Answers under the former name are not kept in the [local cache](Self::local_cache). A call in a
+    /// Meanwhile a call that queries the store takes one round trip more; one that meets a limit or a quota takes two.
+    /// Answers under the former name are not kept in the [local cache](Self::local_cache). A call in a
     /// [transaction](crate::CallBuilder::in_tx) reads the former record by a connection of the store's. It replays an
     /// answer, and is refused as [`ErrorKind::Running`] where the record is unfinished: a call outside of a transaction
-    /// takes it over, or [`Entry::resolve`](crate::Entry::resolve) settles it; a reset leaves it unfinished.
-    /// [`Engine::entry`] finds a record by the digest that was logged, [`CallBuilder::entry`](crate::CallBuilder::entry)
-    /// under both names.
+    /// takes it over, or [`Entry::resolve`](crate::Entry::resolve) resolves it; a reset leaves it unfinished.
+    /// [`Engine::entry`] finds a record by the digest that was logged,
+    /// [`CallBuilder::entry`](crate::CallBuilder::entry) under both names.
     ///
-    /// A store that loses a record while its body runs (a failover, an eviction) lets a second body begin, as ever; here
-    /// the two end under two names, and later calls get the answer of the former one.
+    /// A store that loses a record while its body runs (a failover, an eviction) lets a second body begin, as always;
+    /// here the two complete under two names, and later calls get the answer of the former one.
     ///
     /// ```
     /// use idem_runtime::{Engine, store::memory::MemoryStore};
@@ -393,29 +404,31 @@ impl EngineBuilder {
         self
     }
 
-    /// As [`former_digest_key`](Self::former_digest_key), where the records were written without one: to introduce a
-    /// [digest key](Self::digest_key).
+    /// As [`former_digest_key`](Self::former_digest_key), for records written without a key.
+    ///
+    /// It introduces a [digest key](Self::digest_key).
     #[cfg(feature = "digest-key")]
     pub fn formerly_without_digest_key(mut self) -> Self {
         self.former_digests = Some(DigestKey::Plain);
         self
     }
 
-    /// Who issues one-time tokens, and knows them again; default nobody.
+    /// The issuer that signs and verifies one-time tokens; default none.
     #[cfg(feature = "tokens")]
     pub fn tokens(mut self, issuer: crate::TokenIssuer) -> Self {
         self.tokens = Tokens::new(issuer);
         self
     }
 
-    /// Answers duplicates of calls whose answer this engine has seen, without asking the store; default
-    /// never. What that means for an answer that somebody takes back is said at [`LocalCache`].
+    /// Replays answers that this engine has seen without a request to the store; default never.
+    ///
+    /// [`LocalCache`] describes the effect on an answer that an operator revokes.
     pub fn local_cache(mut self, cache: LocalCache) -> Self {
         self.local_cache = Some(cache);
         self
     }
 
-    /// Who is told what happens; default [`StderrObserver`].
+    /// The observer that receives the engine's events; default [`StderrObserver`].
     pub fn observer(mut self, observer: impl Observer) -> Self {
         self.observer = Arc::new(Contained(observer));
         self
@@ -423,20 +436,20 @@ impl EngineBuilder {
 
     pub(super) fn protection(mut self, protection: Protection) -> Self {
         self.protection = protection;
-        // What it issues is its own.
+        // The tokens that it issues are valid in this engine only.
         self.tokens = Tokens::random();
         self
     }
 
-    /// The sense of time; default the machine's. A test that gives a [`ManualClock`](crate::clock) gives the same
-    /// one to its [memory store](crate::store::memory::MemoryStoreBuilder::clock), by which records end: see
+    /// The source of time; default the machine's. A test that sets a [`ManualClock`](crate::clock) gives the same one
+    /// to its [memory store](crate::store::memory::MemoryStoreBuilder::clock), by which records end: see
     /// [testing](crate#testing-your-service).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// The engine.
+    /// Builds the engine.
     ///
     /// # Errors
     ///
@@ -453,7 +466,7 @@ impl EngineBuilder {
         format.check().map_err(refuse)?;
         format.encryption = format.encryption.under(&self.prefix);
         self.tokens.check().map_err(refuse)?;
-        // What the store would not read back is not written: duplicates learn that it is not stored.
+        // An answer that the store would not read back is not written: duplicates learn that it is not stored.
         if let Some(most) = self.store.max_record_bytes() {
             format.max_stored_bytes = most.saturating_sub(HEADER);
             format.max_value_bytes = format.max_value_bytes.min(format.max_stored_bytes);
@@ -489,7 +502,7 @@ impl EngineBuilder {
             Arc::clone(&self.observer),
         );
         let outage = Outage::default();
-        // A store that was connected a moment ago is there.
+        // A store that was connected a moment ago is available.
         outage.hears(self.clock.now());
         let core = Core {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

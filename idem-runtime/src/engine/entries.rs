@@ -1,4 +1,4 @@
-//! Looking at the records of an engine.
+//! Inspection of an engine's records.
 
 use std::str::FromStr as _;
 
@@ -12,8 +12,9 @@ use crate::lifecycle::entries::Entries;
 use crate::lifecycle::inspect::Entry;
 
 impl Engine {
-    /// What the store holds under a digest that a log or an event named, as
-    /// [`CallBuilder::entry`](crate::CallBuilder::entry). `key` is the text of a [`KeyDigest`].
+    /// Reads the record under a digest that a log or an event named.
+    ///
+    /// As [`CallBuilder::entry`](crate::CallBuilder::entry). `key` is the text of a [`KeyDigest`].
     ///
     /// # Errors
     ///
@@ -36,7 +37,9 @@ impl Engine {
         self.core.entry(&operation, identity, &policy).await
     }
 
-    /// Lists the records under the engine's prefix, page by page: to find what an operator must settle.
+    /// Lists the records under the engine's prefix, page by page.
+    ///
+    /// Use it to find the records that an operator must resolve.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

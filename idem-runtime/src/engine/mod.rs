@@ -1,4 +1,4 @@
-//! Store, defaults and observer in one handle.
+//! The engine: store, defaults and observer in one handle.
 
 mod builder;
 mod disabled;
@@ -24,8 +24,8 @@ static INSTALLED: RwLock<Option<Engine>> = RwLock::new(None);
 
 /// Store, defaults and observer. Cheap to clone; clones are the same engine.
 ///
-/// A call finds its engine in this order: `engine = …` of the attribute, the engine that its task
-/// runs in the [`scope`](Self::scope) of, the [`install`](Self::install)ed one.
+/// A call finds its engine in this order: `engine = …` of the attribute, the engine whose [`scope`](Self::scope) its
+/// task runs in, the [`install`](Self::install)ed one.
 ///
 /// ```
 /// use idem_runtime::{Engine, store::memory::MemoryStore};
@@ -39,7 +39,7 @@ pub struct Engine {
     pub(crate) core: Arc<Core>,
 }
 
-/// Gives an engine away: what `engine = …` takes.
+/// Access to an engine: the trait that `engine = …` requires.
 ///
 /// Implement it for your application's state, and write `engine = self` or `engine = state`.
 #[diagnostic::on_unimplemented(
@@ -82,7 +82,7 @@ impl<H: HasEngine + ?Sized> HasEngine for Box<H> {
     }
 }
 
-/// An engine is installed already. Two stores in one process would each let the body run.
+/// Error of a second installation. Two stores in one process would each let the body run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlreadyInstalled;
 
@@ -109,12 +109,14 @@ impl Engine {
             .expect("the defaults are within their bounds")
     }
 
-    /// Sets up an engine on this store.
+    /// Creates the builder of an engine on this store.
     pub fn builder(store: impl Store) -> EngineBuilder {
         EngineBuilder::new(Arc::new(store))
     }
 
-    /// Makes this the engine of every call in this process that has no other. Once, at start-up.
+    /// Makes this the engine of every call in this process that has no other.
+    ///
+    /// Call it once, at start-up.
     ///
     /// # Errors
     ///
@@ -128,14 +130,15 @@ impl Engine {
         Ok(())
     }
 
-    /// What the [local cache](EngineBuilder::local_cache) has done, if there is one.
+    /// The counters of the [local cache](EngineBuilder::local_cache), if there is one.
     #[must_use]
     pub fn local_cache_stats(&self) -> Option<LocalCacheStats> {
         self.core.cache_stats()
     }
 
-    /// Runs a future with this as the engine of its calls: for tests, and for parts of an
-    /// application with a store of their own. Tasks that the future spawns are outside.
+    /// Runs a future with this as the engine of its calls.
+    ///
+    /// For tests, and for parts of an application with a store of their own. Tasks that the future spawns are outside.
     ///
     /// # Cancel safety
     ///
@@ -154,7 +157,7 @@ impl Engine {
         Self::scoped().or_else(installed)
     }
 
-    /// The engine that this task is in the scope of.
+    /// The engine whose scope this task runs in.
     pub(crate) fn scoped() -> Option<Self> {
         SCOPED.try_with(Clone::clone).ok()
     }

@@ -1,4 +1,4 @@
-//! The orderly end of an engine.
+//! Shutdown of an engine.
 
 use std::fmt;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Engine;
 use crate::env::clock::deadline;
 
-/// What had not ended when the time for a shutdown was over.
+/// The work that had not ended at the deadline of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfinished {
@@ -18,8 +18,8 @@ pub struct Unfinished {
     pub running: usize,
     /// Outcomes of vanished callers that are being stored.
     pub storing: usize,
-    /// Answers of bodies that have ended, which the store has not confirmed. If the process ends now they are lost,
-    /// and their calls may run again.
+    /// Answers of bodies that have ended, which the store has not confirmed. If the process ends now they are lost, and
+    /// their calls may run again.
     pub unstored: usize,
 }
 
@@ -38,10 +38,11 @@ impl fmt::Display for Unfinished {
 impl std::error::Error for Unfinished {}
 
 impl Engine {
-    /// Ends the engine in good order: from now on new calls get
-    /// [`ErrorKind::ShuttingDown`](crate::ErrorKind::ShuttingDown), except those that a running body
-    /// makes; calls that run or wait, bodies that outlived their callers (`on_cancel = finish`), and
-    /// what is stored in the background are awaited for up to `within`. There is no way back.
+    /// Shuts the engine down: refuses new calls and waits for running ones.
+    ///
+    /// New calls get [`ErrorKind::ShuttingDown`](crate::ErrorKind::ShuttingDown), except calls that a running body
+    /// makes; calls that run or wait, bodies that outlived their callers (`on_cancel = finish`), and background storing
+    /// are awaited for up to `within`. A shutdown cannot be undone.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -57,8 +58,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Unfinished`] when the time is over first: what it counts goes on as long as the process
-    /// lives.
+    /// [`Unfinished`] at the deadline: the work that it counts continues as long as the process lives.
     ///
     /// # Cancel safety
     ///
@@ -69,7 +69,7 @@ impl Engine {
         let idle = async {
             loop {
                 let mut told = pin!(core.keeper.idle().notified());
-                // From here on no message is missed.
+                // Enabled before the check, so that no notification is missed.
                 told.as_mut().enable();
                 if self.unfinished().is_none() {
                     return;
@@ -85,9 +85,10 @@ impl Engine {
     }
 
     fn unfinished(&self) -> Option<Unfinished> {
-        // In this order: a call that stops waiting is among those that run before.
+        // In this order, because a call joins the counter of running calls before it leaves that of waiting ones.
         let waiting = self.core.entering.sum();
-        // Before and after: a body with a claim may leave one behind that has none, and the other way round.
+        // Read before and after, because a body with a claim may leave one behind that has none, and the other way
+        // round.
         let unleased = || self.core.unleased.load(Ordering::SeqCst);
         let before = unleased();
         let (claims, storing) = self.core.keeper.busy();

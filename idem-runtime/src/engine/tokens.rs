@@ -1,4 +1,4 @@
-//! Issuing one-time tokens.
+//! Issue of one-time tokens.
 
 use super::Engine;
 use crate::error::{Error, ErrorKind};
@@ -7,8 +7,10 @@ use crate::identity::operation::Operation;
 use crate::record::Owner;
 
 impl Engine {
-    /// A one-time token for a call of this operation by this subject: whoever fills in the form, such as the id of
-    /// the user, or of the session where nobody is logged in. See [`TokenIssuer`](crate::TokenIssuer).
+    /// Issues a one-time token for a call of this operation by this subject.
+    ///
+    /// The subject identifies the user of the form: for example the user id, or the session id if no user is
+    /// logged in. See [`TokenIssuer`](crate::TokenIssuer).
     ///
     /// The operation is the `op` of the attribute, letter by letter.
     ///
@@ -20,7 +22,7 @@ impl Engine {
     ///
     /// # Panics
     ///
-    /// If the operating system has no randomness to give.
+    /// If the operating system provides no randomness.
     pub fn issue_token<S: ToKey + ?Sized>(
         &self,
         operation: &str,

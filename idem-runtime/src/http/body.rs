@@ -9,13 +9,17 @@ use ::http::HeaderMap;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of a request as the handler gets it: whole where the request has a key, and else as it comes.
+/// The body of a request as the handler receives it.
+///
+/// Buffered as a whole if the request has a key, else streamed.
 pub type RequestBody<B> = Buffered<B>;
 
-/// The body of a response as it leaves the layer: whole where it was stored, and else as it comes.
+/// The body of a response as it leaves the layer.
+///
+/// Buffered as a whole if it was stored, else streamed.
 pub type ResponseBody<B> = Buffered<B>;
 
-/// A body of which the beginning, or all, is in memory.
+/// A body whose beginning, or all of it, is in memory.
 ///
 /// Its frames are those of `B`, shared and not copied.
 pub struct Buffered<B: Body> {
@@ -23,17 +27,17 @@ pub struct Buffered<B: Body> {
     rest: Rest<B>,
 }
 
-/// What comes after the frames in memory.
+/// The rest of a body after the frames in memory.
 enum Rest<B: Body> {
     /// Nothing.
     Ended,
     /// The rest of the body.
     Body(Pin<Box<B>>),
-    /// The error with which it broke off.
+    /// The error that ended the body.
     Broken(B::Error),
 }
 
-/// From this many frames on, small ones are put together: a body in frames of one byte would take more memory
+/// The number of frames from which small ones are joined, because a body in frames of one byte would take more memory
 /// for the frames than for its bytes.
 const MANY: usize = 64;
 const SMALL: usize = 1 << 10;
@@ -71,14 +75,14 @@ impl Frames {
         }
     }
 
-    /// Puts the small ones where they belong.
+    /// Appends the joined small frames in order.
     fn join(&mut self) {
         if !self.small.is_empty() {
             self.data.push_back(self.small.split().freeze());
         }
     }
 
-    /// How many bytes of data there are.
+    /// The number of bytes of data.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -88,7 +92,7 @@ impl Frames {
         self.data.iter()
     }
 
-    /// The data as one piece; a single one is shared, more are copied.
+    /// The data as one piece; a single frame is shared, several are copied.
     pub(super) fn joined(&self) -> Bytes {
         match self.data.len() {
             0 => Bytes::new(),
@@ -101,28 +105,29 @@ impl Frames {
         }
     }
 
-    /// What comes after the data.
+    /// The trailers after the data.
     pub(super) fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
     }
 }
 
-/// How reading a body ended.
+/// The end of reading a body.
 pub(super) enum End<B: Body> {
-    /// It is all there.
+    /// The body was read completely.
     Whole,
-    /// There is more than was to be read.
+    /// The body exceeds the limit.
     More(Pin<Box<B>>),
-    /// It broke off.
+    /// The body ended with an error.
     Broken(B::Error),
 }
 
-/// Reads a body until it has more than `max_bytes`, and shows its data as it comes. Of one that says that it is
-/// longer, nothing is read.
+/// Reads a body until it exceeds `max_bytes`, and passes its data to `show`.
+///
+/// Of a body whose size hint exceeds the limit, nothing is read.
 ///
 /// # Cancel safety
 ///
-/// Dropped, what was read is lost with it.
+/// If dropped, the frames read so far are lost.
 pub(super) async fn read<B: Body>(
     body: B,
     max_bytes: usize,
@@ -159,18 +164,18 @@ pub(super) async fn read<B: Body>(
     (frames, end)
 }
 
-/// The data of a frame as one piece; of `Bytes` it is not copied.
+/// The data of a frame as one piece; `Bytes` are not copied.
 fn whole<D: Buf>(frame: Frame<D>) -> Frame<Bytes> {
     frame.map_data(|mut data| data.copy_to_bytes(data.remaining()))
 }
 
 impl<B: Body> Buffered<B> {
-    /// All of it as it comes.
+    /// A body that is streamed as a whole.
     pub(super) fn passing(body: B) -> Self {
         Self::new(Frames::default(), End::More(Box::pin(body)))
     }
 
-    /// What was read, and what comes then.
+    /// A body of the frames in memory and the rest.
     pub(super) fn new(frames: Frames, end: End<B>) -> Self {
         let rest = match end {
             End::Whole => Rest::Ended,
@@ -180,28 +185,28 @@ impl<B: Body> Buffered<B> {
         Self { frames, rest }
     }
 
-    /// The data of one that is all in memory.
+    /// The data of a body that is completely in memory.
     pub(super) fn bytes(&self) -> Bytes {
         self.frames.joined()
     }
 
-    /// The trailers of one that is all in memory.
+    /// The trailers of a body that is completely in memory.
     pub(super) fn trailers(&self) -> Option<&HeaderMap> {
         self.frames.trailers()
     }
 
-    /// The same, to be changed.
+    /// The trailers, mutably.
     pub(super) fn trailers_mut(&mut self) -> &mut Option<HeaderMap> {
         &mut self.frames.trailers
     }
 
-    /// All of it in memory.
+    /// A body that is completely in memory.
     pub(super) fn whole(frames: Frames) -> Self {
         Self::new(frames, End::Whole)
     }
 }
 
-// Nothing in it is pinned but what is in a box.
+// Only the boxed body is pinned.
 impl<B: Body> Unpin for Buffered<B> {}
 
 impl<B: Body> Body for Buffered<B> {
@@ -244,7 +249,7 @@ impl<B: Body> Body for Buffered<B> {
         };
         let mut hint = SizeHint::new();
         hint.set_lower(read.saturating_add(rest.lower()));
-        // Of an exact length a server makes a `Content-Length`, after which HTTP/1.1 has no trailers.
+        // From an exact length a server writes a `Content-Length`, after which HTTP/1.1 has no trailers.
         let upper = rest.upper().and_then(|upper| upper.checked_add(read));
         if let Some(upper) = upper.filter(|_| self.frames.trailers.is_none()) {
             hint.set_upper(upper);

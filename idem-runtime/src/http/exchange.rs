@@ -1,4 +1,4 @@
-//! What came of a request: the output of a call.
+//! The output of a request's call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,27 +20,27 @@ use crate::outcome::{Outcome, Sealed};
 use crate::record::OutcomeKind;
 use crate::record::transition::Remains;
 
-/// What is stored of what.
+/// The rules for storing responses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     pub(super) status: StatusPolicy,
     pub(super) headers: StoredHeaders,
-    /// `None`: [`RESPONSE_BYTES`], or what the engine keeps of a value where that is more.
+    /// `None`: [`RESPONSE_BYTES`], or the engine's limit of a value if that is more.
     pub(super) max_response_bytes: Option<usize>,
 }
 
-/// How large a response may be that is stored, unless a layer says otherwise.
+/// The default limit of a stored response, in bytes.
 const RESPONSE_BYTES: usize = 4 << 20;
 
 impl Rules {
-    /// How large a response may be that is stored, in bytes as it is laid out.
+    /// The limit of a stored response, in bytes of its layout.
     pub(super) fn max_bytes(&self, format: &Format) -> usize {
         let by_default = || RESPONSE_BYTES.max(format.max_value_bytes);
         let asked = self.max_response_bytes.unwrap_or_else(by_default);
         asked.min(format.max_own_bytes())
     }
 
-    /// A response as an answer: its status, the headers that are stored, and these frames.
+    /// Encodes a response as an answer: its status, the headers that are stored, and these frames.
     pub(super) fn encode<B>(
         &self,
         response: &Response<B>,
@@ -66,7 +66,7 @@ impl Rules {
     }
 }
 
-/// What came of a request: a response, stored or not; the error of the service; idem's own refusal.
+/// The outcome of a request: a response, stored or not; the error of the service; idem's own refusal.
 pub(super) struct Exchange<B: Body, E> {
     pub(super) end: Ended<B, E>,
     pub(super) how: How,
@@ -85,15 +85,15 @@ pub(super) enum Ended<B: Body, E> {
     Refused(Error),
 }
 
-/// What there is of a response to be stored.
+/// The part of a response to be stored.
 pub(super) enum Kept {
     /// All of it: its body, and the trailers.
     Whole(Frames),
     /// Nothing, for this reason.
     Lost(Unencodable),
-    /// Its body broke off.
+    /// The body ended with an error.
     Broken,
-    /// Its key is given back, or its outcome is unknown.
+    /// The key is released, or its outcome is unknown.
     Nothing(Verdict),
 }
 
@@ -136,7 +136,7 @@ impl<B: Body, E> Exchange<B, E> {
         Self::executed(Ended::Answered { response, kept })
     }
 
-    /// The response of an earlier attempt, which a reconcile hook has found. It is stored, whatever its status.
+    /// The response of an earlier attempt, found by a reconcile hook. It is stored, whatever its status.
     pub(super) fn landed(response: Response<Bytes>) -> Self {
         let (parts, body) = response.into_parts();
         let frames = Frames::new(body, None);
@@ -155,7 +155,7 @@ pub(super) fn is_final(status: StatusCode) -> bool {
     !status.is_informational()
 }
 
-/// Whether it comes bit by bit, or is no message at all: to wait for its end would be to withhold it.
+/// Whether the response is streamed, or is no message at all: waiting for its end would withhold it.
 fn is_stream<B>(response: &Response<B>) -> bool {
     let of_type = response.headers().get(CONTENT_TYPE);
     let of_type = of_type.map_or(&b""[..], |value| value.as_bytes());
@@ -167,15 +167,15 @@ fn is_stream<B>(response: &Response<B>) -> bool {
         || streams.any(|stream| essence.eq_ignore_ascii_case(stream))
 }
 
-/// `status` is that of a response that was not lost.
+/// The settlement of a response without a stored answer. `status` is `None` if there is no complete response.
 fn settled_as(verdict: Verdict, status: Option<StatusCode>) -> Encoded {
     match verdict {
         Verdict::Release => Encoded::Release(match status {
-            // A layer inside may say 408 of a handler that it cut off.
+            // A layer inside may answer 408 for a handler that it cut off.
             Some(StatusCode::REQUEST_TIMEOUT) => Remains::Request,
-            // The request is to be corrected: the key takes another one.
+            // The client may correct the request: the key accepts another one.
             Some(status) if status.is_client_error() => Remains::Nothing,
-            // The same request is to be repeated.
+            // Only the same request may be repeated.
             _ => Remains::Request,
         }),
         Verdict::Store | Verdict::Unknown => Encoded::empty(OutcomeKind::Unknown, None),
@@ -206,7 +206,7 @@ impl<B: Body, E> Outcome<Arc<Rules>> for Exchange<B, E> {
                 kept: Kept::Broken, ..
             }
             | Ended::Failed(_) => return settled_as(rules.status.without_response(), None),
-            // A body is answered or fails; only idem refuses.
+            // A body returns a response or an error; only idem refuses.
             Ended::Refused(_) => return Encoded::Release(Remains::Request),
         };
         rules.encode(response, frames, format)

@@ -1,4 +1,4 @@
-//! axum: what handlers take and answer.
+//! Integration with axum: extractors and responses.
 
 use ::http::request::Parts;
 use axum::body::Body;
@@ -12,9 +12,11 @@ use super::reply::{Reply, mark_replayed};
 use crate::error::Error;
 use crate::outcome::codec::Answer;
 
-/// The key of the request: the one that an [`IdempotencyLayer`](super::IdempotencyLayer) has read, else the
-/// header's, by the [`KeyRules`] of an `Extension` or by the default ones. A request without a key is refused;
-/// take an `Option<IdempotencyKey>` where it may have none.
+/// Extracts the key of the request.
+///
+/// It is the key that an [`IdempotencyLayer`](super::IdempotencyLayer) has read, else the header's, by the [`KeyRules`]
+/// of an `Extension` or by the default ones. A request without a key is refused; take an `Option<IdempotencyKey>` where
+/// the key is optional.
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     type Rejection = Problem;
 
@@ -46,7 +48,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The [`Problem`] that it is to a client.
+/// Converts the error into the client's [`Problem`].
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         Problem::from(&self).into_response().map(Body::from)
@@ -59,7 +61,7 @@ impl<T: Serialize> IntoResponse for Reply<T> {
     }
 }
 
-/// The response of its value; on a replay with the header `idempotent-replayed: true`.
+/// The response of the value; on a replay with the header `idempotent-replayed: true`.
 impl<T: IntoResponse> IntoResponse for Answer<T> {
     fn into_response(self) -> Response {
         let replayed = !self.was_executed();

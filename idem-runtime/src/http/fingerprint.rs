@@ -1,4 +1,4 @@
-//! What makes two requests the same one.
+//! Fingerprints of requests: the rules by which two requests are equal.
 
 mod json;
 mod multipart;
@@ -14,19 +14,19 @@ use sha2::{Digest as _, Sha256};
 use self::json::Pointer;
 use super::headers::header_name;
 
-/// First in what is hashed of a request whose body counts as it is, and no header.
+/// Hash prefix of a request with a raw body and no headers.
 const PLAIN: &[u8] = b"idempotency http request 1";
-/// First in what is hashed of any other.
+/// Hash prefix of any other request.
 const OTHER: &[u8] = b"idempotency http request 2";
 
-/// A rule of a service.
+/// A custom rule of a service.
 type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 
-/// What makes two requests the same one: see [`IdempotencyLayer::fingerprint`](super::IdempotencyLayer::fingerprint).
+/// Rules by which two requests are equal: see [`IdempotencyLayer::fingerprint`](super::IdempotencyLayer::fingerprint).
 ///
-/// Method, path and query count always, and the body does: byte by byte, unless a rule for bodies of its type says
-/// otherwise. Of several rules that of [`of`](Self::of) comes first. A body that is not what its `Content-Type` says
-/// counts byte by byte, and so does one that is compressed (`Content-Encoding`).
+/// Method, path and query always count, and the body does: byte by byte, unless a rule for bodies of its type applies.
+/// Of several rules that of [`of`](Self::of) comes first. A body that does not match its `Content-Type` counts byte by
+/// byte, and so does one that is compressed (`Content-Encoding`).
 ///
 /// A body that a rule applies to is in memory up to three times while its fingerprint is taken, each of at most
 /// [`max_body_bytes`](super::IdempotencyLayer::max_body_bytes). That is done on the thread of the request, and takes some
@@ -46,35 +46,37 @@ type Own = dyn Fn(&Parts, &[u8]) -> Option<Vec<u8>> + Send + Sync;
 #[derive(Clone, Default)]
 #[must_use = "it does nothing until a layer has it"]
 pub struct Fingerprinter {
-    /// What of a document does not count; `None`: a document counts byte by byte.
+    /// The parts of a document that do not count; `None`: a document counts byte by byte.
     json: Option<Arc<[Pointer]>>,
     multipart: bool,
     own: Option<Arc<Own>>,
     headers: Vec<HeaderName>,
 }
 
-/// What counts of a body.
+/// The part of a body that counts.
 enum Content {
     Raw,
     Json {
         of_type: Vec<u8>,
         text: Vec<u8>,
     },
-    /// Hashed already.
+    /// Already hashed.
     Multipart(Sha256),
     Own(Vec<u8>),
 }
 
 impl Fingerprinter {
-    /// Every body counts byte by byte, and no header does.
+    /// Counts every body byte by byte, and no header.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of a JSON document (`application/json`, `…+json`) neither the order of members nor whitespace between tokens
-    /// counts, nor how a character of a string is escaped.
+    /// Ignores the order of members, whitespace and escapes in JSON documents.
     ///
-    /// The rest does: the order of elements, and numbers as they are written, so that `1`, `1.0` and `1e0` are three
+    /// It applies to `application/json` and `…+json`: whitespace between tokens does not count, nor how a character of
+    /// a string is escaped.
+    ///
+    /// The rest counts: the order of elements, and numbers as they are written, so that `1`, `1.0` and `1e0` are three
     /// (unlike [RFC 8785](https://www.rfc-editor.org/rfc/rfc8785), which rounds to a double: two amounts beyond 2^53
     /// would be one). A document counts byte by byte where parsers do not agree on it: with a name twice in one object,
     /// with half of a surrogate pair, or nested more than 128 levels deep.
@@ -82,13 +84,15 @@ impl Fingerprinter {
         self.json_without([""; 0])
     }
 
-    /// As [`json`](Self::json), and what these pointers ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) name does
-    /// not count: neither its value, nor whether it is there. For what a client writes anew when it repeats a request,
-    /// such as `/sent_at`, `/items/0/nonce` or, with a `/` in its name, `/a~1b`. Whatever the handler acts on must
-    /// count: a repeat that differs in these alone gets the response of the first.
+    /// As [`json`](Self::json), and excludes the values at these pointers.
+    ///
+    /// For a value that a pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) names, neither its content nor
+    /// its presence counts. For values that a client writes anew when it repeats a request, such as `/sent_at`,
+    /// `/items/0/nonce` or, with a `/` in its name, `/a~1b`. Every value that the handler acts on must count: a repeat
+    /// that differs in the excluded ones alone gets the response of the first.
     ///
     /// A text that is no pointer, and the empty one, which is the whole document, exclude nothing. Called twice, the
-    /// second list counts.
+    /// second list applies.
     pub fn json_without<P: AsRef<str>>(mut self, pointers: impl IntoIterator<Item = P>) -> Self {
         let pointers = pointers.into_iter();
         self.json = Some(
@@ -99,21 +103,26 @@ impl Fingerprinter {
         self
     }
 
-    /// Of a form (`multipart/form-data`) the boundary does not count, which clients make at random for each request.
-    /// All else does: the order of the parts, their headers, and so their names, file names and types, and their bytes.
+    /// Ignores the boundary of forms (`multipart/form-data`), which clients randomize for each request.
     ///
-    /// A form counts byte by byte where its boundary stands elsewhere than in its delimiter lines, or these are not
-    /// exactly as [RFC 2046](https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1) writes them (section 5.1.1): with
-    /// text before the first or after the last, with blanks at their ends.
+    /// All else counts: the order of the parts, their headers, and so their names, file names and types, and their
+    /// bytes.
+    ///
+    /// A form counts byte by byte where its boundary occurs outside its delimiter lines, or these are not exactly as
+    /// [RFC 2046](https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1) writes them (section 5.1.1): with text before
+    /// the first or after the last, with blanks at their ends.
     pub fn multipart(mut self) -> Self {
         self.multipart = true;
         self
     }
 
-    /// What counts of a body by a rule of your own, in the place of its bytes; `None` where the rule is not for this
-    /// request, and the others apply. Called once for each request with a key, and does not block.
+    /// Replaces the bytes of a body by the result of a custom rule.
     ///
-    /// Two requests for which it returns the same bytes are one: whatever the handler acts on must be among them.
+    /// `None` means that the rule is not for this request, and the others apply. Called once for each request with a
+    /// key, and must not block.
+    ///
+    /// Two requests for which it returns the same bytes are equal: every value that the handler acts on must be part of
+    /// them.
     ///
     /// ```
     /// use idem_runtime::http::Fingerprinter;
@@ -133,12 +142,13 @@ impl Fingerprinter {
         self
     }
 
-    /// This header counts as well: whether it is there, and its values in their order. For one that changes what is
-    /// done, and is the same when the request is repeated.
+    /// Counts this header as well: its presence, and its values in their order.
+    ///
+    /// For a header that affects the operation, and is the same when the request is repeated.
     ///
     /// # Panics
     ///
-    /// If no header can have this name: two requests that differ in the header that was meant would count as one.
+    /// If the name is no valid header name: two requests that differ in the intended header would count as one.
     pub fn header(mut self, name: impl AsRef<str>) -> Self {
         self.headers.push(header_name(name.as_ref()));
         self.headers.sort_by(|a, b| a.as_str().cmp(b.as_str()));
@@ -146,7 +156,7 @@ impl Fingerprinter {
         self
     }
 
-    /// What is hashed before a body of which every byte counts; `None` if it takes the whole body to say.
+    /// The hash state before a body of which every byte counts; `None` if the decision needs the whole body.
     pub(super) fn begin(&self, request: &Parts, uri: &Uri) -> Option<Sha256> {
         let may_differ = self.own.is_some()
             || self.json.is_some() && json_type(request).is_some()
@@ -201,14 +211,14 @@ impl Fingerprinter {
         Content::Raw
     }
 
-    /// What counts besides the body. The body is the last, and so needs no length.
+    /// The hash of everything but the body. The body comes last, and so needs no length.
     fn head(&self, request: &Parts, uri: &Uri, rule: &str) -> Sha256 {
         let mut hash = Sha256::new();
         let is_plain = rule == "raw" && self.headers.is_empty();
         field(&mut hash, if is_plain { PLAIN } else { OTHER });
         field(&mut hash, request.method.as_str().as_bytes());
         field(&mut hash, uri.path().as_bytes());
-        // No query is another request than an empty one.
+        // A missing query differs from an empty one.
         hash.update([u8::from(uri.query().is_some())]);
         field(&mut hash, uri.query().unwrap_or_default().as_bytes());
         if is_plain {
@@ -228,7 +238,7 @@ impl Fingerprinter {
     }
 }
 
-/// With its length before it, so that no two lists of fields are the same bytes.
+/// Hashes a field with its length before it, so that no two lists of fields are the same bytes.
 fn field(hash: &mut Sha256, bytes: &[u8]) {
     count(hash, bytes.len());
     hash.update(bytes);
@@ -238,13 +248,13 @@ fn count(hash: &mut Sha256, number: usize) {
     hash.update((number as u64).to_be_bytes());
 }
 
-/// The one `Content-Type` of a request.
+/// The only `Content-Type` of a request.
 fn content_type(request: &Parts) -> Option<&HeaderValue> {
     let mut lines = request.headers.get_all(CONTENT_TYPE).iter();
     lines.next().filter(|_| lines.next().is_none())
 }
 
-/// The type of a JSON document, in small letters and without its parameters.
+/// The media type of a JSON document, in lower case and without its parameters.
 fn json_type(request: &Parts) -> Option<Vec<u8>> {
     let line = content_type(request)?.as_bytes();
     let essence = line.split(|byte| *byte == b';').next()?;

@@ -1,13 +1,13 @@
-//! Which headers of a response are stored with it.
+//! Selection of the response headers that are stored.
 
 use std::borrow::Cow;
 
 use ::http::header::CONNECTION;
 use ::http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What a replay has of the headers of the first response, unless a layer says otherwise.
+/// The default list of stored headers.
 const STORED: &[&str] = &[
-    // What the body is: RFC 9110, sections 8 and 14.4; RFC 6266; RFC 9530; RFC 7240.
+    // Describe the body: RFC 9110, sections 8 and 14.4; RFC 6266; RFC 9530; RFC 7240.
     "content-digest",
     "content-disposition",
     "content-encoding",
@@ -17,7 +17,7 @@ const STORED: &[&str] = &[
     "content-type",
     "preference-applied",
     "repr-digest",
-    // What the client does next: RFC 9110, sections 8.8 and 10.2; RFC 8288; RFC 5789.
+    // Guide the client's next request: RFC 9110, sections 8.8 and 10.2; RFC 8288; RFC 5789.
     "accept-patch",
     "accept-post",
     "allow",
@@ -27,7 +27,8 @@ const STORED: &[&str] = &[
     "location",
     "retry-after",
     "stripe-should-retry",
-    // What restricts its use. Without it a replay would be laxer than the first response: RFC 9111; W3C CSP; Fetch.
+    // Restrict the use of the response. Without them a replay would be laxer than the first response: RFC 9111; W3C
+    // CSP; Fetch.
     "cache-control",
     "content-security-policy",
     "cross-origin-embedder-policy",
@@ -71,7 +72,7 @@ const NEVER: &[&str] = &[
     "te",
     "transfer-encoding",
     "upgrade",
-    // Of the request and the moment.
+    // Of one request or moment.
     "age",
     "date",
     "idempotent-replayed",
@@ -91,12 +92,12 @@ const NEVER: &[&str] = &[
     "x-response-time",
     "x-runtime",
     "x-trace-id",
-    // Made anew of the body.
+    // Recomputed from the body.
     "content-length",
     "trailer",
 ];
 
-/// What is left of a limit, in its many spellings; and the answers to CORS, which are for one origin.
+/// Rate limits, in their many spellings; and CORS headers, which apply to one origin.
 const NEVER_PREFIXES: &[&str] = &[
     "access-control-",
     "ratelimit",
@@ -136,11 +137,11 @@ fn is_never(name: &str) -> bool {
         || SECRETS.iter().any(is_secret)
 }
 
-/// The name of a header in the service's own settings.
+/// Parses the name of a header from the service's settings.
 ///
 /// # Panics
 ///
-/// If no header can have it: a setting that was mistyped would protect nothing.
+/// If the name is not valid: a mistyped setting would protect nothing.
 pub(super) fn header_name(name: &str) -> HeaderName {
     let Ok(parsed) = name.parse() else {
         panic!("no header can have the name {name:?}; write it without colon and blanks");
@@ -148,18 +149,18 @@ pub(super) fn header_name(name: &str) -> HeaderName {
     parsed
 }
 
-/// Which headers of a response are stored with it.
+/// Selection of the response headers that are stored.
 #[derive(Clone, Debug)]
 pub(super) struct StoredHeaders {
     list: List,
-    /// Not these, though the list has them.
+    /// Exceptions from the list.
     never: Vec<HeaderName>,
 }
 
-/// The names that are stored, of those that may be.
+/// The list of stored names.
 #[derive(Clone, Debug)]
 enum List {
-    /// All: their author has named each of them.
+    /// All, because the handler has named each of them.
     All,
     Only(Vec<Cow<'static, str>>),
 }
@@ -174,7 +175,7 @@ impl Default for StoredHeaders {
 }
 
 impl StoredHeaders {
-    /// Those of a response whose author has written each of them down to be stored.
+    /// The selection for a response whose handler names each header explicitly.
     pub(super) const fn of_author() -> Self {
         Self {
             list: List::All,
@@ -182,12 +183,12 @@ impl StoredHeaders {
         }
     }
 
-    /// None but those that [`store`](Self::store) names from now on.
+    /// Clears the list; [`store`](Self::store) adds to it from then on.
     pub(super) fn only(&mut self) {
         self.list = List::Only(Vec::new());
     }
 
-    /// This one too, whatever the case of its letters.
+    /// Adds a header to the list, case-insensitively.
     ///
     /// # Panics
     ///
@@ -204,7 +205,7 @@ impl StoredHeaders {
         }
     }
 
-    /// Nor is this one, whatever the case of its letters.
+    /// Excludes a header, case-insensitively.
     ///
     /// # Panics
     ///
@@ -213,7 +214,7 @@ impl StoredHeaders {
         self.never.push(header_name(name));
     }
 
-    /// What is stored of these, in order; one name may come several times.
+    /// The headers that are stored, in order; a name may occur several times.
     pub(super) fn of<'a>(
         &'a self,
         headers: &'a HeaderMap,
@@ -223,7 +224,7 @@ impl StoredHeaders {
             .filter(|(name, value)| self.stores(headers, name) && !value.is_sensitive())
     }
 
-    /// Takes away what would not have been stored of these.
+    /// Removes the headers that would not have been stored.
     pub(super) fn retain(&self, headers: &mut HeaderMap) {
         let names = headers.keys().filter(|name| !self.stores(headers, name));
         let names: Vec<_> = names.cloned().collect();
@@ -232,7 +233,7 @@ impl StoredHeaders {
         }
     }
 
-    /// The same of trailers; without any left there are none.
+    /// The same for trailers; without any left there are none.
     pub(super) fn retain_trailers(&self, trailers: &mut Option<HeaderMap>) {
         if let Some(fields) = trailers {
             self.retain(fields);
@@ -326,7 +327,7 @@ mod tests {
             let mut rules = StoredHeaders::default();
             rules.store(&name.to_uppercase());
             assert_eq!(stored(&[(name, "1")], &rules), [format!("{name}: 1")]);
-            // Besides the others.
+            // In addition to the others.
             assert_eq!(stored(&[("etag", "7")], &rules), ["etag: 7"]);
             assert_eq!(
                 stored(&[(name, "1")], &StoredHeaders::of_author()),

@@ -13,18 +13,18 @@ pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key
 
 /// The key of a request, as its client chose it.
 ///
-/// In an axum handler it is an extractor, and what `#[idempotent(key = idempotency_key, …)]` names. Its
-/// text is whatever a stranger sent: it is not logged, and [`Debug`](fmt::Debug) does not show it.
+/// In an axum handler it is an extractor, and `#[idempotent(key = idempotency_key, …)]` names it. Its text is untrusted
+/// client input: it is not logged, and [`Debug`](fmt::Debug) does not show it.
 ///
-/// Any client can send the key of another one, so that a call with it says whose key it is: `scope = user.id`, or
-/// `scope = public` where all clients share one namespace. The attribute finds that out when it is compiled, wherever
-/// it sees the name of this type; a call that slips through it (the type has another name there, or is a field of a
-/// key) is refused as [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy). A copy of its text is a text like
-/// any other.
+/// Any client can send the key of another one, so that a call with it needs an owner of the key: `scope = user.id`, or
+/// `scope = public` where all clients share one namespace. The attribute checks that at compile time, wherever it sees
+/// the name of this type; a call that bypasses the check (the type has another name there, or is a field of a key) is
+/// refused as [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy). A copy of its text is a text like any
+/// other.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(pub String);
 
-/// As its text. The name is for the encoder of keys, which has no other way to tell it from a text.
+/// Serializes as the text. The newtype name lets the encoder of keys distinguish it from other text.
 impl Serialize for IdempotencyKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_newtype_struct(CLIENT_KEY, &self.0)
@@ -45,13 +45,13 @@ impl fmt::Debug for IdempotencyKey {
     }
 }
 
-/// Which keys are taken.
+/// Rules for accepted keys.
 ///
 /// The default is the draft's ([draft-ietf-httpapi-idempotency-key-header-07, section
-/// 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.1)): one
-/// header, whose value is a String of [RFC 8941, section
-/// 3.3.3](https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3): printable ASCII in quotation marks, of 1 to 255
-/// characters. Parameters after it are ignored, as RFC 8941 asks for those that nobody has defined.
+/// 2.1](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.1)): one header,
+/// whose value is a String of [RFC 8941, section 3.3.3](https://www.rfc-editor.org/rfc/rfc8941#section-3.3.3):
+/// printable ASCII in quotation marks, of 1 to 255 characters. Parameters after it are ignored, as RFC 8941 requires
+/// for undefined ones.
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue};
@@ -88,15 +88,17 @@ impl Default for KeyRules {
 }
 
 impl KeyRules {
-    /// Whether a key may come without quotation marks, as most clients and SDKs send it: visible ASCII
-    /// other than `"`, `\`, `,` and `;`. With and without the marks it is the same key. Default: no.
+    /// Sets whether a key without quotation marks is accepted; default no.
+    ///
+    /// Most clients and SDKs send it so: visible ASCII other than `"`, `\`, `,` and `;`. With and without the marks it
+    /// is the same key.
     #[must_use]
     pub fn bare(mut self, bare: bool) -> Self {
         self.bare = bare;
         self
     }
 
-    /// How many characters a key may have; default 255, at most 900.
+    /// The limit of a key in characters; default 255, at most 900.
     #[must_use]
     pub fn max_chars(mut self, max_chars: usize) -> Self {
         // With its length it stays under the 1,024 bytes that any key may take.
@@ -104,18 +106,18 @@ impl KeyRules {
         self
     }
 
-    /// A rule of your own, such as "a UUID"; what it does not accept is answered with 400.
+    /// Adds a rule of your own, such as "a UUID"; a key that it rejects is answered with 400.
     #[must_use]
     pub fn accept(mut self, accept: fn(&str) -> bool) -> Self {
         self.accept = Some(accept);
         self
     }
 
-    /// The key of a request, `None` where it has no such header.
+    /// Reads the key of a request; `None` where it has no such header.
     ///
     /// # Errors
     ///
-    /// [`KeyRefusal`]: what is wrong with the header.
+    /// [`KeyRefusal`], if the header is not a valid key.
     pub fn read(&self, headers: &HeaderMap) -> Result<Option<IdempotencyKey>, KeyRefusal> {
         let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
         let Some(line) = lines.next() else {
@@ -128,7 +130,7 @@ impl KeyRules {
         if key.trim().is_empty() {
             return Err(KeyRefusal::Empty);
         }
-        // One byte each: it is ASCII.
+        // One byte each, because it is ASCII.
         if key.len() > self.max_chars {
             return Err(KeyRefusal::TooLong {
                 max_chars: self.max_chars,
@@ -157,27 +159,26 @@ impl KeyRules {
     }
 }
 
-/// Neither a blank nor a control character, and nothing that ends or separates values in a header.
+/// Whether the byte is neither a blank nor a control character, and neither ends nor separates values in a header.
 fn is_bare(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b';')
 }
 
-/// Why a key is not taken. It shows nothing of the key.
+/// Reason that a key is refused. It contains no part of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyRefusal {
-    /// There is none, and the operation requires one.
+    /// It is absent, and the operation requires it.
     Missing,
-    /// The header comes more than once.
+    /// The header occurs more than once.
     Repeated,
-    /// It is not one String of RFC 8941: not in quotation marks, a list, or with characters that no
-    /// header may carry.
+    /// It is not one String of RFC 8941: not in quotation marks, a list, or with characters that no header may carry.
     NotAString,
-    /// There is nothing in it.
+    /// It is empty.
     Empty,
     /// It is longer than allowed.
     TooLong {
-        /// How many characters it may have.
+        /// The limit in characters.
         max_chars: usize,
     },
     /// [`KeyRules::accept`] does not accept it.

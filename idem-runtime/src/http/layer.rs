@@ -29,7 +29,7 @@ use crate::lifecycle::run_limit::{Gate, RunLimit, ScopeLimit};
 use crate::outcome::reconciled::{self, Reconciled};
 use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
 
-/// How a service tells a problem.
+/// The conversion of a problem into a response.
 #[derive(Clone)]
 enum OnProblem {
     Plain(Arc<Plain>),
@@ -39,77 +39,76 @@ enum OnProblem {
 type Plain = dyn Fn(Problem) -> Response<Bytes> + Send + Sync;
 type OfRequest = dyn Fn(Problem, &Parts) -> Response<Bytes> + Send + Sync;
 
-/// What finds out whether an earlier attempt at a request was done.
+/// A reconcile hook: determines whether an earlier attempt at a request was done.
 pub(super) type Hook = dyn Fn(Request<Bytes>, Context) -> Finding + Send + Sync;
 
-/// What says whether a scope may have one more record.
+/// A quota: decides whether a scope may have another record.
 type Quota = dyn Fn(&str, &Parts) -> Result<(), Duration> + Send + Sync;
 
 type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>;
 
-/// Makes the requests of a service idempotent by their `Idempotency-Key`, after
-/// [draft-ietf-httpapi-idempotency-key-header-07][draft].
+/// Layer that makes the requests of a service idempotent by their `Idempotency-Key`.
 ///
-/// The first request with a key is worked on, in a task of its own and so to its end, even if its client
-/// disconnects. Its response is stored, and every repeat of the request gets it: the same status, headers and
-/// body, and `idempotent-replayed: true`. What is checked, in this order:
+/// After [draft-ietf-httpapi-idempotency-key-header-07][draft].
+///
+/// The first request with a key is executed in a task of its own and so to its end, even if its client disconnects. Its
+/// response is stored, and every repeat of the request gets it: the same status, headers and body, and
+/// `idempotent-replayed: true`. The checks, in this order:
 ///
 /// 1. The method: other than [`methods`](Self::methods) passes, with or without a key.
 /// 2. The key ([`KeyRules`]): missing or not valid, 400.
-/// 3. The scope: nobody whose key it could be, 403.
+/// 3. The scope: a request without an owner of its key, 403.
 /// 4. The body: longer than [`max_body_bytes`](Self::max_body_bytes), 413; slower than
 ///    [`body_timeout`](Self::body_timeout), 408; broken off, 400.
-/// 5. What the store knows of the key: another request, 422; still worked on, a wait and then 409; and so on, see
-///    [`Problem`].
-/// 6. Of a request that is to be worked on, the limits: [`max_running`](Self::max_running) and
+/// 5. The record of the key: another request, 422; still running, a wait and then 409; and so on, see [`Problem`].
+/// 6. Of a request that is to be executed, the limits: [`max_running`](Self::max_running) and
 ///    [`max_running_per_scope`](Self::max_running_per_scope), 503; the [`quota`](Self::quota), 429.
 ///
-/// The same request has the same method, path, query and body, byte by byte. Headers do not count.
-/// [`fingerprint`](Self::fingerprint) says otherwise: a JSON document that is written anew, a form with another
-/// boundary, headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers
-/// too.
+/// Two requests are the same if their method, path, query and body are equal, byte by byte. Headers do not count.
+/// [`fingerprint`](Self::fingerprint) changes this: a JSON document that is written anew, a form with another boundary,
+/// headers that count. Under the feature `axum` the path is the one that the client wrote, in nested routers too.
 ///
 /// | response | what the client gets | what a repeat gets |
 /// |---|---|---|
 /// | by its status: store | it, once it is stored | it, with the [headers that are stored](#headers-that-are-stored) |
-/// | by its status: release | it, as it comes | is worked on |
-/// | by its status: unknown | it, as it comes | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) finds out or an operator [resolves](Self::entry) it |
-/// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, as it comes, once so much has come | 500 `answer-lost` |
-/// | `text/event-stream`, `multipart/x-mixed-replace`, 101: to be stored | it, as it comes | 500 `answer-lost` |
-/// | its body breaks off | what came, and the error | as [`StatusPolicy::ambiguous`] says |
-/// | none: the handler panicked, the service failed | the panic, the error | as [`StatusPolicy::ambiguous`] says |
+/// | by its status: release | it, streamed | is executed |
+/// | by its status: unknown | it, streamed | 500 `outcome-unknown`, unless [`reconcile`](Self::reconcile) determines the outcome or an operator [resolves](Self::entry) it |
+/// | larger than [`max_response_bytes`](Self::max_response_bytes), to be stored | it, streamed, once the limit is exceeded | 500 `answer-lost` |
+/// | `text/event-stream`, `multipart/x-mixed-replace`, 101: to be stored | it, streamed | 500 `answer-lost` |
+/// | its body ends with an error | the part before the error, and the error | by [`StatusPolicy::ambiguous`] |
+/// | none: the handler panicked, the service failed | the panic, the error | by [`StatusPolicy::ambiguous`] |
 ///
 /// In the two lines with `answer-lost` the request was done, and it is never done again; the observer gets
 /// [`EventKind::Unsaved`](crate::EventKind::Unsaved) with the reason.
 ///
-/// A stream of another type (`application/x-ndjson`, gRPC) is taken for a response: held back until it ends or is
-/// too large to be stored. Leave its routes out, or let their handlers say [`Verdict::Release`]. gRPC tells its errors in
-/// trailers under status 200, so that a policy by status does not fit it.
+/// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
+/// large to be stored. Leave its routes out, or let their handlers return [`Verdict::Release`]. gRPC sends its errors
+/// in trailers under status 200, so that a policy by status does not fit it.
 ///
 /// # Headers that are stored
 ///
-/// The first response keeps all its headers. **A replay has those that are on a list**, and a header of your own is on
-/// it once [`store_header`](Self::store_header) has named it: a list of what is not stored would store every header
-/// that it does not foresee. The list is
+/// The first response keeps all its headers. **A replay has the headers on a list**, and a header of your own is on
+/// it once [`store_header`](Self::store_header) has named it: a list of excluded headers would store every header that
+/// it does not foresee. The list is
 ///
-/// - what says what the body is: `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Location`,
+/// - headers that describe the body: `Content-Type`, `Content-Encoding`, `Content-Language`, `Content-Location`,
 ///   `Content-Range` ([RFC 9110, sections 8 and 14](https://www.rfc-editor.org/rfc/rfc9110#section-8)),
 ///   `Content-Disposition` ([RFC 6266](https://www.rfc-editor.org/rfc/rfc6266)), `Content-Digest` and `Repr-Digest`
 ///   ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530)), `Preference-Applied`
 ///   ([RFC 7240](https://www.rfc-editor.org/rfc/rfc7240#section-3));
-/// - what the client does next: `Location`, `Retry-After`, `Allow`
+/// - headers for the client's next request: `Location`, `Retry-After`, `Allow`
 ///   ([RFC 9110, section 10.2](https://www.rfc-editor.org/rfc/rfc9110#section-10.2)), `ETag`, `Last-Modified`,
 ///   `Link` ([RFC 8288](https://www.rfc-editor.org/rfc/rfc8288)), `Accept-Patch`
 ///   ([RFC 5789](https://www.rfc-editor.org/rfc/rfc5789)), `Accept-Post`, `Stripe-Should-Retry`;
-/// - what restricts its use, so that a replay is no laxer than the first response: `Cache-Control`, `Expires`, `Vary`
-///   ([RFC 9111](https://www.rfc-editor.org/rfc/rfc9111)), `Content-Security-Policy`,
+/// - headers that restrict its use, so that a replay is no laxer than the first response: `Cache-Control`, `Expires`,
+///   `Vary` ([RFC 9111](https://www.rfc-editor.org/rfc/rfc9111)), `Content-Security-Policy`,
 ///   `X-Content-Type-Options`, `X-Frame-Options`, `Referrer-Policy`, `Permissions-Policy`,
 ///   `Cross-Origin-Embedder-Policy`, `Cross-Origin-Opener-Policy`, `Cross-Origin-Resource-Policy`.
 ///
-/// [`store_only`](Self::store_only) takes another list, [`never_store`](Self::never_store) takes names off it. The list
-/// also holds for trailers, and **when a record is read**: a record of an older version, of another layer, or of an
-/// intruder in the store gives no header that this layer would not have stored. (Status, body and the headers on the
-/// list it does give, unless answers are [encrypted](crate::EngineBuilder#method.encrypt).)
+/// [`store_only`](Self::store_only) sets another list, [`never_store`](Self::never_store) removes names from it. The
+/// list also holds for trailers, and **when a record is read**: a record of an older version, of another layer, or of
+/// an intruder in the store yields no header that this layer would not have stored. (It does yield status, body and the
+/// headers on the list, unless answers are [encrypted](crate::EngineBuilder#method.encrypt).)
 ///
 /// Never stored, also where a setting names them, which is a panic when the layer is made: `Set-Cookie`; credentials
 /// and challenges (`Authorization`, `WWW-Authenticate`, `Authentication-Info` and their `Proxy-` forms); names of
@@ -117,18 +116,19 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// `X-CSRF-Token`, every name that ends so, and their like); the answers to CORS (`Access-Control-…`), which are for
 /// one origin; headers of the connection (`Connection`, `Keep-Alive`, `TE`, `Transfer-Encoding`, `Upgrade`: [RFC 9110,
 /// section 7.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1)); and those of one request (`Date`, `Age`,
-/// `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like). Nor is what `Connection` names, or
-/// what is [marked as sensitive](::http::HeaderValue::set_sensitive). `Content-Length` and `Trailer` are made anew.
+/// `Server-Timing`, `X-Request-Id`, `Traceparent`, `RateLimit-…` and their like). Nor are headers that `Connection`
+/// names, or values [marked as sensitive](::http::HeaderValue::set_sensitive). `Content-Length` and `Trailer` are
+/// recomputed.
 ///
 /// # Where it stands among layers
 ///
 /// From the outside in: request ids, tracing, CORS, compression; **authentication**; the **rate limit**; **this
-/// layer**; the **time-out** and the **concurrency limit** of the handler; transactions. What is outside is about the
-/// request at hand, and ends with its client. What is inside is about the effect, and bounds a handler whose client has
-/// left. What happens on the wrong side is said in [inside or outside](super#inside-or-outside).
+/// layer**; the **time-out** and the **concurrency limit** of the handler; transactions. Layers outside concern the
+/// request at hand, and end with its client. Layers inside concern the effect, and bound a handler whose client has
+/// left. [Inside or outside](super#inside-or-outside) describes the effects of a wrong position.
 ///
-/// The handler runs in a task of its own. The current `tracing` span goes along into it with the feature `tracing`;
-/// what a layer outside keeps in task-locals does not.
+/// The handler runs in a task of its own. The current `tracing` span is propagated into it with the feature `tracing`;
+/// task-locals of outer layers are not.
 ///
 /// # Example
 ///
@@ -169,7 +169,7 @@ pub struct IdempotencyLayer {
     settings: Arc<Settings>,
 }
 
-/// What a layer and its services share.
+/// The state that a layer and its services share.
 #[derive(Clone)]
 pub(super) struct Settings {
     engine: Engine,
@@ -220,15 +220,16 @@ impl IdempotencyLayer {
         }
     }
 
-    /// A layer whose keys belong to whoever `scope` finds in a request: its user, credential or tenant. Two scopes
-    /// never see each other's answers. Take it from what has been authenticated: whoever can choose the scope can
-    /// read the answers of others.
+    /// A layer whose keys belong to the owner that `scope` returns.
     ///
-    /// Where it finds nobody (`None`, or nothing but blanks) the request is refused with 403. It is called once
-    /// for each request with a key, and does not block. Extensions of layers outside are in its `Parts`.
+    /// The owner is the user, credential or tenant of a request. Answers are not shared between scopes. Derive it from
+    /// authenticated data: a client that can choose the scope can read the answers of others.
     ///
-    /// `name` is the operation of every call, and a part of every key: keep it over releases. Layers and functions
-    /// of one name share keys and answers.
+    /// If it returns no owner (`None`, or nothing but blanks) the request is refused with 403. It is called once for
+    /// each request with a key, and must not block. Extensions of layers outside are in its `Parts`.
+    ///
+    /// `name` is the operation of every call, and a part of every key: keep it over releases. Layers and functions of
+    /// one name share keys and answers.
     pub fn scoped<F>(engine: impl HasEngine, name: impl Into<Cow<'static, str>>, scope: F) -> Self
     where
         F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -236,8 +237,10 @@ impl IdempotencyLayer {
         Self::new(engine.engine(), name.into(), Scope::of(scope))
     }
 
-    /// A layer whose keys belong to everybody: whoever knows a key, and the request that it came with, gets its
-    /// answer. For services without callers of their own, behind one gateway say.
+    /// A layer whose keys are shared by all clients.
+    ///
+    /// A client that knows a key, and the request that it came with, gets its answer. For services without callers of
+    /// their own, behind one gateway for example.
     pub fn public(engine: impl HasEngine, name: impl Into<Cow<'static, str>>) -> Self {
         Self::new(engine.engine(), name.into(), Scope::Public)
     }
@@ -247,13 +250,14 @@ impl IdempotencyLayer {
         self
     }
 
-    /// A request without a key passes, unprotected. Default: it is refused with 400. One with a key that is not
-    /// valid is refused either way.
+    /// Lets a request without a key pass, unprotected. Default: it is refused with 400.
+    ///
+    /// A request with an invalid key is refused either way.
     pub fn optional(self) -> Self {
         self.set(|it| it.required = false)
     }
 
-    /// Which keys are taken; default the draft's: one string in quotation marks, of 1 to 255 characters.
+    /// The rules for keys; default the draft's: one string in quotation marks, of 1 to 255 characters.
     pub fn keys(self, keys: KeyRules) -> Self {
         self.set(|it| it.keys = keys)
     }
@@ -263,13 +267,14 @@ impl IdempotencyLayer {
         self.set(|it| it.methods = methods.into_iter().collect())
     }
 
-    /// Which responses are stored; default [`StatusPolicy::careful`].
+    /// The policy of storing responses; default [`StatusPolicy::careful`].
     pub fn status_policy(self, policy: StatusPolicy) -> Self {
         self.set(|it| Arc::make_mut(&mut it.rules).status = policy)
     }
 
-    /// The life of a stored response; default the engine's, 1 s to 10 years. The draft asks to publish it
-    /// (section 2.3).
+    /// The life of a stored response; default the engine's, 1 s to 10 years.
+    ///
+    /// The draft recommends publishing it (section 2.3).
     pub fn ttl(self, ttl: Duration) -> Self {
         self.set(|it| it.overrides.ttl = Some(ttl))
     }
@@ -279,75 +284,84 @@ impl IdempotencyLayer {
         self.set(|it| it.overrides.error_ttl = Some(ttl))
     }
 
-    /// How long a claim lasts unless renewed, and so the time after which a repeat of a request whose server has
-    /// crashed is worked on; default the engine's, 100 ms to 24 h.
+    /// The life of a claim unless renewed; default the engine's, 100 ms to 24 h.
+    ///
+    /// It is the time after which a repeat of a request whose server has crashed is executed.
     pub fn lease(self, lease: Duration) -> Self {
         self.set(|it| it.overrides.lease = Some(lease))
     }
 
-    /// How long the lease of a running handler is renewed; default the engine's, or the lease where that is longer.
-    /// Set it above the longest.
+    /// The time for which the lease of a running handler is renewed.
+    ///
+    /// Default the engine's, or the lease where that is longer. Set it above the longest handler.
     pub fn max_run(self, max_run: Duration) -> Self {
         self.set(|it| it.overrides.max_run = Some(max_run))
     }
 
-    /// What a repeat does while the first request is worked on; default the engine's, which is [`OnRunning::Wait`]
-    /// for 5 s unless it was set: it gets the response if that comes in this time, and after it 409
-    /// `request-running` with `Retry-After`. [`OnRunning::Reject`]: 409 at once, as the draft has it (section 2.6),
-    /// which knows no wait; a [`StatusPolicy::draft`] does not change this setting.
+    /// Behaviour of a repeat while the first request is running.
     ///
-    /// `Retry-After` is what is left of the lease, and 2 s at most: the lease ends long after most handlers do.
+    /// Default the engine's, which is [`OnRunning::Wait`] for 5 s unless it was set: the repeat gets the response if
+    /// that comes in this time, and after it 409 `request-running` with `Retry-After`. [`OnRunning::Reject`]: 409 at
+    /// once, as in the draft (section 2.6), which has no wait; a [`StatusPolicy::draft`] does not change this setting.
+    ///
+    /// `Retry-After` is the remaining lease, and 2 s at most, because the lease ends long after most handlers do.
     ///
     /// A repeat that waits keeps its connection and its body, and no connection to the store. Its wait ends when its
-    /// client leaves. A time-out outside the layer that is shorter than the wait answers first, without
-    /// `Retry-After`.
+    /// client leaves. A time-out outside the layer that is shorter than the wait answers first, without `Retry-After`.
     pub fn on_running(self, on_running: OnRunning) -> Self {
         self.set(|it| it.overrides.on_running = Some(on_running))
     }
 
-    /// How many attempts may be abandoned, by a crash or a lost lease; default the engine's, 5. `None`: no limit; 1:
-    /// the handler starts at most once, and after a crash repeats get 500 `attempts-exhausted`.
+    /// The limit of attempts abandoned by a crash or a lost lease; default the engine's, 5.
+    ///
+    /// `None`: no limit; 1: the handler starts at most once, and after a crash repeats get 500 `attempts-exhausted`.
     pub fn max_attempts(self, max_attempts: Option<NonZeroU16>) -> Self {
         self.set(|it| it.overrides.max_attempts = Some(Attempts(max_attempts)))
     }
 
-    /// What a repeat gets once the first request was done; default [`OnDuplicate::Replay`], whatever the engine
-    /// says. [`OnDuplicate::Reject`]: 409.
+    /// Reply to a repeat once the first request was done.
+    ///
+    /// Default [`OnDuplicate::Replay`], whatever the engine's setting is. [`OnDuplicate::Reject`]: 409.
     pub fn on_duplicate(self, on_duplicate: OnDuplicate) -> Self {
         self.set(|it| it.overrides.on_duplicate = Some(on_duplicate))
     }
 
-    /// What happens while the store cannot be reached; default the engine's, which is [`OnOutage::Fail`] unless it
-    /// was set: 503, and the handler does not run. With [`OnOutage::Run`] it runs without any protection.
+    /// Behaviour while the store cannot be reached.
+    ///
+    /// Default the engine's, which is [`OnOutage::Fail`] unless it was set: 503, and the handler does not run. With
+    /// [`OnOutage::Run`] it runs without any protection.
     pub fn on_outage(self, on_outage: OnOutage) -> Self {
         self.set(|it| it.overrides.on_outage = Some(on_outage))
     }
 
-    /// The longest body that a request with a key may have; default 2 MiB. It is in memory while its request is
-    /// worked on, which [`max_running`](Self::max_running) bounds. A longer one gets 413.
+    /// The longest body of a request with a key; default 2 MiB.
+    ///
+    /// The body is in memory while its request is executed, which [`max_running`](Self::max_running) bounds. A longer
+    /// one gets 413.
     pub fn max_body_bytes(self, max_body_bytes: usize) -> Self {
         self.set(|it| it.max_body_bytes = max_body_bytes)
     }
 
-    /// How long the body of a request with a key may take to arrive, as a whole; default 30 s. After it the request
-    /// gets 408 `body-timeout`, with `Connection: close` over HTTP/1 ([RFC 9110, section
+    /// The time in which the whole body of a request with a key must arrive; default 30 s.
+    ///
+    /// After it the request gets 408 `body-timeout`, with `Connection: close` over HTTP/1 ([RFC 9110, section
     /// 15.5.9](https://www.rfc-editor.org/rfc/rfc9110#section-15.5.9)). The body is read before the claim and before
-    /// the limits: a slow client holds its connection and what it has sent, no key and no place.
+    /// the limits: a slow client holds its connection and the bytes that it has sent, no key and no place.
     ///
     /// `Duration::MAX`: no time-out.
     pub fn body_timeout(self, body_timeout: Duration) -> Self {
         self.set(|it| it.body_timeout = body_timeout)
     }
 
-    /// How many handlers run at once behind this layer; default any number.
+    /// The limit of concurrently running handlers behind this layer; default none.
     ///
-    /// A handler whose client hangs up runs on, out of reach of every limit *outside* the layer: there the client's
+    /// A handler whose client hangs up continues, out of reach of every limit *outside* the layer: there the client's
     /// future is counted, and it is gone. **Without this setting or a concurrency limit inside the layer, one client
     /// that sends and hangs up starts handlers without bound, each with its body in memory.** A running handler is
-    /// counted from before its claim until its response is stored or given back, with or without its client. What is
-    /// left then of a response that is passed on as it comes (a stream, say) ends with its client, and does not count.
+    /// counted from before its claim until its response is stored or released, with or without its client. The rest of
+    /// a response that is passed on as it comes (a stream, for example) ends with its client, and does not count.
     ///
-    /// At the limit a request that would be worked on gets 503 `too-many-running` with `Retry-After: 1`, and nothing is
+    /// At the limit a request that would be executed gets 503 `too-many-running` with `Retry-After: 1`, and nothing is
     /// claimed. One whose response is stored gets it, in one round trip to the store; one that repeats a running
     /// request waits for its response as always, and takes no place.
     ///
@@ -355,7 +369,7 @@ impl IdempotencyLayer {
     ///
     /// # Panics
     ///
-    /// If it is 0: no request would be worked on.
+    /// If it is 0: no request would be executed.
     pub fn max_running(self, max_running: usize) -> Self {
         assert!(
             max_running > 0,
@@ -364,13 +378,14 @@ impl IdempotencyLayer {
         self.set(|it| it.max_running = Some(RunLimit::new(max_running)))
     }
 
-    /// How many handlers of one scope run at once behind this layer; default any number. So one caller does not take
-    /// all places of [`max_running`](Self::max_running), whose rules hold here too. In a [public](Self::public) layer
-    /// all requests have one scope.
+    /// The limit of concurrently running handlers of one scope; default none.
+    ///
+    /// It keeps one caller from taking all places of [`max_running`](Self::max_running), whose rules hold here too. In
+    /// a [public](Self::public) layer all requests have one scope.
     ///
     /// # Panics
     ///
-    /// If it is 0: no request would be worked on.
+    /// If it is 0: no request would be executed.
     pub fn max_running_per_scope(self, max_running: usize) -> Self {
         assert!(
             max_running > 0,
@@ -379,18 +394,19 @@ impl IdempotencyLayer {
         self.set(|it| it.max_running_per_scope = Some(ScopeLimit::new(max_running)))
     }
 
-    /// Limits the new records of a scope: each request that would be worked on, and so write a record, asks `quota`
-    /// once, before anything is written. Default: none.
+    /// Limits the new records of a scope; default no limit.
+    ///
+    /// Each request that would be executed, and so write a record, calls `quota` once, before anything is written.
     ///
     /// `Err(retry_after)` refuses it with 429 `quota-exceeded` and `Retry-After` ([RFC 6585, section
-    /// 4](https://www.rfc-editor.org/rfc/rfc6585#section-4)); [`on_problem_with`](Self::on_problem_with) tells it in
-    /// other words. Replays and requests that wait for a running one do not ask. What `quota` grants is used, also
-    /// where another server was quicker to claim the key.
+    /// 4](https://www.rfc-editor.org/rfc/rfc6585#section-4)); [`on_problem_with`](Self::on_problem_with) can reword it.
+    /// Replays and requests that wait for a running one do not call it. A grant of `quota` is used up, even if another
+    /// server claims the key first.
     ///
     /// `quota` gets the scope that the layer's scope found (of more than 512 bytes: its hash; in a
     /// [public](Self::public) layer `""`) and the request without its body, with its [`IdempotencyKey`] among the
-    /// extensions. It does not block. The head of each request is copied for it, and a first request takes one round
-    /// trip more: whether it is a replay has to be known before.
+    /// extensions. It must not block. The head of each request is copied for it, and a first request takes one round
+    /// trip more, which determines whether it is a replay.
     ///
     /// # Panics
     ///
@@ -442,38 +458,42 @@ impl IdempotencyLayer {
         self.set(|it| it.quota = Some(Arc::new(quota)))
     }
 
-    /// What makes two requests the same one; default [`Fingerprinter::new`]: method, path, query and body, byte by
-    /// byte.
+    /// Rules by which two requests are equal.
+    ///
+    /// Default [`Fingerprinter::new`]: method, path, query and body, byte by byte.
     pub fn fingerprint(self, fingerprinter: Fingerprinter) -> Self {
         self.set(|it| it.fingerprinter = fingerprinter)
     }
 
-    /// The largest response that is stored, in bytes: status, headers and body as they are laid out, before they are
-    /// compressed and encrypted. Default 4 MiB, or [`max_value_bytes`](crate::EngineBuilder::max_value_bytes) where
-    /// that is more; at most 64 MiB or that, and what the store takes (Redis: `max_record_bytes`, 8 MiB;
-    /// MySQL and MariaDB: `max_allowed_packet` as it was when the store connected, less 8 KiB).
+    /// The largest stored response, in bytes; default 4 MiB.
     ///
-    /// A response is held back, in memory, until it is stored: so much for each request at once. A larger one is passed
-    /// on as soon as that shows, by what it says of its length or by what has come. Its request was done and is not
-    /// done again: a repeat gets 500 `answer-lost`.
+    /// It counts status, headers and body as they are laid out, before they are compressed and encrypted. The default
+    /// is [`max_value_bytes`](crate::EngineBuilder::max_value_bytes) where that is more; the limit is at most 64 MiB or
+    /// that, and what the store takes (Redis: `max_record_bytes`, 8 MiB; MySQL and MariaDB: `max_allowed_packet` as it
+    /// was when the store connected, less 8 KiB).
+    ///
+    /// A response is held back, in memory, until it is stored: up to this limit for each concurrent request. A larger
+    /// one is passed on as soon as its declared length or the data received exceeds the limit. Its request was done and
+    /// is not done again: a repeat gets 500 `answer-lost`.
     pub fn max_response_bytes(self, max_response_bytes: usize) -> Self {
         self.set(|it| Arc::make_mut(&mut it.rules).max_response_bytes = Some(max_response_bytes))
     }
 
-    /// Finds out whether an earlier attempt at a request was done, whose outcome is unknown: its handler answered with
-    /// an ambiguous status, panicked, or was killed. Asked before the repeat is refused as `outcome-unknown` or
-    /// `attempts-exhausted`, or is worked on after a crash, as the attribute's
-    /// [`reconcile`](crate::idempotent#reconcile) is. Default: it is not asked for.
+    /// Determines whether an earlier attempt of unknown outcome was done; default no hook.
     ///
-    /// | it says | the request | repeats |
+    /// The handler of the attempt answered with an ambiguous status, panicked, or was killed. The hook runs before the
+    /// repeat is refused as `outcome-unknown` or `attempts-exhausted`, or is executed after a crash, as the attribute's
+    /// [`reconcile`](crate::idempotent#reconcile) does.
+    ///
+    /// | hook returns | the request | repeats |
     /// |---|---|---|
     /// | [`Reconciled::Landed`] | gets this response, with `idempotent-replayed: true`. It is stored, whatever its status | get it |
-    /// | [`Reconciled::NotLanded`] | is worked on | get what the handler answers |
-    /// | [`Reconciled::Unknown`], an `Err`, a panic, nothing within 10 s | gets 500 `outcome-unknown`, with `retryable: true` | ask again |
+    /// | [`Reconciled::NotLanded`] | is executed | get the handler's response |
+    /// | [`Reconciled::Unknown`], an `Err`, a panic, nothing within 10 s | gets 500 `outcome-unknown`, with `retryable: true` | run the hook again |
     ///
     /// It gets the request with its whole body, and its [`IdempotencyKey`] among the extensions;
-    /// [`Context::derive_key`] makes the key that the handler gave to a provider. `NotLanded` says that the effect can
-    /// no longer happen either: the handler may run at once. At one time there is one hook for a key.
+    /// [`Context::derive_key`] makes the key that the handler gave to a provider. `NotLanded` also means that the
+    /// effect can no longer happen: the handler may run at once. At one time there is one hook for a key.
     ///
     /// ```
     /// use http::Response;
@@ -511,8 +531,9 @@ impl IdempotencyLayer {
         self.set(|it| it.reconcile = Some(Arc::new(hook)))
     }
 
-    /// Stores this response header, too: besides the [default list](Self#headers-that-are-stored), or that of
-    /// [`store_only`](Self::store_only).
+    /// Stores this response header as well.
+    ///
+    /// It is added to the [default list](Self#headers-that-are-stored), or to that of [`store_only`](Self::store_only).
     ///
     /// ```
     /// use idem_runtime::{Engine, http::IdempotencyLayer, store::memory::MemoryStore};
@@ -529,8 +550,10 @@ impl IdempotencyLayer {
         self.set(|it| Arc::make_mut(&mut it.rules).headers.store(name.as_ref()))
     }
 
-    /// Stores these response headers and no others, in place of the [default list](Self#headers-that-are-stored).
-    /// Without `content-type` among them a replay has none.
+    /// Stores only these response headers.
+    ///
+    /// They replace the [default list](Self#headers-that-are-stored). Without `content-type` among them a replay has
+    /// none.
     ///
     /// # Panics
     ///
@@ -545,8 +568,9 @@ impl IdempotencyLayer {
         })
     }
 
-    /// Response headers that are not stored, though the list has them. It does not matter which comes first, this or
-    /// [`store_header`](Self::store_header).
+    /// Excludes response headers from the list.
+    ///
+    /// It does not matter which comes first, this or [`store_header`](Self::store_header).
     ///
     /// # Panics
     ///
@@ -560,12 +584,12 @@ impl IdempotencyLayer {
         })
     }
 
-    /// Where a person can read about refusals: see [`Problem::documented_at`].
+    /// Address of the documentation of refusals: see [`Problem::documented_at`].
     pub fn documented_at(self, uri: impl Into<String>) -> Self {
         self.set(|it| it.documented_at = Some(uri.into()))
     }
 
-    /// The response that tells a refusal; default [`Problem::into_response`].
+    /// Converts a refusal into its response; default [`Problem::into_response`].
     ///
     /// ```
     /// use http::Response;
@@ -588,8 +612,9 @@ impl IdempotencyLayer {
         self.set(|it| it.on_problem = Some(OnProblem::Plain(Arc::new(on_problem))))
     }
 
-    /// As [`on_problem`](Self::on_problem), with the request that is refused, less its body. Where a key was read, it
-    /// is among the extensions as [`IdempotencyKey`]. The head of each request is copied for it.
+    /// As [`on_problem`](Self::on_problem), with the refused request, less its body.
+    ///
+    /// If a key was read, it is among the extensions as [`IdempotencyKey`]. The head of each request is copied for it.
     ///
     /// ```
     /// use idem_runtime::{Engine, http::{IdempotencyKey, IdempotencyLayer}, store::memory::MemoryStore};
@@ -626,7 +651,7 @@ impl Settings {
         self.methods.contains(method)
     }
 
-    /// What every call of the layer is known by.
+    /// The operation of every call of the layer.
     pub(super) fn operation(&self) -> Operation {
         Operation::new(self.name.clone())
     }
@@ -646,7 +671,7 @@ impl Settings {
         self.named(scope, key.as_str()).fingerprint(asked)
     }
 
-    /// The calls of whatever requests come with this key.
+    /// The calls of all requests with this key.
     pub(super) fn named(&self, scope: Option<&str>, key: &str) -> CallBuilder<Arc<Rules>> {
         let mut overrides = self.overrides;
         overrides.reconciles = self.reconcile.is_some();
@@ -664,13 +689,13 @@ impl Settings {
             .on_error(Arc::clone(&self.rules))
     }
 
-    /// The head of a request, if it is needed to tell what becomes of it.
+    /// The head of a request, if a refusal or the quota needs it.
     pub(super) fn head(&self, request: &Parts) -> Option<Arc<Parts>> {
         let is_told = matches!(self.on_problem, Some(OnProblem::OfRequest(_)));
         (is_told || self.quota.is_some()).then(|| Arc::new(request.clone()))
     }
 
-    /// What a request of this scope has to pass before its claim. `head` is its [`head`](Self::head).
+    /// The checks that a request of this scope must pass before its claim. `head` is its [`head`](Self::head).
     pub(super) fn gate(&self, scope: Option<&str>, head: Option<&Arc<Parts>>) -> Option<Box<Gate>> {
         let (running, in_scope) = (&self.max_running, &self.max_running_per_scope);
         let quota = self.quota.as_ref().zip(head);
@@ -688,12 +713,12 @@ impl Settings {
         }))
     }
 
-    /// The engine's sense of time.
+    /// The engine's clock.
     pub(super) fn clock(&self) -> &dyn Clock {
         &*self.engine.core.clock
     }
 
-    /// The response that tells a refusal. `request` is the [`head`](Self::head) of what is refused.
+    /// The response of a refusal. `request` is the [`head`](Self::head) of the refused request.
     pub(super) fn refusal(&self, problem: Problem, request: Option<&Parts>) -> Response<Bytes> {
         let problem = match &self.documented_at {
             Some(uri) => problem.documented_at(uri),
@@ -708,7 +733,7 @@ impl Settings {
         self.rules
             .status
             .advise(response.headers_mut(), is_retryable);
-        // A layer around this one does not store it, in whatever words it is told.
+        // A layer around this one must not store the refusal, however it is worded.
         let said = response.extensions().get::<Verdict>().copied();
         let verdict = said.unwrap_or(Verdict::Release);
         response.extensions_mut().insert(verdict);

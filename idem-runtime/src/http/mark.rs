@@ -1,4 +1,4 @@
-//! Responses of handlers whose calls were replayed say so.
+//! Marks the responses of handlers whose calls were replayed.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,12 +10,13 @@ use tower_service::Service;
 use super::reply::mark_replayed;
 use crate::call::Replays;
 
-/// Gives a response the header `idempotent-replayed: true` where each idempotent call that its handler made was
-/// answered from its record.
+/// Marks responses whose idempotent calls were all replayed.
 ///
-/// [`Reply`](super::Reply) and [`Answer`](crate::Answer) say so by themselves, and responses of an
-/// [`IdempotencyLayer`](super::IdempotencyLayer) do. This is for what cannot know it: a kept error of a handler
-/// under `#[idempotent]`, and a handler that makes a call and writes a response of its result.
+/// Such a response gets the header `idempotent-replayed: true`.
+///
+/// [`Reply`](super::Reply) and [`Answer`](crate::Answer) carry the mark by themselves, and so do responses of an
+/// [`IdempotencyLayer`](super::IdempotencyLayer). This layer is for the other cases: a kept error of a handler under
+/// `#[idempotent]`, and a handler that makes a call and writes a response of its result.
 ///
 /// A call that ran, or was refused, leaves the header out, also beside one that was replayed. Not counted are calls
 /// that the handler makes in a task of its own (`tokio::spawn`), and [`Claim`](crate::Claim)s.
@@ -58,7 +59,7 @@ impl<S> Layer<S> for MarkReplays {
     }
 }
 
-/// A service whose responses say that they are replays: what [`MarkReplays`] makes of a service.
+/// A service that marks replayed responses, made by [`MarkReplays`].
 ///
 /// # Errors
 ///
@@ -87,7 +88,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was ready goes, and a fresh one stays.
+        // The ready service takes the request, and a fresh clone replaces it.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(Replays::watch(async move {

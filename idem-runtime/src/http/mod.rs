@@ -1,40 +1,40 @@
 //! HTTP: the `Idempotency-Key` header.
 //!
-//! After [draft-ietf-httpapi-idempotency-key-header-07][draft]: a client names a request by a key of its own, and
-//! sends the same key when it repeats the request; the first one is worked on, and every repeat gets its answer.
+//! After [draft-ietf-httpapi-idempotency-key-header-07][draft]: a client names a request by a key of its own, and sends
+//! the same key when it repeats the request; the first one is executed, and every repeat gets its answer.
 //!
-//! [`IdempotencyLayer`] does it for every service of tower and every router of axum, whatever its handlers are:
-//! what is stored is the response.
+//! [`IdempotencyLayer`] does it for every service of tower and every router of axum, whatever its handlers are: it
+//! stores the response.
 //!
-//! | the request | the response | where it is written |
+//! | the request | the response | reference |
 //! |---|---|---|
 //! | has no key, and needs one | 400 `key-missing` | draft, 2.7 |
 //! | has a key that is not one string, too long, or two of them | 400 `key-invalid` | draft, 2.1; RFC 8941, 3.3.3 |
-//! | comes from nobody the scope knows | 403 `caller-unknown` | draft, 2.2 and 5 |
+//! | has no caller that the scope recognizes | 403 `caller-unknown` | draft, 2.2 and 5 |
 //! | has a body that is too long, too slow, or breaks off | 413 `body-too-large`, 408 `body-timeout`, 400 `body-unreadable` | RFC 9110, 15.5.14 and 15.5.9 |
-//! | is the first with its key | what the handler answers | draft, 2.6 |
-//! | would be worked on, and too many are | 503 `too-many-running` with `Retry-After`: [`max_running`](IdempotencyLayer::max_running) | RFC 9110, 15.6.4 |
-//! | would be worked on, and its caller's quota is used up | 429 `quota-exceeded` with `Retry-After`: [`quota`](IdempotencyLayer::quota) | RFC 6585, 4 |
+//! | is the first with its key | the handler's response | draft, 2.6 |
+//! | would be executed, and too many are running | 503 `too-many-running` with `Retry-After`: [`max_running`](IdempotencyLayer::max_running) | RFC 9110, 15.6.4 |
+//! | would be executed, and its caller's quota is used up | 429 `quota-exceeded` with `Retry-After`: [`quota`](IdempotencyLayer::quota) | RFC 6585, 4 |
 //! | has a key that came with another request ([`Fingerprinter`]) | 422 `key-reused` | draft, 2.4 and 2.7 |
-//! | repeats one that is still worked on | the response, if it comes within 5 s; then 409 `request-running` with `Retry-After` | draft, 2.6 and 2.7, where it is 409 at once: [`on_running`](IdempotencyLayer::on_running) |
+//! | repeats one that is still running | the response, if it comes within 5 s; then 409 `request-running` with `Retry-After` | draft, 2.6 and 2.7, where it is 409 at once: [`on_running`](IdempotencyLayer::on_running) |
 //! | repeats one that is done | its status, [stored headers](IdempotencyLayer#headers-that-are-stored) and body, and `idempotent-replayed: true` | draft, 2.6 |
-//! | repeats one that was refused with nothing done (by default 400, 401, 403, 404, 422, 429, 503, …) | what the handler answers now | [`StatusPolicy`] |
-//! | repeats one of which nobody knows whether it was done (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown`, [until that is known](#a-request-of-unknown-outcome) | [`StatusPolicy::ambiguous`] |
+//! | repeats one that was refused with nothing done (by default 400, 401, 403, 404, 422, 429, 503, …) | the handler's new response | [`StatusPolicy`] |
+//! | repeats one of unknown outcome (by default 500, 502, 504, …, a panic) | 500 `outcome-unknown`, [until that is known](#a-request-of-unknown-outcome) | [`StatusPolicy::ambiguous`] |
 //! | repeats one whose response was a stream, or too large | 500 `answer-lost` | [`IdempotencyLayer::max_response_bytes`] |
 //! | comes while the store is down, or the engine shuts down | 503 `unavailable` with `Retry-After` | RFC 9110, 15.6.4 |
 //!
-//! What idem itself answers is a [`Problem`]: a document after RFC 9457.
+//! idem's own responses are a [`Problem`]: a document after RFC 9457.
 //!
 //! # A request of unknown outcome
 //!
-//! A repeat of it gets 500 `outcome-unknown` until it is known whether the first was done. That can be found out
+//! A repeat of it gets 500 `outcome-unknown` until it is known whether the first was done. That can be determined
 //!
-//! - by the service: [`IdempotencyLayer::reconcile`] asks the provider before a repeat is refused;
+//! - by the service: [`IdempotencyLayer::reconcile`] queries the provider before a repeat is refused;
 //! - by an operator: [`IdempotencyLayer::entry`] finds the record by the key that the client names, and
-//!   [`Engine::entry`](crate::Engine::entry) by the digest that an event has. Was it done,
-//!   [`Entry::resolve_response`](crate::Entry::resolve_response) writes the response that the client has missed, and
-//!   every repeat gets it. Was it not, and can it no longer be, [`Entry::reset`](crate::Entry::reset) lets the next
-//!   repeat be worked on.
+//!   [`Engine::entry`](crate::Engine::entry) by the digest that an event has. If it was done,
+//!   [`Entry::resolve_response`](crate::Entry::resolve_response) stores the response that the client has missed, and
+//!   every repeat gets it. If it was not done, and can no longer be, [`Entry::reset`](crate::Entry::reset) lets the
+//!   next repeat be executed.
 //!
 //! [draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
 #![doc = include_str!("../docs/middleware.md")]

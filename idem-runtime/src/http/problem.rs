@@ -1,4 +1,4 @@
-//! What a client is told when idem itself answers: a problem document.
+//! Problem documents: the responses of idem itself.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,10 +14,11 @@ use super::key::KeyRefusal;
 use super::status::Verdict;
 use crate::error::{Error, ErrorKind};
 
-/// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): `application/problem+json` with `type`,
-/// `title`, `status`, `detail` and `instance`, and besides them (section 3.2) `code`, a word for programs, and
-/// `retryable`: whether the request is worth sending again as it is, with the same key, and after `Retry-After` where
-/// there is one.
+/// A problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)): the response of a refusal.
+///
+/// It is `application/problem+json` with `type`, `title`, `status`, `detail` and `instance`, and besides them (section
+/// 3.2) `code`, a machine-readable word, and `retryable`: whether the request is worth sending again as it is, with the
+/// same key, and after `Retry-After` where there is one.
 ///
 /// Nothing in it comes from the request, the store or a stored answer, unless [`member`](Self::member) adds it.
 ///
@@ -25,27 +26,27 @@ use crate::error::{Error, ErrorKind};
 /// |---|---|---|
 /// | <a id="key-missing"></a>`key-missing` | 400 | the operation requires a key |
 /// | <a id="key-invalid"></a>`key-invalid` | 400 | not one string, empty, too long, sent twice |
-/// | <a id="caller-unknown"></a>`caller-unknown` | 403 | the layer's scope found nobody whose key it could be |
+/// | <a id="caller-unknown"></a>`caller-unknown` | 403 | the layer's scope found no owner of the key |
 /// | <a id="token-invalid"></a>`token-invalid` | 403 | the one-time token is not for this caller and request |
 /// | <a id="token-expired"></a>`token-expired` | 403 | it has expired, and no answer to it is stored |
-/// | <a id="request-running"></a>`request-running` | 409 | the first request is still being worked on; `Retry-After` of 1 or 2 s |
+/// | <a id="request-running"></a>`request-running` | 409 | the first request is still running; `Retry-After` of 1 or 2 s |
 /// | <a id="request-repeated"></a>`request-repeated` | 409 | done before, and the operation refuses repeats; `Retry-After` |
 /// | <a id="body-unreadable"></a>`body-unreadable` | 400 | the request body broke off |
 /// | <a id="body-timeout"></a>`body-timeout` | 408 | it did not arrive in the layer's time |
 /// | <a id="body-too-large"></a>`body-too-large` | 413 | it is longer than the layer takes |
-/// | <a id="key-reused"></a>`key-reused` | 422 | the key came before with another request |
+/// | <a id="key-reused"></a>`key-reused` | 422 | the key was sent before with another request |
 /// | <a id="quota-exceeded"></a>`quota-exceeded` | 429 | the caller's quota of new requests is used up; nothing was done; `Retry-After` |
-/// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | nobody knows whether an earlier attempt had its effect, or what is stored of it cannot be read; it is not repeated |
+/// | <a id="outcome-unknown"></a>`outcome-unknown` | 500 | it is unknown whether an earlier attempt had its effect, or its record cannot be read; it is not repeated |
 /// | <a id="attempts-exhausted"></a>`attempts-exhausted` | 500 | every attempt crashed; it is not repeated |
 /// | <a id="answer-lost"></a>`answer-lost` | 500 | done before, but the answer was not kept or cannot be read; it is not repeated |
 /// | <a id="misconfigured"></a>`misconfigured` | 500 | a mistake in the server's own settings |
-/// | <a id="answer-unconfirmed"></a>`answer-unconfirmed` | 503 | worked on, and the answer is not stored yet; to send it again with the same key gets it; `Retry-After` |
-/// | <a id="too-many-running"></a>`too-many-running` | 503 | as many requests are worked on as may be at once; nothing was done; `Retry-After` of 1 s |
-/// | <a id="unavailable"></a>`unavailable` | 503 | the store cannot be asked, or the server shuts down; to send it again with the same key is safe; `Retry-After` |
+/// | <a id="answer-unconfirmed"></a>`answer-unconfirmed` | 503 | executed, and the answer is not stored yet; sending it again with the same key gets it; `Retry-After` |
+/// | <a id="too-many-running"></a>`too-many-running` | 503 | the limit of running requests is reached; nothing was done; `Retry-After` of 1 s |
+/// | <a id="unavailable"></a>`unavailable` | 503 | the store cannot be queried, or the server shuts down; sending it again with the same key is safe; `Retry-After` |
 ///
-/// Behind an [`IdempotencyLayer`](super::IdempotencyLayer), a response made of one gives the layer's key back
-/// ([`Verdict::Release`]): nothing was done, or what was done has a record of its own. A handler that had done something
-/// else by then, and answers `error.into_response()` of a call that it made, says [`Verdict::Unknown`] itself.
+/// Behind an [`IdempotencyLayer`](super::IdempotencyLayer), a response made of one releases the layer's key
+/// ([`Verdict::Release`]): nothing was done, or the executed call has a record of its own. A handler that had another
+/// effect before that, and answers `error.into_response()` of a call that it made, sets [`Verdict::Unknown`] itself.
 ///
 /// ```
 /// use idem_runtime::http::{KeyRefusal, Problem};
@@ -72,16 +73,16 @@ pub struct Problem {
     instance: Option<String>,
     retry_after: Option<Duration>,
     is_retryable: bool,
-    /// What the service adds.
+    /// Members added by the service.
     members: BTreeMap<Cow<'static, str>, Value>,
-    /// Whether idem refused, so that this call ran nothing, or what it ran has a record of its own.
+    /// Whether idem refused, so that this call ran nothing, or has a record of its own.
     is_refusal: bool,
 }
 
-/// The longest `Retry-After` of a running request. The lease tells when its owner is given up, not when its handler is
-/// done: a client that waited for the end of a lease of 30 s would wait 30 s for a handler of 0.3 s. What a client that
-/// comes back too early costs is one claim, once in this time. Not less than 1 s, the smallest delay that is not "at
-/// once" (RFC 9110, section 10.2.3).
+/// The longest `Retry-After` of a running request. The lease determines when its owner is given up, not when its
+/// handler is done: a client that waited for the end of a lease of 30 s would wait 30 s for a handler of 0.3 s. A
+/// client that comes back too early costs one claim, once in this time. Not less than 1 s, the smallest delay that is
+/// not "at once" (RFC 9110, section 10.2.3).
 const SOON: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
@@ -97,7 +98,7 @@ struct Document<'a> {
     members: &'a BTreeMap<Cow<'static, str>, Value>,
 }
 
-/// The members that a document has of itself.
+/// The standard members of a document.
 const MEMBERS: &[&str] = &[
     "type",
     "title",
@@ -108,7 +109,7 @@ const MEMBERS: &[&str] = &[
     "retryable",
 ];
 
-/// Where the codes are described, unless a service has a page of its own.
+/// The default page that describes the codes.
 const DOCUMENTATION: &str =
     "https://docs.rs/idem-runtime/latest/idem_runtime/http/struct.Problem.html";
 
@@ -133,7 +134,7 @@ impl Problem {
         }
     }
 
-    /// The scope of the layer found nobody whose key it could be.
+    /// The scope of the layer found no owner of the key.
     pub(crate) fn caller_unknown() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -143,7 +144,7 @@ impl Problem {
         )
     }
 
-    /// The request body broke off.
+    /// The request body ended with an error.
     pub(crate) fn body_unreadable() -> Self {
         let problem = Self::new(
             StatusCode::BAD_REQUEST,
@@ -167,7 +168,7 @@ impl Problem {
         problem.retryable(true)
     }
 
-    /// The request body is longer than the layer takes.
+    /// The request body exceeds the limit of the layer.
     pub(crate) fn body_too_large(max_bytes: usize) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -179,7 +180,7 @@ impl Problem {
         )
     }
 
-    /// What was answered cannot be written down.
+    /// The answer cannot be serialized.
     pub(crate) fn answer_lost() -> Self {
         let mut problem = Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -191,8 +192,9 @@ impl Problem {
         problem
     }
 
-    /// Where a person can read about it: an absolute URI. It becomes the `Link` of relation `describedby` (draft,
-    /// 2.7), and, with the code as its fragment, the `type`. Default: this page.
+    /// The address of your documentation: an absolute URI; default this page.
+    ///
+    /// It becomes the `Link` of relation `describedby` (draft, 2.7), and, with the code as its fragment, the `type`.
     ///
     /// # Panics
     ///
@@ -203,17 +205,19 @@ impl Problem {
         self
     }
 
-    /// Names this occurrence: a URI, such as one made of your request id. Without it a random
-    /// `urn:uuid:…` is made.
+    /// Names this occurrence: a URI, such as one made of your request id.
+    ///
+    /// The default is a random `urn:uuid:…`.
     #[must_use]
     pub fn instance(mut self, uri: impl Into<String>) -> Self {
         self.instance = Some(uri.into());
         self
     }
 
-    /// Adds an extension member ([RFC 9457, section 3.2](https://www.rfc-editor.org/rfc/rfc9457#section-3.2)), such as
-    /// the key of the request that is refused. The client reads it: nothing of other callers, and no secret. A name
-    /// that the document has of itself is left out, and so is a value that is not to be written as JSON.
+    /// Adds an extension member ([RFC 9457, section 3.2](https://www.rfc-editor.org/rfc/rfc9457#section-3.2)).
+    ///
+    /// For example the key of the refused request. The client reads it: add no data of other callers, and no secret. A
+    /// name that the document has of itself is left out, and so is a value that cannot be written as JSON.
     ///
     /// ```
     /// use idem_runtime::http::{KeyRefusal, Problem};
@@ -243,7 +247,7 @@ impl Problem {
         self
     }
 
-    /// The word for programs.
+    /// The machine-readable code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.code
@@ -255,7 +259,7 @@ impl Problem {
         self.status
     }
 
-    /// What a person is told.
+    /// The human-readable explanation.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
@@ -267,13 +271,13 @@ impl Problem {
         self.is_retryable
     }
 
-    /// When the request is worth repeating, where that is known.
+    /// The delay after which the request is worth repeating, where that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The response that tells it.
+    /// Converts the problem into a response.
     #[must_use]
     pub fn into_response(self) -> Response<String> {
         let documented_at = self.documented_at.as_deref().unwrap_or(DOCUMENTATION);
@@ -293,7 +297,7 @@ impl Problem {
         let mut response = Response::new(body);
         *response.status_mut() = self.status;
         if self.is_refusal {
-            // A layer around whoever refused does not store it: the next request is looked at again.
+            // An outer layer does not store it: the next request is checked again.
             response.extensions_mut().insert(Verdict::Release);
         }
         let headers = response.headers_mut();
@@ -302,7 +306,7 @@ impl Problem {
             HeaderValue::from_static("application/problem+json"),
         );
         if let Some(retry_after) = self.retry_after {
-            // Rounded up, and never "at once": the answer is not there before.
+            // Rounded up, and never "at once": the answer does not exist before.
             let seconds = retry_after
                 .as_millis()
                 .div_ceil(1_000)
@@ -318,7 +322,7 @@ impl Problem {
     }
 }
 
-/// Without the values of members, which may be the client's key.
+/// Leaves out the values of members, which may be the client's key.
 impl fmt::Debug for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Problem")
@@ -335,7 +339,7 @@ impl fmt::Debug for Problem {
 /// A random UUID (version 4) as a URN ([RFC 9562](https://www.rfc-editor.org/rfc/rfc9562)).
 fn random_urn() -> String {
     let mut bytes = [0; 16];
-    // Without randomness it names nothing, which is better than no answer at all.
+    // Without randomness the URN names nothing, which is better than no answer at all.
     let _ = getrandom::fill(&mut bytes);
     let bits = u128::from_be_bytes(bytes);
     let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
@@ -359,8 +363,9 @@ impl From<KeyRefusal> for Problem {
     }
 }
 
-/// What idem refuses a call with, as its client is told: without the name of the operation, and without what
-/// only the operator is to know.
+/// Converts idem's own refusal for the client.
+///
+/// Without the name of the operation, and without details that are for the operator only.
 impl From<&Error> for Problem {
     #[allow(clippy::too_many_lines, reason = "a sentence for each kind")]
     fn from(error: &Error) -> Self {
@@ -471,7 +476,7 @@ impl From<&Error> for Problem {
             problem.retry_after = problem.retry_after.map(|left| left.min(SOON));
         }
         if problem.status == StatusCode::SERVICE_UNAVAILABLE {
-            // Whatever the operator has to mend first, the client has nothing to change.
+            // The client has nothing to change, whatever the operator has to repair first.
             problem.is_retryable = true;
             problem.retry_after.get_or_insert(Duration::from_secs(1));
         }

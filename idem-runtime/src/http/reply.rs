@@ -1,4 +1,4 @@
-//! What a handler answers: a status, headers and a value.
+//! The response of a handler: a status, headers and a value.
 
 mod stored;
 
@@ -11,8 +11,10 @@ use serde::Serialize;
 
 use super::service::IDEMPOTENT_REPLAYED;
 
-/// What a handler under `#[idempotent]` answers: a status, headers and a value that becomes the JSON body. A
-/// repeat gets the same three, and the header `idempotent-replayed: true`.
+/// A handler's response: a status, headers and a value.
+///
+/// For a handler under `#[idempotent]`. The value becomes the JSON body. A repeat gets the same three, and the header
+/// `idempotent-replayed: true`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -37,17 +39,17 @@ use super::service::IDEMPOTENT_REPLAYED;
 ///
 /// # What is stored
 ///
-/// The status, the value, and each header that the handler adds, for it names them one by one; except those that belong
-/// to one response or one client, which an [`IdempotencyLayer`](super::IdempotencyLayer#headers-that-are-stored) never
-/// stores either: `Set-Cookie`, credentials and challenges, names of tokens, keys and sessions, answers to CORS, the
-/// headers of the connection, `Content-Length`, `Date`; and every value that
-/// [is marked as sensitive](HeaderValue::set_sensitive). The first response has them, a replay has not, whatever stands
-/// in its record.
+/// The status, the value, and each header that the handler adds, because the handler names them one by one; except
+/// headers that belong to one response or one client, which an
+/// [`IdempotencyLayer`](super::IdempotencyLayer#headers-that-are-stored) never stores either: `Set-Cookie`, credentials
+/// and challenges, names of tokens, keys and sessions, answers to CORS, the headers of the connection,
+/// `Content-Length`, `Date`; and every value that [is marked as sensitive](HeaderValue::set_sensitive). The first
+/// response has them, a replay does not, whatever its record contains.
 ///
-/// A function that returned `T` may return `Reply<T>` from now on: what it stored before is read with the status
-/// 200. Not so the other way round: a `Reply<T>` is not read as a `T`
-/// ([`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable); nothing runs again). So while both versions run,
-/// the older one refuses what the newer one has answered.
+/// A function that returned `T` may return `Reply<T>` from now on: its earlier answers are read with the status 200.
+/// The reverse does not hold: a `Reply<T>` is not read as a `T`
+/// ([`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable); nothing runs again). So while both versions run, the
+/// older one refuses the answers of the newer one.
 #[derive(Clone)]
 pub struct Reply<T> {
     status: StatusCode,
@@ -57,7 +59,7 @@ pub struct Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// An answer of this status.
+    /// A reply of this status.
     #[must_use]
     pub fn new(status: StatusCode, value: T) -> Self {
         Self {
@@ -68,19 +70,19 @@ impl<T> Reply<T> {
         }
     }
 
-    /// 200: it was done.
+    /// Status 200: it was done.
     #[must_use]
     pub fn ok(value: T) -> Self {
         Self::new(StatusCode::OK, value)
     }
 
-    /// 201: it was made. Say where it is: `.header(LOCATION, …)`.
+    /// Status 201: it was created. Add its location: `.header(LOCATION, …)`.
     #[must_use]
     pub fn created(value: T) -> Self {
         Self::new(StatusCode::CREATED, value)
     }
 
-    /// 202: it will be done.
+    /// Status 202: it will be done.
     #[must_use]
     pub fn accepted(value: T) -> Self {
         Self::new(StatusCode::ACCEPTED, value)
@@ -88,8 +90,8 @@ impl<T> Reply<T> {
 
     /// Adds a header.
     ///
-    /// One that no response may carry, such as a value with a line break, is left out: when an answer is
-    /// written its effect has happened, and an answer without a header is better than none.
+    /// One that no response may carry, such as a value with a line break, is left out: when an answer is written its
+    /// effect has happened, and an answer without a header is better than none.
     #[must_use]
     pub fn header(
         mut self,
@@ -103,31 +105,31 @@ impl<T> Reply<T> {
         self
     }
 
-    /// Its status.
+    /// The status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Its headers; `Content-Type` is among them only if the handler gave one.
+    /// The headers; `Content-Type` is among them only if the handler gave one.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
-    /// Its value.
+    /// The value.
     #[must_use]
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// Its value.
+    /// The value.
     #[must_use]
     pub fn into_value(self) -> T {
         self.value
     }
 
-    /// Whether it is the answer of another call than this one: stored before, or waited for.
+    /// Whether another call produced this reply: it was stored before, or waited for.
     #[must_use]
     pub fn was_replayed(&self) -> bool {
         self.replayed
@@ -135,13 +137,13 @@ impl<T> Reply<T> {
 }
 
 impl Reply<()> {
-    /// 204: it was done, and there is nothing to say.
+    /// Status 204: it was done, and there is no content.
     #[must_use]
     pub fn no_content() -> Self {
         Self::new(StatusCode::NO_CONTENT, ())
     }
 
-    /// 303: look there. After a form, so that a reload of the page repeats nothing.
+    /// Status 303: redirects, for example after a form, so that a reload of the page repeats nothing.
     #[must_use]
     pub fn see_other(uri: impl TryInto<HeaderValue>) -> Self {
         Self::new(StatusCode::SEE_OTHER, ()).header(LOCATION, uri)
@@ -149,8 +151,9 @@ impl Reply<()> {
 }
 
 impl<T: Serialize> Reply<T> {
-    /// The response that tells it: the value as `application/json`, unless a header says another type. A
-    /// `()` is no body at all.
+    /// Converts the reply into a response.
+    ///
+    /// The value is sent as `application/json`, unless a header sets another type. A `()` is no body at all.
     ///
     /// A value whose `Serialize` fails becomes a [`Problem`](super::Problem) with status 500 and code
     /// `answer-lost`.
@@ -179,12 +182,12 @@ impl<T: Serialize> Reply<T> {
     }
 }
 
-/// Says that a response is a stored one.
+/// Marks a response as a replay.
 pub(crate) fn mark_replayed(headers: &mut HeaderMap) {
     let _ = headers.try_insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
 }
 
-/// Without its value and its headers, which are nobody's business.
+/// Leaves out the value and the headers, which may be confidential.
 impl<T> fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply")

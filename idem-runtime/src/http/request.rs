@@ -1,4 +1,4 @@
-//! What was asked: method, path, query and body.
+//! The content of a request: method, path, query and body.
 
 use std::pin::pin;
 
@@ -14,12 +14,12 @@ use super::problem::Problem;
 use crate::env::clock::deadline;
 use crate::policy::LONG;
 
-/// The body of a request, in memory, and the digest of what it asks.
+/// Reads the body of a request, and computes the digest of the request.
 ///
 /// # Errors
 ///
-/// 413 for a body that is longer than the layer takes, known by what it says or by what came; 408 for one that does not
-/// arrive in time; 400 for one that breaks off.
+/// 413 for a body that exceeds the layer's limit, by its declared length or by the data received; 408 for one that does
+/// not arrive in time; 400 for one that ends with an error.
 ///
 /// # Cancel safety
 ///

@@ -1,4 +1,4 @@
-//! The record of a request, settled by hand.
+//! Manual resolution of a request's record.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::outcome::codec::{Encoded, Unencodable};
 use crate::record::OutcomeKind;
 
 impl IdempotencyLayer {
-    /// What the store holds under a key of this layer: to see how a request stands, and to settle one whose outcome
-    /// is unknown, with [`Entry::resolve_response`].
+    /// Reads the record under a key of this layer.
     ///
-    /// `scope` is what the layer's scope finds in a request of this caller, `None` for a
+    /// For inspection, and to resolve an unknown outcome with [`Entry::resolve_response`].
+    ///
+    /// `scope` is the value that the layer's scope returns for a request of this caller, `None` for a
     /// [public](Self::public) layer; `key` is the text of the header, without its quotation marks.
     /// [`Engine::entry`](crate::Engine::entry) finds the same record by the digest that an event names, with the
     /// layer's name as operation.
@@ -71,20 +72,21 @@ impl IdempotencyLayer {
 }
 
 impl Entry {
-    /// The request was done, and this is its response: every repeat gets it, with `idempotent-replayed: true`. For
-    /// records of an [`IdempotencyLayer`]; see [`IdempotencyLayer::entry`].
+    /// Resolves the request as done with this response.
     ///
-    /// It is stored as the response of a handler is: with the
-    /// [headers that are stored](IdempotencyLayer#headers-that-are-stored), for the `ttl` of the
-    /// layer or, from status 400 on, its `error_ttl`, and at least for as long as the record that it settles was to be
-    /// kept. An entry that was found by its digest ([`Engine::entry`](crate::Engine::entry)) knows nothing of the
-    /// layer's settings: then the engine's `ttl`, the default limit of 4 MiB and the default list of headers count.
+    /// Every repeat gets it, with `idempotent-replayed: true`. For records of an [`IdempotencyLayer`]; see
+    /// [`IdempotencyLayer::entry`].
+    ///
+    /// It is stored as the response of a handler is: with the [headers that are
+    /// stored](IdempotencyLayer#headers-that-are-stored), for the `ttl` of the layer or, from status 400 on, its
+    /// `error_ttl`, and at least for as long as the record that it resolves was to be kept. An entry that was found by
+    /// its digest ([`Engine::entry`](crate::Engine::entry)) has no access to the layer's settings: then the engine's
+    /// `ttl`, the default limit of 4 MiB and the default list of headers apply.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotStored`] if it is larger than
-    /// [`max_response_bytes`](IdempotencyLayer::max_response_bytes), or of a status below 200, which answers no
-    /// request. Else as [`resolve`](Self::resolve).
+    /// [`ErrorKind::NotStored`] if it is larger than [`max_response_bytes`](IdempotencyLayer::max_response_bytes), or
+    /// of a status below 200, which answers no request. Else as [`resolve`](Self::resolve).
     ///
     /// # Cancel safety
     ///

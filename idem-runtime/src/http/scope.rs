@@ -1,4 +1,4 @@
-//! Whose keys they are.
+//! Owners of keys.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use ::http::request::Parts;
 use sha2::{Digest as _, Sha256};
 
-/// How long a scope may be that is used as it is, in bytes. A longer one, a signed token say, is hashed: a key
-/// has no room for it.
+/// The longest scope that is used as it is, in bytes. A longer one, such as a signed token, is hashed, because it would
+/// exceed the limit of a key.
 const MAX: usize = 512;
 
 type Find = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
-/// Whose keys they are.
+/// The owners of a layer's keys.
 #[derive(Clone)]
 pub(super) enum Scope {
-    /// Everybody's.
+    /// All clients share the keys.
     Public,
-    /// Whoever this finds.
+    /// The owner that this function returns.
     Of(Arc<Find>),
 }
 
-/// A request in which a scope finds nobody.
+/// Error of a request without an owner of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nobody;
 
@@ -31,7 +31,7 @@ impl Scope {
         Self::Of(Arc::new(find))
     }
 
-    /// The same for a caller that is known: what [`find`](Self::find) makes of what its requests say.
+    /// The scope of a known caller, equal to the result of [`find`](Self::find) for its requests.
     pub(super) fn named(&self, scope: Option<&str>) -> Result<Option<String>, Nobody> {
         match (self, scope) {
             (Self::Public, None) => Ok(None),
@@ -42,7 +42,7 @@ impl Scope {
         }
     }
 
-    /// Whose key a request has; `None` for everybody's.
+    /// The scope of a request; `None` if all clients share the keys.
     pub(super) fn find(&self, request: &Parts) -> Result<Option<String>, Nobody> {
         match self {
             Self::Public => Ok(None),
@@ -55,7 +55,7 @@ impl Scope {
     }
 }
 
-/// The hash of a scope that is too long has a length that no scope used as it is has: none is mistaken for it.
+/// Hashes a scope that is too long. The result has a length that no unhashed scope has, so that the two cannot collide.
 fn fitting(scope: Cow<'_, str>) -> Cow<'_, str> {
     if scope.len() <= MAX {
         return scope;
@@ -119,7 +119,7 @@ mod tests {
         };
         assert_ne!(long("1"), long("2"));
         assert_eq!(long("1").len(), MAX + 1);
-        // What looks like a hash is hashed itself.
+        // A scope of the form of a hash is hashed itself.
         assert_ne!(found(&long("1")).unwrap().unwrap(), long("1"));
         assert_eq!(found(&"x".repeat(MAX)).unwrap().unwrap(), "x".repeat(MAX));
     }

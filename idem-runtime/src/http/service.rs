@@ -1,4 +1,4 @@
-//! The service around a service.
+//! The service that the layer wraps around another.
 
 use std::fmt;
 use std::pin::Pin;
@@ -27,24 +27,24 @@ use crate::outcome::codec::How;
 /// The response header of a replay: `Idempotent-Replayed: true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// A service whose requests are idempotent by their `Idempotency-Key`: what an
-/// [`IdempotencyLayer`](super::IdempotencyLayer) makes of a service.
+/// A service whose requests are idempotent by their `Idempotency-Key`.
 ///
-/// A request reaches the inner service with its [`IdempotencyKey`](super::IdempotencyKey) among its extensions, and a response that a
-/// key led to has a [`How`] among its own.
+/// An [`IdempotencyLayer`](super::IdempotencyLayer) makes it of a service.
+///
+/// A request reaches the inner service with its [`IdempotencyKey`](super::IdempotencyKey) among its extensions, and the
+/// response to a request with a key has a [`How`] among its own.
 ///
 /// # Errors
 ///
-/// Those of the inner service, as they are. What idem refuses is a response: see [`Problem`].
+/// Those of the inner service, as they are. A refusal of idem is a response: see [`Problem`].
 ///
 /// # Panics
 ///
-/// With the inner service; what becomes of the key is said by
-/// [`StatusPolicy::ambiguous`](super::StatusPolicy::ambiguous).
+/// With the inner service; [`StatusPolicy::ambiguous`](super::StatusPolicy::ambiguous) decides about the key.
 ///
 /// # Cancel safety
 ///
-/// Dropped before the handler runs, nothing has happened; dropped later, the handler goes on, and its response is
+/// Dropped before the handler runs, nothing has happened; dropped later, the handler continues, and its response is
 /// stored.
 pub struct Idempotency<S> {
     settings: Arc<Settings>,
@@ -57,7 +57,7 @@ impl<S> Idempotency<S> {
     }
 }
 
-/// A future in a box.
+/// A boxed future.
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<S, B, R> Service<Request<B>> for Idempotency<S>
@@ -79,7 +79,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was ready goes, and a fresh one stays.
+        // The ready service takes the request, and a fresh clone replaces it.
         let fresh = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, fresh);
         if self.settings.covers(request.method()) {
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// Without any protection.
+/// Calls the inner service without any protection.
 async fn pass<S, B, R>(
     mut inner: S,
     request: Request<B>,
@@ -141,7 +141,7 @@ where
     let (body, asked) = match request::take(&parts, body, &settings).await {
         Ok(taken) => taken,
         Err(problem) => {
-            // The rest of a body that was given up stands in the way of the next request.
+            // The unread rest of the body blocks the next request of the connection.
             let closes =
                 problem.status() == StatusCode::REQUEST_TIMEOUT && parts.version < Version::HTTP_2;
             let mut response = refuse_keyed(problem, parts, key);
@@ -163,8 +163,7 @@ where
         Ended::Answered { mut response, kept } => {
             let is_replayed = how != How::Executed;
             if is_replayed {
-                // Another version or layer may have stored it, or an intruder. What a hook has found is the service's
-                // own.
+                // Another version or layer may have stored it, or an intruder. A hook's finding is the service's own.
                 if let Kept::Nothing(_) = kept {
                     settings.rules.headers.retain(response.headers_mut());
                     settings
@@ -177,7 +176,7 @@ where
             let is_final = match kept {
                 Kept::Whole(_) | Kept::Lost(_) => true,
                 Kept::Broken => false,
-                // The next request asks the hook.
+                // The next request runs the hook.
                 Kept::Nothing(Verdict::Unknown) => settings.reconcile.is_none(),
                 Kept::Nothing(_) => is_replayed,
             };
@@ -198,7 +197,7 @@ where
     }
 }
 
-/// The call: its body is the inner service, in a task of its own.
+/// Runs the call: its body is the inner service, in a task of its own.
 async fn run<S, B, R>(
     call: CallBuilder<Arc<Rules>>,
     mut inner: S,
@@ -219,7 +218,7 @@ where
             && unsettled()
         {
             let asked = copy(&request);
-            // Called in there, where its panics are heard.
+            // The hook is called inside the future, where its panics are caught.
             let hook = async { hook(asked, context).await };
             if let Some(landed) = reconciled(hook).await {
                 return Exchange::landed(landed);
@@ -231,7 +230,7 @@ where
     .await
 }
 
-/// A request whose body is in memory, once more.
+/// Copies a request whose body is in memory.
 fn copy<B: Body>(request: &Request<RequestBody<B>>) -> Request<Bytes> {
     let mut copy = Request::new(request.body().bytes());
     copy.method_mut().clone_from(request.method());
@@ -242,7 +241,7 @@ fn copy<B: Body>(request: &Request<RequestBody<B>>) -> Request<Bytes> {
     copy
 }
 
-/// Says that this response to a request of this method is not the first, how long it is, and what comes after it.
+/// Marks the response to a request of this method as a replay, and sets its length and trailers.
 fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, method: &Method) {
     // The length of a response to `HEAD` is that of another body: RFC 9110, section 8.6.
     let has_body = *method != Method::HEAD
@@ -259,7 +258,7 @@ fn mark_as_replayed<R: Body>(response: &mut Response<ResponseBody<R>>, method: &
     let headers = response.headers_mut();
     headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     match (trailers, length) {
-        // Over HTTP/1.1 only those come that are announced.
+        // HTTP/1.1 sends only announced trailers.
         (Some(names), _) => {
             if let Ok(names) = HeaderValue::try_from(names) {
                 headers.insert(TRAILER, names);

@@ -1,13 +1,13 @@
-//! What becomes of a key, by the status of the response.
+//! Verdicts about a key, by the status of the response.
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-/// By which a server says whether a repeat is of use.
+/// The header that tells SDKs whether to repeat a request.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 
-/// What becomes of a key once its request has been answered.
+/// Treatment of a key once its request has been answered.
 ///
-/// The layer's [`StatusPolicy`] says it by the status. A handler that knows better says it itself:
+/// The layer's [`StatusPolicy`] decides by the status. A handler with better knowledge sets it:
 ///
 /// ```
 /// use axum::http::StatusCode;
@@ -26,37 +26,37 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("stripe-should-retry");
 pub enum Verdict {
     /// The response is stored, and every repeat of the request gets it.
     Store,
-    /// Nothing was done: the key is given back, and the next request with it is worked on. After a 4xx other than 408
-    /// it may be a corrected one; after any other status another request with the key is a 422 `key-reused`. A
-    /// handler that asked for a derived key or made an idempotent call binds the key to its request in any case.
+    /// Nothing was done: the key is released, and the next request with it is executed. After a 4xx other than 408 it
+    /// may be a corrected one; after any other status another request with the key is a 422 `key-reused`. A handler
+    /// that requested a derived key or made an idempotent call binds the key to its request in any case.
     Release,
-    /// Nobody knows whether it was done. A repeat gets `outcome-unknown` until somebody has found out (see
-    /// [`Entry`](crate::Entry)); it is not worked on.
+    /// It is unknown whether it was done. A repeat gets `outcome-unknown` until the outcome is resolved (see
+    /// [`Entry`](crate::Entry)); it is not executed.
     Unknown,
 }
 
-/// Which responses are stored, by their status.
+/// Policy of storing responses, by their status.
 ///
 /// | status | [`careful`](Self::careful) | [`draft`](Self::draft) | [`stripe`](Self::stripe) | why |
 /// |---|---|---|---|---|
 /// | 1xx, 2xx, 3xx | store | store | store | it was done |
 /// | 400, 422 | release | store | release | the request is not valid, and nothing was done: the client corrects it, and sends it with the same key or a new one |
-/// | 401, 403, 407 | release | store | release | who asks was not let in; the same request may be let in later |
-/// | 404, 412, 423 | release | store | store | what it is about is not there, has changed (`If-Match` is no part of the request's fingerprint) or is locked: now, and perhaps not later |
+/// | 401, 403, 407 | release | store | release | the caller was not let in; the same request may be let in later |
+/// | 404, 412, 423 | release | store | store | the target does not exist, has changed (`If-Match` is no part of the request's fingerprint) or is locked: now, and perhaps not later |
 /// | 405, 406, 411, 413, 414, 415, 416, 417, 421, 426, 428, 431 | release | store | release | the server did not take the request in this form |
 /// | 425, 429 | release | store | release | not now: the request came too early or too often |
 /// | 409 | store | store | release | a conflict is a business answer ("sold out"); at Stripe, it is a request that still runs |
 /// | 402, 410, 424, 451, every other 4xx | store | store | store | a business answer |
-/// | 501, 503, 505, 506, 510, 511 | release | store | store | the server says that it did not try |
-/// | 408, 500, 502, 504, 507, 508, every other 5xx, and above | **unknown** | store | store | ambiguous: it may have been done. 408 is what a time-out layer inside answers for a handler that it cut off |
+/// | 501, 503, 505, 506, 510, 511 | release | store | store | the server states that it did not try |
+/// | 408, 500, 502, 504, 507, 508, every other 5xx, and above | **unknown** | store | store | ambiguous: it may have been done. A time-out layer inside answers 408 for a handler that it cut off |
 ///
-/// A layer *inside* this one answers in the handler's place: before the handler was asked (authentication, limits,
-/// load shedding, routing), which the statuses above say, or after it had begun (time-outs, caught panics), for which
-/// it should say 408, 500 or 504. A layer that answers 503 for a handler that it cut off belongs outside, where this
+/// A layer *inside* this one answers in the handler's place: before the handler was called (authentication, limits,
+/// load shedding, routing), with the statuses above, or after it had begun (time-outs, caught panics), for which it
+/// should answer 408, 500 or 504. A layer that answers 503 for a handler that it cut off belongs outside, where this
 /// layer lets the handler run to its end; or its status is named: `.on(SERVICE_UNAVAILABLE, Verdict::Unknown)`.
 ///
-/// The last line of the table is what [`ambiguous`](Self::ambiguous) changes, and [`on`](Self::on) changes any single status.
-/// What idem itself refuses is never stored.
+/// [`ambiguous`](Self::ambiguous) changes the last line of the table, and [`on`](Self::on) changes any single status.
+/// idem's own refusals are never stored.
 ///
 /// Sources: [draft-ietf-httpapi-idempotency-key-header-07, section
 /// 2.6](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.6);
@@ -81,13 +81,13 @@ pub enum Verdict {
 pub struct StatusPolicy {
     released: &'static [u16],
     ambiguous: Verdict,
-    /// What was said of single statuses; the last word counts.
+    /// Verdicts for single statuses; the last one for a status applies.
     own: Vec<(StatusCode, Verdict)>,
-    /// Whether responses say to SDKs whether a repeat is of use.
+    /// Whether responses carry the retry hint for SDKs.
     advises: bool,
 }
 
-/// Of 5xx: the server did not try. In order, as all of these.
+/// The 5xx of a server that did not try. Sorted, as all of these lists.
 const NOT_TRIED: &[u16] = &[501, 503, 505, 506, 510, 511];
 
 const CAREFUL: &[u16] = &[
@@ -100,7 +100,7 @@ const STRIPE: &[u16] = &[
     431,
 ];
 
-/// It may have been done.
+/// Whether the request may have been done.
 fn is_ambiguous(code: u16) -> bool {
     code == 408 || code >= 500 && !NOT_TRIED.contains(&code)
 }
@@ -113,8 +113,9 @@ impl Default for StatusPolicy {
 }
 
 impl StatusPolicy {
-    /// What was done, and what was decided, is stored; a refusal before anything was done gives the key back; and
-    /// where nobody can know, nothing is repeated.
+    /// Stores results and decisions, and never repeats an ambiguous request.
+    ///
+    /// A refusal before anything was done releases the key.
     #[must_use]
     pub fn careful() -> Self {
         Self {
@@ -125,8 +126,9 @@ impl StatusPolicy {
         }
     }
 
-    /// The draft's rule: a repeat gets the earlier result, "success or an error", whatever it was. That a repeat of a
-    /// running request is refused at once is another setting:
+    /// The draft's rule: a repeat gets the earlier result, whatever it was.
+    ///
+    /// In the draft's words, "success or an error". Refusing a repeat of a running request at once is another setting:
     /// [`OnRunning::Reject`](crate::OnRunning::Reject) of [`on_running`](super::IdempotencyLayer::on_running).
     #[must_use]
     pub fn draft() -> Self {
@@ -138,13 +140,14 @@ impl StatusPolicy {
         }
     }
 
-    /// Stripe's rule: whatever the endpoint answered is stored, a 500 too; not what came before the endpoint:
-    /// validation, credentials, conflicts, limits.
+    /// Stripe's rule: stores every response of the endpoint, a 500 too.
     ///
-    /// SDKs for Stripe repeat a 409 and whatever is 500 and above by themselves, unless the response says
-    /// `Stripe-Should-Retry: false`. Under this policy a response says so where a repeat gets nothing else: what is
-    /// stored, or of unknown outcome, with such a status, the first time and when it is replayed; and a
-    /// [`Problem`](super::Problem) says what its `retryable` is. A header that the handler has set stays.
+    /// Responses from before the endpoint are not stored: validation, credentials, conflicts, limits.
+    ///
+    /// SDKs for Stripe repeat a 409 and every status of 500 and above by themselves, unless the response has
+    /// `Stripe-Should-Retry: false`. Under this policy a response has it where a repeat gets nothing else: a response
+    /// with such a status that is stored, or of unknown outcome, the first time and when it is replayed; and a
+    /// [`Problem`](super::Problem) has the value of its `retryable`. A header that the handler has set stays.
     #[must_use]
     pub fn stripe() -> Self {
         Self {
@@ -155,26 +158,27 @@ impl StatusPolicy {
         }
     }
 
-    /// What becomes of a key where nobody knows whether the request was done: after 408, 500, 502, 504 and every other
-    /// 5xx but 501, 503, 505, 506, 510 and 511; when the handler panics, its service fails, or the body of its
-    /// response breaks off.
+    /// Treatment of a key whose request has an ambiguous outcome.
     ///
-    /// [`Verdict::Release`] risks that it is done twice. [`Verdict::Store`] stores a response; where there is none
-    /// to be stored, the outcome is unknown.
+    /// That is after 408, 500, 502, 504 and every other 5xx but 501, 503, 505, 506, 510 and 511; when the handler
+    /// panics, its service fails, or the body of its response breaks off.
+    ///
+    /// [`Verdict::Release`] risks that it is done twice. [`Verdict::Store`] stores a response; if there is no response
+    /// to store, the outcome is unknown.
     #[must_use]
     pub fn ambiguous(mut self, verdict: Verdict) -> Self {
         self.ambiguous = verdict;
         self
     }
 
-    /// What becomes of a key after this status.
+    /// Sets the treatment of a key after this status.
     #[must_use]
     pub fn on(mut self, status: StatusCode, verdict: Verdict) -> Self {
         self.own.push((status, verdict));
         self
     }
 
-    /// What becomes of a key after this status.
+    /// The treatment of a key after this status.
     #[must_use]
     pub fn verdict(&self, status: StatusCode) -> Verdict {
         let own = self.own.iter().rev().find(|(of, _)| *of == status);
@@ -187,7 +191,7 @@ impl StatusPolicy {
         }
     }
 
-    /// Tells SDKs, where they are told, whether a repeat is of use; what a handler has said stays.
+    /// Adds the retry hint for SDKs, if the policy has it; a value set by the handler stays.
     pub(super) fn advise(&self, headers: &mut HeaderMap, should_retry: bool) {
         if self.advises {
             let value = if should_retry { "true" } else { "false" };
@@ -199,13 +203,13 @@ impl StatusPolicy {
     /// The same for a response whose repeats get nothing else.
     pub(super) fn advise_of_final<B>(&self, response: &mut Response<B>) {
         let status = response.status();
-        // No SDK repeats another one.
+        // SDKs repeat no other status.
         if status == StatusCode::CONFLICT || status.as_u16() >= 500 {
             self.advise(response.headers_mut(), false);
         }
     }
 
-    /// What becomes of a key after what is no response.
+    /// The treatment of a key whose request has no response.
     pub(super) fn without_response(&self) -> Verdict {
         match self.ambiguous {
             Verdict::Release => Verdict::Release,
@@ -229,7 +233,7 @@ mod tests {
             .collect()
     }
 
-    /// Every status from `from` on that is not among `but`.
+    /// Every status from `from` on that is not in `but`.
     fn rest(from: u16, but: &[u16]) -> Vec<u16> {
         (from..1_000).filter(|code| !but.contains(code)).collect()
     }

@@ -1,4 +1,4 @@
-//! A response as the bytes of a record.
+//! Encoding of a response in a record.
 //!
 //! ```text
 //! 0     version of this layout: 1
@@ -7,10 +7,10 @@
 //!       trailers: as headers
 //!       body:     all the rest
 //! ```
-//! A count is a number, and a name or a value is its length, a number, before its bytes. A number is unsigned
-//! LEB128 of as few bytes as it takes, and at most 32 bits. Names are in small letters, and one that came several
-//! times is there several times, its values in their order. Numbers and bytes rather than JSON: a body is stored
-//! as it is, whatever its bytes are.
+//! A count is a number, and a name or a value is its length, a number, before its bytes. A number is unsigned LEB128 of
+//! as few bytes as possible, and at most 32 bits. Names are in lower case, and a repeated name is written repeatedly,
+//! its values in their order. The layout is binary rather than JSON, because a body is stored as it is, whatever its
+//! bytes are.
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use super::body::Frames;
 use crate::outcome::codec::Undecodable;
 
 const VERSION: u8 = 1;
-/// The most bytes that a number takes.
+/// The longest encoding of a number, in bytes.
 const NUMBER: usize = 5;
 
 /// A response to be written.
@@ -31,7 +31,7 @@ pub(super) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// At most so many bytes will be written.
+    /// An upper bound of the encoded length.
     pub(super) fn max_bytes(&self) -> usize {
         let fields = self.headers.iter().chain(&self.trailers);
         let fields: usize = fields
@@ -40,7 +40,7 @@ impl Written<'_> {
         1 + 2 + 2 * NUMBER + fields + self.body.bytes()
     }
 
-    /// Appends it.
+    /// Appends the encoding.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         out.extend(self.status.as_u16().to_be_bytes());
@@ -74,7 +74,7 @@ fn low_bits(number: usize) -> u8 {
     u8::try_from(number & 0x7f).unwrap_or_default()
 }
 
-/// A response that was read.
+/// A decoded response.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) status: StatusCode,
@@ -82,7 +82,7 @@ pub(super) struct Stored {
     pub(super) body: Frames,
 }
 
-/// Reads what [`Written::write`] wrote, and nothing else.
+/// Reads the output of [`Written::write`], and nothing else.
 pub(super) fn read(bytes: &[u8]) -> Result<Stored, Undecodable> {
     let mut reader = Reader { bytes, at: 0 };
     match reader.byte()? {
@@ -148,12 +148,12 @@ impl<'a> Reader<'a> {
     }
 
     fn fields(&mut self) -> Result<HeaderMap, Undecodable> {
-        // The count is not believed: each takes two bytes at least.
+        // The count is not trusted for an allocation: each field takes two bytes at least.
         let mut fields = HeaderMap::new();
         for _ in 0..self.number()? {
             let text = self.text()?;
             let name = HeaderName::from_bytes(text).map_err(|_| self.mistyped())?;
-            // It makes capital letters small.
+            // The parser lower-cases names.
             if name.as_str().as_bytes() != text {
                 return Err(self.mistyped());
             }
@@ -276,7 +276,7 @@ mod tests {
             }
         }
 
-        /// Whatever is read is what would have been written.
+        /// Every decoded input is a valid encoding.
         #[test]
         fn no_bytes_are_read_that_nobody_wrote(mut bytes in vec(any::<u8>(), 0..200)) {
             if let Some(first) = bytes.first_mut() {
@@ -285,7 +285,7 @@ mod tests {
             if let Ok(stored) = read(&bytes) {
                 let trailers = stored.body.trailers().cloned().unwrap_or_default();
                 let again = written(stored.status.as_u16(), &stored.headers, &trailers, &body(&stored));
-                // Repeats of one name stand together when they are written.
+                // Repeats of one name are adjacent when they are written.
                 prop_assert_eq!(again.len(), bytes.len());
             }
         }

@@ -1,4 +1,4 @@
-//! What identifies a call.
+//! The identity of a call: operation, scope, key and fingerprint.
 
 use std::fmt;
 
@@ -8,8 +8,9 @@ use crate::identity::key::{DEFAULT_MAX_KEY_BYTES, KeyBuilder, KeyDigest, KeyErro
 use crate::identity::operation::Operation;
 use crate::identity::token::Shown;
 
-/// What identifies a call: operation, scope, key, fingerprint. Not generic, so that an expansion
-/// costs little to compile.
+/// The inputs that identify a call: operation, scope, key, fingerprint.
+///
+/// Not generic, so that the expansion of the attribute costs little to compile.
 #[derive(Debug)]
 pub struct Inputs {
     pub(crate) operation: Operation,
@@ -18,17 +19,17 @@ pub struct Inputs {
 }
 
 enum Key {
-    /// No key yet; without one the fingerprint takes its place.
+    /// No key yet; without one the fingerprint becomes the key.
     Open(KeyBuilder),
     Given(Result<KeyDigest, KeyError>),
-    /// A one-time token; `None`: no token has such a text.
+    /// A one-time token; `None` if the text is not that of a token.
     #[cfg(feature = "tokens")]
     Token(Option<Result<Shown, KeyError>>),
-    /// Not what was meant, and why.
+    /// A misuse of the builder, with its message.
     Refused(&'static str),
 }
 
-/// No digest: a reader could try guesses of the key against it.
+/// Leaves out the digest: a reader could verify guesses of the key against it.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -41,19 +42,20 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a call is known by.
+/// The identity of a call, computed from its inputs.
 pub(crate) struct Named {
     pub(crate) operation: Operation,
     pub(crate) digest: KeyDigest,
     pub(crate) fingerprint: Fingerprint,
-    /// What is still to be verified.
+    /// The token that the engine has yet to verify.
     pub(crate) token: Option<Shown>,
 }
 
-/// A value that can be the whole key of a call: whatever [`ToKey`] can, and a one-time token (`idem_runtime::token`,
-/// feature `tokens`).
+/// A value that can be the whole key of a call.
 ///
-/// There is nothing to implement here; derive `Serialize`.
+/// Any [`ToKey`] value, or a one-time token (`idem_runtime::token`, feature `tokens`).
+///
+/// Do not implement this trait; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
     label = "this value says which call it is",
@@ -83,7 +85,7 @@ impl<T: ToKey + ?Sized> CallKey for T {
     }
 }
 
-/// A key of which `scope` can say whose it is: any but a one-time token.
+/// A key that `scope` can apply to: any but a one-time token.
 #[diagnostic::on_unimplemented(
     message = "a one-time token takes no `scope`",
     label = "remove it: the subject of the token says whose it is",
@@ -94,7 +96,7 @@ pub trait KeyInScope: CallKey {}
 #[diagnostic::do_not_recommend]
 impl<T: ToKey + ?Sized> KeyInScope for T {}
 
-/// A key that says itself whose it is: a one-time token, by its subject.
+/// A key that identifies its owner: a one-time token, by its subject.
 #[diagnostic::on_unimplemented(
     message = "a client chooses what this key is made of, and it has no scope",
     label = "without a scope, another client that sends the same key gets the stored answer",
@@ -121,7 +123,7 @@ impl Inputs {
         }
     }
 
-    /// Whose key it is; before the key.
+    /// Sets the scope of the key; before the key.
     pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
         self.key = match std::mem::replace(&mut self.key, LATE) {
             Key::Open(builder) => Key::Open(builder.scope(scope)),
@@ -132,7 +134,7 @@ impl Inputs {
         };
     }
 
-    /// All callers share one namespace; before the key.
+    /// Shares one namespace among all callers; before the key.
     pub fn public(&mut self) {
         self.key = match std::mem::replace(&mut self.key, LATE) {
             Key::Open(builder) => Key::Open(builder.public()),
@@ -143,7 +145,7 @@ impl Inputs {
         };
     }
 
-    /// Which call it is.
+    /// Sets the key.
     pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
         key.__name(self);
     }
@@ -158,7 +160,7 @@ impl Inputs {
         };
     }
 
-    /// A token that is yet to be verified: by the engine, which is not known here.
+    /// A token that the engine verifies later, because the engine is not known here.
     #[cfg(feature = "tokens")]
     pub(crate) fn token<S: ToKey + ?Sized>(&mut self, text: &str, subject: &S) {
         self.key = match std::mem::replace(&mut self.key, TWICE) {
@@ -174,7 +176,7 @@ impl Inputs {
         self.asked = Some(FingerprintBuilder::new(self.operation.as_str(), arguments));
     }
 
-    /// One of them.
+    /// Adds an announced argument.
     pub(crate) fn arg<T: ToFingerprint + ?Sized>(&mut self, name: &'static str, value: &T) {
         if let Some(asked) = &mut self.asked {
             asked.arg(name, value);
@@ -222,7 +224,7 @@ impl Inputs {
                 fingerprint: asked.map_or(Fingerprint::NONE, |asked| asked.fingerprint()),
                 token,
             }),
-            // No caller can mend it.
+            // A mistake of the program, which a retry cannot repair.
             Err(error @ KeyError::Unscoped) => {
                 let refused = Error::new(ErrorKind::InvalidPolicy, operation);
                 Err(refused.detail(error.to_string()))

@@ -1,4 +1,4 @@
-//! Keyed digests: what a reader of the store, or of a log, learns of a key and of a request.
+//! Keyed digests: they limit what a reader of the store, or of a log, learns of a key and of a request.
 
 use std::fmt;
 
@@ -11,22 +11,23 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 
-/// By which a store knows a call.
+/// The identity of a call in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) digest: KeyDigest,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// The name of a call's record, and what its derived keys follow from. No `Debug`: the plain digest is not to be shown.
+/// The name of a call's record, and the origin of its derived keys. No `Debug`, because the plain digest must not be
+/// shown.
 #[derive(Clone)]
 pub(crate) struct CallName {
     pub(crate) key: RecordKey,
-    /// The digest without a secret. `None`: digests are not keyed.
+    /// The digest without a secret; `None` if digests are not keyed.
     pub(crate) plain: Option<Box<KeyDigest>>,
 }
 
-/// What a call is known by under one secret.
+/// The identity of a call under one secret.
 pub(crate) struct Identified {
     pub(crate) identity: Identity,
     /// As in [`CallName`].
@@ -34,16 +35,16 @@ pub(crate) struct Identified {
 }
 
 impl CallName {
-    /// What derived keys follow from.
+    /// The digest that derived keys are computed from.
     pub(crate) fn plain(&self) -> &KeyDigest {
         self.plain.as_deref().unwrap_or(self.key.digest())
     }
 }
 
-/// How names and fingerprints are made of digests.
+/// How names and fingerprints are computed from digests.
 #[derive(Clone, Default)]
 pub(crate) enum DigestKey {
-    /// Not at all.
+    /// Without a secret.
     #[default]
     Plain,
     /// By HMAC-SHA-256 (RFC 2104).
@@ -57,7 +58,7 @@ impl DigestKey {
         Self::Keyed(Hmac::new_from_slice(&secret).expect("a secret of any length"))
     }
 
-    /// What a store knows a call of this plain identity by.
+    /// The identity in the store of a call of this plain identity.
     pub(crate) fn identify(&self, plain: Identity) -> Identified {
         match self {
             Self::Plain => Identified {
@@ -72,7 +73,7 @@ impl DigestKey {
         }
     }
 
-    /// Whether both give a call one name.
+    /// Whether both give a call the same name.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let call = Identity {
             digest: KeyDigest::from_bytes([0; 32]),

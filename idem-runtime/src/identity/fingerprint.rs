@@ -1,4 +1,4 @@
-//! What was asked: the digest by which a repeated call is told from another one under the same key.
+//! Fingerprint of a request: distinguishes a repeated call from a different one under the same key.
 
 use std::any::type_name;
 use std::fmt;
@@ -9,10 +9,10 @@ use crate::identity::canonical::{CanonicalError, Encoder, FORMAT, Major};
 
 const DOMAIN: &str = "idempotency fingerprint";
 
-/// The version of the layout of `value`; part of what is hashed.
+/// The version of the layout of `value`; part of the hashed data.
 const SCHEMA: u64 = 1;
 
-/// Identifies what a call asked for: 16 bytes, comparable across processes, platforms and releases.
+/// Identifies the request of a call: 16 bytes, comparable across processes, platforms and releases.
 ///
 /// Equal requests have equal fingerprints: the order of map entries and struct fields, the width of
 /// integers and added optional fields that are `None` make no difference. Everything else does.
@@ -69,7 +69,7 @@ impl Fingerprint {
         self == Self::NONE
     }
 
-    /// Whether both stand for the same request, or for one of them nobody wants to know.
+    /// Whether both are of the same request, or one of them is [`NONE`](Self::NONE).
     ///
     /// Not transitive, which is why it is not `==`.
     #[must_use]
@@ -88,7 +88,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The whole SHA-256 of what was asked. In fingerprint mode it takes the place of the key.
+/// The whole SHA-256 of a request. In fingerprint mode it replaces the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -122,9 +122,9 @@ fn write_redacted(f: &mut fmt::Formatter<'_>, name: &str, bytes: &[u8]) -> fmt::
     f.write_str("…)")
 }
 
-/// A value that can take part in a [`Fingerprint`]: whatever implements [`serde::Serialize`].
+/// A value that can take part in a [`Fingerprint`]: any [`serde::Serialize`] type.
 ///
-/// There is nothing to implement here; derive `Serialize`.
+/// Do not implement this trait; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be fingerprinted",
     label = "this argument takes part in the fingerprint",
@@ -150,7 +150,7 @@ impl<T: Serialize + ?Sized> ToFingerprint for T {
     }
 }
 
-/// Takes the fingerprint of a call, argument by argument.
+/// Builds the fingerprint of a call, argument by argument.
 ///
 /// # Examples
 ///
@@ -166,15 +166,15 @@ impl<T: Serialize + ?Sized> ToFingerprint for T {
 /// ```
 pub struct FingerprintBuilder {
     encoder: Box<Encoder>,
-    /// The name of the last argument, and how many are still to come.
+    /// The name of the last argument, and the number of arguments that are missing.
     last: &'static str,
     missing: usize,
-    /// What could not be encoded. Boxed: builders are moved, and this is seldom there.
+    /// The first argument that could not be encoded. Boxed because builders are moved and errors are rare.
     invalid: Option<Box<InvalidInput>>,
 }
 
 impl FingerprintBuilder {
-    /// Begins the fingerprint of a call to `op` with so many arguments.
+    /// Starts the fingerprint of a call to `op` with this number of arguments.
     #[must_use]
     pub fn new(op: &str, arguments: usize) -> Self {
         let mut builder = Self::begin(op);
@@ -211,9 +211,8 @@ impl FingerprintBuilder {
 
     /// Appends an argument. A `None` counts: it is written as null.
     ///
-    /// The names come in canonical order, the shorter first and those of one length by their bytes;
-    /// each once, and as many as were announced. Anything else is a mistake of the caller, found in
-    /// debug builds only.
+    /// The names come in canonical order, the shorter first and those of one length by their bytes; each once, and as
+    /// many as were announced. Anything else is a mistake of the caller, detected in debug builds only.
     #[inline]
     pub fn arg<T>(&mut self, name: &'static str, value: &T)
     where
@@ -223,7 +222,7 @@ impl FingerprintBuilder {
         self.append(Some(name), value);
     }
 
-    // Not generic: what is, is compiled with each type of an argument.
+    // Not generic, because generic code is compiled with each type of an argument.
     fn begin_arg(&mut self, name: &'static str) {
         debug_assert!(self.missing > 0, "more arguments than were announced");
         debug_assert!(
@@ -263,12 +262,12 @@ impl FingerprintBuilder {
         }
     }
 
-    /// Whether a key that the client chose is in what was written so far.
+    /// Whether the encoded values include a key that the client chose.
     pub(crate) fn holds_client_key(&self) -> bool {
         self.encoder.holds_client_key()
     }
 
-    /// The digest of it all.
+    /// The digest of all arguments.
     ///
     /// # Errors
     ///
@@ -289,7 +288,7 @@ impl fmt::Debug for FingerprintBuilder {
     }
 }
 
-/// A value that takes part in the fingerprint has no canonical encoding.
+/// A value in the fingerprint has no canonical encoding.
 ///
 /// Neither this text nor that of its source contains the value.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Which call it is: the digest under which its record is kept.
+//! Keys: the digest under which a call's record is stored.
 
 mod format;
 
@@ -22,10 +22,10 @@ pub const DEFAULT_MAX_KEY_BYTES: usize = 1024;
 pub(crate) const BASE64URL: &[u8; 64] =
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The SHA-256 of operation, scope and key: what a store knows a call by.
+/// The SHA-256 of operation, scope and key, which identifies a call in the store.
 ///
-/// A reader can confirm a guess of the key. An engine with a [digest key](crate::EngineBuilder::digest_key) names
-/// its records by an HMAC of it, and events and entries show that one.
+/// A reader can verify a guess of the key. An engine with a [digest key](crate::EngineBuilder::digest_key) names its
+/// records by an HMAC of it; events and entries show that HMAC.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ pub(crate) const BASE64URL: &[u8; 64] =
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// How many bytes the text has.
+    /// The length of the text in bytes.
     pub const TEXT_BYTES: usize = 43;
 
     /// The 32 bytes.
@@ -61,7 +61,7 @@ impl KeyDigest {
 
     /// Appends the digest as 43 characters of base64url without padding: `A–Z a–z 0–9 - _`.
     ///
-    /// Allocates only if `out` has no room for them.
+    /// Allocates only if `out` lacks the capacity.
     pub fn text(&self, out: &mut String) {
         let text = self.text_bytes();
         // All of them are characters of the alphabet.
@@ -84,7 +84,7 @@ impl KeyDigest {
     }
 }
 
-/// All 43 characters of the text: what [`Engine::entry`](crate::Engine::entry) takes.
+/// Writes all 43 characters of the text, as [`Engine::entry`](crate::Engine::entry) takes it.
 impl fmt::Display for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::with_capacity(Self::TEXT_BYTES);
@@ -93,7 +93,7 @@ impl fmt::Display for KeyDigest {
     }
 }
 
-/// Not the text of a digest.
+/// Error of text that is not a digest's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotADigest;
 
@@ -107,7 +107,7 @@ impl fmt::Display for NotADigest {
 
 impl std::error::Error for NotADigest {}
 
-/// From its text.
+/// Parses the text of a digest.
 impl FromStr for KeyDigest {
     type Err = NotADigest;
 
@@ -125,7 +125,7 @@ impl FromStr for KeyDigest {
             group.copy_from_slice(&bits.to_be_bytes()[1..=group.len()]);
         }
         let digest = Self(bytes);
-        // The last character holds two bits that belong to no byte: only one text is a digest's.
+        // The last character holds two bits that belong to no byte: only one text is valid for a digest.
         if digest.text_bytes() == text.as_bytes() {
             Ok(digest)
         } else {
@@ -134,7 +134,7 @@ impl FromStr for KeyDigest {
     }
 }
 
-/// The first eight characters of the text.
+/// Writes the first eight characters of the text.
 impl fmt::Debug for KeyDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyDigest(")?;
@@ -145,10 +145,10 @@ impl fmt::Debug for KeyDigest {
     }
 }
 
-/// A value that can be a key or a scope: whatever implements [`serde::Serialize`].
+/// A value that can be a key or a scope: any [`serde::Serialize`] type.
 ///
-/// Compose keys of tuples, `(tenant, id)`, and not of text: `format!("{tenant}:{id}")` may be the
-/// same for two different calls, [`FormatKey`] is not. There is nothing to implement here; derive `Serialize`.
+/// Build keys from tuples, `(tenant, id)`, and not from text: `format!("{tenant}:{id}")` may be the same for two
+/// different calls, [`FormatKey`] is not. Do not implement this trait; derive `Serialize`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a key",
     label = "this value says which call it is",
@@ -173,7 +173,7 @@ impl<T: Serialize + ?Sized> ToKey for T {
     }
 }
 
-/// Makes the [`KeyDigest`] of a call: first the scope, if there is one, then the key.
+/// Builds the [`KeyDigest`] of a call: first the optional scope, then the key.
 pub struct KeyBuilder {
     encoder: Box<Encoder>,
     /// The length of the bytes before the operation; they differ in fingerprint mode.
@@ -182,22 +182,21 @@ pub struct KeyBuilder {
     scope: Result<Scope, KeyError>,
 }
 
-/// Whose key it is, as far as that was given.
+/// The scope of a key, as far as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     None,
-    /// All callers share one namespace, and the caller says so.
+    /// All callers share one namespace, explicitly.
     Public,
     Given,
 }
 
 impl KeyBuilder {
-    /// Begins the key of a call to `op`. Key and scope may take `max_bytes` bytes of canonical
-    /// encoding each.
+    /// Starts the key of a call to `op`. Key and scope may take `max_bytes` bytes of canonical encoding each.
     #[must_use]
     pub fn new(op: &str, max_bytes: usize) -> Self {
         let mut encoder = Encoder::take();
-        // Until the domain is settled by `key` or `digest`.
+        // Held until `key` or `digest` settles the domain.
         encoder.hold();
         write_domain(&mut encoder, DOMAIN);
         let domain_bytes = encoder.held_bytes().len();
@@ -210,9 +209,9 @@ impl KeyBuilder {
         }
     }
 
-    /// Whose key it is. Two scopes never see each other's answers.
+    /// Sets the owner of the key. Answers are not shared between scopes.
     ///
-    /// A second scope replaces nothing: it is a mistake of the caller, found in debug builds only.
+    /// A second scope replaces nothing: it is a mistake of the caller, detected in debug builds only.
     #[must_use]
     pub fn scope<S>(mut self, scope: &S) -> Self
     where
@@ -224,7 +223,7 @@ impl KeyBuilder {
         self
     }
 
-    /// All callers share one namespace.
+    /// Shares one namespace among all callers.
     ///
     /// A key that the client chose (`http::IdempotencyKey`) needs this or a [`scope`](Self::scope). It makes no
     /// difference to the digest.
@@ -252,7 +251,7 @@ impl KeyBuilder {
         Ok(KeyDigest(self.encoder.finish()))
     }
 
-    /// The digest of the call that is known by what it asks for: fingerprint mode.
+    /// The digest of a call that its request identifies: fingerprint mode.
     ///
     /// # Errors
     ///
@@ -262,7 +261,7 @@ impl KeyBuilder {
         Ok(self.named(DOMAIN_BY_FINGERPRINT, asked.as_bytes()))
     }
 
-    /// The digest of the call that a one-time token names, by its random bytes: the subject is its scope.
+    /// The digest of the call of a one-time token, by its random bytes: the subject is its scope.
     #[cfg(feature = "tokens")]
     pub(crate) fn token<S>(mut self, subject: &S, nonce: &[u8; 16]) -> Result<KeyDigest, KeyError>
     where
@@ -273,12 +272,12 @@ impl KeyBuilder {
         Ok(self.named(DOMAIN_BY_TOKEN, nonce))
     }
 
-    /// Whether nothing was said of whose key it is.
+    /// Whether neither a scope nor `public` was given.
     pub(crate) fn is_unscoped(&self) -> bool {
         self.scope == Ok(Scope::None)
     }
 
-    /// The digest in another domain, with bytes in the place of a key.
+    /// The digest in another domain, with bytes in place of a key.
     fn named(mut self, domain: &str, name: &[u8]) -> KeyDigest {
         let rest = self.encoder.held_bytes().split_off(self.domain_bytes);
         self.encoder.held_bytes().clear();
@@ -337,7 +336,7 @@ impl fmt::Debug for KeyBuilder {
     }
 }
 
-/// Which part of a key an error is about.
+/// The part of a key that an error refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPart {
     /// The key itself.
@@ -358,14 +357,14 @@ impl fmt::Display for KeyPart {
     }
 }
 
-/// A value cannot serve as a key or scope.
+/// Error of a value that cannot be a key or scope.
 ///
 /// Neither this text nor that of its source contains the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Nothing in it tells one call from another: every text in it is empty, every sequence has no
-    /// elements and every option is `None`. All such calls would get one answer.
+    /// Nothing in it distinguishes one call from another: every text in it is empty, every sequence has no elements and
+    /// every option is `None`. All such calls would get one answer.
     Empty {
         /// Key or scope.
         part: KeyPart,
@@ -383,11 +382,11 @@ pub enum KeyError {
     Unencodable {
         /// Key or scope.
         part: KeyPart,
-        /// What is wrong with it.
+        /// The reason that it has no canonical encoding.
         source: CanonicalError,
     },
-    /// It holds a key that the client chose, and nothing says whose it is: a client that sends the key of another one
-    /// would get its answer.
+    /// It holds a key that the client chose, and no scope: a client that sends the key of another one would get its
+    /// answer.
     Unscoped,
 }
 

@@ -1,4 +1,4 @@
-//! What identifies a call: its key, its fingerprint, and the name of its record.
+//! Identity of a call: its key, its fingerprint, and the name of its record.
 
 pub(crate) mod call_id;
 pub(crate) mod canonical;

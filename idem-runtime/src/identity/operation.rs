@@ -1,4 +1,4 @@
-//! The stable name of what is done.
+//! The stable name of an operation.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,9 +10,9 @@ use crate::identity::key::KeyDigest;
 
 /// The name of an operation, part of every key.
 ///
-/// A name that is written (`op = "payments.pay"`) survives refactoring; the default of the
-/// attribute, the path of the function, does not, and a renamed operation has new keys. Two functions of one
-/// name share keys and answers: give each its own.
+/// An explicit name (`op = "payments.pay"`) survives refactoring; the default of the attribute, the path of the
+/// function, does not, and a renamed operation has new keys. Two functions of one name share keys and answers: give
+/// each its own.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Operation(Cow<'static, str>);
 
@@ -28,7 +28,7 @@ impl Operation {
         &self.0
     }
 
-    /// Appends the name as it stands in [`RecordKey::name`].
+    /// Appends the name in the form of [`RecordKey::name`].
     pub(crate) fn plain(&self, out: &mut String) {
         const MOST: usize = 48;
         let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b':' | b'_' | b'-');
@@ -59,12 +59,12 @@ impl From<Operation> for Cow<'static, str> {
     }
 }
 
-/// What the keys of an application begin with. Every call holds one, and every record in memory, so how
-/// often it is held is counted apart from everything else; see [`Lanes`](crate::env::striped::Lanes).
+/// The prefix of an application's keys. Every call holds one, and every record in memory, so its reference count
+/// has a cache line of its own; see [`Lanes`](crate::env::striped::Lanes).
 #[derive(Clone, Debug)]
 pub(crate) struct Prefix(Arc<Apart>);
 
-/// On cache lines of its own: threads count the holders of a prefix beside it.
+/// Padding against false sharing, because threads update the reference count of the prefix beside it.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(Box<str>);
@@ -91,7 +91,7 @@ impl PartialEq for Prefix {
 
 impl Eq for Prefix {}
 
-/// Where a record stands in a store.
+/// The key of a record in a store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RecordKey {
     digest: KeyDigest,
@@ -100,7 +100,7 @@ pub struct RecordKey {
 }
 
 impl RecordKey {
-    /// The place of a call's record. Two keys are the same when all three parts are.
+    /// The key of a call's record. Two keys are equal if all three parts are.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "what the key keeps of it may change"
@@ -118,7 +118,7 @@ impl RecordKey {
         }
     }
 
-    /// What separates the records of one application from another's in a shared store.
+    /// The prefix that separates applications in a shared store.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
@@ -138,9 +138,9 @@ impl RecordKey {
 
     /// The key as text, for stores that name records: `prefix:operation:digest`.
     ///
-    /// It holds no text of a user. The operation is cut to 48 bytes and what is not a letter, a
-    /// digit or one of `.:_-` becomes `_`, so that the name needs no quoting and cannot contain a
-    /// cluster's hash tag; the digest tells operations apart all the same.
+    /// It contains no user text. The operation is cut to 48 bytes, and each byte other than a letter, a digit or one of
+    /// `.:_-` becomes `_`, so that the name needs no quoting and cannot contain a cluster's hash tag; the digest still
+    /// distinguishes operations.
     #[must_use]
     pub fn name(&self) -> String {
         let operation = self.operation.as_str().len().min(48);
@@ -155,7 +155,7 @@ impl RecordKey {
 }
 
 impl Hash for RecordKey {
-    /// The digest alone: it covers the operation, and few stores hold one digest under two prefixes.
+    /// Hashes the digest alone: it covers the operation, and few stores hold one digest under two prefixes.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.digest.hash(state);
     }

@@ -17,12 +17,14 @@ use crate::identity::key::ToKey;
 pub struct Token<'t, S> {
     text: &'t str,
     subject: S,
-    /// Known where the token is made, so that a subject that cannot be one is one mistake, and that of the subject.
+    /// Set at construction, so that an unsuitable subject produces a single compiler error, at the subject.
     name: fn(&Self, &mut Inputs),
 }
 
-/// The key of a call that a [`TokenIssuer`] has issued: `text` is what came with the request, `subject` whom it must
-/// have been issued for, as this request knows them (from the session, never from the form).
+/// The key of a call that a [`TokenIssuer`] has issued.
+///
+/// `text` comes with the request. `subject` is the subject that the token must have been issued for, as this request
+/// authenticates it (from the session, never from the form).
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -46,8 +48,8 @@ pub struct Token<'t, S> {
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
 ///
-/// It is the whole key, so it goes into no tuple, and it takes no `scope`: its subject is that. A subject of several
-/// parts, tenant and user, is a tuple.
+/// A token is the whole key, so it cannot be part of a tuple, and it takes no `scope`: its subject is the scope. A
+/// subject of several parts, tenant and user, is a tuple.
 pub const fn token<S: ToKey>(text: &str, subject: S) -> Token<'_, S> {
     Token {
         text,
@@ -66,7 +68,7 @@ impl<S> CallKey for Token<'_, S> {
 #[diagnostic::do_not_recommend]
 impl<S> KeyOfSubject for Token<'_, S> {}
 
-/// Neither the text nor the subject.
+/// Leaves out both the text and the subject.
 impl<S> fmt::Debug for Token<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token").finish_non_exhaustive()

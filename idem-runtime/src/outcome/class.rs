@@ -1,17 +1,16 @@
-//! What an error means for the record: an answer, a reason to try again, or a question.
+//! Meaning of an error for the record: answer, retry or unknown outcome.
 
-/// What a body's error says about the effect.
+/// The meaning of a body's error for its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// An answer: validation, balance, stock, state. It is kept and replayed.
+    /// An answer: validation, balance, stock, state. It is stored and replayed.
     Business,
-    /// Nothing happened: network, database, refused before sending. The key is given back, and the
-    /// next call runs the body again. It may come with other arguments, unless the body asked for a
-    /// [derived key](crate::Context::derive_key) or ran another idempotent call.
+    /// Nothing happened: network, database, refused before sending. The key is released, and the next call runs the
+    /// body again. That call may have other arguments, unless the body requested a [derived
+    /// key](crate::Context::derive_key) or ran another idempotent call.
     System,
-    /// Nobody knows whether the effect happened: a time-out *after* sending. It is kept as unknown,
-    /// and nothing runs for this key until a `reconcile` hook or an [`Entry`](crate::Entry) says what
-    /// happened, or its `ttl` has passed.
+    /// The effect may have happened: a time-out *after* sending. The outcome is stored as unknown, and nothing runs for
+    /// this key until a `reconcile` hook or an [`Entry`](crate::Entry) resolves it, or its `ttl` has passed.
     Unknown,
 }
 
@@ -57,11 +56,11 @@ impl<E: Classify + ?Sized> Classify for Box<E> {
     }
 }
 
-/// A class is about what to do with the *record* of the outer call, not about whether a caller should
-/// try again; for that ask [`Error::is_retryable`](crate::Error::is_retryable).
+/// The class of one of idem's own refusals.
 ///
-/// idem's own refusals, for an error that wraps the one of a nested call: an unknown outcome stays
-/// unknown; every other refusal means that the nested body did not run now.
+/// For an error that wraps that of a nested call: an unknown outcome stays unknown; every other refusal means that the
+/// nested body did not run now. A class decides about the *record* of the outer call, not whether a caller should
+/// retry; for that use [`Error::is_retryable`](crate::Error::is_retryable).
 impl Classify for crate::Error {
     fn class(&self) -> Class {
         match self.kind() {

@@ -26,25 +26,26 @@ pub use self::provenance::{Answer, How};
 pub(crate) use self::schema::schema_of;
 pub use self::sink::{Body, Sink};
 
-/// A value that can be stored as an answer and read back. Implemented for every type that
-/// serializes and deserializes without borrowing, and for an [`Answer`] of one.
+/// A value that can be stored as an answer and read back.
 ///
-/// Answers are stored as JSON, or as the engine's [`AnswerFormat`] says. What a format
-/// cannot hold is not stored, and duplicates get [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): `Some` of
-/// nothing (`Some(None)`, `Some(())`), and in JSON a number that is not finite and a map whose keys are no text. Numbers
-/// come back bit for bit. What a type itself does not read back is
-/// [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for duplicates: a field that is skipped when written and
-/// required when read, a 128-bit integer in an enum that is untagged or tagged within. An untagged enum whose variants
-/// look alike is read as the first that fits, which cannot be detected.
+/// Implemented for every type that serializes and deserializes without borrowing, and for an [`Answer`] of one.
+///
+/// Answers are stored as JSON, or in the engine's [`AnswerFormat`]. A value that the format cannot represent is not
+/// stored, and duplicates get [`ErrorKind::NotStored`](crate::ErrorKind::NotStored): `Some` of nothing (`Some(None)`,
+/// `Some(())`), and in JSON a number that is not finite and a map whose keys are no text. Numbers come back bit for
+/// bit. A value that its own type does not read back is [`ErrorKind::Undecodable`](crate::ErrorKind::Undecodable) for
+/// duplicates: a field that is skipped when written and required when read, a 128-bit integer in an enum that is
+/// untagged or tagged within. An untagged enum whose variants look alike is read as the first that fits, which cannot
+/// be detected.
 ///
 /// # The name of a type
 ///
-/// A record says for a value, and an error, of which type it was written, by the name of that: without modules and
-/// lifetimes, with type arguments (`Vec<Receipt>`). So a type may be moved to another module or crate, and may get new
-/// fields that its `Deserialize` does not need. One of another name is refused as
-/// [`ErrorKind::WrongType`](crate::ErrorKind::WrongType), even if it would read what is stored (`u32` and `u64`,
-/// `String` and a newtype around it, `Box<str>`): see [`OnOtherType`](crate::OnOtherType). An [`Answer`], and a `Reply`
-/// of the feature `http`, have the name of what they hold.
+/// A record holds the type name of its value or error: without modules and lifetimes, with type arguments
+/// (`Vec<Receipt>`). So a type may be moved to another module or crate, and may get new fields that its `Deserialize`
+/// does not need. A type of another name is refused as [`ErrorKind::WrongType`](crate::ErrorKind::WrongType), even if
+/// it could read the stored value (`u32` and `u64`, `String` and a newtype around it, `Box<str>`): see
+/// [`OnOtherType`](crate::OnOtherType). An [`Answer`], and a `Reply` of the feature `http`, have the name of the type
+/// that they hold.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored as an answer",
     label = "duplicates get a stored copy of what is returned",

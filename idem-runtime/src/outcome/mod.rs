@@ -17,7 +17,7 @@ use crate::outcome::stored::Stored;
 use crate::record::OutcomeKind;
 use crate::record::transition::Remains;
 
-/// Takes idem's own refusals. Implemented for every `E: From<idem_runtime::Error>`.
+/// Conversion from idem's own refusals. Implemented for every `E: From<idem_runtime::Error>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no room for idem's own refusals",
     label = "`{Self}` needs `From<idem_runtime::Error>`; one of another crate: an error type of your own around it",
@@ -71,7 +71,7 @@ pub trait Outcome<P>: Sized + Sealed {
 pub use sealed::Sealed;
 
 mod sealed {
-    /// Keeps [`Outcome`](super::Outcome) to `Result`.
+    /// Restricts [`Outcome`](super::Outcome) to `Result`.
     pub trait Sealed {}
 
     impl<T, E> Sealed for Result<T, E> {}
@@ -122,8 +122,8 @@ impl<T: Replay, E: FromError, P: OnError<E>> Outcome<P> for Result<T, E> {
     }
 }
 
-/// The output of a call, nothing until it is known. How it is written and read comes with it, so that the
-/// bounds of the return type are asked for once, where this is made.
+/// The output of a call, `None` until it is known. Holds its encoder and decoder, so that the bounds of the return type
+/// are needed only where it is constructed.
 pub struct Output<O, P> {
     pub(crate) value: Option<O>,
     on_error: P,
@@ -131,25 +131,24 @@ pub struct Output<O, P> {
     any: for<'a> fn(&'a mut Self) -> &'a mut (dyn AnyOutput + 'a),
 }
 
-/// An output of whatever type. All that a call does, it does with this: so it is compiled once, and not
-/// with each function.
+/// A type-erased output. The rest of a call uses only this trait, so that it is compiled once and not per function.
 pub(crate) trait AnyOutput {
-    /// What is to be stored of it. Without an output that is nothing.
+    /// The encoding to store. Without an output nothing is stored.
     fn encode(&self, format: &Format) -> Encoded;
     fn decode(&mut self, outcome: OutcomeKind, body: &Body<'_>) -> Result<(), Undecodable>;
-    /// Tells it how it came about, if its type wants to know: see [`Answer`](crate::Answer).
+    /// Passes the answer's provenance to a type that records it: see [`Answer`](crate::Answer).
     fn come_about(&mut self, how: How, attempt: u16, age: Duration);
-    /// Whether it can be asked how old it is.
+    /// Whether the type exposes its age.
     fn tells_age(&self) -> bool;
     fn refuse(&mut self, error: Error);
-    /// Whether it is a success.
+    /// Whether the output is a success.
     #[cfg(feature = "_sql")]
     fn succeeded(&self) -> bool;
-    /// The schemas of its value and of a kept error; 0: none is kept.
+    /// The schemas of the value and of a kept error; 0 if none is kept.
     fn schemas(&self) -> [u32; 2];
 }
 
-// `match` and not `?`, `map` or closures: this is compiled with each function.
+// `match` instead of `?`, `map` or closures: this is compiled with each function.
 impl<O: Outcome<P>, P> AnyOutput for Output<O, P> {
     fn encode(&self, format: &Format) -> Encoded {
         match &self.value {
@@ -210,7 +209,7 @@ impl<O, P> Output<O, P> {
         (self.any)(self)
     }
 
-    /// The output, where there is one.
+    /// Takes the output; panics if there is none.
     pub(crate) fn take(&mut self) -> O {
         match self.value.take() {
             Some(output) => output,
@@ -218,7 +217,7 @@ impl<O, P> Output<O, P> {
         }
     }
 
-    /// How a call is refused, for where the output has gone elsewhere.
+    /// The constructor of a refusal, for use after the output was moved elsewhere.
     pub(crate) fn refusal(&self) -> fn(Error) -> O {
         self.refuse
     }
@@ -230,11 +229,11 @@ fn taken() -> ! {
 }
 
 impl dyn AnyOutput + '_ {
-    /// Becomes what is stored.
+    /// Replaces the output by the stored answer.
     ///
     /// # Errors
     ///
-    /// It cannot.
+    /// [`Undecodable`], if the stored answer cannot be decoded.
     pub(crate) fn read(&mut self, stored: &Stored) -> Result<(), Undecodable> {
         self.decode(stored.outcome(), &stored.open()?)?;
         let attempt = stored.record.header.attempts;
@@ -242,7 +241,7 @@ impl dyn AnyOutput + '_ {
         Ok(())
     }
 
-    /// What is to be stored of an output that has just come about.
+    /// The encoding to store of an output that the body just returned.
     pub(crate) fn write(&self, format: &Format) -> Encoded {
         // As in `Encoded::store`; here only a classification can have panicked.
         catch_unwind(AssertUnwindSafe(|| self.encode(format))).unwrap_or_else(|_| {

@@ -1,4 +1,4 @@
-//! What becomes of a body's error: the values of `on_error`.
+//! Treatment of a body's error: the values of `on_error`.
 
 use crate::outcome::class::{Class, Classify};
 use crate::outcome::codec::{Body, Encoded, Format, Replay, Undecodable};
@@ -9,7 +9,7 @@ use crate::record::transition::Remains;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Classified;
 
-/// `on_error = release`: every error gives the key back.
+/// `on_error = release`: every error releases the key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Release;
 
@@ -17,7 +17,7 @@ pub struct Release;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep;
 
-/// `on_error = unknown`: after any error nobody knows whether the effect happened.
+/// `on_error = unknown`: every error leaves the outcome unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unknown;
 
@@ -25,7 +25,7 @@ pub struct Unknown;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct By<F>(pub F);
 
-/// What becomes of an error.
+/// How an error is stored, or that it is not.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not decide about `{E}`",
     label = "`on_error` names this",
@@ -36,13 +36,13 @@ pub trait OnError<E> {
     fn encode(&self, error: &E, format: &Format) -> Encoded;
     #[doc(hidden)]
     fn decode(body: &Body<'_>) -> Result<E, Undecodable>;
-    /// The schema of a kept error; 0: none is kept.
+    /// The schema of a kept error; 0 if none is kept.
     #[doc(hidden)]
     #[must_use]
     fn schema() -> u32;
 }
 
-/// An error for `on_error = classify`. One trait, so that what is missing is one error.
+/// An error for `on_error = classify`. A single trait, so that missing bounds produce one compiler error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which of its errors are answers, or cannot be stored as one",
     label = "write `on_error = release`, or derive `Classify`, `Serialize` and `Deserialize` for `{Self}`",
@@ -126,5 +126,5 @@ impl<E: Replay, F: Fn(&E) -> Class> OnError<E> for By<F> {
     }
 }
 
-/// An error that an earlier version of the function kept, met by one that keeps none.
+/// The stored error of an earlier version of the function, read by a version that keeps no errors.
 const NOT_KEPT: Undecodable = Undecodable::Mistyped { at: 0 };

@@ -1,21 +1,22 @@
-//! What a reconcile hook finds out.
+//! Result of a reconcile hook.
 
 use super::codec::Answer;
 
-/// What a reconcile hook found out.
+/// The finding of a reconcile hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reconciled<T> {
-    /// The effect happened, and this is the answer that the call would have had. It is stored and
-    /// replayed; the body does not run.
+    /// The effect happened, and this is the answer that the call would have had. It is stored and replayed; the body
+    /// does not run.
     Landed(T),
     /// The effect did not happen and can no longer happen. The body runs.
     NotLanded,
-    /// Nobody can say yet. The outcome stays unknown, and the next call asks again.
+    /// Not known yet. The outcome stays unknown, and the next call runs the hook again.
     Unknown,
 }
 
-/// What a reconcile hook may return: [`Reconciled<T>`], or a `Result` of it, where an error means
-/// that nobody can say yet.
+/// Return type of a reconcile hook: [`Reconciled<T>`], or a `Result` of it.
+///
+/// An error means that the outcome is not known yet.
 #[diagnostic::on_unimplemented(
     message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
     label = "not what a reconcile hook returns",
@@ -39,15 +40,17 @@ impl<T, E> Verdict<T> for Result<Reconciled<T>, E> {
     }
 }
 
-/// What the hook of an attribute may return: a [`Verdict<T>`], and of a function that returns an [`Answer<T>`] also one
-/// of the `T`, which is what is stored. Not for closures, whose types would no longer be inferred.
+/// Return type of the hook of an attribute.
+///
+/// It is a [`Verdict<T>`] or, for a function that returns an [`Answer<T>`], also one of the stored `T`. Not for
+/// closures, whose types would no longer be inferred.
 #[diagnostic::on_unimplemented(
     message = "a reconcile hook returns `Reconciled<{T}>` or a `Result` of it, not `{Self}`",
     label = "not what a reconcile hook returns",
     note = "`Reconciled::Landed` holds what the function returns in `Ok`, or the `T` of an `Answer<T>` there"
 )]
 pub trait Finding<T> {
-    /// What was found out.
+    /// The finding.
     fn verdict(self) -> Reconciled<T>;
 }
 

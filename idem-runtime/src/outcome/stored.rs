@@ -1,4 +1,4 @@
-//! An answer as it is handed out.
+//! A stored answer with its key and age.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::record::{OutcomeKind, Record, State};
 pub struct Stored {
     pub(crate) operation: Operation,
     digest: KeyDigest,
-    /// Of its own, and not counted: threads that count one number wait for each other.
+    /// A copy per answer instead of a shared, counted one: threads that update one reference count contend for it.
     format: Format,
     pub(crate) record: Record,
     left: Duration,
@@ -40,7 +40,7 @@ impl Stored {
         }
     }
 
-    /// What is stored: a value, or a business error.
+    /// The kind of answer: a value, or a business error.
     #[must_use]
     pub fn outcome(&self) -> OutcomeKind {
         match self.record.header.state {
@@ -50,7 +50,7 @@ impl Stored {
         }
     }
 
-    /// How long ago it was stored.
+    /// Time since the answer was stored.
     #[must_use]
     pub fn age(&self) -> Duration {
         self.record.header.age(self.left)

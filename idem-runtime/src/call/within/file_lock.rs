@@ -1,7 +1,7 @@
-//! A claim that finds the database file locked.
+//! Claims that find the database file locked.
 //!
-//! SQLite has one lock for all writers of a file, and an uncommitted claim is visible in its own transaction only.
-//! So a locked file shows that a transaction is open, and not of which key. The engine keeps the keys of its own
+//! SQLite has one lock for all writers of a file, and an uncommitted claim is visible in its own transaction only. So a
+//! locked file shows that a transaction is open, but not of which key. The engine keeps a list of the keys of its own
 //! transactions.
 
 use std::pin::pin;
@@ -18,23 +18,23 @@ use crate::lifecycle::core::Core;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current};
 use crate::store::ReadReply;
 
-/// Wait for the commit after a body, with `on_running = reject` as well.
+/// The wait for the commit after a body, with `on_running = reject` as well.
 const COMMIT: Duration = Duration::from_millis(100);
-/// When a refused call is worth repeating.
+/// The retry hint of a refused call.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 impl Holder {
-    /// How long a claim waits for the lock.
+    /// The time that a claim waits for the lock.
     fn limit(self, wait: Duration, claim_deadline: Duration) -> Duration {
         match self {
             Self::Running => wait,
             Self::Ended => wait.max(COMMIT),
-            // It may be of this key all the same.
+            // The other transaction may still be of this key.
             Self::Other => wait + claim_deadline,
         }
     }
 
-    /// The error of a claim that has waited for so long.
+    /// The error of a claim that has waited for that time.
     fn refusal(self, key: &RecordKey) -> Error {
         let operation = key.operation().clone();
         match self {
@@ -52,12 +52,12 @@ impl Holder {
     }
 }
 
-/// An entry among the claimed keys, for repeats in this engine.
+/// An entry in the list of claimed keys, for repeats in this engine.
 pub(super) struct ClaimedKey {
     core: Arc<Core>,
     key: KeyDigest,
     id: u64,
-    /// The claim may outlast the body: the caller ends the transaction.
+    /// Whether the claim may outlast the body, because the caller ends the transaction.
     is_claimed: bool,
 }
 
@@ -72,7 +72,7 @@ impl ClaimedKey {
         }
     }
 
-    /// The claim is undone.
+    /// Marks the claim as undone.
     pub(super) fn undone(&mut self) {
         self.is_claimed = false;
     }
@@ -130,7 +130,7 @@ impl<'a> Queued<'a> {
         Ok(None)
     }
 
-    /// The reply to the claim, if it is one without a write. A failed read leaves it to the next try.
+    /// The reply to the claim, if it involves no write. A failed read is left to the next try.
     async fn committed(&self) -> Option<ClaimReply> {
         let clock = &*self.core.clock;
         let moment = clock.now() + self.core.limits.claim_deadline;

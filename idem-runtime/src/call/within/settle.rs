@@ -1,4 +1,4 @@
-//! How a call in a transaction ends.
+//! The end of a call in a transaction.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -21,7 +21,7 @@ use crate::record::{HEADER, Header, OutcomeKind, State};
 use crate::store::sql::{Failed, SqlTransaction};
 
 impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
-    /// What the body runs in, and the transaction that it writes through.
+    /// The scope of the body, and the transaction that it writes through.
     pub fn split(&mut self) -> (TxScope, &mut T) {
         (TxScope(self.context.clone()), self.part.tx)
     }
@@ -30,7 +30,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         &self.context
     }
 
-    /// Stores the body's answer in the transaction, or undoes what the body wrote.
+    /// Stores the body's answer in the transaction, or undoes the body's writes.
     pub async fn finish(mut self, end: TxEnd<O>) -> O {
         match end {
             TxEnd(Ok(output)) => {
@@ -40,7 +40,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
             }
             TxEnd(Err(panic)) => {
                 self.tell(EventKind::Panicked);
-                // What cannot be undone is rolled back by whoever began it.
+                // If the undo fails, the owner of the transaction rolls it back.
                 let _ = Box::pin(self.undo()).await;
                 drop(self);
                 resume_unwind(panic)
@@ -91,8 +91,8 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         match format.seal(self.running.key.digest(), claim.fingerprint, encoded) {
             Encoded::Release(_) => match self.undo().await {
                 Ok(()) => self.tell(EventKind::Released { counted: false }),
-                // The body's error says more, but its caller would commit: and of a transaction that the
-                // server has rolled back for a deadlock, a commit succeeds.
+                // The body's error is more specific, but its caller would commit: and the commit of a transaction that
+                // the server has rolled back for a deadlock succeeds.
                 Err(error) => self.refuse(error),
             },
             Encoded::Store {
@@ -119,7 +119,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                         let late = false;
                         self.tell(EventKind::Completed { outcome, late });
                     }
-                    // The effect is in the transaction, and goes with it.
+                    // The effect is in the transaction, and is rolled back with it.
                     Err(error) => self.refuse(error),
                 }
             }
@@ -181,7 +181,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
                 self.part.own = false;
                 Ok(())
             }
-            // The server has decided, and said so.
+            // The server has refused the commit.
             Ok(Err(sqlx::Error::Database(error)))
                 if !self.part.tx.connection().is_silence(&*error) =>
             {

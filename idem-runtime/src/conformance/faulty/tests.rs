@@ -4,8 +4,7 @@ use super::*;
 use crate::store::memory::MemoryStore;
 use crate::{Engine, Error};
 
-/// A store to which it saves work to know the claim that ends, and what a waiting call looks at; which it
-/// counts.
+/// A store that optimizes completions with a known claim, and the reads of waiting calls; it counts both.
 #[derive(Clone, Debug)]
 struct Quick {
     store: MemoryStore,

@@ -1,19 +1,19 @@
-//! What counts of a JSON document ([RFC 8259](https://www.rfc-editor.org/rfc/rfc8259)).
+//! Canonical form of JSON documents ([RFC 8259](https://www.rfc-editor.org/rfc/rfc8259)).
 //!
-//! Read here rather than by `serde_json`, whose numbers are doubles and whose objects lose a name that comes twice:
-//! two documents of different amounts must not be one. What is written is the document without whitespace, each object
-//! sorted by name, each string with as few escapes as it takes, numbers as they came, and a comma after each member and
-//! element. That is unambiguous: two documents are written alike only if they differ in nothing else.
+//! Parsed here rather than by `serde_json`, whose numbers are doubles and whose objects lose a name that occurs twice:
+//! two documents of different amounts must not be one. The output is the document without whitespace, each object
+//! sorted by name, each string with as few escapes as possible, numbers as they came, and a comma after each member and
+//! element. That is unambiguous: the output of two documents is equal only if they differ in nothing else.
 
-/// As `serde_json` takes.
+/// The limit of `serde_json`.
 const DEEPEST: usize = 128;
 
-/// A place in a document (RFC 6901), other than the whole of it.
+/// A pointer into a document (RFC 6901), other than to the whole of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pointer(Vec<String>);
 
 impl Pointer {
-    /// `None` for what is no pointer, and for the whole document.
+    /// `None` for text that is no pointer, and for the whole document.
     pub(super) fn read(text: &str) -> Option<Self> {
         let tokens = text.strip_prefix('/')?.split('/').map(|token| {
             let mut rest = token.split('~');
@@ -33,8 +33,8 @@ impl Pointer {
     }
 }
 
-/// What counts of a document, less what is at these places. `None` for what is not one document that all parsers read
-/// alike.
+/// The canonical form of a document, without the values at these pointers. `None` for input that is not one document
+/// that all parsers read alike.
 pub(super) fn canonical(body: &[u8], without: &[Pointer]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(body).ok()?;
     let mut reader = Reader {
@@ -49,10 +49,10 @@ pub(super) fn canonical(body: &[u8], without: &[Pointer]) -> Option<Vec<u8>> {
     (reader.at == text.len()).then_some(reader.out)
 }
 
-/// Ends of pointers whose beginning has led to a value; none is empty.
+/// Rests of pointers whose beginning has led to a value; none is empty.
 type Places<'p> = [&'p [String]];
 
-/// What of these is within the member or element of this name; `None`: the pointer is for all of it.
+/// The pointers into the member or element of this name; `None` if a pointer excludes all of it.
 fn within<'p>(places: &Places<'p>, name: &str) -> Option<Vec<&'p [String]>> {
     let mut inner = Vec::new();
     for place in places {
@@ -73,11 +73,11 @@ struct Reader<'a> {
     unescaped: String,
 }
 
-/// A member that was written: where its name begins and ends, and where it ends itself.
+/// A member that was written: start and end of its name, and its own end.
 struct Member {
     start: usize,
     name_end: usize,
-    /// That of the name, for one that does not count.
+    /// That of the name, for a member that does not count.
     end: usize,
 }
 
@@ -92,7 +92,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes this byte, after blanks.
+    /// Consumes this byte, after blanks.
     fn takes(&mut self, byte: u8) -> bool {
         self.blanks();
         let is_there = self.peek() == Some(byte);
@@ -150,7 +150,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Writes a string, and gives its characters.
+    /// Writes a string, and returns its characters.
     fn string(&mut self) -> Option<&str> {
         self.at += 1;
         let start = self.at;
@@ -217,7 +217,7 @@ impl Reader<'_> {
                     }
                     _ => None,
                 };
-                // Half of a pair is no character.
+                // Half of a surrogate pair is no character.
                 let units = [first].into_iter().chain(second);
                 char::decode_utf16(units).next()?.ok()?
             }
@@ -303,8 +303,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Puts the members, which are written from `start` on, in the order of their names, and takes those out that do
-    /// not count. `None` if two have one name.
+    /// Sorts the members, which are written from `start` on, by name, and removes excluded ones. `None` if two have the
+    /// same name.
     fn sort(&mut self, start: usize, mut members: Vec<Member>) -> Option<()> {
         let in_order = members.is_sorted_by(|a, b| self.name(a) < self.name(b));
         if in_order && members.iter().all(Member::counts) {

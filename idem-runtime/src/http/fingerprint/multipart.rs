@@ -1,12 +1,12 @@
-//! The parts of a form ([RFC 7578](https://www.rfc-editor.org/rfc/rfc7578)), whatever its boundary is.
+//! Parts of a form ([RFC 7578](https://www.rfc-editor.org/rfc/rfc7578)), independent of its boundary.
 //!
-//! No parser of forms: what is between the delimiter lines is taken as it is, headers and all. That is sound because a
-//! form is refused whose delimiter, `--` and the boundary, stands anywhere else: no parser, however lenient about line
-//! ends and blanks, then sees other parts. With the parts, and any boundary that is in none of them, a form can be
-//! written again: two forms of the same parts differ in their boundary alone.
+//! This is no parser of forms: the bytes between the delimiter lines are taken as they are, headers included. That is
+//! sound because a form is refused whose delimiter, `--` and the boundary, occurs anywhere else: no parser, however
+//! lenient about line ends and blanks, then sees other parts. With the parts, and any boundary that is in none of them,
+//! a form can be written again: two forms of the same parts differ in their boundary alone.
 
-/// The boundary of a form, by its `Content-Type`. `None` for any other type, and for a boundary that RFC 2046 does
-/// not allow, or that comes with other parameters.
+/// The boundary of a form, by its `Content-Type`. `None` for any other type, and for a boundary that RFC 2046 does not
+/// allow, or that comes with other parameters.
 pub(super) fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     let at = content_type.iter().position(|byte| *byte == b';')?;
     let (essence, parameter) = content_type.split_at(at);
@@ -34,12 +34,12 @@ pub(super) fn boundary(content_type: &[u8]) -> Option<&[u8]> {
         .then_some(boundary)
 }
 
-/// The parts of a form, in their order, and last what comes after it: nothing, or a line break. `None` for what is not
-/// exactly a form.
+/// The parts of a form, in their order, and last the bytes after it: nothing, or a line break. `None` for input that is
+/// not exactly a form.
 pub(super) fn parts<'a>(body: &'a [u8], boundary: &[u8]) -> Option<impl Iterator<Item = &'a [u8]>> {
     let delimiter = [b"--", boundary].concat();
     let mut parts = Vec::new();
-    // Where the part begins that the next delimiter ends.
+    // The start of the part that the next delimiter ends.
     let mut start = None;
     let mut is_closed = false;
     for at in occurrences(body, &delimiter) {
@@ -69,10 +69,10 @@ pub(super) fn parts<'a>(body: &'a [u8], boundary: &[u8]) -> Option<impl Iterator
     is_closed.then(|| parts.into_iter())
 }
 
-/// Where `needle`, which is not empty, stands in `text`; overlapping ones, too. Takes time by the length of both,
-/// whatever a client makes of them (Knuth, Morris and Pratt).
+/// The positions of `needle`, which is not empty, in `text`, overlapping ones included. Linear in the length of both,
+/// for any input (Knuth, Morris and Pratt).
 fn occurrences(text: &[u8], needle: &[u8]) -> Vec<usize> {
-    // How much of the needle's beginning each of its beginnings ends with.
+    // The length of the longest border of each prefix of the needle.
     let mut borders = vec![0; needle.len()];
     let mut matched = 0;
     for at in 1..needle.len() {

@@ -13,7 +13,7 @@ fn request(of_type: &str) -> Parts {
 fn digest(fingerprinter: &Fingerprinter, request: &Parts, body: &[u8]) -> [u8; 32] {
     let uri = &request.uri;
     let digest = fingerprinter.digest(request, uri, body);
-    // As it is taken while a body comes.
+    // As computed while a body is received.
     if let Some(mut hash) = fingerprinter.begin(request, uri) {
         hash.update(body);
         assert_eq!(digest, <[u8; 32]>::from(hash.finalize()));
@@ -24,7 +24,7 @@ fn digest(fingerprinter: &Fingerprinter, request: &Parts, body: &[u8]) -> [u8; 3
 const JSON: &str = "application/json";
 const FORM: &str = "multipart/form-data; boundary=b";
 
-/// As it was before there were other rules: records outlive a release.
+/// As before there were other rules, because records outlive a release.
 #[test]
 fn the_fingerprint_of_bytes_is_frozen() {
     let expected = {
@@ -79,7 +79,7 @@ fn a_rule_applies_to_bodies_of_its_type_and_to_no_others() {
     );
 }
 
-/// A body that is written as another rule would write it is another request.
+/// A raw body that equals the canonical form of another rule is another request.
 #[test]
 fn rules_are_apart() {
     let body = b"{\"a\":1,}";
@@ -203,7 +203,7 @@ proptest! {
         prop_assert_eq!(digest(&rules, &a, &one), digest(&rules, &b, &other));
     }
 
-    /// No change of a byte makes a form of it that is the same.
+    /// No change of a byte yields an equal form.
     #[test]
     fn a_form_with_another_byte_is_another(
         parts in parts(),

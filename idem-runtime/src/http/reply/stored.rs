@@ -12,8 +12,7 @@ use super::super::headers::StoredHeaders;
 use super::Reply;
 use crate::outcome::codec::{Body, How, Replay, Sink, Undecodable, Unencodable};
 
-/// The member by which a stored reply is told from the value of a function that returned no reply. No field of
-/// Rust is named so.
+/// The member that distinguishes a stored reply from a plain value. It is not a valid name of a Rust field.
 const MARK: &str = "$reply";
 
 #[derive(Serialize)]
@@ -49,7 +48,7 @@ impl Head {
         }
     }
 
-    /// `None` if it is not one that [`of`](Self::of) makes. A header that is never stored is left out: another version
+    /// `None` if [`of`](Self::of) cannot have produced it. A header that is never stored is left out: another version
     /// may have written it, or an intruder.
     fn open(self) -> Option<(StatusCode, HeaderMap)> {
         let status = StatusCode::from_u16(self.status).ok()?;
@@ -63,7 +62,7 @@ impl Head {
     }
 }
 
-/// A character for each byte: the value of a header need not be UTF-8.
+/// One character for each byte, because the value of a header need not be UTF-8.
 fn text(value: &HeaderValue) -> String {
     value.as_bytes().iter().copied().map(char::from).collect()
 }
@@ -86,7 +85,7 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
     }
 
     fn read(body: &Body<'_>) -> Result<Self, Undecodable> {
-        // First this question: a `T` that takes any members would take a reply for its own.
+        // Checked first: a `T` that accepts any members would also read a reply.
         if !is_reply(body) {
             return body.take().map(Self::ok);
         }
@@ -100,7 +99,7 @@ impl<T: Serialize + DeserializeOwned> Replay for Reply<T> {
         })
     }
 
-    // That of the value, whose answers from before it reads.
+    // That of the value, whose earlier answers it reads.
     fn schema() -> u32 {
         T::schema()
     }

@@ -1,4 +1,4 @@
-//! What `serde` writes piece by piece: sequences and maps.
+//! Serializers of compound values: sequences and maps.
 
 use serde::Serialize;
 use serde::ser::{
@@ -10,7 +10,7 @@ use super::CanonicalError;
 use super::encoder::{Encoder, Major, NULL};
 use super::error::Kind;
 
-/// An array in the making.
+/// An array whose elements are being written.
 pub(crate) struct Elements<'a> {
     encoder: &'a mut Encoder,
     written: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Elements<'a> {
 
 enum Length {
     Announced(usize),
-    /// To be filled in here, where a byte is reserved in a buffer that is held.
+    /// The position of the byte reserved for the length, in a held buffer.
     At(usize),
 }
 
@@ -81,15 +81,15 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// A map in the making, in a buffer that is held.
+/// A map whose entries are being written, in a held buffer.
 pub(crate) struct Entries<'a> {
     encoder: &'a mut Encoder,
-    /// Where the byte for the head is reserved.
+    /// The position of the byte reserved for the head.
     head: usize,
     /// The index of the first entry of this map.
     first: usize,
     in_order: bool,
-    /// The start and the end of a key that waits for its value.
+    /// The start and the end of a key whose value is missing.
     key: Option<(usize, usize)>,
     levels: u32,
 }
@@ -119,8 +119,8 @@ impl<'a> Entries<'a> {
         Ok(entries)
     }
 
-    // In derived code the name is a constant, and so is then all that follows from it. Without optimization
-    // nothing follows, and it is compiled with each field of each type.
+    // In derived code the name is a constant, so that inlining makes constants of all values computed from it. Without
+    // optimization inlining gains nothing, and the function is compiled with each field of each type.
     #[cfg_attr(
         not(debug_assertions),
         expect(clippy::inline_always, reason = "see above")
@@ -259,14 +259,14 @@ fn key_prefix(key: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
-/// The same for the name of a field. Reads the name and not what was just written: a constant where
+/// The same for the name of a field. Reads the name instead of the encoded bytes, because the name is a constant where
 /// this is inlined.
 #[inline]
 fn name_prefix(name: &str) -> u64 {
     let name = name.as_bytes();
     let mut prefix = match u8::try_from(name.len()) {
         Ok(length @ 0..=23) => u64::from(Major::Text as u8 + length) << 56,
-        // Names of this length are rare, and all of them go last.
+        // Names of this length are rare, and all of them sort last.
         _ => return u64::MAX,
     };
     let mut shift = 56;

@@ -6,18 +6,18 @@ use sha2::{Digest as _, Sha256};
 use super::error::Kind;
 use super::{CanonicalError, MAX_DEPTH, sha};
 
-/// From this size on the buffer goes to the hash as soon as nothing needs it any more.
+/// From this size on the buffer is hashed and emptied as soon as no item needs it.
 const FLUSH_BYTES: usize = 4 * 1024;
 
-/// Buffers that one large struct has made bigger than this are not kept for the next call.
+/// Limits of kept buffers: a larger buffer, grown by one large struct, is dropped after its call.
 const KEEP_BYTES: usize = 64 * 1024;
 const KEEP_ENTRIES: usize = 1024;
 
-/// The name of a newtype struct that holds a key as a client chose it. It makes no difference to what is written.
+/// The name of a newtype struct that holds a client's key. It does not change the encoding.
 pub(crate) const CLIENT_KEY: &str = "idem_runtime::http::IdempotencyKey";
 
-/// How many encoders a thread keeps: a key and a fingerprint in the making, and the same once more
-/// for a `Serialize` implementation that takes a fingerprint of its own.
+/// The number of encoders that a thread keeps: one for a key and one for a fingerprint, and two more for a `Serialize`
+/// implementation that takes a fingerprint of its own.
 const KEEP_ENCODERS: usize = 4;
 
 pub(super) const NULL: u8 = 0xf6;
@@ -37,30 +37,30 @@ pub(crate) enum Major {
 
 /// Writes canonical CBOR into a buffer, and from there into SHA-256.
 ///
-/// Inside a map everything stays in the buffer, because the map may have to be put in order;
-/// outside it flows on, so that a large sequence or string is never held twice.
+/// Inside a map all bytes stay in the buffer, because the map may have to be sorted; outside it they are hashed in
+/// chunks, so that a large sequence or string is never buffered as a whole.
 #[derive(Default)]
 pub(crate) struct Encoder {
     pub(super) bytes: Vec<u8>,
     /// The finished entries of all open maps, the innermost last.
     pub(super) entries: Vec<Entry>,
-    /// Only there once the buffer had to be emptied: most values are hashed in one go.
+    /// Present once the buffer had to be emptied: most values are hashed in one step.
     hash: Option<Sha256>,
     hashed_bytes: usize,
-    /// How many open items still need their bytes in the buffer.
+    /// The number of open items that still need their bytes in the buffer.
     holds: u32,
     depth: u32,
     filled: bool,
     client_key: bool,
-    /// The first failure. It outlives `Serialize` implementations that ignore errors, which would
-    /// otherwise leave half a value behind.
+    /// The first failure. It persists when a `Serialize` implementation ignores the error, because otherwise half a
+    /// value would be hashed.
     failed: Option<CanonicalError>,
-    /// The position the limit counts from, and the one it forbids to pass.
+    /// The position that the limit counts from, and the position that it forbids to pass.
     limit_start: usize,
     limit_end: usize,
 }
 
-/// Where an entry of a map lies in the buffer.
+/// The position of a map's entry in the buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     /// The first eight bytes of the encoded key, big endian: decides most comparisons.
@@ -70,7 +70,7 @@ pub(super) struct Entry {
     end: usize,
 }
 
-/// Boxed, since encoders are lent to builders that move: a pointer, not all of it.
+/// Boxed, because encoders are lent to builders that move: moving a pointer is cheaper.
 type Spare = Vec<Box<Encoder>>;
 
 thread_local! {
@@ -78,7 +78,7 @@ thread_local! {
 }
 
 impl Encoder {
-    /// An empty encoder, with the buffers of an earlier one where this thread has any.
+    /// An empty encoder, with the buffers of an earlier one if this thread has any.
     pub(crate) fn take() -> Box<Self> {
         let mut encoder = SPARE
             .try_with(|spare| spare.borrow_mut().pop())
@@ -89,7 +89,7 @@ impl Encoder {
         encoder
     }
 
-    /// The digest of all that was written. Says nothing once a value has failed.
+    /// The digest of all that was written. Meaningless once a value has failed.
     pub(crate) fn finish(mut self: Box<Self>) -> [u8; 32] {
         let digest = match self.hash.take() {
             Some(hash) => hash.chain_update(&self.bytes).finalize().into(),
@@ -113,7 +113,7 @@ impl Encoder {
         self.filled = false;
         self.client_key = false;
         self.failed = None;
-        // A thread that is about to end has no place to keep it: then it is dropped.
+        // A thread that is about to end cannot keep it; the encoder is then dropped.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < KEEP_ENCODERS {
@@ -129,7 +129,7 @@ impl Encoder {
         self.note(result)
     }
 
-    /// Remembers the first failure, and returns it from then on.
+    /// Records the first failure, and returns it from then on.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -150,7 +150,7 @@ impl Encoder {
         *self.failed.get_or_insert(CanonicalError::new(kind))
     }
 
-    /// Keeps what follows in the buffer, until [`release`](Self::release).
+    /// Keeps all further bytes in the buffer, until [`release`](Self::release).
     #[inline]
     pub(crate) fn hold(&mut self) {
         self.holds += 1;
@@ -161,13 +161,13 @@ impl Encoder {
         self.holds -= 1;
     }
 
-    /// What was written since [`hold`](Self::hold) was called on an empty encoder.
+    /// The bytes written since [`hold`](Self::hold) was called on an empty encoder.
     pub(crate) fn held_bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// From here on at most `max_bytes` bytes may be written. [`filled`](Self::filled) and
-    /// [`holds_client_key`](Self::holds_client_key) start again. `usize::MAX` is no limit.
+    /// Limits further output to `max_bytes` bytes and resets [`filled`](Self::filled) and
+    /// [`holds_client_key`](Self::holds_client_key). `usize::MAX` is no limit.
     pub(crate) fn limit(&mut self, max_bytes: usize) {
         self.limit_start = self.position();
         self.limit_end = self.limit_start.saturating_add(max_bytes);
@@ -185,7 +185,7 @@ impl Encoder {
         self.filled |= filled;
     }
 
-    /// Whether a key that a client chose was written: one of a type that serializes as [`CLIENT_KEY`].
+    /// Whether a client's key was written: one of a type that serializes as [`CLIENT_KEY`].
     pub(crate) fn holds_client_key(&self) -> bool {
         self.client_key
     }
@@ -228,7 +228,7 @@ impl Encoder {
         self.depth -= 1;
     }
 
-    /// Empties the buffer into the hash, if it is large and nothing needs it.
+    /// Empties the buffer into the hash, if it is large and no item needs it.
     #[inline]
     pub(crate) fn flow(&mut self) {
         if self.holds == 0 && self.bytes.len() >= FLUSH_BYTES {
@@ -246,8 +246,8 @@ impl Encoder {
         self.bytes.clear();
     }
 
-    /// Whether what was written since `position` is a null, in any number of one-element arrays.
-    /// `Some` of it needs an array of its own, or it would read as what it wraps.
+    /// Whether the bytes written since `position` are a null, in any number of one-element arrays. `Some` of it needs
+    /// an array of its own, because otherwise it would read as its content.
     #[inline]
     pub(super) fn is_wrapped_null_since(&self, position: usize) -> bool {
         let written = self.position() - position;
@@ -270,7 +270,7 @@ impl Encoder {
 
     fn long_head(&mut self, major: u8, number: u64) {
         let bytes = number.to_be_bytes();
-        // Of a length that is known here, they are copied without a call.
+        // Each length is a constant here, so the bytes are copied without a call.
         match (number, bytes) {
             (0..=0xffff, [.., c, d]) => self.bytes.extend_from_slice(&[major + 25, c, d]),
             (0x1_0000..=0xffff_ffff, [.., a, b, c, d]) => {
@@ -283,7 +283,7 @@ impl Encoder {
         }
     }
 
-    /// Puts a head in the place of the single byte that was reserved for it.
+    /// Writes a head in place of the single byte that was reserved for it.
     #[inline]
     pub(super) fn head_at(&mut self, at: usize, major: Major, number: u64) {
         match u8::try_from(number) {
@@ -322,8 +322,8 @@ impl Encoder {
         self.bytes.extend_from_slice(name.as_bytes());
     }
 
-    /// Records the entry from `start` to the end of the buffer in the map whose entries begin at
-    /// `first`; false if it does not belong behind the entries that are there.
+    /// Records the entry from `start` to the end of the buffer in the map whose entries begin at `first`; false if the
+    /// entry is out of order.
     #[inline]
     pub(super) fn entry(
         &mut self,
@@ -351,19 +351,18 @@ impl Encoder {
         compare(&self.bytes, left, right).is_lt()
     }
 
-    /// Rewrites the entries from index `first` on, which lie one behind the other at the end of the
-    /// buffer, in canonical order.
+    /// Rewrites the entries from index `first` on, which are contiguous at the end of the buffer, in canonical order.
     pub(super) fn arrange(&mut self, first: usize) -> Result<(), CanonicalError> {
         let bytes = &self.bytes;
         let entries = &mut self.entries[first..];
-        // After a failure that somebody ignored, what lies in the buffer need not be entries.
+        // After a failure that a `Serialize` implementation ignored, the buffer need not hold entries.
         if let Some(error) = self.failed {
             return Err(error);
         }
         let Some(start) = entries.first().map(|entry| entry.start) else {
             return Ok(());
         };
-        // Nearly always the first bytes of the keys tell, and to compare those alone is quick.
+        // The first bytes of the keys nearly always decide, and comparing them alone is fast.
         entries.sort_unstable_by_key(|entry| entry.prefix);
         if entries
             .windows(2)
@@ -377,7 +376,7 @@ impl Encoder {
                 return Err(self.fail(Kind::DuplicateKey));
             }
         }
-        // In order behind the originals, then over them.
+        // Copied in order behind the originals, then over them.
         let end = self.bytes.len();
         self.bytes.reserve(end - start);
         for entry in entries {

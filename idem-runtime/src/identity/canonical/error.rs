@@ -1,9 +1,9 @@
 use std::fmt;
 
-/// Why a value has no canonical encoding.
+/// Reason that a value has no canonical encoding.
 ///
-/// The text never contains the value, nor what its `Serialize` implementation said about it:
-/// implementations like to quote what they refuse.
+/// The text contains neither the value nor the message of its `Serialize` implementation, because such messages often
+/// quote the value that they refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CanonicalError {
     kind: Kind,
@@ -17,9 +17,9 @@ pub(crate) enum Kind {
     TooDeep,
     /// The calls that the `Serialize` implementation made do not describe a value.
     Inconsistent,
-    /// The `Serialize` implementation failed by itself.
+    /// The `Serialize` implementation returned an error of its own.
     Refused,
-    /// Longer than the caller allows; encoding stopped after so many bytes.
+    /// Longer than the caller allows; encoding stopped after this many bytes.
     TooLong { bytes: usize },
 }
 
@@ -28,7 +28,7 @@ impl CanonicalError {
         Self { kind }
     }
 
-    /// How many bytes there were when the limit stopped the encoding, if that is what happened.
+    /// The number of bytes at which the limit stopped the encoding, if it did.
     pub(crate) const fn too_long(self) -> Option<usize> {
         match self.kind {
             Kind::TooLong { bytes } => Some(bytes),

@@ -1,6 +1,6 @@
 //! Narrowing of floats without loss.
 
-/// The half-precision bits of `value`, if they stand for exactly the same number.
+/// The half-precision bits of `value`, if the conversion is exact.
 ///
 /// All NaNs become one, and −0.0 becomes 0.0.
 pub(super) fn to_half(value: f32) -> Option<u16> {
@@ -32,7 +32,7 @@ pub(super) fn to_half(value: f32) -> Option<u16> {
     u16::try_from(sign | half).ok()
 }
 
-/// `value` in single precision, if that is exactly the same number. Every NaN qualifies.
+/// `value` in single precision, if the conversion is exact. Every NaN qualifies.
 pub(super) fn to_single(value: f64) -> Option<f32> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -46,7 +46,7 @@ pub(super) fn to_single(value: f64) -> Option<f32> {
 mod tests {
     use super::{to_half, to_single};
 
-    /// The number that half-precision bits stand for, computed rather than shifted.
+    /// The value of half-precision bits, computed rather than shifted.
     fn half_value(bits: u16) -> f64 {
         let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
         let exponent = i32::from(bits >> 10 & 0x1f);

@@ -16,11 +16,11 @@
 //! | `None`; `Some(x)` | null; `x`, and `[x]` where `x` is null or null in one-element arrays |
 //! | `()`, unit struct | the empty array |
 //!
-//! The entries of maps and structs are sorted by their encoded keys, byte by byte. Types are told
-//! that the format is human readable, so that UUIDs and addresses are text.
+//! The entries of maps and structs are sorted by their encoded keys, byte by byte. The serializer reports a
+//! human-readable format, so that UUIDs and addresses are text.
 //!
-//! What no encoder can see: a `HashSet` serializes as a sequence in random order, a `Vec<u8>` as an
-//! array of numbers, and a struct with `#[serde(flatten)]` as a map, whose nulls are kept.
+//! Not visible to an encoder: a `HashSet` serializes as a sequence in random order, a `Vec<u8>` as an array of numbers,
+//! and a struct with `#[serde(flatten)]` as a map, whose nulls are kept.
 
 mod compound;
 mod encoder;
@@ -44,11 +44,10 @@ pub use error::CanonicalError;
 /// The number of the format, the second element of every array that is hashed.
 pub(crate) const FORMAT: u64 = 1;
 
-/// How many values may be nested in each other: sequences, maps, structs, variants, newtypes and
-/// `Some` count one each.
+/// The greatest nesting depth: sequences, maps, structs, variants, newtypes and `Some` count one each.
 pub(crate) const MAX_DEPTH: u32 = 128;
 
-/// The bytes of `value` on their own, as a test wants to see them.
+/// The encoding of `value` alone, for tests.
 #[cfg(test)]
 pub(crate) fn to_vec<T>(value: &T) -> Result<Vec<u8>, CanonicalError>
 where

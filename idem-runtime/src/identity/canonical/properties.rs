@@ -52,7 +52,7 @@ impl Serialize for Tree {
 }
 
 impl Tree {
-    /// What a reader should find, its maps in the order of the encoded keys.
+    /// The value that a reader should find, its maps in the order of the encoded keys.
     fn expected(&self) -> Value {
         let sorted = |mut entries: Vec<(Vec<u8>, Value, Value)>| {
             entries.sort_by(|left, right| left.0.cmp(&right.0));
@@ -84,8 +84,8 @@ impl Tree {
         }
     }
 
-    /// The same value said otherwise: entries and fields backwards, integers in another width, and
-    /// one more optional field.
+    /// The same value in another form: entries and fields backwards, integers in another width, and one more optional
+    /// field.
     fn disguised(&self) -> Self {
         match self {
             Self::Signed(value) => u64::try_from(*value).map_or(self.clone(), Self::Unsigned),
@@ -108,7 +108,7 @@ impl Tree {
         }
     }
 
-    /// The leaves that make a difference, each with a way to change it.
+    /// The leaves that affect the encoding, each with a way to change it.
     fn leaves(&mut self) -> Vec<&mut Self> {
         match self {
             Self::Seq(elements) => elements.iter_mut().flat_map(Self::leaves).collect(),

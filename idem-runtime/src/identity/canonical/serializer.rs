@@ -55,8 +55,8 @@ impl Encoder {
         }
     }
 
-    /// Begins `{name: content}`, for an enum variant with content. One entry is always in order, so
-    /// that the map needs no buffering.
+    /// Begins `{name: content}`, for an enum variant with content. A single entry is always in order, so the map needs
+    /// no buffering.
     fn variant(&mut self, name: &'static str) -> Result<(), CanonicalError> {
         self.enter()?;
         self.room(name.len())?;
@@ -294,7 +294,7 @@ impl<'a> Serializer for &'a mut Encoder {
         len: usize,
     ) -> Result<Elements<'a>, CanonicalError> {
         self.variant(variant)?;
-        // A variant without content says as much as a unit variant.
+        // An empty variant has as much content as a unit variant.
         self.fill(len == 0);
         Elements::of_variant(self, len)
     }
@@ -324,7 +324,7 @@ impl<'a> Serializer for &'a mut Encoder {
     }
 }
 
-/// Takes what a `Display` implementation writes straight into the buffer.
+/// Writes the output of a `Display` implementation directly into the buffer.
 struct Text<'a>(&'a mut Encoder);
 
 impl fmt::Write for Text<'_> {

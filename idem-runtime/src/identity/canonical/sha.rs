@@ -1,4 +1,4 @@
-//! SHA-256 of bytes that are all there.
+//! SHA-256 of a complete buffer.
 
 use sha2::block_api::compress256;
 
@@ -14,8 +14,9 @@ const START: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// The digest of `bytes`, which are padded where they stand: a hash that takes its input piece by piece
-/// copies all of it through a block of its own. Twenty nanoseconds less, twice in each call.
+/// The digest of `bytes`, which are padded in place.
+///
+/// A streaming hash would copy all of its input through a block of its own, and most calls compute two digests.
 pub(super) fn digest(bytes: &mut Vec<u8>) -> [u8; 32] {
     let bits = bytes.len() as u64 * 8;
     bytes.push(0x80);
@@ -39,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    /// Every place that the end can have in a block, and whether its length still fits behind it.
+    /// Every position of the end in a block, including those where the length does not fit behind it.
     #[test]
     fn bytes_of_any_length_are_hashed_as_by_everybody() {
         for length in 0..=260 {

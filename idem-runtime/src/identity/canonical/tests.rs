@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::error::Kind;
 use super::{CanonicalError, Encoder, MAX_DEPTH, to_vec};
 
-/// The digest of one value and nothing around it.
+/// The digest of a single value.
 fn digest<T: Serialize + ?Sized>(value: &T) -> [u8; 32] {
     let mut encoder = Encoder::take();
     encoder.put(value).unwrap();
@@ -19,7 +19,7 @@ fn assert_fails<T: Serialize + ?Sized>(value: &T, kind: Kind) {
     assert_eq!(to_vec(value).unwrap_err(), CanonicalError::new(kind));
 }
 
-/// Lists of lists, so many deep.
+/// Nested lists of this depth.
 struct Deep(u32);
 
 impl Serialize for Deep {
@@ -34,7 +34,7 @@ impl Serialize for Deep {
     }
 }
 
-/// Endless, and nothing of it is ever written.
+/// Endless recursion that never writes anything.
 #[derive(Serialize)]
 struct Endless<'a>(&'a Recursion);
 
@@ -149,7 +149,7 @@ fn keys_and_values_that_do_not_alternate_are_an_error() {
     }
 }
 
-/// Fails, and says too much about it.
+/// Fails with an error that quotes the value.
 struct Refusing;
 
 impl Serialize for Refusing {

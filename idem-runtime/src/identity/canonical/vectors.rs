@@ -1,4 +1,4 @@
-//! The frozen vectors: what the encoder writes today must be, line for line, what the file says.
+//! The frozen vectors: the encoder's output must equal the file, line for line.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -28,7 +28,7 @@ impl Serialize for Shown {
     }
 }
 
-/// An iterator that does not say how long it is.
+/// An iterator of unknown length.
 struct Unsized(u32);
 
 impl Serialize for Unsized {

@@ -15,7 +15,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Written by another implementation of HMAC-SHA-256: a record of an older release must be found for ever.
+/// Written by another implementation of HMAC-SHA-256, because records of an older release must always be found.
 #[test]
 fn names_and_fingerprints_are_frozen() {
     let Identified {

@@ -1,18 +1,18 @@
-//! The key that a format string makes.
+//! Keys made from a format string.
 
 use std::fmt;
 
 use serde::ser::SerializeTupleVariant;
 use serde::{Serialize, Serializer};
 
-/// The key or scope that a format string makes: the text of each placeholder, by itself.
+/// A key or scope made from a format string, one text per placeholder.
 ///
-/// `#[idempotent(key = "{merchant}/{order_no}")]` makes its keys of it. By hand it finds their records, with
+/// `#[idempotent(key = "{merchant}/{order_no}")]` builds its keys with it. In a program it finds their records, with
 /// [`CallBuilder::key`](crate::CallBuilder::key).
 ///
 /// The texts are encoded as a tuple, not joined: `("a/b", "c")` and `("a", "b/c")` are two keys under `"{}/{}"`. The
-/// text between the placeholders sets keys of different formats apart. It does not count as content: a key whose
-/// placeholders are all empty is refused as [`KeyError::Empty`](crate::KeyError::Empty), whatever stands around them.
+/// text between the placeholders distinguishes keys of different formats. It does not count as content: a key whose
+/// placeholders are all empty is refused as [`KeyError::Empty`](crate::KeyError::Empty), whatever text surrounds them.
 /// A placeholder without any text around it, `"{}"`, is its text: the key `"{order_no}"` is that of
 /// `order_no.to_string()`.
 ///
@@ -36,7 +36,9 @@ pub struct FormatKey<'a> {
 }
 
 impl<'a> FormatKey<'a> {
-    /// The format string with `{}` for each placeholder, a brace of the text doubled, and what each placeholder shows.
+    /// A key of this format string and the values of its placeholders.
+    ///
+    /// The format string has `{}` for each placeholder and doubles each brace of the text.
     ///
     /// Names and format specifications are no part of the template: `"{order:>8}"` is `"{}"`, and the value
     /// `format_args!("{order:>8}")`.
@@ -46,7 +48,8 @@ impl<'a> FormatKey<'a> {
     }
 }
 
-/// A variant that is named like the template: names are no content. Nothing is formatted in a buffer of its own.
+/// Serializes as a variant named like the template, because names do not count as content. Nothing is formatted in a
+/// buffer of its own.
 impl Serialize for FormatKey<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let ("{}", [text]) = (self.template, self.values) {
@@ -61,7 +64,7 @@ impl Serialize for FormatKey<'_> {
     }
 }
 
-/// The template, and not the values.
+/// Writes the template, and not the values.
 impl fmt::Debug for FormatKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FormatKey({:?})", self.template)

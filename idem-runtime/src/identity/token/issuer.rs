@@ -1,4 +1,4 @@
-//! Who signs tokens, and knows its own again.
+//! Issue and verification of tokens.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -13,55 +13,56 @@ use crate::identity::operation::Operation;
 
 const LEAST_SECRET: usize = 32;
 const LIFE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24));
-/// By how much the clocks of two processes may differ: a record outlives its token by as much.
+/// The greatest difference between the clocks of two processes: a record outlives its token by as much.
 const TOLERANCE: Duration = Duration::from_mins(1);
 
-/// Issues one-time tokens, and knows its own again.
+/// Issues and verifies one-time tokens.
 ///
-/// A page with a form asks for one ([`Engine::issue_token`](crate::Engine::issue_token)) and carries it in a hidden field; the call that the
-/// form makes has it as its [key](crate::token()). However often the form is sent, by double clicks, reloads, the back
-/// button or two tabs, the body runs once, and every request gets its answer. After a system error the token is
-/// usable again; after a success, or a business error, the same answer is replayed.
+/// A page with a form requests a token ([`Engine::issue_token`](crate::Engine::issue_token)) and carries it in a hidden
+/// field; the call that the form makes has it as its [key](crate::token()). However often the form is sent, by double
+/// clicks, reloads, the back button or two tabs, the body runs once, and every request gets its answer. After a system
+/// error the token is usable again; after a success, or a business error, the same answer is replayed.
 ///
 /// # What a token is
 ///
 /// Operation, subject, engine prefix, expiry and 128 random bits, signed with HMAC-SHA-256; 80 characters of
-/// `A–Z a–z 0–9 - _`. **Nothing is stored when one is issued.** To verify one asks nobody, and to take it is the
-/// claim of its record: one round trip, and of many at once one is granted.
+/// `A–Z a–z 0–9 - _`. **Nothing is stored when a token is issued.** Verification needs no request to the store. The
+/// first use is the claim of its record: one round trip, and of concurrent claims one is granted.
 ///
 /// # What it withstands
 ///
-/// - **Guessing and forging**: without the secret nobody makes a token, nor another one out of it. Signatures are
-///   compared in constant time, and whatever is wrong is refused alike, as
+/// - **Guessing and forging**: without the secret a client can neither make a token nor derive one from another.
+///   Signatures are compared in constant time, and every invalid token is refused alike, as
 ///   [`ErrorKind::TokenInvalid`](crate::ErrorKind::TokenInvalid).
-/// - **Another user's token**: it is of use to its subject only, and to its operation only. Take the subject from the
-///   session. A token says who may send a form, not who sends it: it is no login.
-/// - **Being sent again**: every request gets the answer of the first, also when the token has expired since. It is
-///   shown to its subject alone, but to everybody who is logged in as that. With other arguments the call is a
-///   [`Mismatch`](crate::ErrorKind::Mismatch).
+/// - **Another user's token**: a token works for its subject only, and for its operation only. Take the subject from
+///   the session. A token proves that a subject may send a form, not who sends it: it is no login.
+/// - **Being sent again**: every request gets the answer of the first, also when the token has expired since. Only its
+///   subject receives it, but so does every client that is logged in as that subject. With other arguments the call is
+///   a [`Mismatch`](crate::ErrorKind::Mismatch).
 /// - **Expiry**: an expired token starts nothing ([`ErrorKind::TokenExpired`](crate::ErrorKind::TokenExpired)), no
-///   reconcile hook either. Where its body was cut off before, the outcome is
-///   [`Unknown`](crate::ErrorKind::Unknown), and nobody should be sent to a new form.
+///   reconcile hook either. If its body was interrupted before, the outcome is [`Unknown`](crate::ErrorKind::Unknown),
+///   and the user should not be sent to a new form.
 /// - **Short lives of answers**: a record lives for the rest of its token's life and a minute, even where `ttl` or
-///   `error_ttl` are shorter, or a token could be used again while it is good.
+///   `error_ttl` are shorter, because otherwise a token could be used again while it is valid.
 ///
 /// # What it does not
 ///
-/// - **Clocks**: those of the processes may be apart by one minute. Beyond that a token may be refused too early,
-///   or used once more after a `ttl` that is shorter than the difference. A token from more than a day and a minute
-///   ahead is refused.
-/// - **A store that loses its records** (`FLUSHALL`, a failover to a replica that lagged behind) forgets which tokens
-///   were used: until they expire they can be used once more. `on_outage = run` means the same while it lasts.
-/// - **Two stores**: engines with one secret and one prefix take each other's tokens. On different stores, each takes
-///   them once.
-/// - **A stolen secret**: whoever has it makes tokens for everybody. Change it.
+/// - **Clocks**: those of the processes may differ by one minute. Beyond that a token may be refused too early, or used
+///   once more after a `ttl` that is shorter than the difference. A token from more than a day and a minute ahead is
+///   refused.
+/// - **A store that loses its records** (`FLUSHALL`, a failover to a replica that lagged behind) loses the uses of
+///   tokens: until they expire they can be used once more. `on_outage = run` has the same effect while the outage
+///   lasts.
+/// - **Two stores**: engines with one secret and one prefix accept each other's tokens. On different stores, each
+///   accepts them once.
+/// - **A stolen secret**: its holder can make tokens for every subject. Change it.
 ///
 /// # Changing the secret
 ///
 /// Deploy everywhere, one after the other:
 ///
-/// 1. `TokenIssuer::new(old).also_accept(new)`: all know the new one before anybody signs with it;
-/// 2. `TokenIssuer::new(new).also_accept(old)`: all sign with it;
+/// 1. `TokenIssuer::new(old).also_accept(new)`: every process accepts the new secret before any process signs with it;
+/// 2. `TokenIssuer::new(new).also_accept(old)`: every process signs with it;
 /// 3. `TokenIssuer::new(new)`, once the answers of old tokens need not be replayed any more: `ttl`, or at least the
 ///    [`life`](Self::life) of a token.
 ///
@@ -100,7 +101,7 @@ impl Secret {
         Self { id, mac, bytes }
     }
 
-    /// The signature of all that a token is about. The parts before the prefix have fixed lengths.
+    /// The signature over all data of a token. The parts before the prefix have fixed lengths.
     fn sign(&self, head: &Head, digest: &KeyDigest, prefix: &str) -> Hmac<Sha256> {
         Mac::chain_update(self.mac.clone(), "idempotency token")
             .chain_update(head.encode())
@@ -121,22 +122,23 @@ impl TokenIssuer {
         }
     }
 
-    /// Accepts tokens that were signed with this secret, too.
+    /// Also accepts tokens that were signed with this secret.
     #[must_use]
     pub fn also_accept(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.others.push(Secret::new(secret.as_ref()));
         self
     }
 
-    /// How long a token can begin something; default 5 min, 1 s to 24 h: as long as a person may take over the
-    /// form. Its answer is replayed for as long as it is stored.
+    /// The time in which a token can start a call; default 5 min, 1 s to 24 h.
+    ///
+    /// It limits the time that a person may take for the form. The answer is replayed for as long as it is stored.
     #[must_use]
     pub fn life(mut self, life: Duration) -> Self {
         self.life = life;
         self
     }
 
-    /// Of this process, for as long as it runs.
+    /// An issuer with a random secret, valid only in this process.
     fn random() -> Self {
         let mut secret = [0; LEAST_SECRET];
         getrandom::fill(&mut secret).expect("the operating system gives random bytes");
@@ -180,7 +182,7 @@ impl TokenIssuer {
         text(&head, &mac.into_bytes().into())
     }
 
-    /// Whether this is one of ours.
+    /// Whether this token was signed with one of these secrets.
     fn knows(&self, shown: &Shown, prefix: &str) -> bool {
         let mut secrets = self
             .secrets()
@@ -192,7 +194,7 @@ impl TokenIssuer {
     }
 }
 
-/// Neither a secret nor what was made of one.
+/// Leaves out the secrets and everything derived from them.
 impl fmt::Debug for TokenIssuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenIssuer")
@@ -230,7 +232,7 @@ impl Tokens {
         })
     }
 
-    /// How long the record of this token has to live at least, or `None`: it has expired.
+    /// The minimum life of the record of this token; `None` if the token has expired.
     pub(crate) fn life_of(
         &self,
         shown: &Shown,

@@ -1,4 +1,4 @@
-//! What a token says, and its text.
+//! The content of a token, and its text.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ pub(super) const NONCE: usize = 16;
 const MAC: usize = 32;
 const HEAD: usize = 1 + SECRET_ID + 8 + NONCE;
 const BYTES: usize = HEAD + MAC;
-/// Every character counts: the bytes divide by three, so that one token has one text.
+/// The number of bytes divides by three, so that every bit of the text is used and a token has only one text.
 const CHARACTERS: usize = BYTES / 3 * 4;
 
 const SECRET_ID: usize = 3;
 
-/// Which secret a token is signed with: for a quick look, and nothing to trust.
+/// The id of the secret that signed a token: selects a secret, and proves nothing.
 pub(super) type SecretId = [u8; SECRET_ID];
 
-/// What a token says in the clear.
+/// The unencrypted part of a token.
 ///
 /// ```text
 ///  0     version, 1
@@ -57,7 +57,7 @@ impl Head {
     }
 }
 
-/// What a call shows: a token that nobody has verified yet, and the record that it would name.
+/// A token as a call presents it: not yet verified, with the digest of its record's key.
 pub(crate) struct Shown {
     pub(super) head: Head,
     pub(super) mac: [u8; MAC],
@@ -65,7 +65,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// The token of this text, for a call of this subject. `None`: no token has such a text.
+    /// Parses the token of this text, for a call of this subject; `None` if the text is not that of a token.
     pub(crate) fn read<S: ToKey + ?Sized>(
         text: &str,
         builder: KeyBuilder,
@@ -78,7 +78,7 @@ impl Shown {
         Some(digest.map(|digest| Self { head, mac, digest }))
     }
 
-    /// Operation, subject and random bytes: what the signature covers is the name of one record.
+    /// The digest of operation, subject and random bytes: the signature covers the name of one record.
     pub(crate) fn digest(&self) -> KeyDigest {
         self.digest
     }

@@ -35,7 +35,7 @@ fn first() -> TokenIssuer {
     TokenIssuer::new([1; 32])
 }
 
-/// How long a record of the token must live, as a call of this subject learns it.
+/// The required life of the token's record, as computed for a call of this subject.
 fn life(
     issuer: &TokenIssuer,
     text: &str,
@@ -58,7 +58,7 @@ fn is_refused(answer: Result<Option<Duration>, Error>) -> bool {
 #[test]
 fn a_token_is_known_to_its_subject_and_operation() {
     let text = issue(&first(), [9; 16], "ann");
-    // 250 ms after a second, so it expires with the next one: never before its life is over.
+    // 250 ms past a second, so the token expires at the next second: never before the end of its life.
     let left = Duration::from_millis(LIFE.as_secs() * 1_000 + 750);
     let most = left + MINUTE + Duration::from_secs(1);
     let life_of = life(&first(), &text, MINE, NOW).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What stands in for `token` in a build without the feature: there are none.
+//! Replacement of `token` in a build without the feature: there are no tokens.
 
 #![allow(
     clippy::unnecessary_wraps,
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use crate::error::Error;
 use crate::identity::operation::Operation;
 
-/// No call shows one.
+/// No call presents a token.
 #[derive(Debug)]
 pub(crate) enum Shown {}
 

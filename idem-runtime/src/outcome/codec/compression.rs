@@ -1,7 +1,7 @@
 //! Compressed answers.
 //!
-//! zstd is the library that the format comes from: fuzzed for years, and bounded by what it is told.
-//! The decoders in Rust are younger, and their encoders compress less. The price is a C compiler.
+//! zstd is the reference library of the format: fuzzed for years, and bounded by the limit that it is given. The
+//! decoders in Rust are younger, and their encoders compress less. The price is a C compiler.
 
 use zstd::bulk::{Compressor, decompress};
 
@@ -10,19 +10,19 @@ use super::Undecodable;
 /// The library's own default: little is gained above it.
 const LEVEL: i32 = 0;
 
-/// To how much an answer may decompress where `max_value_bytes` is less: another process may have
-/// written it with a higher limit.
+/// The least limit of a decompressed answer, in bytes. It applies where `max_value_bytes` is less, because another
+/// process may have written the answer with a higher limit.
 const EXPANDED: usize = 8 << 20;
 
-/// Which answers are compressed.
+/// The compression setting of an engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Compression {
-    /// Those of more bytes than this; `None` for none.
+    /// Answers of more bytes than this are compressed; `None` for none.
     pub(crate) above: Option<usize>,
 }
 
 impl Compression {
-    /// One frame, with its length and a checksum in it; `None` for what stays as it is.
+    /// One frame with its length and a checksum; `None` if the content stays uncompressed.
     pub(super) fn compress(&self, content: &[u8]) -> Option<Vec<u8>> {
         if content.len() <= self.above? {
             return None;
@@ -33,7 +33,8 @@ impl Compression {
     }
 }
 
-/// What was compressed, if it is not too much. No more is allocated, whatever the frame says.
+/// The decompressed content, if it is within the limit. The limit also bounds the allocation, whatever length the frame
+/// declares.
 pub(super) fn expand(frame: &[u8], max_value_bytes: usize) -> Result<Vec<u8>, Undecodable> {
     let max_bytes = max_value_bytes.max(EXPANDED);
     let long = zstd::decompressed_size(frame).ok_or(Undecodable::Damaged)?;

@@ -1,4 +1,4 @@
-//! What is to be done with a result.
+//! An encoded result: a record to store, or a release.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,20 +10,20 @@ use crate::outcome::class::Class;
 use crate::record::transition::Remains;
 use crate::record::{HEADER, OutcomeKind};
 
-/// What is to be done with a result.
+/// An encoded result: a record to store, or a release.
 pub enum Encoded {
-    /// Store this: room for a header, then the answer.
+    /// Store this: space for a header, then the answer.
     Store {
-        /// What it is.
+        /// The kind of the outcome.
         outcome: OutcomeKind,
-        /// Which type it is.
+        /// The schema of its type.
         schema: u32,
         /// [`HEADER`] zeros and the body.
         record: Vec<u8>,
-        /// Why it is a tombstone, if it is one.
+        /// The reason of a tombstone; `None` for any other outcome.
         lost: Option<Unencodable>,
     },
-    /// Give the key back; this remains of the attempt, or more.
+    /// Release the key; at least this remains of the attempt.
     Release(Remains),
 }
 
@@ -37,11 +37,11 @@ impl Encoded {
         }
     }
 
-    /// Not generic: whatever is generic here is compiled with each function that keeps an answer.
+    /// Not generic, because a generic function is compiled with each function that keeps an answer.
     fn store(outcome: OutcomeKind, schema: u32, value: &dyn Replay, format: &Format) -> Self {
         let mut sink = Sink::new(format);
-        // The effect has happened. A panic that went on from here would give the claim up, and the
-        // next call would run the body again.
+        // The effect has happened. An uncaught panic would release the claim, and the next call would run the body
+        // again.
         let written = catch_unwind(AssertUnwindSafe(|| value.write(&mut sink)));
         match written.unwrap_or(Err(Unencodable::Panicked)) {
             Ok(()) => Self::Store {
@@ -59,7 +59,7 @@ impl Encoded {
         Self::store(OutcomeKind::Value, T::schema(), value, format)
     }
 
-    /// The record of what its type lays out itself: `write` appends at most `max_bytes` bytes, and more than
+    /// The record of an answer that its type encodes itself: `write` appends at most `max_bytes` bytes, and more than
     /// `limit` are not stored.
     #[cfg(feature = "http")]
     pub(crate) fn own(
@@ -72,7 +72,7 @@ impl Encoded {
             let lost = Unencodable::TooLarge { max_bytes: limit };
             Self::empty(OutcomeKind::Tombstone, Some(lost))
         };
-        // With its tag.
+        // The tag takes one byte of the limit.
         if max_bytes >= limit {
             return too_large();
         }
@@ -100,7 +100,7 @@ impl Encoded {
 impl fmt::Debug for Encoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // The record holds the answer, which is nobody's business.
+            // The record is left out, because it holds the answer, which may be confidential.
             Self::Store { outcome, lost, .. } => f
                 .debug_struct("Store")
                 .field("outcome", outcome)

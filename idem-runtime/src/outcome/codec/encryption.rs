@@ -14,22 +14,21 @@ const ID: usize = 4;
 const NONCE: usize = 24;
 const TAG: usize = 16;
 
-/// The keys that answers are encrypted with: the first writes, all read. See
+/// The keys of encrypted answers: the first encrypts, all decrypt. See
 /// [`EngineBuilder::encrypt`](crate::EngineBuilder::encrypt).
 ///
-/// A key is 32 random bytes from your secret store, the same in every process, and its id a number
-/// that you give it: it stands in each record in the clear, and in errors.
+/// A key is 32 random bytes from your secret store, the same in every process. Its id is a number that you choose: it
+/// appears in clear text in each record and in errors.
 ///
 /// To change the key without a moment at which an answer cannot be read, deploy everywhere
 ///
-/// 1. `EncryptionKeys::new(1, old).also(2, new)`: all can read the new key before anybody writes it;
-/// 2. `EncryptionKeys::new(2, new).also(1, old)`: all write it;
+/// 1. `EncryptionKeys::new(1, old).also(2, new)`: every process can read the new key before any process writes it;
+/// 2. `EncryptionKeys::new(2, new).also(1, old)`: every process writes it;
 /// 3. `EncryptionKeys::new(2, new)`, once the longest `ttl` has passed since then.
 ///
-/// Never give two keys one id, and never reuse the id of a key that is gone.
+/// Never give two keys the same id, and never reuse the id of a removed key.
 ///
-/// The keys are wiped from memory with the last clone; the arrays that they were made of are yours
-/// to wipe.
+/// The keys are wiped from memory with the last clone; wiping the arrays that they were made of is up to you.
 ///
 /// ```
 /// use idem_runtime::{EncryptionKeys, Engine, store::memory::MemoryStore};
@@ -44,12 +43,12 @@ const TAG: usize = 16;
 pub struct EncryptionKeys {
     first: (u32, XChaCha20Poly1305),
     others: Vec<(u32, XChaCha20Poly1305)>,
-    /// Of the engine that has them.
+    /// The prefix of the engine that has these keys.
     prefix: String,
 }
 
 impl EncryptionKeys {
-    /// The key that writes, under this id.
+    /// The key that encrypts, under this id.
     #[must_use]
     pub fn new(id: u32, key: [u8; 32]) -> Self {
         Self {
@@ -59,14 +58,14 @@ impl EncryptionKeys {
         }
     }
 
-    /// A key that only reads. `build` refuses an id that is there already.
+    /// Adds a key that only decrypts. `build` refuses a duplicate id.
     #[must_use]
     pub fn also(mut self, id: u32, key: [u8; 32]) -> Self {
         self.others.push((id, XChaCha20Poly1305::new(&key.into())));
         self
     }
 
-    /// For the answers of an engine with this prefix.
+    /// The same keys for the answers of an engine with this prefix.
     pub(super) fn under(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.prefix);
         self
@@ -80,17 +79,17 @@ impl EncryptionKeys {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// An id that stands for two keys.
+    /// An id that two keys share.
     fn ambiguous(&self) -> Option<u32> {
         self.ids()
             .enumerate()
             .find_map(|(n, id)| self.ids().take(n).any(|other| other == id).then_some(id))
     }
 
-    /// A record of this content: room for a header, the tag, key id, nonce, and what is sealed.
+    /// The record of this content: space for a header, the tag, key id, nonce, and the ciphertext.
     fn seal(&self, bound: &Bound<'_>, content: &[u8]) -> Result<Vec<u8>, Unencodable> {
         let mut nonce = [0; NONCE];
-        // 192 random bits do not repeat: no counter has to be kept anywhere.
+        // 192 random bits do not repeat, so that no counter has to be kept.
         getrandom::fill(&mut nonce).map_err(|_| Unencodable::NotEncrypted)?;
         self.seal_with(nonce, bound, content)
     }
@@ -117,7 +116,7 @@ impl EncryptionKeys {
         Ok(record)
     }
 
-    /// The content of what `seal` wrote behind the key's id.
+    /// The decrypted content of a record that `seal` wrote, from the byte after the key id.
     fn open(&self, id: u32, bound: &Bound<'_>, sealed: &[u8]) -> Result<Vec<u8>, Undecodable> {
         let (nonce, rest) = sealed.split_first_chunk().ok_or(Undecodable::Short)?;
         let (text, tag) = rest.split_last_chunk().ok_or(Undecodable::Short)?;
@@ -136,10 +135,10 @@ impl EncryptionKeys {
         Ok(content)
     }
 
-    /// What an answer is bound to. All parts but the last have fixed lengths.
+    /// The associated data of an encrypted answer. All parts but the last have fixed lengths.
     ///
-    /// Not the counter, the fence and the types of the header: a store keeps those of the record that an answer
-    /// takes the place of, see `transition::settled`.
+    /// The counter, the fence and the types of the header are not part of it: a store keeps those of the record that
+    /// the answer replaces, see `transition::settled`.
     fn bound_data(&self, bound: &Bound<'_>, id: u32) -> Vec<u8> {
         let mut data = Vec::with_capacity(32 + 16 + 1 + 4 + 1 + ID + self.prefix.len());
         data.extend_from_slice(bound.digest.as_bytes());
@@ -164,16 +163,17 @@ impl fmt::Debug for EncryptionKeys {
     }
 }
 
-/// Whether answers are encrypted, and whether those that are not are read.
+/// The encryption setting of an engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Encryption {
     pub(crate) keys: Option<Arc<EncryptionKeys>>,
-    /// While encryption is introduced. Without keys every answer is plaintext.
+    /// Whether unencrypted answers are read, for the time encryption is introduced. Without keys every answer is
+    /// plaintext.
     pub(crate) accepts_plaintext: bool,
 }
 
 impl Encryption {
-    /// The same, with keys of its own.
+    /// The same, with a separate copy of the keys.
     pub(super) fn apart(&self) -> Self {
         let keys = self.keys.as_deref();
         Self {
@@ -191,7 +191,7 @@ impl Encryption {
         }
     }
 
-    /// What is wrong with these settings.
+    /// Checks these settings for mistakes.
     pub(super) fn check(&self) -> Result<(), String> {
         match &self.keys {
             Some(keys) => keys.ambiguous().map_or(Ok(()), |id| {

@@ -1,26 +1,26 @@
-//! Why an answer is not stored, or does not come back.
+//! Reasons that an answer is not stored, or cannot be read back.
 
 use std::fmt;
 
-/// Why an answer became a tombstone.
+/// Reason that an answer became a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unencodable {
-    /// More bytes than the engine or the layer keeps.
+    /// More bytes than the engine or the layer stores.
     TooLarge {
         /// The limit.
         max_bytes: usize,
     },
-    /// Its `Serialize` refused.
+    /// Its `Serialize` returned an error.
     NotSerializable,
-    /// Its format writes it as another value.
+    /// Its format encodes it as another value.
     Lossy,
     /// Its `Serialize` panicked.
     Panicked,
-    /// It is an error, and what should say of which class panicked.
+    /// It is an error whose classification panicked.
     Unclassified,
-    /// There was no randomness to encrypt it with.
+    /// The operating system provided no randomness to encrypt it with.
     NotEncrypted,
-    /// It is a response that comes bit by bit.
+    /// It is a streamed response.
     #[cfg(feature = "http")]
     Stream,
 }
@@ -57,13 +57,12 @@ impl fmt::Display for Unencodable {
     }
 }
 
-/// Why a stored answer does not come back. The record is kept, and nothing runs.
+/// Reason that a stored answer cannot be read back. The record is kept, and nothing runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecodable {
-    /// It is no value of the type, or the function keeps no such answer.
+    /// It is not a value of the type, or the function keeps no such answer.
     Mistyped {
-        /// The byte of the serialized value at which that showed; 0 where the function keeps no
-        /// such answer.
+        /// The byte of the serialized value at which decoding failed; 0 where the function keeps no such answer.
         at: usize,
     },
     /// A format that this version does not know.
@@ -83,16 +82,16 @@ pub enum Undecodable {
         /// The key's id.
         id: u32,
     },
-    /// It is not what was encrypted with this key for this call.
+    /// It was not encrypted with this key for this call.
     Forged {
         /// The key's id.
         id: u32,
     },
-    /// It is not encrypted, and the engine takes no such answers.
+    /// It is not encrypted, and the engine does not read such answers.
     Plain,
     /// It does not decompress.
     Damaged,
-    /// It decompresses to more than the engine takes.
+    /// It decompresses to more than the engine reads.
     TooLarge {
         /// The limit.
         max_bytes: usize,

@@ -1,7 +1,7 @@
-//! How answers are laid out in records.
+//! The layout of answers in records.
 //!
-//! A record says by itself how it is to be read, so that versions and settings can meet in one store
-//! while they are deployed. After the header:
+//! A record describes its own layout, so that versions and settings can differ within one store during a deployment.
+//! After the header:
 //!
 //! ```text
 //!  0     below 0x20: a tag, the sum of
@@ -19,13 +19,12 @@
 //!        XChaCha20-Poly1305, then 16
 //!        bytes that authenticate it
 //! ```
-//! The content is the serialized value; compressed, it is one zstd frame that says how long it is.
-//! No JSON starts below 0x20 unless with a tab or a line break, which serializers do not write, and
-//! which are no tags of this version.
+//! The content is the serialized value; compressed, it is one zstd frame that contains its length. No JSON starts below
+//! 0x20 except with a tab or a line break, which serializers do not write, and which are no tags of this version.
 //!
-//! An encrypted answer is bound to its place and to what its record says of it: prefix of the engine, digest of the
-//! record's key (which covers operation, scope and key), state byte (`D` or `E`), schema and fingerprint of the
-//! header, tag, and id of the encryption key.
+//! An encrypted answer is bound to its key and to its record's metadata: prefix of the engine, digest of the record's
+//! key (which covers operation, scope and key), state byte (`D` or `E`), schema and fingerprint of the header, tag, and
+//! id of the encryption key.
 
 use std::borrow::Cow;
 
@@ -41,21 +40,21 @@ const TAGS: u8 = 0x20;
 const MESSAGE_PACK: u8 = 1;
 const COMPRESSED: u8 = 2;
 const ENCRYPTED: u8 = 4;
-/// The tag of what a type lays out itself.
+/// The tag of an answer that its type encodes itself.
 pub(super) const OWN: u8 = 8;
 const KNOWN: u8 = MESSAGE_PACK | COMPRESSED | ENCRYPTED | OWN;
 
-/// How answers are serialized. Each record says which it is, and all are read, whatever is set here.
+/// Serialization format of answers. Each record names its format, and all are read, whatever is set here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AnswerFormat {
-    /// JSON: text that an operator can read in the store. It does not hold everything: numbers
-    /// are finite, and keys of maps are strings or numbers. An answer that holds another one is not stored.
+    /// JSON: text that an operator can read in the store. It does not represent everything: numbers are finite, and
+    /// keys of maps are strings or numbers. An answer that holds another one is not stored.
     #[default]
     Json,
-    /// `MessagePack`, a binary format, with the names of fields as in JSON, so that fields may be added
-    /// with `#[serde(default)]`. Smaller than JSON, most of all where there are numbers; holds
-    /// `NAN`, and maps with any keys. Needs the feature `msgpack`.
+    /// `MessagePack`, a binary format, with the names of fields as in JSON, so that fields may be added with
+    /// `#[serde(default)]`. Smaller than JSON, most of all for numbers; represents `NAN`, and maps with any keys. Needs
+    /// the feature `msgpack`.
     #[cfg(feature = "msgpack")]
     MessagePack,
 }
@@ -84,13 +83,13 @@ impl AnswerFormat {
     }
 }
 
-/// How an engine writes answers, and which it reads.
+/// The answer formats that an engine writes and reads.
 #[derive(Clone, Debug)]
 pub struct Format {
     pub(crate) write: AnswerFormat,
-    /// The longest answer, both as it is serialized and as it is stored.
+    /// The longest answer, both serialized and stored.
     pub(crate) max_value_bytes: usize,
-    /// What the store reads back of an answer, whatever its layout.
+    /// The longest answer that the store reads back, whatever its layout.
     pub(crate) max_stored_bytes: usize,
     pub(crate) compression: Compression,
     pub(crate) encryption: Encryption,
@@ -108,7 +107,7 @@ impl Default for Format {
     }
 }
 
-/// What an encrypted answer is bound to: it opens for nothing else.
+/// The metadata that an encrypted answer is bound to; it does not decrypt under any other.
 #[cfg_attr(
     not(feature = "encryption"),
     allow(dead_code, reason = "nothing reads it")
@@ -121,18 +120,18 @@ pub(super) struct Bound<'a> {
     pub(super) tag: u8,
 }
 
-/// The longest answer that a type lays out itself, unless `max_value_bytes` is more.
+/// The longest answer that a type encodes itself, unless `max_value_bytes` is more.
 const MAX_OWN_BYTES: usize = 64 << 20;
 
 impl Format {
-    /// The longest answer that a type lays out itself.
+    /// The longest answer that a type encodes itself.
     pub(crate) fn max_own_bytes(&self) -> usize {
         MAX_OWN_BYTES
             .max(self.max_value_bytes)
             .min(self.max_stored_bytes)
     }
 
-    /// The same, with keys of its own: how often they are held is then counted apart.
+    /// The same, with a separate copy of the keys, whose reference count is not shared.
     pub(crate) fn apart(&self) -> Self {
         Self {
             encryption: self.encryption.apart(),
@@ -140,7 +139,7 @@ impl Format {
         }
     }
 
-    /// What is wrong with these settings.
+    /// Checks these settings for mistakes.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.max_value_bytes > 512 << 20 {
             return Err("`max_value_bytes` must be at most 512 MiB".to_owned());
@@ -153,8 +152,8 @@ impl Format {
         self.encryption.is_on()
     }
 
-    /// The last step before an answer is stored under this key: compressed and encrypted, as the
-    /// engine is set. What does not fit any more becomes a tombstone. `asked` is the fingerprint of the call.
+    /// Compresses and encrypts an answer for storage under this key, as the engine is set. An answer that exceeds the
+    /// limit becomes a tombstone. `asked` is the fingerprint of the call.
     pub(crate) fn seal(&self, key: &KeyDigest, asked: Fingerprint, encoded: Encoded) -> Encoded {
         match encoded {
             Encoded::Store {
@@ -203,7 +202,7 @@ impl Format {
             record = self.encryption.seal(&bound, content)?;
         }
         let max_bytes = match tag {
-            // What laid it out kept to a limit of its own.
+            // A type that encodes itself has a limit of its own.
             Some(tag) if tag & OWN != 0 => self.max_own_bytes(),
             _ => self.max_value_bytes,
         };
@@ -213,7 +212,7 @@ impl Format {
         Ok(record)
     }
 
-    /// The serialized value of a record that stands under this key.
+    /// The serialized value of a record that is stored under this key.
     pub(crate) fn open<'a>(
         &self,
         digest: &KeyDigest,
@@ -249,7 +248,7 @@ impl Format {
             };
             let stored = record.header.fingerprint;
             let opened = self.encryption.open(&bound(stored), &bytes);
-            // A call that compares nothing leaves the record its fingerprint, and seals for every request.
+            // A call without a fingerprint leaves that of the record in place, and encrypts under no fingerprint.
             let opened = match opened {
                 Err(Undecodable::Forged { .. }) if !stored.is_none() => {
                     self.encryption.open(&bound(Fingerprint::NONE), &bytes)
@@ -269,7 +268,7 @@ impl Format {
     }
 }
 
-/// The tag of a body, if it has one, and what follows.
+/// Splits a body into its tag, if it has one, and the content.
 fn split(body: &[u8]) -> (Option<u8>, &[u8]) {
     match body.split_first() {
         Some((tag, content)) if *tag < TAGS => (Some(*tag), content),

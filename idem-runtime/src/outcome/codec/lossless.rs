@@ -1,7 +1,7 @@
-//! What a format writes and does not bring back.
+//! Detection of values that a format writes but does not read back.
 //!
-//! JSON writes `None`, `()` and a unit struct as `null`, and `Some` as what is in it: `Some(None)` is read as `None`.
-//! It writes a number that is not finite as `null`, too. `MessagePack` writes `None` and `()` as `nil`.
+//! JSON writes `None`, `()` and a unit struct as `null`, and `Some` as its content: `Some(None)` is read as `None`. It
+//! also writes a number that is not finite as `null`. `MessagePack` writes `None` and `()` as `nil`.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,8 +13,8 @@ use serde::ser::{
 
 use super::AnswerFormat;
 
-/// Whether the format writes this value as another one. A serializer that writes nothing finds out: for types without
-/// options and floats it comes to nothing.
+/// Whether the format writes this value as another one. Determined by a serializer that writes nothing, and that is
+/// optimized away for types without options and floats.
 pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
     let lost = Cell::new(false);
     let check = Check {
@@ -22,25 +22,25 @@ pub(super) fn loses<T: Serialize>(value: &T, format: AnswerFormat) -> bool {
         in_some: false,
         lost: &lost,
     };
-    // What fails here and did not when it was written is not this one's to judge.
+    // An error that occurs here and did not occur during encoding is ignored: `lost` alone decides.
     let _ = value.serialize(check);
     lost.get()
 }
 
-/// Looks at one value.
+/// Checks one value.
 #[derive(Clone, Copy)]
 struct Check<'a> {
     is_json: bool,
-    /// Written as if the `Some` around it were not there.
+    /// The value is directly inside a `Some`, which the format does not write.
     in_some: bool,
     lost: &'a Cell<bool>,
 }
 
-/// Looks at what is in a value.
+/// Checks the content of a value.
 #[derive(Clone, Copy)]
 struct Within<'a>(Check<'a>);
 
-/// Never this module's own: the value says so of itself.
+/// The error of a `Serialize` implementation; this module itself never fails.
 #[derive(Debug)]
 struct Failed;
 
@@ -59,7 +59,7 @@ impl Error for Failed {
 }
 
 impl<'a> Check<'a> {
-    /// What is written as nothing: lost if it is in a `Some`.
+    /// Records a value that is written as null: it is lost inside a `Some`.
     fn nothing(self) {
         if self.in_some {
             self.lost.set(true);
@@ -163,7 +163,7 @@ impl<'a> Serializer for Check<'a> {
         _: &'static str,
         value: &T,
     ) -> Result<(), Failed> {
-        // Written as what is in it.
+        // Written as its content.
         value.serialize(self)
     }
 
@@ -226,7 +226,7 @@ impl<'a> Serializer for Check<'a> {
     }
 }
 
-/// What has elements or fields.
+/// Implements a compound serializer, for elements or fields.
 macro_rules! looks_within {
     ($($compound:ident: $method:ident($($name:ident)?)),+ $(,)?) => {
         $(

@@ -1,15 +1,16 @@
-//! An answer that tells how it came about.
+//! An answer with its provenance.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use super::{Body, Replay, Sink, Undecodable, Unencodable};
 
-/// What an idempotent function answers, and how that came about: the `T` of its `Result<T, E>`,
-/// where the caller is to know whether the body ran.
+/// The answer of an idempotent function and its provenance.
 ///
-/// It is stored exactly as a `T` is: a function that returned `T` may return `Answer<T>` from now on,
-/// and back again, and reads what it stored before.
+/// It is the `T` of a `Result<T, E>`, for a caller that needs to know whether the body ran.
+///
+/// It is stored exactly as a `T` is: a function that returned `T` may return `Answer<T>` from now on, and back again,
+/// and reads its earlier answers.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -33,31 +34,31 @@ pub struct Answer<T> {
     age: Duration,
 }
 
-/// How an answer came about, for the caller that has it. More ways may come; match with a `_` arm.
+/// Provenance of an answer, as seen by the call. Variants may be added; match with a `_` arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum How {
     /// This call ran the body.
     Executed,
-    /// An earlier call had run the body. Its answer was stored, or a reconcile hook found it out.
+    /// An earlier call had run the body. Its answer was stored, or a reconcile hook found it.
     Replayed,
-    /// Another call ran the body while this one was under way. Either this one waited for it, or it
-    /// ran the body too, lost its lease over that, and the other's answer is the one that counts.
+    /// Another call ran the body while this call was in progress. Either this call waited for it, or it ran the body
+    /// too, lost its lease before completion, and the other call's answer is the one that counts.
     Waited,
 }
 
 impl<T> Answer<T> {
-    /// What the body returned.
+    /// The value that the body returned.
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// What the body returned.
+    /// The value that the body returned.
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// How it came about.
+    /// The provenance of the answer.
     pub fn how(&self) -> How {
         self.how
     }
@@ -67,19 +68,20 @@ impl<T> Answer<T> {
         self.attempt
     }
 
-    /// How long ago it was stored, in milliseconds as the store counts; zero if it was executed.
+    /// The age of the stored answer, in milliseconds by the store's clock; zero if it was executed.
     pub fn age(&self) -> Duration {
         self.age
     }
 
-    /// Whether this call ran the body and its answer counts.
+    /// Whether this call ran the body and its answer is the one that counts.
     pub fn was_executed(&self) -> bool {
         self.how == How::Executed
     }
 }
 
-/// The answer of a body that has just run, which is what a body returns. The attempt is filled in by
-/// the call.
+/// The answer of a body that has just run.
+///
+/// A body returns it; the call fills in the attempt.
 impl<T> From<T> for Answer<T> {
     fn from(value: T) -> Self {
         Self {

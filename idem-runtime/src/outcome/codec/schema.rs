@@ -1,17 +1,19 @@
-//! A number for a type.
+//! Schema numbers of types.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// A number for a type: FNV-1a over its name without the module paths, so that moving a type keeps
-/// it, and without lifetimes, which not every compiler writes. An answer that was written for another is not read.
+/// The schema number of a type: FNV-1a over its name.
+///
+/// The name is taken without the module paths, so that moving a type keeps its number, and without lifetimes, which not
+/// every compiler writes. An answer of one schema is not read as another.
 #[must_use]
 pub(crate) fn schema_of(type_name: &'static str) -> u32 {
     thread_local! {
         static KNOWN: [Cell<Option<(&'static str, u32)>>; 16] = const { [const { Cell::new(None) }; 16] };
     }
-    // What stands at one place for good says the same for good. Most programs have few types of answers,
-    // and each call asks for the number of one.
+    // A `&'static str` at a known address never changes. Most programs have few types of answers, and each call needs
+    // the number of one.
     let known = KNOWN.try_with(|known| {
         let known = &known[type_name.as_ptr().addr() / 16 % known.len()];
         if let Some((name, number)) = known.get()
@@ -23,7 +25,7 @@ pub(crate) fn schema_of(type_name: &'static str) -> u32 {
         known.set(Some((type_name, number)));
         number
     });
-    // A thread that is about to end remembers nothing.
+    // A thread that is about to end has no cache.
     known.unwrap_or_else(|_| number_of(type_name))
 }
 
@@ -37,7 +39,7 @@ fn number_of(type_name: &str) -> u32 {
     };
     let mut rest = type_name;
     while !rest.is_empty() {
-        // Nearly all names are ASCII, and bytes are looked through more quickly.
+        // Nearly all names are ASCII, and a scan of bytes is faster.
         let letters = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let ascii = rest.bytes().take_while(letters).count();
         let end = match rest.as_bytes().get(ascii) {
@@ -64,7 +66,7 @@ fn number_of(type_name: &str) -> u32 {
 
 /// `Cow<'_, str>` as `Cow<str>`, `Money<'_>` as `Money`, `&'_ str` as `&str`.
 fn without_lifetimes(type_name: &str) -> Cow<'_, str> {
-    // Hardly any answer has one.
+    // Hardly any answer has lifetimes.
     if !type_name.contains('\'') {
         return type_name.into();
     }
@@ -83,7 +85,7 @@ fn without_lifetimes(type_name: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// More names than are remembered, each of them asked for again.
+    /// More names than the cache holds, each of them requested again.
     #[test]
     fn a_name_that_is_known_keeps_its_number() {
         const NAMES: &str = "Receipt Refund Order Invoice Payment Basket Article Customer Address Parcel \

@@ -1,4 +1,4 @@
-//! Where a value is written to, and what it is read from.
+//! Encoding and decoding of an answer's value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use super::lossless::loses;
 use super::{AnswerFormat, Format, Undecodable, Unencodable};
 use crate::record::HEADER;
 
-/// Room for an answer that nothing is known of yet.
+/// Initial capacity for an answer of unknown size, in bytes.
 const ROOM: usize = 256;
 
-/// The bytes of a record while they are written: stops at its limit.
+/// Writer of a record's bytes, with a limit.
 pub struct Sink {
     record: Vec<u8>,
     format: AnswerFormat,
@@ -51,14 +51,14 @@ impl Sink {
         Ok(())
     }
 
-    /// What has come of writing a value.
+    /// The result of writing a value.
     fn put_in(&self, written: bool) -> Result<(), Unencodable> {
-        // First: a `Serialize` impl may have gone on without what did not fit.
+        // Checked first: a `Serialize` impl may have ignored the error of a full sink.
         if self.full {
             let max_bytes = self.max;
             return Err(Unencodable::TooLarge { max_bytes });
         }
-        // The message of a `Serialize` impl may quote the value, so it goes no further.
+        // The error of a `Serialize` impl is dropped, because its message may quote the value.
         written.then_some(()).ok_or(Unencodable::NotSerializable)
     }
 
@@ -68,14 +68,14 @@ impl Sink {
         Err(io::ErrorKind::WriteZero.into())
     }
 
-    /// With room for what comes after a long string: else the quote behind it would have it copied once more.
+    /// Reserves space for the bytes that follow a long string: otherwise its closing quote would cause another copy.
     #[cold]
     fn grow(&mut self, bytes: usize) {
         self.record.reserve(bytes + ROOM);
     }
 
     pub(super) fn into_record(mut self) -> Vec<u8> {
-        // A store may keep it as it is, and long. For less than this it does not pay.
+        // A store may keep the record as it is, and for long. A smaller saving is not worth the reallocation.
         let spare = self.record.capacity() - self.record.len();
         if spare > ROOM.max(self.record.len() / 4) {
             self.record.shrink_to_fit();
@@ -97,8 +97,8 @@ impl io::Write for Sink {
         self.write_all(bytes).map(|()| bytes.len())
     }
 
-    // JSON comes in very small pieces. Without optimization nothing is gained by it, and it is compiled with
-    // each type.
+    // JSON is written in very small pieces. Without optimization inlining gains nothing, and the function is compiled
+    // with each type.
     #[cfg_attr(not(debug_assertions), inline)]
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.record.len() + bytes.len() > HEADER + self.max {
@@ -116,12 +116,12 @@ impl io::Write for Sink {
     }
 }
 
-/// How the value of a record is laid out.
+/// The layout of a record's value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Layout {
-    /// By serde.
+    /// Serialized by serde.
     Serialized(AnswerFormat),
-    /// By its type.
+    /// Encoded by its own type.
     Own,
 }
 
@@ -132,7 +132,7 @@ pub struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// The bytes of a value that its type laid out itself.
+    /// The bytes of a value that its own type encoded.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only responses are"))]
     pub(crate) fn own(&self) -> Result<&[u8], Undecodable> {
         match self.layout {
@@ -142,7 +142,7 @@ impl Body<'_> {
     }
 
     pub(crate) fn take<T: DeserializeOwned>(&self) -> Result<T, Undecodable> {
-        // Where, but not what: serde's message may quote the stored value.
+        // The position, and not the message: serde's message may quote the stored value.
         let format = match self.layout {
             Layout::Serialized(format) => format,
             Layout::Own => return Err(Undecodable::Mistyped { at: 0 }),
@@ -159,7 +159,7 @@ impl Body<'_> {
                 let value = T::deserialize(&mut rmp_serde::Deserializer::new(&mut rest));
                 let at = self.bytes.len() - rest.len();
                 match value {
-                    // What follows a value was not written with it.
+                    // Trailing bytes mean that the value is of another type.
                     Ok(value) if rest.is_empty() => Ok(value),
                     _ => Err(Undecodable::Mistyped { at }),
                 }

@@ -1,4 +1,4 @@
-//! Every format: written, read, damaged, and met by an engine that lacks what it takes.
+//! Each format: written, read, damaged, and read by an engine that lacks its feature or key.
 
 #[cfg(feature = "zstd")]
 mod compression;
@@ -60,7 +60,7 @@ fn record_of<T: Replay>(outcome: OutcomeKind, body: &[u8]) -> Record {
     Record::decode(Bytes::from(bytes)).unwrap()
 }
 
-/// The body that a value gets under the key [`DIGEST`], or why it gets none.
+/// The body of a value under the key [`DIGEST`], or the reason that it has none.
 fn write<T: Replay>(format: &Format, value: &T) -> Result<Vec<u8>, Unencodable> {
     match format.seal(&DIGEST, Fingerprint::NONE, Encoded::value(value, format)) {
         Encoded::Store {
@@ -122,8 +122,8 @@ fn json_is_stored_as_it_is() {
 
 #[test]
 fn an_unknown_tag_is_refused() {
-    // Among them tab, line feed and carriage return, which JSON may start with and ours never does.
-    // Nothing is both the type's own and MessagePack.
+    // Among them tab, line feed and carriage return: JSON may start with them, but idem's never does. No tag is both
+    // the type's own layout and MessagePack.
     for tag in [0, 9, 11, 13, 15].into_iter().chain(16..0x20) {
         for rest in [JSON, &PACKED[1..], b""] {
             let body = [&[tag], rest].concat();
@@ -210,7 +210,7 @@ fn nothing_of_an_answer_is_in_debug() {
     }
 }
 
-/// A build without a feature says which one it lacks.
+/// A build without a feature names the missing feature in the error.
 #[test]
 fn a_feature_that_is_left_out_is_named() {
     let bodies: [(&str, bool, &[u8]); 3] = [

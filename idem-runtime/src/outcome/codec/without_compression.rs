@@ -1,4 +1,4 @@
-//! What stands in for `compression` in a build without the feature `zstd`.
+//! Replacement of `compression` in a build without the feature `zstd`.
 
 #![allow(
     clippy::unused_self,

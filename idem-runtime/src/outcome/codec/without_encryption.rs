@@ -1,4 +1,4 @@
-//! What stands in for `encryption` in a build without the feature.
+//! Replacement of `encryption` in a build without the feature.
 
 #![allow(
     clippy::unnecessary_wraps,

@@ -178,7 +178,7 @@ fn what_a_pointer_names_does_not_count_nor_whether_it_is_there() {
     ] {
         assert_ne!(without(other, sent_at), bare, "{other}");
     }
-    // It is read all the same.
+    // The excluded value is parsed nevertheless.
     assert_eq!(without(r#"{"amount":1,"sent_at":nul}"#, sent_at), None);
     assert_eq!(
         without(r#"{"amount":1,"sent_at":1,"sent_at":2}"#, sent_at),
@@ -208,7 +208,7 @@ fn what_is_no_pointer_names_nothing() {
     }
 }
 
-/// A document, and how it is written is yet to be said.
+/// A document without a fixed notation.
 #[derive(Clone, Debug)]
 enum Tree {
     Plain(String),
@@ -240,7 +240,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Writes it in a manner that these numbers say.
+/// Writes the document in a notation that these numbers select.
 fn write(tree: &Tree, turns: &mut dyn Iterator<Item = u8>, out: &mut String) {
     let blanks =
         |out: &mut String, turn: u8| out.push_str(["", " ", "\n\t", "\r"][usize::from(turn % 4)]);
@@ -303,7 +303,7 @@ proptest! {
         prop_assert_eq!(of(&one), of(&other), "{} {}", one, other);
     }
 
-    /// Two documents that are one here are one to `serde_json` as well.
+    /// Two documents that are equal here are equal to `serde_json` as well.
     #[test]
     fn a_change_that_another_parser_sees_counts(
         tree in tree(),
@@ -323,7 +323,7 @@ proptest! {
         let read = serde_json::from_slice::<Value>(&changed);
         match (read, serde_json::from_str::<Value>(&document)) {
             (Ok(changed), Ok(document)) if changed == document => {
-                // It may be written in other words: `1` and `1.0` are one value to it, and two here.
+                // It may be another notation: `1` and `1.0` are one value to it, and two here.
             }
             (Err(error), _) => prop_assert!(error.to_string().contains("out of range"), "{}", error),
             _ => prop_assert_ne!(after, canonical(bytes, &[]).unwrap()),

@@ -64,7 +64,7 @@ fn the_text_around_counts_towards_the_limit() {
     assert!(matches!(digest, Err(KeyError::TooLong { .. })));
 }
 
-/// What `format!` panics of.
+/// A value whose `Display` fails, at which `format!` panics.
 #[test]
 fn a_value_that_cannot_be_shown_is_refused() {
     struct Refuses;
@@ -87,7 +87,7 @@ fn debug_shows_no_value() {
     assert_eq!(shown, "FormatKey(\"a{}\")");
 }
 
-/// Templates that a literal may have; placeholders are where its texts meet.
+/// Templates that a literal may have, with placeholders where joined texts would collide.
 const TEMPLATES: [&str; 12] = [
     "{}", "{}{}", "{}/{}", "{}:{}", "/{}{}", "{}{}/", "a{}/{}", "{{}}{}", "{}{{}}{}", "{}{}{}",
     "{}/{}/{}", "order-{}",
@@ -117,7 +117,7 @@ fn placeholders(template: &str) -> usize {
     braces.matches("{}").count()
 }
 
-/// Texts of few characters, so that they would meet if they were joined.
+/// Texts of few characters, so that joined texts would collide.
 fn formatted() -> impl Strategy<Value = Formatted> {
     proptest::sample::select(&TEMPLATES[..]).prop_flat_map(|template| {
         let texts = proptest::collection::vec("[a/:{}\u{0}]{0,3}", placeholders(template));

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::*;
 use crate::outcome::codec::compression::Compression;
 
-/// Written by Python's `zstandard`. Another release of the library may write it otherwise.
+/// Written by Python's `zstandard`. Another release of the library may produce other bytes.
 const GOLDEN: &str = "\
     0228b52ffd2445d50000a07b2272756e223a372c226d656d6f223a2261227d01008c401875a53970";
 const LIMIT: usize = 8 << 20;
@@ -38,7 +38,7 @@ fn only_long_answers_that_get_smaller_are_compressed() {
         format!("\"{}\"", "x".repeat(58)).as_bytes()
     );
     assert_eq!(text(&"x".repeat(59))[0], 2);
-    // As many different characters as there are do not get smaller.
+    // Text in which no character repeats does not get smaller.
     let noise: String = ('!'..='~').filter(|c| !"\"\\".contains(*c)).collect();
     assert_eq!(text(&noise), format!("\"{noise}\"").as_bytes());
 }
@@ -60,7 +60,7 @@ fn a_bomb_is_refused() {
         ..Format::default()
     };
     assert!(read::<String>(&larger, &bomb).is_ok());
-    // Several frames are no way around it.
+    // Several frames do not bypass the limit.
     let two = [&bomb[..], &frame(b" ")[1..]].concat();
     assert_eq!(read::<String>(&larger, &two), Err(Undecodable::Damaged));
 }

@@ -116,7 +116,7 @@ fn opened(format: &Format, record: &Record) -> Result<Receipt, Undecodable> {
     Receipt::read(&format.open(&DIGEST, record)?)
 }
 
-/// A writer of the store copies a record to another prefix, or changes what its header says.
+/// A writer of the store copies a record to another prefix, or changes its header.
 #[test]
 fn what_the_record_says_of_an_answer_is_sealed_with_it() {
     let format = with(keys().under("shop"));
@@ -143,7 +143,7 @@ fn what_the_record_says_of_an_answer_is_sealed_with_it() {
     assert_eq!(opened(&format, &told(&body, schema ^ 1, [1; 16])), forged);
 }
 
-/// The record of a key keeps the fingerprint that an earlier call brought.
+/// The record of a key keeps the fingerprint of an earlier call.
 #[test]
 fn an_answer_for_every_request_opens_beside_a_fingerprint() {
     let format = with(keys());

@@ -1,4 +1,4 @@
-//! What holds for every value and every bytes.
+//! Properties that hold for every value and for any bytes.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn trees() -> impl Strategy<Value = Tree> {
 proptest! {
     #[test]
     fn every_format_brings_a_value_back(tree in trees()) {
-        // Without the compression and the format, which readers need not be told.
+        // A reader needs neither the compression nor the format setting.
         let reader = formats().pop().unwrap();
         let reader = Format { write: AnswerFormat::Json, ..reader };
         for format in formats() {

@@ -1,4 +1,4 @@
-//! Types that formats do not hold well: what is stored is read back equal, bit for bit, or it is not stored.
+//! Types that formats represent badly: the stored value is read back equal, bit for bit, or it is not stored.
 
 #![allow(
     clippy::option_option,
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The formats without what is laid around them.
+/// The formats without compression and encryption.
 fn plain() -> Vec<Format> {
     let mut formats = vec![Format::default()];
     #[cfg(feature = "msgpack")]
@@ -83,7 +83,7 @@ enum Adjacent<T> {
     Fields { value: T },
 }
 
-/// Its variants look different.
+/// Its variants are distinguishable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Untagged {
@@ -102,7 +102,7 @@ struct Fields<T> {
     rest: BTreeMap<String, Option<T>>,
 }
 
-/// It is stored and read back, or it is not stored: by each format. Whether each stores it.
+/// Each format either stores the value and reads it back, or does not store it. Returns which formats store it.
 fn brought_back<T: Replay + PartialEq + Debug>(value: &T) -> Result<Vec<bool>, TestCaseError> {
     let mut stored = Vec::new();
     for format in plain() {
@@ -120,7 +120,7 @@ fn brought_back<T: Replay + PartialEq + Debug>(value: &T) -> Result<Vec<bool>, T
 fn doubles() -> impl Strategy<Value = Double> {
     prop_oneof![
         any::<u64>().prop_map(|bits| Double(f64::from_bits(bits))),
-        // As amounts come about.
+        // Amounts as a division produces them.
         (any::<i32>(), 1..1_000).prop_map(|(cents, by)| Double(f64::from(cents) / f64::from(by))),
         any::<f64>().prop_map(Double),
     ]
@@ -223,7 +223,7 @@ fn units() {
     assert!(each.iter().flatten().all(|stored| *stored), "{each:?}");
 }
 
-/// What reads as another value is refused, and says what of it.
+/// A value that would be read back as another is refused, and the error names the cause.
 #[test]
 fn some_of_nothing_is_not_stored() {
     for format in plain() {
