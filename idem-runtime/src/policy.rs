@@ -60,9 +60,8 @@ pub enum OnLeaseLost {
 
 /// What a caller gets for an unconfirmed answer of its body.
 ///
-/// An answer is unconfirmed if the store has not confirmed it within `complete_deadline`. In every case storing goes
-/// on in
-/// the background, for as long as the answer would be kept and the process lives.
+/// An answer is unconfirmed if the store has not confirmed it within `complete_deadline`. In every case storing goes on
+/// in the background, for as long as the answer would be kept and the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnUnconfirmed {
@@ -73,8 +72,7 @@ pub enum OnUnconfirmed {
     /// process that dies before the answer is stored, can still lead to another answer later.
     #[default]
     WithinLease,
-    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): a caller gets no unconfirmed answer, and so never
-    /// one
+    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): a caller gets no unconfirmed answer, and so never one
     /// that differs from a later one.
     Fail,
     /// The answer, whatever has become of the lease. Another caller may have got another one.
@@ -102,8 +100,7 @@ pub enum OnUnconfirmed {
 ///
 /// Whether a store without a reply is out of reach or busy cannot be determined for certain. One so busy that it
 /// replies to nothing of this engine for half of `claim_deadline` counts as out of reach; and one node of a Redis
-/// cluster
-/// that falls silent counts as busy while the others reply. Of a store of your own, errors of kind
+/// cluster that falls silent counts as busy while the others reply. Of a store of your own, errors of kind
 /// [`Unavailable`](crate::store::StoreErrorKind::Unavailable) count as no reply unless they are
 /// [`answered`](crate::store::StoreError::answered) or [`unreachable`](crate::store::StoreError::unreachable).
 ///
@@ -120,9 +117,8 @@ pub enum OnOutage {
 /// What a call gets if the record's function has answers of another type.
 ///
 /// Every record carries type tags of the answers of the function that claimed it last: of the value, and of the kept
-/// error; see [`Replay`](crate::Replay) for the names that are compared. A function that shares the `op` by mistake,
-/// or an
-/// earlier version of this one, has another type.
+/// error; see [`Replay`](crate::Replay) for the names that are compared. A function that shares the `op` by mistake, or
+/// an earlier version of this one, has another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnOtherType {

@@ -1,7 +1,6 @@
 //! Hashing of digests in maps.
 //!
-//! A digest is as good as random, so that a cheap mix of its bytes is enough. A client that chooses keys can search
-//! for
+//! A digest is as good as random, so that a cheap mix of its bytes is enough. A client that chooses keys can search for
 //! digests that agree in some bits, though; two secret numbers prevent it from choosing which bits count.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -86,8 +85,7 @@ mod tests {
     use crate::identity::key::KeyDigest;
 
     /// Digests that differ in one bit each, unlike those of SHA-256: still spread over the lowest bits, which select
-    /// the
-    /// place, and over the highest, which distinguish the digests of one place.
+    /// the place, and over the highest, which distinguish the digests of one place.
     #[test]
     fn neighbours_are_spread() {
         let spread = Spread::default();

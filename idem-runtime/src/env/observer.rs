@@ -118,14 +118,13 @@ pub enum EventKind<'a> {
     },
     /// The fast store is used again.
     Restored,
-    /// The call has its record under the name that a
-    /// [former digest key](crate::EngineBuilder::former_digest_key) gives it, and continues with that.
+    /// The call has its record under the name that a [former digest key](crate::EngineBuilder::former_digest_key) gives
+    /// it, and continues with that.
     FormerDigestKey,
-    /// The clock of the store's server and the monotonic clock of this process have moved against each
-    /// other: the server's clock was set, another server with another time has taken its place, or the machine of this
-    /// process was suspended. This process cannot distinguish them, and their effect is the same: leases and answers
-    /// end
-    /// sooner, or later, by as much.
+    /// The clock of the store's server and the monotonic clock of this process have moved against each other: the
+    /// server's clock was set, another server with another time has taken its place, or the machine of this process was
+    /// suspended. This process cannot distinguish them, and their effect is the same: leases and answers end sooner, or
+    /// later, by as much.
     ///
     /// Detected at the next reply that has the server's time, from 250 ms on; each renewal has it. After a step
     /// forward the engine renews at once those leases whose renewals would have fallen into it. Let
@@ -146,8 +145,7 @@ pub enum EventKind<'a> {
 /// Observes the events of an engine.
 ///
 /// Called on the path of every call: be quick and do not block. A panic is contained, because a lost event must not
-/// cost
-/// an answer or a lease.
+/// cost an answer or a lease.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -569,8 +569,7 @@ impl Begin {
             return self.follow(follower, None).await;
         }
         // Another request has the key in this process. Its fingerprint differs from this one but matches, because one
-        // of
-        // them compares nothing. Rare, so this call just claims again.
+        // of them compares nothing. Rare, so this call just claims again.
         self.waited = true;
         let backoff = self
             .backoff

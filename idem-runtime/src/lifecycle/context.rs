@@ -35,8 +35,7 @@ struct Call {
 enum Held {
     Lease(Arc<Lease>),
     /// Boxed, as the riddle is: nearly every call has a lease and nothing to reconcile, and each of them would carry
-    /// the
-    /// space.
+    /// the space.
     Bare(Box<Bare>),
 }
 
@@ -222,8 +221,7 @@ impl Context {
 
     /// The fencing token of the claim, which grows with every claim of this key.
     ///
-    /// A downstream system that remembers the highest one refuses a late write of an overtaken body. It does not stop
-    /// a
+    /// A downstream system that remembers the highest one refuses a late write of an overtaken body. It does not stop a
     /// second effect; [`derive_key`](Self::derive_key) does.
     ///
     /// It grows for certain while the key has a record: for the `ttl` after an attempt that was abandoned or has
@@ -252,10 +250,8 @@ impl Context {
     /// Resolves as soon as the claim is known to be lost, or may be.
     ///
     /// That is when a renewal was refused, the lease ran out unrenewed by the local clock, or the body ran for longer
-    /// than
-    /// `max_run`. From then on another body may run for the same key; after `max_run` not before the rest of the lease
-    /// is
-    /// over. Never resolves before.
+    /// than `max_run`. From then on another body may run for the same key; after `max_run` not before the rest of the
+    /// lease is over. Never resolves before.
     ///
     /// ```
     /// # async fn step() {}
@@ -285,13 +281,10 @@ impl Context {
     /// How long no other attempt can be granted the key, without another renewal.
     ///
     /// To be checked before a step that cannot be taken back. Zero when the lease is lost, and where there is none
-    /// because
-    /// the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction (`tx = …`): no other
-    /// attempt is
-    /// granted the key before that is committed or rolled back. It catches most pauses of a process and guarantees
-    /// nothing,
-    /// since a pause may come right after, and since the lease ends by the server's clock, which may
-    /// [step](crate::store#the-clock-of-the-server).
+    /// because the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction (`tx = …`): no other
+    /// attempt is granted the key before that is committed or rolled back. It catches most pauses of a process and
+    /// guarantees nothing, since a pause may come right after, and since the lease ends by the server's clock, which
+    /// may [step](crate::store#the-clock-of-the-server).
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         match &self.0.held {

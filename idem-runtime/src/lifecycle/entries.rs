@@ -44,11 +44,10 @@ const MOST: usize = 1_000;
 ///
 /// # Operations
 ///
-/// The name of a record in Redis contains 48 bytes of its operation, with `_` for what is not a letter, a digit or
-/// one of `.:_-`. Operations with longer names that begin alike are listed together, under that
-/// [name](Entry::operation). Records of an engine whose prefix is this one, `:` and more, as in `shop` and `shop:eu`,
-/// are
-/// listed there as operations of this one: choose other prefixes.
+/// The name of a record in Redis contains 48 bytes of its operation, with `_` for what is not a letter, a digit or one
+/// of `.:_-`. Operations with longer names that begin alike are listed together, under that [name](Entry::operation).
+/// Records of an engine whose prefix is this one, `:` and more, as in `shop` and `shop:eu`, are listed there as
+/// operations of this one: choose other prefixes.
 ///
 /// In a SQL store, a record whose operation has more than 251 bytes, or a zero byte, is listed by its
 /// [`operation`](Self::operation) only; without one it is among the [`unreadable`](EntryPage::unreadable).
@@ -197,9 +196,8 @@ impl Entries {
 
     /// Counts the matching records.
     ///
-    /// They are counted as they are listed, at the same cost; on Redis one may be counted twice. Unreadable records
-    /// are not
-    /// counted.
+    /// They are counted as they are listed, at the same cost; on Redis one may be counted twice. Unreadable records are
+    /// not counted.
     ///
     /// # Errors
     ///

@@ -35,11 +35,9 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 /// [`CallBuilder::entry`](crate::CallBuilder::entry), or [`Engine::entry`](crate::Engine::entry) for a digest from a
 /// log.
 ///
-/// An operator who knows what happened to an [unknown](EntryState::Unknown) or
-/// [abandoned](EntryState::Abandoned) call records it with [`resolve`](Self::resolve),
-/// [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They change the record only if it is still the
-/// one
-/// that is shown here.
+/// An operator who knows what happened to an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call
+/// records it with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They
+/// change the record only if it is still the one that is shown here.
 ///
 /// # The type of an answer
 ///
@@ -49,19 +47,17 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 ///
 /// # Correcting an answer
 ///
-/// An answer that was [given by hand](Self::is_by_hand) may be corrected, through an entry that shows it. Callers
-/// that got the former answer keep it; the next section states when others get the new one. An answer of a body is
-/// never
+/// An answer that was [given by hand](Self::is_by_hand) may be corrected, through an entry that shows it. Callers that
+/// got the former answer keep it; the next section states when others get the new one. An answer of a body is never
 /// replaced.
 ///
 /// # When a change takes effect
 ///
 /// A call of this engine that begins after the change has returned gets the record as it is then. So does a call of
 /// every other engine that begins 5 ms later: simultaneous calls of one key in an engine share one request to the
-/// store,
-/// and a call may get the reply to a request that was sent up to 5 ms before the call began, however long the reply
-/// takes. A [local cache](crate::LocalCache) of another engine may replay a withdrawn answer for longer, up to its
-/// `max_age`.
+/// store, and a call may get the reply to a request that was sent up to 5 ms before the call began, however long the
+/// reply takes. A [local cache](crate::LocalCache) of another engine may replay a withdrawn answer for longer, up to
+/// its `max_age`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -198,26 +194,20 @@ impl Entry {
 
     /// Stores this answer for an effect that happened.
     ///
-    /// Every later call gets it. It is kept for `ttl`, and at least for as long as the record that it settles was to
-    /// be
+    /// Every later call gets it. It is kept for `ttl`, and at least for as long as the record that it settles was to be
     /// kept: a `ttl` that only the attribute of the function names need not be repeated here.
     ///
     /// The record of a released key of which nothing remains has no request. Then the answer is that of the request
-    /// whose
-    /// entry this is, and other arguments are a mismatch; of an entry that was made without a fingerprint, or by its
-    /// digest,
-    /// it is the answer to every request.
+    /// whose entry this is, and other arguments are a mismatch; of an entry that was made without a fingerprint, or by
+    /// its digest, it is the answer to every request.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Mismatch`] if the
     /// record is of another request than the entry; [`ErrorKind::Changed`] if the record is no longer the one that was
-    /// shown,
-    /// or holds the answer of a body; [`ErrorKind::Running`] while a claim is held; [`ErrorKind::NotStored`] if the
-    /// value is
-    /// too large or not serializable. With each of these nothing has changed. [`ErrorKind::StoreUnavailable`] if it is
-    /// not
-    /// known whether it was stored: get the entry again.
+    /// shown, or holds the answer of a body; [`ErrorKind::Running`] while a claim is held; [`ErrorKind::NotStored`] if
+    /// the value is too large or not serializable. With each of these nothing has changed.
+    /// [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: get the entry again.
     ///
     /// # Cancel safety
     ///
@@ -249,10 +239,9 @@ impl Entry {
     ///
     /// The next call runs the body, and counts as the first attempt. **If the effect had happened, it happens again.**
     ///
-    /// The request is kept: other arguments are a mismatch as before. The types of the answers are not:
-    /// the next call may be of a corrected function. If an earlier body is still alive and succeeds before the next
-    /// call, its
-    /// answer is stored after all.
+    /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
+    /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
+    /// is stored after all.
     ///
     /// # Errors
     ///

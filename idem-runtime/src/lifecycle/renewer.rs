@@ -397,9 +397,8 @@ impl Shared {
             });
         };
         let lost = |reason: &str| {
-            // Read before the loss is announced, because the body may end at once. The lease is in no queue, but
-            // counts as
-            // held until then.
+            // Read before the loss is announced, because the body may end at once. The lease is in no queue, but counts
+            // as held until then.
             let running = self.is_running(&lease);
             lease.lose();
             if running {
@@ -429,8 +428,7 @@ impl Shared {
             }
             Ok(Ok(RenewReply::Unreadable(error))) => return lost(&error.to_string()),
             // No confirmation yet: retry sooner than a third of the lease, so that several tries fit into the rest of
-            // it.
-            // Even a lapsed lease stays with its owner until another attempt takes it.
+            // it. Even a lapsed lease stays with its owner until another attempt takes it.
             Ok(Err(error)) => {
                 tell(EventKind::RenewalFailed {
                     reason: &error.to_string(),

@@ -178,8 +178,7 @@ impl Core {
     /// Takes a place for one more body. `None`: nothing limits it.
     ///
     /// A call that a body of this engine makes takes a place beyond the limit: a refusal would fail the calling body,
-    /// and a
-    /// call that is not counted would escape the limit where it outlives that body.
+    /// and a call that is not counted would escape the limit where it outlives that body.
     pub(crate) fn place(&self, gate: Option<&Gate>) -> Result<Option<Box<Place>>, Full> {
         let engine = self.running.as_ref();
         let layer = gate.and_then(|gate| gate.running.as_ref());

@@ -160,8 +160,7 @@ impl Held {
 
     /// The ending of a key whose body was dropped half-way; `None`: its lease lapses.
     pub(crate) fn cancelled(&self) -> Option<Ending> {
-        // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait
-        // for
+        // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
         // the end of its lease.
         if let State::Reconciling { .. } = self.lease().claim().state {
             return Some(Ending::Release(Remains::Request));
@@ -212,8 +211,7 @@ impl Held {
                 }
                 None => Settled::Own,
                 // The successor may still crash or release the key. Then a stored success saves a third run, and a
-                // stored
-                // unknown outcome prevents one.
+                // stored unknown outcome prevents one.
                 Some(settled @ Settled::Overtaken(_)) if ending.is_offered_on() => settled,
                 Some(settled) => {
                     handover.disarm();
@@ -247,10 +245,8 @@ impl Held {
     /// waits.
     ///
     /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
-    /// a
-    /// claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
-    /// its cause
-    /// may be mended before the answer is given up.
+    /// a claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
+    /// its cause may be mended before the answer is given up.
     async fn complete(
         &self,
         outcome: OutcomeKind,
@@ -484,8 +480,7 @@ impl Drop for HandOver {
             match ending {
                 Ending::Complete { outcome, record } => {
                     // Another body may contradict an answer that is not stored: storing it is given up when it would
-                    // have
-                    // expired, and not before.
+                    // have expired, and not before.
                     let life = held.life(outcome).clamp(Duration::from_mins(1), LONG);
                     let silence = held.lease().lasts().max(life);
                     let patience = if offered_on { silence } else { Duration::ZERO };

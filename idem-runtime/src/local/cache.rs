@@ -4,27 +4,22 @@
 //!
 //! A finished answer changes in two ways only: it expires, or it is withdrawn (a *resolution*: a reset). An entry is
 //! used until `sent + min(left, max_age)`: `left` is the remaining life of the record by the store's reply, and `sent`
-//! is
-//! when the request was sent, before `left` could count. So no entry outlives its record, and a withdrawn answer is
-//! gone
-//! `max_age` after its withdrawal, by any engine and with or without a notification: it was read before, and so
+//! is when the request was sent, before `left` could count. So no entry outlives its record, and a withdrawn answer is
+//! gone `max_age` after its withdrawal, by any engine and with or without a notification: it was read before, and so
 //! its entry is older.
 //!
 //! That bound is the promise. The following mechanism reduces it to milliseconds, or to nothing at all, nearly always.
 //!
 //! An entry is made of the reply to an operation of the store: a claim, a completion, a read. The operation has a
-//! *permit*, drawn before it was sent, which holds how often its shard had changed by then. A resolution, a loss of
-//! the
-//! connection for notifications of resolutions, and its return each count as a change; a permit from before a change
-//! is
+//! *permit*, drawn before it was sent, which holds how often its shard had changed by then. A resolution, a loss of the
+//! connection for notifications of resolutions, and its return each count as a change; a permit from before a change is
 //! void. All of it happens under the lock of the shard. So, for an operation with its permit `t`, its moment in the
-//! store
-//! `o` and its entry `f` (t < o < f), and a resolution with its moment `r`, and with the moment `h` of its
+//! store `o` and its entry `f` (t < o < f), and a resolution with its moment `r`, and with the moment `h` of its
 //! notification here (r < h):
 //!
 //! - `r < o`: the reply is from after the resolution; nothing is stale.
 //! - `o < r`, `f < h`: the entry is made, answers until `h`, and is removed then. From `r` to `h` the old answer is
-//! replayed: the time that the message takes.
+//!   replayed: the time that the message takes.
 //! - `o < r`, `t < h < f`: the permit is void; there is no entry.
 //! - `h < t`: then `r < o`, as above.
 //!
@@ -48,8 +43,7 @@
 //!
 //! - An outcome that is not final: an unknown outcome, a claim. And a tombstone, which is no answer.
 //! - The answer of a call that compares no fingerprint, when that call itself made it: the record in the store may
-//!   carry
-//! the fingerprint of an earlier attempt, and then other requests are a mismatch. The first replay shows it.
+//!   carry the fingerprint of an earlier attempt, and then other requests are a mismatch. The first replay shows it.
 //! - A late completion: it is stored under the header of a later claim.
 
 mod settings;

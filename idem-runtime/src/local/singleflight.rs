@@ -1,11 +1,9 @@
 //! Singleflight: calls of one key in this process share one claim and one wait.
 //!
-//! The first call *leads*: it claims. The others follow: they wait until the leader's claim has led to an answer,
-//! which
-//! all of them get without a request to the store, or until another claim is needed; then one of them leads.
-//! While the body runs in another process there is no leading call: a [vigil](crate::lifecycle::remote_wait) queries
-//! the
-//! store for all of them.
+//! The first call *leads*: it claims. The others follow: they wait until the leader's claim has led to an answer, which
+//! all of them get without a request to the store, or until another claim is needed; then one of them leads. While the
+//! body runs in another process there is no leading call: a [vigil](crate::lifecycle::remote_wait) queries the store
+//! for all of them.
 
 mod word;
 
@@ -64,8 +62,7 @@ pub(crate) enum Landing {
 
 impl Landing {
     /// Whether this may be returned to a call that began at `began`. The record may have been reset after the request
-    /// to
-    /// the store, and before the call began.
+    /// to the store, and before the call began.
     pub(crate) fn is_for(&self, began: Duration) -> bool {
         match *self {
             Self::Done { sent, .. } | Self::Refused { sent, .. } => {
@@ -199,8 +196,7 @@ impl Flights {
             }
             Entry::Occupied(entry) => entry.into_mut(),
         };
-        // A lease that has run out here may have another owner: the store knows. A claim without a reply by now
-        // belongs
+        // A lease that has run out here may have another owner: the store knows. A claim without a reply by now belongs
         // to a call that is not being polled.
         let is_over = match &flight.phase {
             Phase::Here(lease) => lease.upgrade().is_none_or(|lease| lease.is_over()),
@@ -373,8 +369,7 @@ impl Ticket {
         self.change(|flight| flight.is_watched()).unwrap_or(false)
     }
 
-    /// Notifies all followers of this result, unless they were notified already. Usually there are none, and then it
-    /// is
+    /// Notifies all followers of this result, unless they were notified already. Usually there are none, and then it is
     /// not made.
     pub(crate) fn land(&self, landing: impl FnOnce() -> Option<Landing>) {
         if self.told.swap(true, Ordering::AcqRel) {

@@ -2,15 +2,13 @@
 //!
 //! A store that keeps records itself ([`memory`](crate::store::memory)) calls the transitions; a store whose server
 //! decides (Redis scripts, SQL) implements the same ones there. The conformance suite requires the same replies of all
-//! of
-//! them.
+//! of them.
 //!
 //! # Time
 //!
-//! A record carries no moment, only durations. Its age follows from the time that the store will still keep it
-//! (`left`, Redis' `PTTL`): a record is written to live for `retain`, so `retain - left` is its age, and a claim's
-//! lease
-//! has `lease - age` left. Client clocks, time zones and steps of a client's clock therefore cannot end a lease.
+//! A record carries no moment, only durations. Its age follows from the time that the store will still keep it (`left`,
+//! Redis' `PTTL`): a record is written to live for `retain`, so `retain - left` is its age, and a claim's lease has
+//! `lease - age` left. Client clocks, time zones and steps of a client's clock therefore cannot end a lease.
 
 pub(crate) mod transition;
 pub(crate) mod unknown_cause;
@@ -100,8 +98,7 @@ impl fmt::Debug for Owner {
 /// The fencing token of a claim.
 ///
 /// It grows with every claim of a key: microseconds of the store's clock, or the last fence plus one where that is
-/// more.
-/// 56 bits are stored; microseconds stay below the 53 bits that Lua and JSON hold exactly until the year 2255.
+/// more. 56 bits are stored; microseconds stay below the 53 bits that Lua and JSON hold exactly until the year 2255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Fence(u64);
 
@@ -290,8 +287,8 @@ impl Header {
         })
     }
 
-    /// How much of the lease is left when the store will keep the record for `left` more.
-    /// Zero when it has lapsed, or when no claim is held.
+    /// How much of the lease is left when the store will keep the record for `left` more. Zero when it has lapsed, or
+    /// when no claim is held.
     #[must_use]
     pub fn lease_left(&self, left: Duration) -> Duration {
         match self.state {

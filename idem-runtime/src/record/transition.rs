@@ -19,9 +19,8 @@
 //!     UNKNOWN ──complete(a success of anybody)──▶ DONE
 //! ```
 //!
-//! A release that keeps nothing of the only attempt takes the fingerprint and the types of the answers off the
-//! record: the next claim brings its own. Such a record refuses nothing to another owner, and lives for a lease only;
-//! see
+//! A release that keeps nothing of the only attempt takes the fingerprint and the types of the answers off the record:
+//! the next claim brings its own. Such a record refuses nothing to another owner, and lives for a lease only; see
 //! [`release`]. A reset takes the types off as well.
 //!
 //! A pending record whose lease is over may be claimed by any other owner; until one does, its owner
@@ -188,8 +187,7 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
         }
         // The record is the owner's own; or a later attempt released it; or this is a success, and the lease of its
         // successor has lapsed. In the last two cases another attempt may run the body once more, and an existing
-        // success is
-        // better than another run. An error is not: the successor may be alive and succeed.
+        // success is better than another run. An error is not: the successor may be alive and succeed.
         State::Pending { .. } | State::Reconciling { .. } | State::Released => (
             CompleteReply::Stored { late: !mine },
             Some(settled(header, done)),
@@ -215,10 +213,9 @@ pub(crate) const RELEASED_AT_LEAST: Duration = Duration::from_secs(10);
 
 /// Decides a release. The second part is what the store must write, to live for [`released_life`].
 ///
-/// A record with an attempt that counts, or with a request that it keeps ([`Remains::Request`]), keeps its
-/// remaining life. One of which nothing remains serves one purpose: a late claim, release or renewal that the same
-/// owner
-/// sent before finds it and is granted nothing. It lives for the lease of the claim from now on, and for 10 seconds at
+/// A record with an attempt that counts, or with a request that it keeps ([`Remains::Request`]), keeps its remaining
+/// life. One of which nothing remains serves one purpose: a late claim, release or renewal that the same owner sent
+/// before finds it and is granted nothing. It lives for the lease of the claim from now on, and for 10 seconds at
 /// least. Kept for longer, records of failed requests would fill the store.
 #[must_use]
 pub fn release(
@@ -299,9 +296,8 @@ pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Optio
     }
 }
 
-/// Decides a resolution: `new`, the header of a done or released record, replaces `seen` if that is still stored
-/// and its claim is not held. The second part is the header that the store must write in front of the answer, to live
-/// for
+/// Decides a resolution: `new`, the header of a done or released record, replaces `seen` if that is still stored and
+/// its claim is not held. The second part is the header that the store must write in front of the answer, to live for
 /// `new.retain`. The types are those of `new`: a reset drops them.
 #[must_use]
 pub fn resolve(

@@ -35,12 +35,11 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 ///
 /// # What is kept
 ///
-/// Finished answers, values and kept business errors, as the store has them (encrypted and compressed if
-/// they are): of calls that ran here, and of those that were replayed or waited for here. Not
-/// [unknown](crate::ErrorKind::Unknown) outcomes and answers that were [not stored](crate::ErrorKind::NotStored). A
-/// call
-/// with other arguments is a [mismatch](crate::ErrorKind::Mismatch) as before, and operations with
-/// `on_duplicate = reject` always query the store. An answer is not used for longer than its record lives.
+/// Finished answers, values and kept business errors, as the store has them (encrypted and compressed if they are): of
+/// calls that ran here, and of those that were replayed or waited for here. Not [unknown](crate::ErrorKind::Unknown)
+/// outcomes and answers that were [not stored](crate::ErrorKind::NotStored). A call with other arguments is a
+/// [mismatch](crate::ErrorKind::Mismatch) as before, and operations with `on_duplicate = reject` always query the
+/// store. An answer is not used for longer than its record lives.
 ///
 /// [`Replayed`](crate::EventKind::Replayed) has `local: true` for a call that was answered from the cache.
 ///
@@ -49,15 +48,14 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// A finished answer is withdrawn by [`Entry::reset`](crate::Entry::reset) only.
 ///
 /// - By this engine: at once. From before the request to the store until `reset` has returned, and after it, the old
-/// answer is not replayed by this engine.
+///   answer is not replayed by this engine.
 /// - By another engine or process: the others are notified, which takes the time of a message. On Redis that is one
-///   more
-/// connection per process and engine with a cache, which subscribes to the channel `{prefix}:resolved` and is
-/// checked once a second. While it is down, the cache is empty and every call queries the store: during an outage of
-/// Redis it does not answer either. The memory store notifies all engines on it.
+///   more connection per process and engine with a cache, which subscribes to the channel `{prefix}:resolved` and is
+///   checked once a second. While it is down, the cache is empty and every call queries the store: during an outage of
+///   Redis it does not answer either. The memory store notifies all engines on it.
 /// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is the promise, and
-/// the only bound where the store sends no notifications: in SQL and layers on it, for a Redis user without the
-/// rights (then there is a warning), and for records that are deleted or changed past idem.
+///   the only bound where the store sends no notifications: in SQL and layers on it, for a Redis user without the
+///   rights (then there is a warning), and for records that are deleted or changed past idem.
 ///
 /// So set `max_age` to the time that an operator can wait after a reset before the call is made again. A hot
 /// key costs one request to the store in each `max_age`.

@@ -31,15 +31,12 @@ pub struct ClaimRequest {
     /// Attempts after which no caller is granted the claim; `None` for no limit.
     pub max_attempts: Option<NonZeroU16>,
     /// Whether the caller can find out if an earlier attempt had its effect. It then gets the claim to do so, instead
-    /// of
-    /// a refusal or the claim to run, where such an attempt exists. After the verdict that there was no effect, it
-    /// claims once
-    /// more without this.
+    /// of a refusal or the claim to run, where such an attempt exists. After the verdict that there was no effect, it
+    /// claims once more without this.
     pub reconciles: bool,
     /// The record that the claim needs to be granted.
     pub needs: Needs,
-    /// Whether the remaining life of a finished answer must be exact. Otherwise a store may reply with less, if that
-    /// is
+    /// Whether the remaining life of a finished answer must be exact. Otherwise a store may reply with less, if that is
     /// quicker: it counts from the claim instead of from the completion.
     pub dated: bool,
 }
@@ -96,8 +93,7 @@ pub enum ClaimReply {
         left: Duration,
     },
     /// There is no record, and the claim [needs](ClaimRequest::needs) one. Only a server that could have written
-    /// replies
-    /// this.
+    /// replies this.
     Absent,
     /// The record belongs to a request with another fingerprint.
     Mismatch,
