@@ -39,7 +39,7 @@ pub enum EventKind<'a> {
     Replayed {
         /// The kind of the stored outcome.
         outcome: OutcomeKind,
-        /// How long ago it was stored. Unless this was requested of a Redis store, it may count from the claim.
+        /// How long ago it was stored. On Redis it may count from the claim, unless the exact age was requested.
         age: Duration,
         /// Whether the caller waited for the call that produced it.
         waited: bool,
@@ -94,7 +94,7 @@ pub enum EventKind<'a> {
         /// Whether the attempt counts as abandoned.
         counted: bool,
     },
-    /// The body's future was dropped; what becomes of the key is the operation's `on_cancel`.
+    /// The body's future was dropped; the operation's `on_cancel` decides about its key.
     Dropped,
     /// The body panicked.
     Panicked,
@@ -132,10 +132,10 @@ pub enum EventKind<'a> {
     ClockStepped {
         /// By how much at least.
         by: Duration,
-        /// Whether the server is ahead of what was to be expected: leases end sooner.
+        /// Whether the server is ahead of the expected time: leases end sooner.
         forward: bool,
     },
-    /// Something that an operator should know.
+    /// A warning for an operator.
     Warning {
         /// A sentence.
         message: &'a str,

@@ -97,7 +97,7 @@ impl Core {
             let heard = if is_grant { clock.now() } else { sent };
             self.outage.hears(heard);
             if heard >= sent + request.lease {
-                // The owner of the claim is no longer known. Sending it again returns the owner, and renews the claim.
+                // The claim may have lapsed, and be another owner's by now. Sending it again finds out, and renews it.
                 if late && heard >= silent_until {
                     return Err(slow(operation));
                 }

@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// The start of a call that was refused with `error`. Without a claim it takes a `place` all the same.
+    /// The start of a call that was refused with `error`. A body without protection takes a `place` as well.
     pub(crate) fn not_begun(
         self: &Arc<Self>,
         name: &CallName,

@@ -487,7 +487,7 @@ impl Begin {
             {
                 return Led::Vacant(ticket);
             }
-            // A claim has a place for the hook, and runs it.
+            // A claim that reconciles follows, once the call has a place for the hook.
             ClaimReply::Done { record, left }
                 if self.policy.reconciles
                     && !request.reconciles

@@ -162,8 +162,8 @@ impl Claim {
         let operation = self.operation().clone();
         let (tell, told) = oneshot::channel();
         let lease = Arc::clone(held.lease());
-        // Sent from the engine's thread: a connection that was made here would be driven here, and every lease with
-        // it.
+        // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
+        // and every lease with it.
         held.core().keeper.hand_over(async move {
             let core = &lease.core;
             let sent = core.clock.now();

@@ -320,12 +320,12 @@ impl Context {
     /// [digest key](crate::EngineBuilder::digest_key): where a call is then meant to have its effect again, put the
     /// distinction (a date, say) into the key or the label.
     ///
-    /// A reader of it who knows the label can confirm a guess of the call's key, whatever the engine's
+    /// A reader with the key and its label can confirm a guess of the call's key, whatever the engine's
     /// [digest key](crate::EngineBuilder::digest_key).
     ///
     /// The other side may know this request under that key from now on. So the call's key stays with its request:
-    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a transaction
-    /// (`tx = …`) the error undoes the claim as well, and nothing keeps the request.
+    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a
+    /// transaction (`tx = …`) the error undoes the claim as well, and nothing keeps the request.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

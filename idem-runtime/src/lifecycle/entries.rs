@@ -19,7 +19,7 @@ const MOST: usize = 1_000;
 
 /// A listing of the records under the engine's prefix; see [`Engine::entries`](crate::Engine::entries).
 ///
-/// # What is listed
+/// # Listed records
 ///
 /// Every record that is kept and matches from the first page until the last one is listed at least once. A record
 /// that is created, changed, reset or expired meanwhile may or may not be listed. A page names no record twice; on
@@ -28,7 +28,7 @@ const MOST: usize = 1_000;
 ///
 /// The order of entries has no meaning.
 ///
-/// # What it costs
+/// # Cost
 ///
 /// A step examines up to 1,000 records, without their answers, and a page takes as many steps as are needed to fill
 /// it; no step delays a claim. Steps use a connection of their own.
@@ -44,8 +44,8 @@ const MOST: usize = 1_000;
 ///
 /// # Operations
 ///
-/// The name of a record in Redis contains 48 bytes of its operation, with `_` for what is not a letter, a digit or one
-/// of `.:_-`. Operations with longer names that begin alike are listed together, under that [name](Entry::operation).
+/// The name of a record in Redis contains 48 bytes of its operation, with `_` for characters other than letters, digits
+/// and `.:_-`. Operations with longer names that begin alike are listed together, under that [name](Entry::operation).
 /// Records of an engine whose prefix is this one, `:` and more, as in `shop` and `shop:eu`, are listed there as
 /// operations of this one: choose other prefixes.
 ///
@@ -165,7 +165,7 @@ impl Entries {
     /// [`ErrorKind::Unsupported`] if the store cannot list; [`ErrorKind::InvalidCursor`] if the cursor is that of
     /// another listing, or slots of a Redis cluster have moved; [`ErrorKind::StoreUnavailable`] if the store gave no
     /// reply to a step within [`claim_deadline`](crate::EngineBuilder::claim_deadline), or refused;
-    /// [`ErrorKind::InvalidPolicy`] if [`Exhausted`](EntryFilter::Exhausted) records are asked for on an engine with
+    /// [`ErrorKind::InvalidPolicy`] if [`Exhausted`](EntryFilter::Exhausted) records are requested from an engine with
     /// unlimited attempts, without [`min_attempts`](Self::min_attempts).
     ///
     /// The operation of the error is `*` where every operation is listed. After an error it may be called again, and

@@ -35,8 +35,8 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 /// [`CallBuilder::entry`](crate::CallBuilder::entry), or [`Engine::entry`](crate::Engine::entry) for a digest from a
 /// log.
 ///
-/// An operator who knows what happened to an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call
-/// records it with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They
+/// An operator settles an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call, whose effect was
+/// found out, with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They
 /// change the record only if it is still the one that is shown here.
 ///
 /// # The type of an answer
@@ -110,7 +110,7 @@ pub struct Entry {
 pub enum EntryState {
     /// Its body runs, or an earlier attempt is being reconciled.
     Running {
-        /// What is left of the lease.
+        /// The rest of the lease.
         lease_left: Duration,
     },
     /// Its body crashed or lost its lease; the next call takes over, if attempts are left.
@@ -147,7 +147,7 @@ impl Entry {
     /// The operation of the call.
     ///
     /// For an entry that was [listed](crate::Engine::entries) on Redis it is the one in the record's name: cut to 48
-    /// bytes, with `_` for what is not a letter, a digit or one of `.:_-`.
+    /// bytes, with `_` for characters other than letters, digits and `.:_-`.
     #[must_use]
     pub fn operation(&self) -> &str {
         self.key.operation().as_str()

@@ -54,7 +54,7 @@ impl Outage {
     /// Records a reply of the store, received at this moment at the earliest.
     pub(crate) fn hears(&self, at: Duration) {
         let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX).max(1);
-        // Not every call writes a cache line that every call reads.
+        // Throttled, because every call reads this cache line.
         let last = self.replied.load(Ordering::Relaxed);
         if last == 0 || at > last.saturating_add(GRAIN) {
             self.replied.store(at, Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Outage {
 
     /// Ends the outage: a claim has a reply.
     pub(crate) fn ends(&self) {
-        // Usually there was none: not every call writes a cache line that every call reads.
+        // Usually there was none, and a write would invalidate a cache line that every call reads.
         if self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);
         }

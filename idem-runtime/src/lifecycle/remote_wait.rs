@@ -26,8 +26,8 @@ pub(crate) struct Running {
 }
 
 impl Core {
-    /// Waits on behalf of all calls of this key. Returns the follower for the call that found the remote body, whose
-    /// fingerprint and need of a dated answer these are.
+    /// Waits on behalf of all calls of this key. Returns the follower of the call that found the remote body;
+    /// `fingerprint` and `dated` are of that call.
     pub(crate) fn watch_over(
         self: &Arc<Self>,
         key: &RecordKey,
@@ -116,7 +116,7 @@ impl Vigil {
                 }
                 Look::Ask => return,
                 Look::Silent => {
-                    // A claim then returns the reason of the store.
+                    // The followers then claim, and get the error of the store.
                     let since = *silent_since.get_or_insert(clock.now());
                     if clock.now() >= since + self.core.limits.claim_deadline {
                         return;

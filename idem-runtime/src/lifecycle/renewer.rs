@@ -1,4 +1,4 @@
-//! The engine's own thread: it renews leases, and finishes the work of vanished callers.
+//! The engine's own thread: it renews leases, and finishes the work of dropped callers.
 //!
 //! A runtime that a body blocks would starve the lease of every other body on it; so would a connection whose driver
 //! runs there. Renewals therefore run here, and a store makes the connection for them here.
@@ -49,7 +49,7 @@ struct Shared {
     starting: Mutex<()>,
     thread: OnceLock<Handle>,
     closed: AtomicBool,
-    /// Unfinished jobs of vanished callers.
+    /// Unfinished jobs of dropped callers.
     jobs: AtomicUsize,
     /// Answers of bodies that the store has not confirmed.
     unstored: AtomicUsize,
@@ -65,7 +65,7 @@ struct Shared {
 struct Queue {
     leases: BTreeMap<(u64, u64), Arc<Lease>>,
     next_id: u64,
-    /// Registered leases, also those that are not in `leases`.
+    /// Registered leases, including any outside of `leases`.
     held: usize,
 }
 
@@ -184,7 +184,7 @@ impl Keeper {
         }
     }
 
-    /// The number of held claims, and of unfinished jobs of vanished callers.
+    /// The number of held claims, and of unfinished jobs of dropped callers.
     pub(crate) fn busy(&self) -> (usize, usize) {
         // Counted at one moment: a claim may begin in one queue and outlive its outer claim, which is in another.
         let queues = self.shared.queues.locked();

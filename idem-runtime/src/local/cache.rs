@@ -39,7 +39,7 @@
 //! remaining life, or with more by the error of an estimate. Its entry ends a second sooner, and does not answer calls
 //! that report how old their answer is.
 //!
-//! # What has no entry
+//! # Outcomes without an entry
 //!
 //! - An outcome that is not final: an unknown outcome, a claim. And a tombstone, which is no answer.
 //! - The answer of a call that compares no fingerprint, when that call itself made it: the record in the store may

@@ -184,7 +184,7 @@ pub struct Header {
     pub owner: Owner,
     /// The fence of that attempt.
     pub fence: Fence,
-    /// Attempts that count: started, less those that released the key in good order.
+    /// Attempts that count: started, minus orderly releases.
     pub attempts: u16,
     /// How long the record was written to be kept.
     pub retain: Duration,

@@ -33,7 +33,7 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
 ///
-/// # What is kept
+/// # Cached answers
 ///
 /// Finished answers, values and kept business errors, as the store has them (encrypted and compressed if they are): of
 /// calls that ran here, and of those that were replayed or waited for here. Not [unknown](crate::ErrorKind::Unknown)
