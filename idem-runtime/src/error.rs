@@ -68,7 +68,7 @@ pub enum ErrorKind {
         /// The number of started attempts.
         attempts: u32,
     },
-    /// The call was done, but its answer could not be stored (too large or not serializable).
+    /// The call was done, but its answer could not be stored: too large or not serializable.
     NotStored,
     /// The stored answer cannot be read as the function's return type. It is kept, and the body is
     /// not run again.
@@ -85,26 +85,30 @@ pub enum ErrorKind {
     /// The store could not be queried within its deadline, or refused. The body was not run.
     /// [`Error::is_retryable`] distinguishes the two.
     StoreUnavailable,
-    /// The transaction that the call runs in (`tx = …`) can only be rolled back, or is over: it collided with
-    /// another, its connection is lost, an error or a statement ended it, or the answer could not be stored in
-    /// it. Nothing of it is kept, unless the body has committed. Roll it back and call again in a new one.
+    /// The transaction of the call (`tx = …`) can only be rolled back, or is over.
+    ///
+    /// It collided with another, its connection is lost, an error or a statement ended it, or the answer could not be
+    /// stored in it. Nothing of it is kept, unless the body has committed. Roll it back and call again in a new one.
     TransactionAborted,
     /// It is not known whether the transaction of the call was committed: the reply was lost. Call
     /// again: if it was, the answer is replayed, and if not, the body runs.
     CommitUnknown,
-    /// The body of this call has an answer, and the store has not confirmed it. Since the lease has lapsed, or
-    /// [`OnUnconfirmed::Fail`](crate::OnUnconfirmed::Fail) is set, the answer is not returned: another attempt may
-    /// have given another one. Its effect may have happened. Call again with the same key: the repeat gets the one
-    /// answer.
+    /// The store has not confirmed the answer that the body of this call has.
+    ///
+    /// Since the lease has lapsed, or [`OnUnconfirmed::Fail`](crate::OnUnconfirmed::Fail) is set, the answer is not
+    /// returned: another attempt may have given another one. Its effect may have happened. Call again with the same
+    /// key: the repeat gets the one answer.
     Unconfirmed,
     /// The body of this call called itself with the same key: it would wait for itself.
     Reentered,
-    /// As many bodies run as may at once ([`max_running`](crate::EngineBuilder::max_running)), and nothing was run or
-    /// claimed. Call again after [`retry_after`](Error::retry_after), which is 1 s; if it goes on, find out why bodies
-    /// take so long, or raise the limit.
+    /// The limit of running bodies ([`max_running`](crate::EngineBuilder::max_running)) is reached.
+    ///
+    /// Nothing was run or claimed. Call again after [`retry_after`](Error::retry_after), which is 1 s; if it goes on,
+    /// find out why bodies take so long, or raise the limit.
     TooManyRunning,
-    /// A quota of the caller's scope is used up (`IdempotencyLayer::quota`), and nothing was run or claimed. Call again
-    /// after [`retry_after`](Error::retry_after).
+    /// A quota of the caller's scope is used up (`IdempotencyLayer::quota`).
+    ///
+    /// Nothing was run or claimed. Call again after [`retry_after`](Error::retry_after).
     QuotaExceeded,
     /// The engine is being shut down and starts nothing new. Call another instance.
     ShuttingDown,
@@ -119,10 +123,10 @@ pub enum ErrorKind {
     TokenExpired,
     /// The store does not support the request, such as a listing of its records.
     Unsupported,
-    /// The cursor of a listing belongs to another listing or store, or the store has changed too much since. Begin
-    /// the listing again.
+    /// The cursor belongs to another listing or store, or the store has changed too much since. Begin the listing
+    /// again.
     InvalidCursor,
-    /// A duration or limit of the operation is out of range, or a key that its client chose has no scope.
+    /// A duration or limit is out of range, or a client-chosen key has no scope.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
     NoEngine,
@@ -153,7 +157,7 @@ impl Error {
         self
     }
 
-    /// Sets when to repeat the call, where that is known and the kind does not include it.
+    /// Sets when to repeat the call, unless unknown or part of the kind.
     pub(crate) fn worth_repeating(mut self, retry_after: Option<Duration>) -> Self {
         self.0.retry_after = retry_after;
         self
@@ -169,8 +173,9 @@ impl Error {
         self.0.outage
     }
 
-    /// Takes the message of `cause` as the detail, and the source of `cause` as the source: this error alone shows the
-    /// reason, and its chain repeats nothing.
+    /// Takes the message of `cause` as the detail, and its source as the source.
+    ///
+    /// This error alone shows the reason, and its chain repeats nothing.
     pub(crate) fn because(self, cause: impl StdError + Send + Sync + 'static) -> Self {
         let mut error = self.detail(cause.to_string());
         if cause.source().is_some() {

@@ -191,7 +191,7 @@ pub(crate) const LEASE: (Duration, Duration) =
 pub(crate) const LONG: Duration = Duration::from_hours(24 * 3650);
 
 impl Policy {
-    /// Checks the bounds, and cuts every duration to the whole milliseconds that a record holds.
+    /// Checks the bounds, and cuts every duration to whole milliseconds, as a record holds them.
     ///
     /// # Errors
     ///
@@ -220,7 +220,7 @@ impl Policy {
         self
     }
 
-    /// A policy under which neither a body nor a hook runs, whatever the store replies.
+    /// Makes a policy under which neither a body nor a hook runs.
     pub(crate) fn that_starts_nothing(mut self) -> Self {
         self.on_outage = OnOutage::Fail;
         self.reconciles = false;
@@ -232,7 +232,7 @@ impl Policy {
         self.tells_age || self.on_duplicate == OnDuplicate::Reject
     }
 
-    /// Whether the answer of this record, if it has one, may be read as one of the call's.
+    /// Whether the answer of this record may be read as one of the call's.
     pub(crate) fn reads(&self, record: &Record) -> bool {
         let outcome = match record.header.state {
             State::Done { outcome, .. } => outcome,

@@ -1,5 +1,6 @@
-//! The clock of an engine, which tests can replace by `ManualClock`, with the feature `testing`. See
-//! [testing](crate#testing-your-service).
+//! The clock of an engine.
+//!
+//! Tests can replace it by `ManualClock`, with the feature `testing`. See [testing](crate#testing-your-service).
 
 use std::fmt;
 use std::future::Future;
@@ -29,7 +30,7 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn sleep_until(&self, moment: Duration) -> Sleep;
 }
 
-/// The machine's own clock, with timers of the tokio runtime that it is polled on.
+/// The machine's own clock, with timers of the polling tokio runtime.
 ///
 /// `tokio::time::pause` does not affect it: its timers run in real time.
 #[derive(Clone, Copy, Debug, Default)]

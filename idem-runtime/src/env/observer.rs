@@ -70,8 +70,8 @@ pub enum EventKind<'a> {
         /// Why the verdict is unknown, for a person.
         why: Option<&'a str>,
     },
-    /// The store could not be queried, and the body runs without protection (`on_outage = run`, or a
-    /// disabled engine).
+    /// The body runs without protection, because the store could not be queried (`on_outage = run`) or the engine is
+    /// disabled.
     Unprotected {
         /// Why, for a person.
         reason: &'a str,
@@ -110,7 +110,7 @@ pub enum EventKind<'a> {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// The fast one of two layered stores failed so often that it is not used for a while: the durable one does all
+    /// The fast one of two layered stores is not used for a while. It failed so often that the durable one does all
     /// the work.
     Degraded {
         /// Why, for a person.
@@ -118,13 +118,14 @@ pub enum EventKind<'a> {
     },
     /// The fast store is used again.
     Restored,
-    /// The call has its record under the name that a [former digest key](crate::EngineBuilder::former_digest_key) gives
-    /// it, and continues with that.
+    /// The call continues with the record of its former name, which a [former digest
+    /// key](crate::EngineBuilder::former_digest_key) gives it.
     FormerDigestKey,
-    /// The clock of the store's server and the monotonic clock of this process have moved against each other: the
-    /// server's clock was set, another server with another time has taken its place, or the machine of this process was
-    /// suspended. This process cannot distinguish them, and their effect is the same: leases and answers end sooner, or
-    /// later, by as much.
+    /// The server's clock and this process's monotonic clock have moved against each other.
+    ///
+    /// The server's clock was set, another server with another time has taken its place, or the machine of this process
+    /// was suspended. This process cannot distinguish them, and their effect is the same: leases and answers end
+    /// sooner, or later, by as much.
     ///
     /// Detected at the next reply that has the server's time, from 250 ms on; each renewal has it. After a step
     /// forward the engine renews at once those leases whose renewals would have fallen into it. Let

@@ -21,7 +21,9 @@ pub(crate) struct Asked {
 }
 
 impl Core {
-    /// Sends the claim until it has a reply, for `claim_deadline` from `now` on, or for a part of it in an
+    /// Sends the claim until it has a reply.
+    ///
+    /// It is retried for `claim_deadline` from `now` on, or for a part of that in an
     /// [outage](crate::lifecycle::outage).
     pub(crate) async fn ask(
         self: &Arc<Self>,
@@ -114,7 +116,7 @@ impl Core {
         }
     }
 
-    /// Notes a store failure that lasted for all tries of the claim, up to `now`.
+    /// Records that the store failed for all tries of a claim.
     fn out(&self, operation: &Operation, error: StoreError, now: Duration) -> Error {
         self.outage.goes_on(now, self.limits.claim_deadline);
         let is_outage = self.is_outage(Some(error.reach()), now);

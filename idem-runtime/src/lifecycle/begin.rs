@@ -88,7 +88,7 @@ enum Led {
     To(Result<Reached, Error>),
     /// No body runs and no answer is stored, and the request could not claim.
     Vacant(Option<Ticket>),
-    /// The body runs in another process, for this long at most unless its lease is renewed.
+    /// The body runs in another process, with this much of its lease left.
     Elsewhere(Option<Ticket>, Duration),
     /// There is no record, and the request could not begin one.
     Absent(Option<Ticket>),
@@ -111,8 +111,7 @@ pub(crate) struct Begin {
     gate: Option<Box<Gate>>,
     /// The place of its body among the running ones, from before the claim.
     place: Option<Box<Place>>,
-    /// Its own name and fingerprint while the record is looked up under the former ones, where the call begins
-    /// nothing.
+    /// Its own name and fingerprint during the lookup under the former ones. That lookup begins nothing.
     own: Option<Box<(CallName, Fingerprint)>>,
 }
 
@@ -170,7 +169,7 @@ impl Begin {
         self.now + self.policy.wait()
     }
 
-    /// Claims the key, waits for its answer, or returns the reason why neither is possible.
+    /// Claims the key, waits for its answer, or returns an error.
     pub(crate) fn run(mut self) -> Asking {
         Box::pin(async move {
             let reached = self.ask().await;
@@ -320,7 +319,7 @@ impl Begin {
         gate.is_none_or(|gate| gate.quota.is_none())
     }
 
-    /// Checks limits and quota for a call that found no answer and no running body.
+    /// Checks limits and quota. The call has found no answer and no running body.
     fn pass(&mut self) -> Result<(), Error> {
         if self.place.is_none() {
             // Tried again: a replay may have held the last place, for no longer than this read took.
@@ -547,9 +546,10 @@ impl Begin {
         error
     }
 
-    /// Waits, together with all other calls of this process, until a remote body has ended. Without `lease_left`, the
-    /// token has expired and no body runs: the error of that is returned. At `seen` the store had not been queried
-    /// yet.
+    /// Waits with all other calls of this process for a remote body.
+    ///
+    /// Without `lease_left`, the token has expired and no body runs: the error of that is returned. At `seen` the store
+    /// had not been queried yet.
     async fn wait(
         &mut self,
         ticket: Option<Ticket>,

@@ -92,7 +92,7 @@ impl Claim {
         self
     }
 
-    /// Takes the place of its body, for a call that keeps it until its answer is stored.
+    /// Takes the body's place: its call keeps it until the answer is stored.
     pub(crate) fn take_place(&mut self) -> Option<Box<Place>> {
         self.place.take()
     }
@@ -267,7 +267,7 @@ impl Claim {
         }
     }
 
-    /// Settles a claim whose reconciliation did not find out whether an earlier attempt had its effect.
+    /// Settles a claim whose reconciliation ended without a verdict.
     pub(crate) async fn undecided(mut self) -> Settled {
         match self.held.take() {
             Some(held) => {

@@ -254,7 +254,7 @@ impl Entries {
         }
     }
 
-    /// The prefix of all cursors of this listing, so that a cursor of another prefix or operation is refused.
+    /// The prefix of this listing's cursors: one of another prefix or operation is refused.
     fn mark(&self) -> String {
         let mut hash = Sha256::new();
         for part in [

@@ -34,7 +34,7 @@ impl Entered {
         core.expect("only arriving takes it, and nothing is left then")
     }
 
-    /// Counts the call as a claim before it leaves this counter, so that a shutdown never sees neither.
+    /// Joins the claim counter before leaving this one, so that a shutdown never sees neither.
     pub(crate) fn arrive(mut self, claim: impl FnOnce(Arc<Core>) -> Claim) -> Claim {
         let core = self.core.take();
         let claim = claim(core.expect("only this takes it, once"));

@@ -18,7 +18,7 @@ use crate::local::singleflight::{Landing, LocalLease, Ticket};
 use crate::policy::Policy;
 use crate::record::Header;
 
-/// One claim, shared by the body, the code that settles it, and the thread that renews it.
+/// One claim, shared by the body, its settlement, and the renewing thread.
 pub(crate) struct Lease {
     pub(crate) core: Arc<Core>,
     pub(crate) key: RecordKey,
@@ -33,7 +33,8 @@ pub(crate) struct Lease {
     first: Header,
     /// The header since the claim was granted anew, if it was.
     again: Mutex<Option<Box<Header>>>,
-    /// Until when no other attempt can have been granted the key, in microseconds of the clock.
+    /// Guaranteed end of the lease, in microseconds of the clock: until then no other attempt can have been granted the
+    /// key.
     ends: AtomicU64,
     lost: AtomicBool,
     /// The key stays with its request, also after a release: another attempt had it for this request, or this attempt

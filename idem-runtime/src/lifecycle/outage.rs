@@ -44,7 +44,7 @@ impl Outage {
         (claim_deadline / PART).max(LEAST).min(claim_deadline)
     }
 
-    /// Records that a claim has failed for as long as it was tried, up to `now`.
+    /// Records that a claim has failed until `now`, for all of its tries.
     pub(crate) fn goes_on(&self, now: Duration, claim_deadline: Duration) {
         let until = now.saturating_add(claim_deadline.saturating_mul(REMEMBERED));
         let until = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);

@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// An earlier attempt to reconcile, and the result.
 pub(crate) struct Riddle {
     core: Arc<Core>,
-    /// The claim for the right to run the body, sent once it is known that nothing landed.
+    /// The claim to run the body, sent after the verdict that nothing landed.
     request: ClaimRequest,
     stop: Mutex<Option<Stop>>,
 }
@@ -69,7 +69,7 @@ impl Riddle {
     }
 }
 
-/// Whether the body that runs in this task has to reconcile an earlier attempt first.
+/// Whether the running body must reconcile an earlier attempt first.
 #[must_use]
 pub fn unsettled() -> bool {
     try_context().is_some_and(|cx| cx.riddle().is_some())

@@ -1,4 +1,4 @@
-//! Waits for a body of another process, once for all calls of a key in this process.
+//! Waits for a body of another process, once for all calls of a key.
 //!
 //! It runs on the engine's own thread, so that it depends neither on any one of the waiting calls being polled, nor on
 //! the runtime of that call.

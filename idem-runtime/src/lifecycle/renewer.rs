@@ -27,7 +27,7 @@ use crate::store::Store;
 /// How many jobs at most retry at a time.
 const TURNS: usize = 64;
 
-/// The value of `sleeps_until` while the thread is awake, or sleeps until it is woken.
+/// `sleeps_until` while the thread is awake, or sleeps until it is woken.
 const UNTIL_WOKEN: u64 = u64::MAX;
 
 pub(crate) struct Keeper {
@@ -43,7 +43,7 @@ struct Shared {
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
-    /// By how much the server's clock has stepped forward since the thread's last scan, in nanoseconds.
+    /// Forward step of the server's clock since the last scan, in nanoseconds.
     stepped: AtomicU64,
     wake: Notify,
     starting: Mutex<()>,
@@ -73,7 +73,7 @@ struct Queue {
 pub(crate) struct Place {
     /// Its queue: that of the thread on which the claim was granted.
     lane: Lane,
-    /// When it is to be renewed, in nanoseconds of the clock, or one of the two below.
+    /// When it is to be renewed, in nanoseconds of the clock; or `OUTSIDE`, or `GONE`.
     due: AtomicU64,
     id: AtomicU64,
     /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
@@ -168,7 +168,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Renews the lease every third of it, beginning a third after `granted`, until it is given up.
+    /// Registers a lease for renewal: every third of it, beginning a third after `granted`, until it is given up.
     pub(crate) fn register(lease: Arc<Lease>, granted: Duration) -> Renewal {
         let shared = &lease.core.keeper.shared;
         let mut queue = shared.queue(&lease);
@@ -177,7 +177,7 @@ impl Keeper {
         Renewal { lease }
     }
 
-    /// Runs a job on the engine's thread that the end of the engine does not wait for.
+    /// Runs a job on the engine's thread; the end of the engine does not wait for it.
     pub(crate) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
         if let Some(thread) = self.shared.thread.get() {
             thread.spawn(job);

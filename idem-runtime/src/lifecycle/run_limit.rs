@@ -1,4 +1,4 @@
-//! Limits on concurrent bodies, of an engine and of an HTTP layer, and the quota of a layer.
+//! Limits on concurrent bodies, of an engine and of an HTTP layer. Also the quota of a layer.
 //!
 //! A body that outlives its caller escapes every limit that counts connections or futures of callers. Here the body
 //! itself is counted, by a guard that lives from before its claim until its call has ended.

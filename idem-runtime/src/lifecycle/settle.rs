@@ -52,7 +52,7 @@ pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 /// time of the store.
 pub(crate) const REPLY: Duration = Duration::from_secs(2);
 
-/// Upper bound of the time for a reply, which doubles after each failure in the background.
+/// Upper bound of the time for a reply. The time doubles after each failure in the background.
 const LONGEST_REPLY: Duration = Duration::from_mins(1);
 
 /// How the key of an ended body is settled.
@@ -348,7 +348,7 @@ impl Held {
         }
     }
 
-    /// Reports a stored outcome, and passes it to the cache and to the waiting calls.
+    /// Reports a stored outcome, and passes it to cache and followers.
     fn stored(
         &self,
         outcome: OutcomeKind,
@@ -454,7 +454,7 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Moves an ending to the engine's thread if the caller is dropped, or does not get to its end.
+/// Moves an ending to the engine's thread if its caller is dropped before the end.
 struct HandOver(Option<(Held, Ending)>, Option<Unstored>);
 
 impl HandOver {

@@ -77,7 +77,7 @@ pub(crate) struct Answers {
     started: AtomicBool,
 }
 
-/// The right to cache the reply to an operation that is sent after this was drawn.
+/// The right to cache the reply to an operation that is sent later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit(u64);
 

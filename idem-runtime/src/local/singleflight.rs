@@ -29,8 +29,8 @@ const SHARDS: usize = 32;
 
 /// Retry delay of a call whose answer is being stored.
 const STORING: Duration = Duration::from_millis(100);
-/// A call may get the reply to a request that was sent up to this long before the call began: simultaneous calls share
-/// one claim. A reset by another process may lie in between, so longer than that is too long.
+/// How long before a call its reply may have been requested: simultaneous calls share one claim. A reset by another
+/// process may lie in between, so longer than that is too long.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// The result of a claim, for all calls that waited for it.
@@ -41,7 +41,7 @@ pub(crate) enum Landing {
         record: Record,
         /// When the request for it was sent to the store.
         sent: Duration,
-        /// How long the store would still keep it, at the moment `at` of the clock.
+        /// How long the store would still keep it, at `at`.
         left: Duration,
         at: Duration,
         /// A reconcile hook has just run for it.
@@ -230,8 +230,7 @@ impl Flights {
         Join::Follow(Follower::new(shard, key, id, told), again)
     }
 
-    /// Makes a call that claimed for itself, and was granted the claim, the leader of the key. Followers of another
-    /// request claim again.
+    /// Makes a call that was granted its own claim the leader of the key. Followers of another request claim again.
     pub(crate) fn take_over(
         &self,
         key: &KeyDigest,
@@ -260,7 +259,7 @@ impl Flights {
         lock(self.shard(key)).flights.remove(key);
     }
 
-    /// The rest of the lease that a follower waits for, as far as this process knows.
+    /// The rest of the lease that a follower waits for, in local knowledge.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
         match lock(self.shard(key)).flights.get(key)?.phase {
             Phase::Here(ref lease) => {

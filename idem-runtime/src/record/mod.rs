@@ -287,8 +287,8 @@ impl Header {
         })
     }
 
-    /// How much of the lease is left when the store will keep the record for `left` more. Zero when it has lapsed, or
-    /// when no claim is held.
+    /// The rest of the lease, if the store will keep the record for `left` more. Zero when it has lapsed, or when no
+    /// claim is held.
     #[must_use]
     pub fn lease_left(&self, left: Duration) -> Duration {
         match self.state {
@@ -315,7 +315,7 @@ impl Header {
         }
     }
 
-    /// Whether this is the record of a success, even of one whose answer could not be kept.
+    /// Whether the record is a success, even one without a kept answer.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(

@@ -268,7 +268,7 @@ pub fn release(
     }
 }
 
-/// The life from now on of a record that a [`release`] of `claim` writes, where nothing remains of it; `None`: as
+/// The life from now on of a record that a [`release`] of `claim` writes, if nothing remains of it. `None`: as
 /// long as it would have lived.
 #[must_use]
 pub fn released_life(claim: &Header, remains: Remains) -> Option<Duration> {

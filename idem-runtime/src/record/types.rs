@@ -68,7 +68,7 @@ impl AnswerTypes {
         alike(self.value, other.value)
     }
 
-    /// Whether an answer of this outcome that one of the functions has stored may be read by the other.
+    /// Whether one function may read an answer of the other with this outcome.
     #[must_use]
     pub(crate) fn reads(self, other: Self, outcome: OutcomeKind) -> bool {
         match outcome {

@@ -23,7 +23,7 @@ pub enum Unreadable {
         /// Its second byte.
         byte: u8,
     },
-    /// Not a value of the kind that the store keeps records in, such as a Redis list.
+    /// Not a value of the store's kind for records, such as a Redis list.
     Type,
     /// A record that does not expire. Every record is written with a life, so it was changed from outside.
     Immortal,

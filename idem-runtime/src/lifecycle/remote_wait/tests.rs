@@ -48,7 +48,7 @@ impl Forward for Glancing {
     }
 }
 
-/// The remaining life that calls learn, of an answer that was finished 200 s ago.
+/// The remaining life, as calls learn it, of a 200 s old answer.
 #[derive(Debug, PartialEq)]
 struct Learned {
     /// Of waiting calls, and whether they may report it.

@@ -107,8 +107,9 @@ impl LocalCache {
         self
     }
 
-    /// How long an answer is used before the store is queried again, and so how long an answer that was withdrawn
-    /// elsewhere may still be replayed; default 60 s, 1 ms to 24 h.
+    /// How long an answer is used before the store is queried again.
+    ///
+    /// So also how long an answer that was withdrawn elsewhere may still be replayed; default 60 s, 1 ms to 24 h.
     pub fn max_age(mut self, max_age: Duration) -> Self {
         self.max_age = max_age;
         self

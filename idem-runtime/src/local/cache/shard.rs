@@ -143,7 +143,7 @@ impl Shard {
         });
     }
 
-    /// Evicts the first entry from the hand on that was not used since the hand's last visit.
+    /// Evicts the next entry that was not used since the hand's last visit.
     fn evict(&mut self) {
         loop {
             if self.hand >= self.entries.len() {

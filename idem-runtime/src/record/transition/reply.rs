@@ -21,8 +21,7 @@ pub struct ClaimRequest {
     /// The types of the claiming function's answers; [`AnswerTypes::UNKNOWN`] switches the comparison off.
     /// Compared where a body, or a hook, would be granted the claim.
     pub types: AnswerTypes,
-    /// Whether the claim is granted under a record of a function whose values have another type. The types are then
-    /// those of this claim.
+    /// Whether the claim is granted if the record's values have another type. The types are then those of this claim.
     pub any_type: bool,
     /// How long the claim lasts unless renewed. Whole milliseconds.
     pub lease: Duration,
@@ -114,7 +113,7 @@ pub enum ClaimReply {
 pub enum CompleteReply {
     /// The answer is stored.
     Stored {
-        /// The record was lost, or a later attempt had given it back or let its lease lapse.
+        /// Whether the record was lost, or a later attempt had released it or let its lease lapse.
         late: bool,
     },
     /// Another attempt stored its answer first; that one counts.
@@ -135,7 +134,7 @@ pub enum CompleteReply {
     Unreadable(Unreadable),
 }
 
-/// The part of an ended attempt that a release keeps, from the least to the most.
+/// How much of an ended attempt a release keeps, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remains {
     /// Nothing: the attempt is not counted. Where the record counts no other attempt either, it loses its
