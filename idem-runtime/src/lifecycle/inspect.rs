@@ -35,9 +35,9 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 /// [`CallBuilder::entry`](crate::CallBuilder::entry), or [`Engine::entry`](crate::Engine::entry) for a digest from a
 /// log.
 ///
-/// An operator settles an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call, whose effect was
-/// found out, with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They
-/// change the record only if it is still the one that is shown here.
+/// Once it is known what happened to an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call, an
+/// operator settles it with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or
+/// [`reset`](Self::reset). They change the record only if it is still the one that is shown here.
 ///
 /// # The type of an answer
 ///

@@ -38,7 +38,7 @@ pub(crate) struct Lease {
     ends: AtomicU64,
     lost: AtomicBool,
     /// The key stays with its request, also after a release: another attempt had it for this request, or this attempt
-    /// had an effect that another request must not meet.
+    /// did something that another request must not meet.
     bound: AtomicBool,
     /// Grows when the claim is granted anew: replies about an older grant are ignored.
     grants: AtomicU32,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Most shards: enough that two threads seldom contend.
+/// Upper bound of shards: enough that two threads seldom contend.
 const SHARDS: usize = 32;
 /// A shard with fewer entries or bytes than these would be full too soon.
 const ENTRIES_PER_SHARD: usize = 64;
