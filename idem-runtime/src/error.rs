@@ -1,4 +1,4 @@
-//! What a caller is told when idem itself, and not the body, has the answer.
+//! Errors of idem itself, in place of an answer.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// Why a call was not answered by its body or by a stored answer.
+/// Why a call got neither its body's nor a stored answer.
 ///
 /// Cheap to clone; it serializes (without its source), so that an error enum with a variant
 /// `Idem(idem_runtime::Error)` can derive `Serialize` and `Deserialize`.
@@ -23,26 +23,26 @@ struct Inner {
     operation: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    /// The same call fails again until somebody mends something.
+    /// The same call fails again until its cause is mended.
     #[serde(default)]
     permanent: bool,
-    /// When the call is worth repeating, where the kind does not say.
+    /// When to repeat the call, where the kind does not include it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retry_after: Option<Duration>,
-    /// The store could not be reached, as far as can be told.
+    /// The store could not be reached, as far as is known.
     #[serde(skip)]
     outage: bool,
     #[serde(skip)]
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What happened. More kinds may come; match with a `_` arm.
+/// The kind of an error. More kinds may come; match with a `_` arm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The first call of this key is still running. Call again after `retry_after`.
     Running {
-        /// What is left of the running call's lease, as the store sees it.
+        /// The rest of the running call's lease, as the store sees it.
         retry_after: Duration,
     },
     /// The call was done before and the operation refuses repeats (`on_duplicate = reject`).
@@ -55,75 +55,78 @@ pub enum ErrorKind {
     /// A system error of which nothing remains frees the key for other arguments: see `fingerprint` in the manual of
     /// `#[idempotent]`.
     Mismatch,
-    /// A body ended without anybody knowing whether its effect happened. How an operator settles it:
+    /// A body ended, and it is not known whether its effect happened. How an operator settles it:
     /// [`guide::operator`](crate::guide::operator).
     Unknown {
-        /// Since when it is known to be unknown, to the accuracy of the local clock: when the body
-        /// ended, or a reconcile hook last could not say.
+        /// Since when the outcome is unknown, to the accuracy of the local clock: when the body
+        /// ended, or a reconcile hook last had no verdict.
         since: SystemTime,
     },
     /// Every attempt that this key is allowed was abandoned (crashed or lost its lease). How an operator settles it:
     /// [`guide::operator`](crate::guide::operator).
     Exhausted {
-        /// How many attempts were started.
+        /// The number of started attempts.
         attempts: u32,
     },
-    /// The call was done, but its answer could not be stored (too large or not serializable).
+    /// The call was done, but its answer could not be stored: too large or not serializable.
     NotStored,
     /// The stored answer cannot be read as the function's return type. It is kept, and the body is
     /// not run again.
     Undecodable,
-    /// The record is of a function whose answers have another type: it shares the `op`, or is an earlier version; see
-    /// [`OnOtherType`](crate::OnOtherType). Nothing was run, unless the error says that this body ran and another
+    /// The record belongs to a function whose answers have another type: it shares the `op`, or is an earlier version;
+    /// see [`OnOtherType`](crate::OnOtherType). Nothing was run, unless the error says that this body ran and another
     /// attempt has answered the key. Or an operator gave an answer of another type to
     /// [`Entry::resolve`](crate::Entry::resolve), and nothing was changed.
     WrongType,
-    /// Something that is not a record of a known layout stands under the key. It is kept, and the
-    /// body is not run.
+    /// The key holds something that is not a record of a known layout. It is kept, and the body is not run.
     UnknownRecord,
     /// The record is larger than this store reads.
     TooLarge,
-    /// The store could not be asked within its deadline, or refused. The body was not run.
-    /// [`Error::is_retryable`] tells the two apart.
+    /// The store could not be queried within its deadline, or refused. The body was not run.
+    /// [`Error::is_retryable`] distinguishes the two.
     StoreUnavailable,
-    /// The transaction that the call runs in (`tx = …`) can only be rolled back, or is over: it collided with
-    /// another, its connection is lost, an error or a statement ended it, or the answer could not be stored in
-    /// it. Nothing of it is kept, unless the body has committed. Roll it back and call again in a new one.
+    /// The transaction of the call (`tx = …`) can only be rolled back, or is over.
+    ///
+    /// It collided with another, its connection is lost, an error or a statement ended it, or the answer could not be
+    /// stored in it. Nothing of it is kept, unless the body has committed. Roll it back and call again in a new one.
     TransactionAborted,
     /// It is not known whether the transaction of the call was committed: the reply was lost. Call
     /// again: if it was, the answer is replayed, and if not, the body runs.
     CommitUnknown,
-    /// The body of this call has an answer, and the store has not confirmed it. Since the lease has lapsed, or
-    /// [`OnUnconfirmed::Fail`](crate::OnUnconfirmed::Fail) is set, the answer is not returned: another attempt may
-    /// have given another one. Its effect may have happened. Call again with the same key: the repeat gets the one
-    /// answer.
+    /// The store has not confirmed the answer that the body of this call has.
+    ///
+    /// Since the lease has lapsed, or [`OnUnconfirmed::Fail`](crate::OnUnconfirmed::Fail) is set, the answer is not
+    /// returned: another attempt may have given another one. Its effect may have happened. Call again with the same
+    /// key: the repeat gets the one answer.
     Unconfirmed,
     /// The body of this call called itself with the same key: it would wait for itself.
     Reentered,
-    /// As many bodies run as may at once ([`max_running`](crate::EngineBuilder::max_running)), and nothing was run or
-    /// claimed. Call again after [`retry_after`](Error::retry_after), which is 1 s; if it goes on, find out why bodies
-    /// take so long, or raise the limit.
+    /// The limit of running bodies ([`max_running`](crate::EngineBuilder::max_running)) is reached.
+    ///
+    /// Nothing was run or claimed. Call again after [`retry_after`](Error::retry_after), which is 1 s; if it goes on,
+    /// find out why bodies take so long, or raise the limit.
     TooManyRunning,
-    /// A quota of the caller's scope is used up (`IdempotencyLayer::quota`), and nothing was run or claimed. Call again
-    /// after [`retry_after`](Error::retry_after).
+    /// A quota of the caller's scope is used up (`IdempotencyLayer::quota`).
+    ///
+    /// Nothing was run or claimed. Call again after [`retry_after`](Error::retry_after).
     QuotaExceeded,
     /// The engine is being shut down and starts nothing new. Call another instance.
     ShuttingDown,
-    /// The record was to be resolved or reset, and is not the one that was seen any more.
+    /// The record to resolve or reset is no longer the one that was read.
     Changed,
     /// The key or scope is empty, too long or not serializable.
     InvalidKey,
-    /// The one-time token is none of ours, or not for this operation and subject: forged, cut, another user's, or
+    /// The one-time token is invalid, or not for this operation and subject: forged, cut, another user's, or
     /// signed with a secret that this engine does not have. Nothing was run.
     TokenInvalid,
     /// The one-time token has expired and no answer to it is stored. Nothing was run.
     TokenExpired,
-    /// The store cannot do what was asked of it, such as list its records.
+    /// The store does not support the request, such as a listing of its records.
     Unsupported,
-    /// The cursor of a listing belongs to another listing or store, or the store has changed too much since. Begin
-    /// the listing again.
+    /// The cursor belongs to another listing or store, or the store has changed too much since. Begin the listing
+    /// again.
     InvalidCursor,
-    /// A duration or limit of the operation is out of range, or a key that its client chose has no scope.
+    /// A duration or limit is out of range, or a client-chosen key has no scope.
     InvalidPolicy,
     /// No engine is given, scoped or installed.
     NoEngine,
@@ -148,19 +151,19 @@ impl Error {
         self
     }
 
-    /// Says that the same call fails again until somebody mends something.
+    /// Sets whether the same call fails again until its cause is mended.
     pub(crate) fn permanent(mut self, permanent: bool) -> Self {
         self.0.permanent = permanent;
         self
     }
 
-    /// Says when the call is worth repeating, where that is known and the kind does not say it.
+    /// Sets when to repeat the call, unless unknown or part of the kind.
     pub(crate) fn worth_repeating(mut self, retry_after: Option<Duration>) -> Self {
         self.0.retry_after = retry_after;
         self
     }
 
-    /// Says whether the store could not be reached, so that `on_outage = run` applies.
+    /// Sets whether the store could not be reached, so that `on_outage = run` applies.
     pub(crate) fn outage(mut self, outage: bool) -> Self {
         self.0.outage = outage;
         self
@@ -170,8 +173,9 @@ impl Error {
         self.0.outage
     }
 
-    /// Takes the message of `cause` as the detail, and what caused that as the source: whoever
-    /// prints only this error knows the reason, and whoever prints the chain reads nothing twice.
+    /// Takes the message of `cause` as the detail, and its source as the source.
+    ///
+    /// This error alone shows the reason, and its chain repeats nothing.
     pub(crate) fn because(self, cause: impl StdError + Send + Sync + 'static) -> Self {
         let mut error = self.detail(cause.to_string());
         if cause.source().is_some() {
@@ -180,7 +184,7 @@ impl Error {
         error
     }
 
-    /// What happened.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
@@ -192,7 +196,7 @@ impl Error {
         &self.0.operation
     }
 
-    /// Whether the same call, made again later, can succeed without anybody changing anything.
+    /// Whether the same call, made again later, can succeed without an intervention.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let may_pass = matches!(
@@ -209,7 +213,7 @@ impl Error {
         may_pass && !self.0.permanent
     }
 
-    /// How long to wait before the call is worth repeating, where that is known and ends.
+    /// How long to wait before a repeat, where that is known and ends.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.0.kind {
@@ -224,7 +228,7 @@ impl Error {
     }
 }
 
-/// The source of an error whose own message has been told.
+/// The source of an error whose own message is already shown.
 #[derive(Debug)]
 struct Beneath<E>(E);
 
@@ -423,7 +427,7 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::from_millis(12_345)));
     }
 
-    /// Nobody is told to come back after five hundred billion years.
+    /// A record that is kept for ever has no `retry_after` of five hundred billion years.
     #[test]
     fn what_is_kept_for_ever_is_worth_no_repeat() {
         let retry_after = crate::FOREVER;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Record, State};
 
-/// What a duplicate of a finished call gets.
+/// The result of a duplicate of a finished call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnDuplicate {
     /// The stored answer: idempotent.
@@ -15,7 +15,7 @@ pub enum OnDuplicate {
     Reject,
 }
 
-/// What a duplicate does while the first call runs.
+/// The behaviour of a duplicate while the first call runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnRunning {
     /// Waits up to this long for the answer, then
@@ -25,42 +25,43 @@ pub enum OnRunning {
     Reject,
 }
 
-/// What becomes of a key whose body was dropped half-way, because its caller went away.
+/// What becomes of a key whose body was dropped half-way with its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnCancel {
-    /// Its lease lapses, and then the next call runs the body: an effect that is still under way has
+    /// The lease lapses, and then the next call runs the body: an effect that is still under way has
     /// this time to land.
     #[default]
     Hold,
-    /// The key is given back at once, for bodies whose half-done work is harmless.
+    /// The key is released at once, for bodies whose half-done work is harmless.
     Release,
-    /// The outcome is [unknown](crate::ErrorKind::Unknown) until somebody finds out.
+    /// The outcome is [unknown](crate::ErrorKind::Unknown) until it is settled.
     Unknown,
 }
 
 /// What becomes of a key whose body panicked. The attempt counts either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnPanic {
-    /// The key is given back.
+    /// The key is released.
     #[default]
     Release,
-    /// The outcome is [unknown](crate::ErrorKind::Unknown) until somebody finds out.
+    /// The outcome is [unknown](crate::ErrorKind::Unknown) until it is settled.
     Unknown,
 }
 
 /// What becomes of a body whose lease is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnLeaseLost {
-    /// It runs on; [`Context::lease_lost`](crate::Context::lease_lost) tells it.
+    /// It runs on; [`Context::lease_lost`](crate::Context::lease_lost) notifies it.
     #[default]
     Continue,
-    /// It is dropped where it awaits next.
+    /// It is dropped at its next await.
     Cancel,
 }
 
-/// What a caller gets whose body has an answer that the store has not confirmed within `complete_deadline`.
+/// What a caller gets for an unconfirmed answer of its body.
 ///
-/// In every case storing goes on in the background, for as long as the answer would be kept and the process lives.
+/// An answer is unconfirmed if the store has not confirmed it within `complete_deadline`. In every case storing goes on
+/// in the background, for as long as the answer would be kept and the process lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnUnconfirmed {
@@ -71,8 +72,8 @@ pub enum OnUnconfirmed {
     /// process that dies before the answer is stored, can still lead to another answer later.
     #[default]
     WithinLease,
-    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): a caller gets no answer that the store has not
-    /// confirmed, and so never one that differs from a later one.
+    /// [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed): a caller gets no unconfirmed answer, and so never one
+    /// that differs from a later one.
     Fail,
     /// The answer, whatever has become of the lease. Another caller may have got another one.
     Return,
@@ -80,8 +81,8 @@ pub enum OnUnconfirmed {
 
 /// What becomes of a call whose store cannot be reached.
 ///
-/// A store that is there, and is full, busy or refuses, is no outage: clients can bring that about, and a flood must not
-/// switch the protection off.
+/// A store that can be reached, and is full, busy or refuses, is no outage: clients can cause that, and a flood must
+/// not switch the protection off.
 ///
 /// | the claim | outage |
 /// | --- | --- |
@@ -97,9 +98,9 @@ pub enum OnUnconfirmed {
 /// | this process has no thread, memory, file or port left | no |
 /// | a store grants claims only after their lease is over | no |
 ///
-/// Whether a store without a reply is out of reach or busy cannot be told for certain. One so busy that it replies to
-/// nothing of this engine for half of `claim_deadline` counts as out of reach; and one node of a Redis cluster that
-/// falls silent counts as busy while the others reply. Of a store of your own, errors of kind
+/// Whether a store without a reply is out of reach or busy cannot be determined for certain. One so busy that it
+/// replies to nothing of this engine for half of `claim_deadline` counts as out of reach; and one node of a Redis
+/// cluster that falls silent counts as busy while the others reply. Of a store of your own, errors of kind
 /// [`Unavailable`](crate::store::StoreErrorKind::Unavailable) count as no reply unless they are
 /// [`answered`](crate::store::StoreError::answered) or [`unreachable`](crate::store::StoreError::unreachable).
 ///
@@ -109,15 +110,15 @@ pub enum OnOutage {
     /// It fails with [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable).
     #[default]
     Fail,
-    /// Its body runs without any protection, and the observer is told.
+    /// Its body runs without any protection, and the observer is notified.
     Run,
 }
 
-/// What a call gets whose key has a record of a function with answers of another type.
+/// What a call gets if the record's function has answers of another type.
 ///
-/// Every record has tags of the types of the answers of the function that claimed it last: of the value, and of the
-/// kept error; see [`Replay`](crate::Replay) for the names that are compared. Another type has a function that shares
-/// the `op`, by mistake, or an earlier version of this one.
+/// Every record carries type tags of the answers of the function that claimed it last: of the value, and of the kept
+/// error; see [`Replay`](crate::Replay) for the names that are compared. A function that shares the `op` by mistake, or
+/// an earlier version of this one, has another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnOtherType {
@@ -125,11 +126,11 @@ pub enum OnOtherType {
     #[default]
     Reject,
     /// The call goes on: an answer is read as the type of this function, and a key without one is taken over. For a
-    /// type that got another name, or became another, and reads what was stored before.
+    /// type that got another name, or became another, and reads earlier stored answers.
     Accept,
 }
 
-/// The settings of one operation. [`Default`] is what the attribute's table says.
+/// The settings of one operation. [`Default`] matches the attribute's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub(crate) ttl: Duration,
@@ -147,11 +148,11 @@ pub(crate) struct Policy {
     /// How long a lease is renewed; see [`Policy::max_run`].
     pub(crate) max_run: Option<Duration>,
     pub(crate) on_other_type: OnOtherType,
-    /// Of which types the answers of the call are.
+    /// The types of the call's answers.
     pub(crate) types: AnswerTypes,
-    /// The body begins with finding out, where there is something to find out.
+    /// The body begins with a reconciliation, where there is an earlier attempt to reconcile.
     pub(crate) reconciles: bool,
-    /// Whoever gets the answer may ask how old it is.
+    /// The caller may request the age of the answer.
     pub(crate) tells_age: bool,
 }
 
@@ -186,12 +187,11 @@ pub(crate) const TTL: (Duration, Duration) =
 pub(crate) const LEASE: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_hours(24));
 
-/// Longer than any process runs. What is to last longer lasts this long, so that no sum of times
-/// overflows.
+/// Longer than any process runs. Longer times are cut to this, so that no sum of times overflows.
 pub(crate) const LONG: Duration = Duration::from_hours(24 * 3650);
 
 impl Policy {
-    /// Checks the bounds, and cuts every duration to the whole milliseconds that a record holds.
+    /// Checks the bounds, and cuts every duration to whole milliseconds, as a record holds them.
     ///
     /// # Errors
     ///
@@ -207,32 +207,32 @@ impl Policy {
         Ok(self)
     }
 
-    /// How long a lease is renewed: 15 minutes, or as long as it lasts by itself, unless something was said.
+    /// How long a lease is renewed: 15 minutes, or one lease if that is longer, unless it is set.
     pub(crate) fn max_run(&self) -> Duration {
         let default = Duration::from_mins(15);
         self.max_run.unwrap_or(default.max(self.lease))
     }
 
-    /// Keeps every record of the call for at least so long.
+    /// Keeps every record of the call for at least this long.
     pub(crate) fn for_at_least(mut self, life: Duration) -> Self {
         self.error_ttl = Some(self.error_ttl().max(life));
         self.ttl = self.ttl.max(life);
         self
     }
 
-    /// Neither a body nor a hook runs, whatever the store says.
+    /// Makes a policy under which neither a body nor a hook runs.
     pub(crate) fn that_starts_nothing(mut self) -> Self {
         self.on_outage = OnOutage::Fail;
         self.reconciles = false;
         self
     }
 
-    /// Whether it matters to the call how long a finished answer will still be kept.
+    /// Whether the call needs the exact remaining life of a finished answer.
     pub(crate) fn dated(&self) -> bool {
         self.tells_age || self.on_duplicate == OnDuplicate::Reject
     }
 
-    /// Whether the answer of this record, if it has one, may be read as one of the call's.
+    /// Whether the answer of this record may be read as one of the call's.
     pub(crate) fn reads(&self, record: &Record) -> bool {
         let outcome = match record.header.state {
             State::Done { outcome, .. } => outcome,
@@ -252,13 +252,12 @@ impl Policy {
         self.ttl.max(self.error_ttl()).max(self.lease * 2)
     }
 
-    /// Whether an attempt that gave the key back counts. A body that may start only once has
-    /// started, however it ended.
+    /// Whether an attempt that released the key counts. A body that may start only once has started, however it ended.
     pub(crate) fn counts_releases(&self) -> bool {
         self.count_errors || self.max_attempts == Some(NonZeroU16::MIN)
     }
 
-    /// Whether a store keeps records for so long that keeps them for ever, or not.
+    /// Checks that the store keeps records for ever, if the policy needs that.
     ///
     /// # Errors
     ///
@@ -274,7 +273,7 @@ impl Policy {
         )
     }
 
-    /// How long a duplicate waits. One that would be refused in the end is refused at once.
+    /// How long a duplicate waits. A duplicate that would be refused in the end is refused at once.
     pub(crate) fn wait(&self) -> Duration {
         match (self.on_running, self.on_duplicate) {
             (Some(OnRunning::Wait(time)), _) => time.min(LONG),
@@ -305,7 +304,7 @@ fn within(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts(pub(crate) Option<NonZeroU16>);
 
-/// What one operation sets differently from its engine.
+/// Settings in which one operation differs from its engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Overrides {
     pub(crate) ttl: Option<Duration>,
@@ -324,7 +323,7 @@ pub(crate) struct Overrides {
     pub(crate) on_other_type: Option<OnOtherType>,
     pub(crate) types: AnswerTypes,
     pub(crate) reconciles: bool,
-    /// The answer is read as a type that does not tell its age.
+    /// The answer is read as a type that does not report its age.
     pub(crate) ageless: bool,
 }
 
@@ -339,7 +338,7 @@ impl Overrides {
             ttl: checked("ttl", self.ttl, TTL, defaults.ttl)?,
             error_ttl: match (self.error_ttl, self.ttl) {
                 (Some(ttl), _) => Some(within("error_ttl", ttl, TTL)?),
-                // An operation's own `ttl` also bounds its errors, unless it says otherwise.
+                // An operation's own `ttl` also bounds its errors, unless it sets `error_ttl`.
                 (None, Some(_)) => None,
                 (None, None) => defaults.error_ttl,
             },
@@ -358,7 +357,7 @@ impl Overrides {
             count_errors: self.count_errors.unwrap_or(defaults.count_errors),
             max_run: match (self.max_run, self.lease) {
                 (Some(time), _) => Some(time.min(LONG)),
-                // An operation's own `lease` is not cut short by what the engine says of others.
+                // The engine's `max_run` does not cut short an operation's own `lease`.
                 (None, Some(lease)) => defaults.max_run.map(|time| time.max(lease)),
                 (None, None) => defaults.max_run,
             },

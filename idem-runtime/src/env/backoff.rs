@@ -1,10 +1,10 @@
-//! How long to pause between tries: growing, bounded, and different for every caller.
+//! Pauses between tries: growing, bounded, and different for every caller.
 
 use std::time::Duration;
 
 use crate::record::Owner;
 
-/// Pauses with jitter. The owner's random bytes are the seed, so callers do not march in step.
+/// Back-off with jitter. The owner's random bytes are the seed, so that callers do not retry in step.
 pub(crate) struct Backoff {
     state: u64,
     retries: u32,
@@ -18,21 +18,21 @@ impl Backoff {
             .first_chunk()
             .expect("an owner has 16 bytes");
         Self {
-            // Any number but zero, at which the generator would stand still.
+            // Any number but zero, which the generator would never leave.
             state: u64::from_le_bytes(*seed) | 1,
             retries: 0,
             polls: 0,
         }
     }
 
-    /// Before sending again what had no reply: 10 ms, doubling to 200 ms.
+    /// Before a retry of an unacknowledged request: 10 ms, doubling to 200 ms.
     pub(crate) fn retry(&mut self) -> Duration {
         let step = Duration::from_millis(10 << self.retries.min(5)).min(Duration::from_millis(200));
         self.retries += 1;
         self.jittered(step)
     }
 
-    /// Before trying again for the lock of a file: 1 ms, doubling to 64 ms.
+    /// Before the next try for the lock of a file: 1 ms, doubling to 64 ms.
     #[cfg(feature = "_sql")]
     pub(crate) fn lock(&mut self) -> Duration {
         let step = Duration::from_millis(1 << self.retries.min(6));
@@ -48,7 +48,7 @@ impl Backoff {
         self.jittered(step)
     }
 
-    /// Before asking again whether a running call has finished: 10 ms, growing by half to 500 ms.
+    /// Before the next poll of a running call: 10 ms, growing by half to 500 ms.
     pub(crate) fn poll(&mut self) -> Duration {
         let step = Duration::from_millis(10)
             .mul_f64(1.5_f64.powi(self.polls.min(12).cast_signed()))
@@ -57,7 +57,7 @@ impl Backoff {
         self.jittered(step)
     }
 
-    /// Before asking again all the same, where a change is told: 100 ms, doubling to 1 s.
+    /// Before a poll all the same, where changes are notified: 100 ms, doubling to 1 s.
     pub(crate) fn floor(&mut self) -> Duration {
         let step = Duration::from_millis(100 << self.polls.min(4)).min(Duration::from_secs(1));
         self.polls += 1;

@@ -1,4 +1,4 @@
-//! A panic as a value, so that what has to be settled first can be.
+//! Catches a panic as a value, so that the call can be settled first.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};

@@ -1,5 +1,6 @@
-//! Time, as a part that tests can replace: by `ManualClock`, with the feature `testing`. See
-//! [testing](crate#testing-your-service).
+//! The clock of an engine.
+//!
+//! Tests can replace it by `ManualClock`, with the feature `testing`. See [testing](crate#testing-your-service).
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// A future that ends when the clock reaches a moment.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The engine's sense of time. It measures durations only; no time of a client ever enters a record.
+/// The engine's clock. It measures durations only; no time of a client ever enters a record.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Time since a start that never moves, without steps backwards.
     fn now(&self) -> Duration;
@@ -19,7 +20,7 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// The calendar time, for messages.
     fn calendar(&self) -> SystemTime;
 
-    /// Microseconds since 1970, which a store in this process numbers its fences by.
+    /// Microseconds since 1970, from which a store in this process numbers its fences.
     fn calendar_us(&self) -> u64 {
         let since = self.calendar().duration_since(SystemTime::UNIX_EPOCH);
         u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
@@ -29,9 +30,9 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     fn sleep_until(&self, moment: Duration) -> Sleep;
 }
 
-/// The machine's own clock, with timers of the tokio runtime that it is polled on.
+/// The machine's own clock, with timers of the polling tokio runtime.
 ///
-/// `tokio::time::pause` does not move it: what waits by it, waits in real time.
+/// `tokio::time::pause` does not affect it: its timers run in real time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -62,7 +63,7 @@ pub(crate) struct Elapsed;
 
 /// Awaits `work` until `moment`. No timer is made for work that is ready at once.
 ///
-/// The work is lent: given away, it would stand twice in the future of whoever awaits this.
+/// The work is borrowed: moved in, it would take its space twice in the future of the caller.
 pub(crate) fn deadline<F: Future>(
     clock: &dyn Clock,
     moment: Duration,
@@ -123,7 +124,7 @@ mod manual {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
-        /// Moves time forward and wakes whoever slept until then.
+        /// Moves time forward and wakes all sleepers that are due.
         pub fn advance(&self, by: Duration) {
             let mut inner = self.lock();
             inner.now += by;
@@ -134,7 +135,7 @@ mod manual {
             woken.into_values().for_each(Waker::wake);
         }
 
-        /// How long until the first sleeper wakes, if anybody sleeps.
+        /// How long until the first sleeper wakes; `None` without a sleeper.
         #[must_use]
         pub fn next_wake(&self) -> Option<Duration> {
             let inner = self.lock();
@@ -142,8 +143,9 @@ mod manual {
             Some(moment.saturating_sub(inner.now))
         }
 
-        /// Waits until somebody sleeps for at most `within` from now: the point at which a test may
-        /// move time on and be sure that it wakes them.
+        /// Waits until a sleeper is due at most `within` from now.
+        ///
+        /// At this point a test may move time on and be sure that it wakes the sleeper.
         ///
         /// # Cancel safety
         ///
@@ -154,7 +156,7 @@ mod manual {
                     return Poll::Ready(());
                 }
                 self.lock().watchers.push(cx.waker().clone());
-                // The sleeper may have come between the look and the push.
+                // The sleeper may have arrived between the check and the push.
                 if self.next_wake().is_some_and(|left| left <= within) {
                     return Poll::Ready(());
                 }

@@ -1,8 +1,7 @@
-//! Where a digest goes in a map.
+//! Hashing of digests in maps.
 //!
-//! A digest is as good as random, so that a cheap mix of its bytes is enough. Whoever makes keys can look
-//! for digests that agree in some bits, though; two secret numbers keep them from choosing which bits
-//! count.
+//! A digest is as good as random, so that a cheap mix of its bytes is enough. A client that chooses keys can search for
+//! digests that agree in some bits, though; two secret numbers prevent it from choosing which bits count.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -65,7 +64,7 @@ impl Hasher for Mixer {
         }
     }
 
-    /// How long a digest is tells nothing.
+    /// The length of a digest adds nothing.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
@@ -85,8 +84,8 @@ mod tests {
     use super::*;
     use crate::identity::key::KeyDigest;
 
-    /// Digests that differ in one bit each, as nobody's SHA-256 does: still spread over the lowest bits,
-    /// which pick the place, and over the highest, which tell those of one place apart.
+    /// Digests that differ in one bit each, unlike those of SHA-256: still spread over the lowest bits, which select
+    /// the place, and over the highest, which distinguish the digests of one place.
     #[test]
     fn neighbours_are_spread() {
         let spread = Spread::default();

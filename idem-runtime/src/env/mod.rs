@@ -1,4 +1,4 @@
-//! What the machine and the observer give: time, threads, counters.
+//! The environment of an engine: time, back-off, panics, counters, observer.
 
 pub(crate) mod backoff;
 pub(crate) mod catch_unwind;

@@ -1,4 +1,4 @@
-//! What happens, told to whoever watches: logs, metrics, tests.
+//! Events of an engine, for observers: logs, metrics, tests.
 
 use std::fmt;
 use std::io::Write as _;
@@ -11,35 +11,35 @@ use crate::identity::key::KeyDigest;
 use crate::outcome::reconciled::Reconciled;
 use crate::record::{Fence, OutcomeKind};
 
-/// One thing that happened to one call.
+/// One event of a call or of an engine.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The operation that was called; empty for what concerns the whole engine.
+    /// The operation that was called; empty for an event of the whole engine.
     pub operation: &'a str,
     /// The digest of its key, once that is known. A reader can confirm a guess of the key, unless the engine has a
     /// [digest key](crate::EngineBuilder::digest_key).
     pub key: Option<&'a KeyDigest>,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind<'a>,
 }
 
-/// What happened. More kinds may come; match with a `_` arm.
+/// The kind of an event. More kinds may come; match with a `_` arm.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
     /// The claim was granted and the body starts.
     Claimed {
-        /// Which attempt this is, starting at 1.
+        /// The number of this attempt, starting at 1.
         attempt: u16,
-        /// Its fence.
+        /// Its fencing token.
         fence: Fence,
     },
-    /// A stored answer was handed out.
+    /// A stored answer was returned.
     Replayed {
-        /// What was stored.
+        /// The kind of the stored outcome.
         outcome: OutcomeKind,
-        /// How long ago it was stored. Where nobody asked a Redis store for that, it may count from the claim.
+        /// How long ago it was stored. On Redis it may count from the claim, unless the exact age was requested.
         age: Duration,
         /// Whether the caller waited for the call that produced it.
         waited: bool,
@@ -53,97 +53,100 @@ pub enum EventKind<'a> {
     },
     /// The body's answer is stored.
     Completed {
-        /// What was stored.
+        /// The kind of the stored outcome.
         outcome: OutcomeKind,
-        /// The claim had lapsed or was lost, and nobody else held it.
+        /// The claim had lapsed or was lost, and no other attempt held it.
         late: bool,
     },
     /// The claim was granted to find out about an earlier attempt first.
     Reconciling {
-        /// How many attempts were started before and are not accounted for.
+        /// The number of attempts that were started before and are not accounted for.
         attempts: u16,
     },
-    /// The reconcile hook was heard.
+    /// The reconcile hook has a verdict.
     Reconciled {
-        /// What it found out.
+        /// The verdict.
         verdict: Reconciled<()>,
-        /// Why it found out nothing, for a person.
+        /// Why the verdict is unknown, for a person.
         why: Option<&'a str>,
     },
-    /// The store could not be asked, and the body runs without protection (`on_outage = run`, or a
-    /// disabled engine).
+    /// The body runs without protection, because the store could not be queried (`on_outage = run`) or the engine is
+    /// disabled.
     Unprotected {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// Somebody resolved or reset the record.
+    /// The record was resolved or reset.
     Resolved {
-        /// What it is done with; `None` where the key was reset.
+        /// The kind of its new outcome; `None` where the key was reset.
         outcome: Option<OutcomeKind>,
     },
     /// Another attempt finished first; the caller gets its answer.
     Adopted,
     /// The body's answer went to its caller, but is not (or not yet) stored. Until it is, a
-    /// duplicate that comes after the lease runs the body again.
+    /// duplicate that arrives after the lease runs the body again.
     Unsaved {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// The key was given back.
+    /// The key was released.
     Released {
         /// Whether the attempt counts as abandoned.
         counted: bool,
     },
-    /// The body's future was dropped; what becomes of the key is the operation's `on_cancel`.
+    /// The body's future was dropped; the operation's `on_cancel` decides about its key.
     Dropped,
     /// The body panicked.
     Panicked,
     /// The lease was renewed.
     Renewed,
-    /// A renewal got no reply; it is tried again.
+    /// A renewal got no reply; it is retried.
     RenewalFailed {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// The lease is somebody else's, or the body ran for longer than `max_run`.
+    /// Another attempt has the lease, or the body ran for longer than `max_run`.
     LeaseLost {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// The fast one of two layered stores failed so often that it is not asked for a while: the durable
-    /// one does all the work.
+    /// The fast one of two layered stores is not used for a while. It failed so often that the durable one does all
+    /// the work.
     Degraded {
         /// Why, for a person.
         reason: &'a str,
     },
-    /// The fast store is asked again.
+    /// The fast store is used again.
     Restored,
-    /// The call has its record under the name that a
-    /// [former digest key](crate::EngineBuilder::former_digest_key) gives it, and goes on with that.
+    /// The call continues with the record of its former name, which a [former digest
+    /// key](crate::EngineBuilder::former_digest_key) gives it.
     FormerDigestKey,
-    /// The clock of the store's server and the monotonic clock of this process have moved against each
-    /// other: the server's clock was set, another server with another time has taken its place, or the
-    /// machine of this process was suspended. It looks the same from here, and does the same: leases
-    /// and answers end sooner, or later, by as much.
+    /// The server's clock and this process's monotonic clock have moved against each other.
     ///
-    /// Noticed at the next reply that has the server's time, from 250 ms on; each renewal has it. After a step
+    /// The server's clock was set, another server with another time has taken its place, or the machine of this process
+    /// was suspended. This process cannot distinguish them, and their effect is the same: leases and answers end
+    /// sooner, or later, by as much.
+    ///
+    /// Detected at the next reply that has the server's time, from 250 ms on; each renewal has it. After a step
     /// forward the engine renews at once those leases whose renewals would have fallen into it. Let
     /// the server's clock be slewed, not stepped: see [leases](crate::store#the-clock-of-the-server).
     ClockStepped {
         /// By how much at least.
         by: Duration,
-        /// Whether the server is ahead of what was to be expected: leases end sooner.
+        /// Whether the server is ahead of the expected time: leases end sooner.
         forward: bool,
     },
-    /// Something that an operator should know.
+    /// A warning for an operator.
     Warning {
         /// A sentence.
         message: &'a str,
     },
 }
 
-/// Watches an engine. Called on the path of every call: be quick and do not block. A panic
-/// goes no further: a message that is not told must not cost an answer or a lease.
+/// Observes the events of an engine.
+///
+/// Called on the path of every call: be quick and do not block. A panic is contained, because a lost event must not
+/// cost an answer or a lease.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -171,31 +174,33 @@ pub enum EventKind<'a> {
 /// # Ok::<_, Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 pub trait Observer: Send + Sync + fmt::Debug + 'static {
-    /// Something happened.
+    /// Receives an event.
     fn observe(&self, event: &Event<'_>);
 }
 
-/// Several may hold one: a test that counts, say, beside its engine.
+/// Lets several owners share one observer: a test that counts, say, and its engine.
 impl<O: Observer + ?Sized> Observer for Arc<O> {
     fn observe(&self, event: &Event<'_>) {
         (**self).observe(event);
     }
 }
 
-/// An observer whose panics stay with it.
+/// An observer whose panics are contained.
 #[derive(Debug)]
 pub(crate) struct Contained<O>(pub(crate) O);
 
 impl<O: Observer> Observer for Contained<O> {
     fn observe(&self, event: &Event<'_>) {
-        // The panic hook has told it.
+        // The panic hook has reported it.
         let _ = catch_unwind(AssertUnwindSafe(|| self.0.observe(event)));
     }
 }
 
-/// The default: writes a line to standard error for what must not go unseen (an answer that is not
-/// stored, a lost lease, a record that cannot be read, a warning of the store, a step of its server's
-/// clock, one of two layers that fails), and is silent about everything else.
+/// The default observer: reports critical events on standard error.
+///
+/// It writes a line for each event that must not go unseen (an answer that is not stored, a lost lease, a record that
+/// cannot be read, a warning of the store, a step of its server's clock, one of two layers that fails), and is silent
+/// about everything else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StderrObserver;
 
@@ -249,7 +254,7 @@ impl Observer for StderrObserver {
             _ => return,
         };
         let mut out = std::io::stderr().lock();
-        // Nowhere is left to report that standard error is closed.
+        // A closed standard error cannot be reported anywhere.
         let _ = match key {
             Some(key) => writeln!(out, "{line} [{key}]"),
             None => writeln!(out, "{line}"),

@@ -1,14 +1,13 @@
-//! Room between what threads write.
+//! Padding against false sharing.
 //!
-//! Two threads that write to one cache line wait for each other, whether or not they mean the same part
-//! of it. What every call counts is therefore kept once for each of a few *lanes*, and a thread stays in
-//! its lane.
+//! Two threads that write to one cache line wait for each other, even if they write different parts of it. A counter
+//! of every call is therefore kept once for each of a few *lanes*, and a thread stays in its lane.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// On cache lines of its own. Two of them, since processors fetch them in pairs.
+/// A value on cache lines of its own. Two of them, since processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);
@@ -21,7 +20,7 @@ impl<T> Deref for Padded<T> {
     }
 }
 
-/// Few enough to go through, enough that two threads seldom share one.
+/// Few enough to iterate over, enough that two threads seldom share one.
 const LANES: usize = 16;
 
 /// One of the lanes.
@@ -29,18 +28,18 @@ const LANES: usize = 16;
 pub(crate) struct Lane(usize);
 
 impl Lane {
-    /// That of this thread.
+    /// The lane of this thread.
     pub(crate) fn mine() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
             static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
         }
-        // A thread that is about to end is in any lane.
+        // A thread that is about to end may use any lane.
         Self(MINE.try_with(|mine| *mine).unwrap_or(0))
     }
 }
 
-/// One thing for each lane.
+/// One value for each lane.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes<T>([Padded<T>; LANES]);
 
@@ -63,19 +62,20 @@ impl<T> Lanes<T> {
 }
 
 impl<T> Lanes<Mutex<T>> {
-    /// All of them as they are at one moment. Whoever holds one must not ask for this, nor for another.
+    /// Locks all lanes at one moment. A caller that holds one of the locks must call neither this nor lock another
+    /// one.
     pub(crate) fn locked(&self) -> Vec<MutexGuard<'_, T>> {
         let lock = |part| Mutex::lock(part).unwrap_or_else(PoisonError::into_inner);
         self.all().map(lock).collect()
     }
 }
 
-/// A number that many threads count up and down and that is seldom read.
+/// A counter that many threads change and that is seldom read.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Lanes<AtomicUsize>);
 
 impl Tally {
-    /// In the lane in which it is to be counted down.
+    /// Counts up, and returns the lane in which to count down.
     pub(crate) fn up(&self) -> Lane {
         let lane = Lane::mine();
         self.0.get(lane).fetch_add(1, Ordering::SeqCst);
@@ -86,7 +86,7 @@ impl Tally {
         self.0.get(lane).fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// How many there are. What is counted down during the sum may be in it.
+    /// The current count. A decrement during the sum may or may not be in it.
     pub(crate) fn sum(&self) -> usize {
         self.0.all().map(|part| part.load(Ordering::SeqCst)).sum()
     }
@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// What goes from one lane to another between two looks would be in neither.
+    /// A value that moves from one lane to another between two reads would be in neither.
     #[test]
     fn all_lanes_are_looked_at_in_one_moment() {
         let lanes = Lanes::<Mutex<usize>>::default();

@@ -1,4 +1,4 @@
-//! One claim, sent until it has a reply.
+//! Sends a claim until it has a reply.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,15 +13,17 @@ use crate::lifecycle::unacked_claim::Orphan;
 use crate::record::transition::{ClaimReply, ClaimRequest};
 use crate::store::{Reach, StoreError, StoreErrorKind};
 
-/// The reply to a claim.
+/// A reply to a claim, with the send time of the claim.
 pub(crate) struct Asked {
     pub(crate) reply: ClaimReply,
-    /// When the claim was sent: a lease lasts from then on at the latest.
+    /// When the claim was sent: the lease is counted from then on, not from the reply.
     pub(crate) sent: Duration,
 }
 
 impl Core {
-    /// Sends the claim until it has a reply, for `claim_deadline` from `now` on, or a part of that in an
+    /// Sends the claim until it has a reply.
+    ///
+    /// It is retried for `claim_deadline` from `now` on, or for a part of that in an
     /// [outage](crate::lifecycle::outage).
     pub(crate) async fn ask(
         self: &Arc<Self>,
@@ -33,7 +35,7 @@ impl Core {
         let (clock, operation) = (&*self.clock, key.operation());
         let mut backoff = Backoff::new(&request.owner);
         let mut silent_until = now + self.limits.claim_deadline;
-        // Until when it is sent again after an error, and once more in any case.
+        // After an error the claim is sent again until then, and once more in any case.
         let mut failing_until = now + self.outage.patience(now, self.limits.claim_deadline);
         let (mut failure, mut late) = (None, false);
         let mut sent = now;
@@ -51,7 +53,7 @@ impl Core {
                     admission.waited(),
                 )
             };
-            // Its lease lasts from the moment at which it left the store's queue.
+            // The lease lasts from the moment at which the claim left the store's queue.
             if let Some(waited) = waited.filter(|waited| !waited.is_zero()) {
                 sent = (sent + waited).min(clock.now());
             }
@@ -65,7 +67,7 @@ impl Core {
                     if error.reach() == Reach::Answered {
                         self.outage.hears(now);
                     }
-                    // The store knows that more tries before the deadline are of no use.
+                    // The store has stated that further tries before the deadline are of no use.
                     if !error.is_transient() || error.retry_after().is_some() {
                         let is_outage = self.is_outage(Some(error.reach()), now);
                         return Err(unavailable(operation, error).outage(is_outage));
@@ -82,7 +84,7 @@ impl Core {
                     continue;
                 }
                 Err(_) => {
-                    // What the store said before it fell silent says more than the silence.
+                    // An earlier error of the store explains more than its silence.
                     let error = failure.map_or_else(
                         || self.silent(operation),
                         |error| unavailable(operation, error),
@@ -97,7 +99,7 @@ impl Core {
             let heard = if is_grant { clock.now() } else { sent };
             self.outage.hears(heard);
             if heard >= sent + request.lease {
-                // Nobody knows whose the claim is by now. Asking again tells, and renews it.
+                // The claim may have lapsed, and be another owner's by now. Sending it again finds out, and renews it.
                 if late && heard >= silent_until {
                     return Err(slow(operation));
                 }
@@ -114,7 +116,7 @@ impl Core {
         }
     }
 
-    /// The store has failed for as long as the claim was tried, up to `now`.
+    /// Records that the store failed for all tries of a claim.
     fn out(&self, operation: &Operation, error: StoreError, now: Duration) -> Error {
         self.outage.goes_on(now, self.limits.claim_deadline);
         let is_outage = self.is_outage(Some(error.reach()), now);
@@ -138,7 +140,7 @@ fn slow(operation: &Operation) -> Error {
         .detail("the store takes longer to grant the claim than its lease lasts")
 }
 
-/// Why a store gave no claim, for the person who reads the error.
+/// Maps a store error to the error of a call that got no claim.
 pub(crate) fn unavailable(operation: &Operation, error: StoreError) -> Error {
     let kind = match error.kind() {
         StoreErrorKind::TooLarge => ErrorKind::TooLarge,

@@ -1,4 +1,4 @@
-//! Whether a call is let in, and what is known of it without waiting for anything.
+//! Admission of a call, and its answer where one is available without waiting.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -20,19 +20,19 @@ use crate::local::cache::{Found, Permit};
 use crate::outcome::stored::Stored;
 use crate::policy::{OnOutage, Policy};
 
-/// How a call goes on that was let in.
+/// How an admitted call goes on.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is read at once"
 )]
 pub(crate) enum Entry {
-    /// It has its answer.
+    /// The call has its answer.
     Known(Stored),
-    /// The store has to be asked.
+    /// The store has to be queried.
     Asks(Asking),
 }
 
-/// What is known of a call before the store is asked.
+/// Local knowledge of a call before the store is queried.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is read at once"
@@ -41,21 +41,21 @@ enum Known {
     Answer(Result<Stored, Error>),
     Nothing {
         now: Duration,
-        /// The right to keep what the store will say.
+        /// The right to cache the store's reply.
         permit: Option<Permit>,
     },
 }
 
-/// What a call that asks the store leads to. Boxed: that is much larger than the body of most calls,
-/// which the caller holds besides.
+/// The future of a call that queries the store. Boxed: it is much larger than the body of most calls, which the
+/// caller holds besides.
 pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
 
 impl Core {
-    /// Lets a call in, and answers it where it stands if nothing has to be waited for.
+    /// Admits a call, and answers it immediately if nothing has to be waited for.
     ///
     /// # Errors
     ///
-    /// It is not to run; the observer has been told.
+    /// The call must not run; the observer has been notified.
     pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Entry, Error> {
         let Ask {
             operation,
@@ -74,7 +74,7 @@ impl Core {
             }
             Known::Nothing { now, permit } => (now, permit),
         };
-        // Counted before the look at `closing`, so that a shutdown either sees this call or stops it.
+        // Counted before `closing` is read, so that a shutdown either sees this call or stops it.
         let entered = Entered::new(self);
         let former_key = former.as_ref().map(|former| &former.0.key);
         match self.admit(&name, former_key, &policy) {
@@ -96,7 +96,7 @@ impl Core {
         (CallName { key, plain }, identity.fingerprint)
     }
 
-    /// How a call goes on that has not to wait for its start.
+    /// How a call goes on whose start is known without waiting.
     fn start(
         self: &Arc<Self>,
         name: &CallName,
@@ -109,7 +109,7 @@ impl Core {
         Ok(Entry::Asks(Box::pin(ready(Ok(start)))))
     }
 
-    /// The answer that is at hand, for a call that would be let in.
+    /// The answer that is available locally, for a call that would be admitted.
     fn known(&self, key: &RecordKey, asked: Fingerprint, policy: &Policy) -> Known {
         if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
             return Known::Nothing {
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// What a call does that is refused so. Without a claim it takes a `place` all the same.
+    /// The start of a call that was refused with `error`. A body without protection takes a `place` as well.
     pub(crate) fn not_begun(
         self: &Arc<Self>,
         name: &CallName,
@@ -157,7 +157,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// It is not to run at all.
+    /// The call must not run at all.
     pub(crate) fn lets_in(
         &self,
         key: &RecordKey,
@@ -183,11 +183,11 @@ impl Core {
     }
 
     fn is_closed(&self) -> bool {
-        // What runs already may finish, with all that it calls.
+        // A running body may finish, with all calls that it makes.
         self.closing.load(Ordering::SeqCst) && !is_inside()
     }
 
-    /// `None`: the store has to be asked.
+    /// Admits a call. `None`: the store has to be queried.
     fn admit(
         self: &Arc<Self>,
         name: &CallName,

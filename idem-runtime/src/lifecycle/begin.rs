@@ -1,4 +1,4 @@
-//! How a call begins: it gets the claim, an answer, or a refusal.
+//! Begins a call: it gets the claim, an answer, or a refusal.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,35 +28,35 @@ use crate::policy::{OnOtherType, Policy};
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Owner, Record, State};
 
-/// One call, ready to ask for its claim.
+/// One call, ready to claim.
 pub(crate) struct Ask {
     pub(crate) operation: Operation,
     pub(crate) own: Identified,
-    /// Under which it looks for its record first.
+    /// Its former identity, under which the record is looked up first.
     pub(crate) former: Option<Box<Identified>>,
     pub(crate) policy: Policy,
-    /// Its token has: it gets what is there, and starts nothing.
+    /// Its token has expired: it gets an existing answer, and starts nothing.
     pub(crate) expired: bool,
-    /// What it has to pass before its claim, besides the limits of the engine.
+    /// Limits that it passes before its claim, besides those of the engine.
     pub(crate) gate: Option<Box<Gate>>,
 }
 
-/// What asking led to.
+/// The result of beginning a call.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one, read at once")]
 #[non_exhaustive]
 pub enum Begun {
-    /// The body is yours to run.
+    /// The caller runs the body.
     Claimed(Claim),
-    /// It was done before; this is the answer.
+    /// The call was done before; this is its answer.
     Done(Stored),
 }
 
-/// What a call does.
+/// How a call starts.
 pub(crate) enum Start {
     /// It runs the body.
     Run(Claim),
-    /// It finds out about an earlier attempt first.
+    /// It reconciles an earlier attempt first.
     Reconcile(Claim, Riddle),
     /// It runs the body without protection.
     Unprotected(Box<Unleased>),
@@ -64,7 +64,7 @@ pub(crate) enum Start {
     Done(Stored),
 }
 
-/// A claim that was granted.
+/// A granted claim.
 struct Grant {
     request: ClaimRequest,
     /// Pending, or reconciling.
@@ -77,24 +77,24 @@ struct Grant {
     ticket: Option<Ticket>,
 }
 
-/// What a call that asks comes to, unless it is refused.
+/// The result of a call that queries the store, unless it is refused.
 enum Reached {
     Claim(Grant),
     Done(Stored),
 }
 
-/// What asking the store led to.
+/// The meaning of one reply of the store.
 enum Led {
     To(Result<Reached, Error>),
-    /// Nobody runs and no answer is there, and what was sent could not claim.
+    /// No body runs and no answer is stored, and the request could not claim.
     Vacant(Option<Ticket>),
-    /// The body runs elsewhere, for so long at most unless its lease is renewed.
+    /// The body runs in another process, with this much of its lease left.
     Elsewhere(Option<Ticket>, Duration),
-    /// There is no record, and what was sent could not begin one.
+    /// There is no record, and the request could not begin one.
     Absent(Option<Ticket>),
 }
 
-/// A call that waits for its claim, or for another's answer.
+/// A call that waits for its claim, or for the answer of another call.
 pub(crate) struct Begin {
     entered: Entered,
     name: CallName,
@@ -104,14 +104,14 @@ pub(crate) struct Begin {
     /// The moment at which it begins.
     now: Duration,
     waited: bool,
-    /// The right to keep the answer that the store gives.
+    /// The right to cache the store's answer.
     permit: Option<Permit>,
-    /// Between the claims of a call that waits alone.
+    /// Back-off between the claims of a call that waits alone.
     backoff: Option<Backoff>,
     gate: Option<Box<Gate>>,
-    /// The place of its body among those that run, from before the claim.
+    /// The place of its body among the running ones, from before the claim.
     place: Option<Box<Place>>,
-    /// Its own name and fingerprint while it looks for its record under the former ones, where it begins nothing.
+    /// Its own name and fingerprint during the lookup under the former ones. That lookup begins nothing.
     own: Option<Box<(CallName, Fingerprint)>>,
 }
 
@@ -140,7 +140,7 @@ impl Begin {
         }
     }
 
-    /// Looks for the record under this name first.
+    /// Looks the record up under this name first.
     pub(crate) fn formerly(mut self, former: Option<Box<(CallName, Fingerprint)>>) -> Self {
         self.own = former;
         self.swap_names();
@@ -154,7 +154,7 @@ impl Begin {
         }
     }
 
-    /// Goes on under the name of its own.
+    /// Continues under the call's own name.
     fn leave_former(&mut self) {
         self.swap_names();
         self.own = None;
@@ -169,7 +169,7 @@ impl Begin {
         self.now + self.policy.wait()
     }
 
-    /// Claims the key, waits for its answer, or says why neither is to be had.
+    /// Claims the key, waits for its answer, or returns an error.
     pub(crate) fn run(mut self) -> Asking {
         Box::pin(async move {
             let reached = self.ask().await;
@@ -185,7 +185,7 @@ impl Begin {
                 Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
                 Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
                 Err(error) => {
-                    // What a token that has expired would start must not run at all.
+                    // A call whose token has expired must not run its body at all.
                     let is_outage = error.is_outage() && !self.expired;
                     let error = error.outage(is_outage);
                     let place = self.place.take();
@@ -197,8 +197,7 @@ impl Begin {
         })
     }
 
-    /// The claim takes over what the call consists of, and the place of the call among those that a
-    /// shutdown waits for.
+    /// Moves the call into its claim, which a shutdown then waits for.
     fn claim(self, grant: Grant) -> Start {
         let Grant {
             request,
@@ -234,7 +233,7 @@ impl Begin {
         let mut now = self.now;
         loop {
             let core = self.core();
-            // A reply that came late is asked for once more.
+            // A late reply is requested once more.
             let within = core.limits.claim_deadline * 2;
             let (flights, digest) = (&core.flights, self.name.key.digest());
             let ticket = match flights.join(digest, self.fingerprint, now, within) {
@@ -242,7 +241,7 @@ impl Begin {
                 Join::Follow(follower, lease_left) if now < self.patience() => {
                     // A call that waits runs nothing.
                     self.place = None;
-                    // Boxed, as whatever waits for long: most calls do not.
+                    // Boxed, as every long wait: most calls do not wait.
                     let start = Box::pin(self.follow(follower, lease_left)).await;
                     if let Some(start) = start {
                         return start;
@@ -250,7 +249,7 @@ impl Begin {
                     now = self.core().clock.now();
                     continue;
                 }
-                // Nobody to wait with, or no time to: the store says what it has to say.
+                // No leader to follow, or the wait budget is spent: query the store.
                 Join::Follow(..) | Join::Alone => None,
             };
             let led = self.claim_or_look(ticket, &mut now).await;
@@ -276,8 +275,8 @@ impl Begin {
         }
     }
 
-    /// Sends the claim, and at a limit or with a quota a request first that claims and writes nothing: what is stored is
-    /// replayed, and what runs is waited for, whatever the limits are.
+    /// Sends the claim. At a limit or with a quota, a request goes first that claims and writes nothing: a stored
+    /// answer is replayed, and a running body is waited for, whatever the limits are.
     async fn claim_or_look(&mut self, mut ticket: Option<Ticket>, now: &mut Duration) -> Led {
         let mut looks = !self.may_claim();
         loop {
@@ -288,7 +287,7 @@ impl Begin {
                 core.ask(key, &request, &mut orphan, *now).await
             };
             ticket = match self.led(ticket, request, asked) {
-                // Under the former name it goes on with its own, where an answer may stand.
+                // After the former name the call continues under its own, where an answer may be stored.
                 led @ Led::Absent(_) if self.own.is_some() => return led,
                 Led::Vacant(ticket) | Led::Absent(ticket) if looks => {
                     *now = self.core().clock.now();
@@ -303,13 +302,13 @@ impl Begin {
         }
     }
 
-    /// Takes a place among the bodies that run. Whether the call may claim without a look at what is stored.
+    /// Takes a place among the running bodies. Returns whether the call may claim without reading the record first.
     fn may_claim(&mut self) -> bool {
-        // It starts nothing.
+        // An expired token starts nothing.
         if self.expired {
             return true;
         }
-        // Held since before it left its former name.
+        // The place may be held from before the call left its former name.
         if self.place.is_none() {
             match self.core().place(self.gate.as_deref()) {
                 Ok(place) => self.place = place,
@@ -320,20 +319,20 @@ impl Begin {
         gate.is_none_or(|gate| gate.quota.is_none())
     }
 
-    /// Whether a call may claim that found nothing to replay and nothing to wait for.
+    /// Checks limits and quota. The call has found no answer and no running body.
     fn pass(&mut self) -> Result<(), Error> {
         if self.place.is_none() {
-            // A replay may have held it, which took no longer than this look.
+            // Tried again: a replay may have held the last place, for no longer than this read took.
             let place = self.core().place(self.gate.as_deref());
             self.place = place.map_err(|full| full.error(self.name.key.operation()))?;
         }
-        // Asked once.
+        // The quota is checked once.
         let quota = self.gate.as_mut().and_then(|gate| gate.quota.take());
         let granted = quota.map_or(Ok(()), |quota| quota());
         granted.map_err(|retry_after| over_quota(self.name.key.operation(), retry_after))
     }
 
-    /// Waits for what another call of this process finds out. `None`: ask again.
+    /// Waits for the outcome of another call of this process. `None`: join again.
     async fn follow(
         &mut self,
         mut follower: Follower,
@@ -357,9 +356,9 @@ impl Begin {
                 // As with an unknown outcome, below.
                 let may_differ = match error.kind() {
                     ErrorKind::Exhausted { .. } => self.policy.reconciles,
-                    // The other may be of another function than this one.
+                    // The other call may be of another function than this one.
                     ErrorKind::WrongType => true,
-                    // A body of this engine makes it, or a place is free by now.
+                    // A body of this engine makes this call, or a place is free by now.
                     ErrorKind::TooManyRunning => self.core().place(self.gate.as_deref()).is_ok(),
                     ErrorKind::QuotaExceeded => {
                         let gate = self.gate.as_ref();
@@ -382,13 +381,13 @@ impl Begin {
                     return None;
                 }
                 let left = left.saturating_sub(clock.now().saturating_sub(at));
-                // This call can find out what the other could not.
+                // This call can reconcile, which the other could not.
                 if self.policy.reconciles && !asked && record.header.is_unknown(left) {
                     return None;
                 }
                 Some(self.done(record, left))
             }
-            // Renewed in the meantime, most likely: joining again tells.
+            // Most likely renewed in the meantime, which joining again shows.
             Err(_) if clock.now() < patience => None,
             Err(_) => {
                 let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
@@ -411,10 +410,10 @@ impl Begin {
         Ok(Reached::Done(stored))
     }
 
-    /// `looks`: it claims nothing.
+    /// The request of this call; with `looks` it claims nothing.
     fn request(&self, looks: bool) -> ClaimRequest {
         let needs = match self.own {
-            // Of an owner that nobody knows: it is granted nothing.
+            // Its owner has no claim, so it is granted nothing.
             _ if self.expired || looks => Needs::Verdict,
             Some(_) => Needs::Record,
             None => Needs::Nothing,
@@ -433,7 +432,7 @@ impl Begin {
         }
     }
 
-    /// What the store's reply means for this call, and for those that follow it.
+    /// Maps the store's reply to the result of this call and of its followers.
     fn led(
         &self,
         ticket: Option<Ticket>,
@@ -487,7 +486,7 @@ impl Begin {
             {
                 return Led::Vacant(ticket);
             }
-            // A claim asks the hook, and has a place for it.
+            // A claim that reconciles follows, once the call has a place for the hook.
             ClaimReply::Done { record, left }
                 if self.policy.reconciles
                     && !request.reconciles
@@ -512,7 +511,7 @@ impl Begin {
                     sent,
                     dated: request.dated,
                 };
-                // The cache knows calls by their own names.
+                // The cache holds answers under the calls' own names.
                 let permit = self.permit.filter(|_| self.own.is_none());
                 core.remember(permit, key, &record, life);
                 if let Some(ticket) = ticket {
@@ -533,7 +532,7 @@ impl Begin {
         })
     }
 
-    /// Whoever waited gets the same refusal.
+    /// Passes the refusal to the followers of this call.
     fn refused(&self, ticket: Option<Ticket>, error: Error, sent: Duration) -> Error {
         if let Some(ticket) = ticket {
             ticket.land(|| {
@@ -547,9 +546,10 @@ impl Begin {
         error
     }
 
-    /// Waits, with everybody else in this process, until the body that runs elsewhere has ended. With
-    /// nothing left of its lease, and an expired token, it finds out what to say of that. At `seen` the
-    /// store had not been asked yet.
+    /// Waits with all other calls of this process for a remote body.
+    ///
+    /// Without `lease_left`, the token has expired and no body runs: the error of that is returned. At `seen` the store
+    /// had not been queried yet.
     async fn wait(
         &mut self,
         ticket: Option<Ticket>,
@@ -568,8 +568,8 @@ impl Begin {
             let follower = core.watch_over(&self.name.key, asked, running, ticket)?;
             return self.follow(follower, None).await;
         }
-        // Another request has the key in this process, and this one is its like: the fingerprints
-        // differ but match, because one of them compares nothing. Rare, so it just asks again.
+        // Another request has the key in this process. Its fingerprint differs from this one but matches, because one
+        // of them compares nothing. Rare, so this call just claims again.
         self.waited = true;
         let backoff = self
             .backoff

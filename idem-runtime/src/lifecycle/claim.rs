@@ -26,16 +26,16 @@ use crate::record::transition::{Remains, RenewReply};
 use crate::record::unknown_cause::Cause;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
 
-/// The right to run a body, and the duty to say how it ended.
+/// The right to run a body, and the duty to settle it.
 ///
-/// Its lease is renewed until it is completed, released or dropped. Dropped, the key is treated as
-/// the operation's [`OnCancel`](crate::OnCancel) says: by default it lapses with its lease and stays
-/// counted as an attempt, because a body that stopped half-way may have had its effect.
+/// Its lease is renewed until it is completed, released or dropped. When it is dropped, the operation's
+/// [`OnCancel`](crate::OnCancel) applies: by default the key lapses with its lease and stays counted as an attempt,
+/// because a body that stopped half-way may have had its effect.
 #[derive(Debug)]
 #[must_use = "a claim that is dropped blocks its key until its lease is over"]
 pub struct Claim {
     held: Option<Held>,
-    /// The place of its body among those that run, where their number is limited.
+    /// The place of its body among the running ones, where their number is limited.
     place: Option<Box<Place>>,
 }
 
@@ -64,7 +64,7 @@ impl Claim {
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
-        // Its holder may never ask for its context.
+        // The holder may never use its context.
         bind_outer();
         let lease = Arc::new(Lease::new(core, name, header, fresh, policy, sent, ticket));
         lease.announce();
@@ -86,13 +86,13 @@ impl Claim {
         }
     }
 
-    /// With the place of its body among those that run.
+    /// Adds the place of its body among the running ones.
     pub(crate) fn in_place(mut self, place: Option<Box<Place>>) -> Self {
         self.place = place;
         self
     }
 
-    /// The place of its body, for a call that keeps it until its answer is stored.
+    /// Takes the body's place: its call keeps it until the answer is stored.
     pub(crate) fn take_place(&mut self) -> Option<Box<Place>> {
         self.place.take()
     }
@@ -112,8 +112,8 @@ impl Claim {
         &self.lease().policy
     }
 
-    /// How an answer that its body gives came about. While an earlier attempt is still asked about,
-    /// it is the answer of that one, which the reconcile hook found.
+    /// The source of an answer of its body. While an earlier attempt is being reconciled, it is the answer of that
+    /// attempt, which the reconcile hook found.
     pub(crate) fn how(&self) -> How {
         match self.lease().claim().state {
             State::Reconciling { .. } => How::Replayed,
@@ -125,19 +125,19 @@ impl Claim {
         self.lease().key.operation()
     }
 
-    /// The number that grows with every claim of this key.
+    /// The fencing token, which grows with every claim of this key.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.lease().claim().fence
     }
 
-    /// Which attempt this is, starting at 1.
+    /// The number of this attempt, starting at 1.
     #[must_use]
     pub fn attempt(&self) -> u16 {
         self.lease().claim().attempts
     }
 
-    /// What the body can ask.
+    /// The context of the body.
     #[must_use]
     pub fn context(&self) -> Context {
         self.context_with(None)
@@ -147,12 +147,12 @@ impl Claim {
         Context::new(Arc::clone(self.lease()), riddle)
     }
 
-    /// Starts the lease again now, besides the renewals that happen by themselves.
+    /// Renews the lease now, besides the automatic renewals.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::StoreUnavailable`] without a reply, [`ErrorKind::Running`] if the claim is
-    /// another's by now, [`ErrorKind::UnknownRecord`] if something else stands under the key.
+    /// [`ErrorKind::StoreUnavailable`] without a reply, [`ErrorKind::Running`] if another attempt holds the claim by
+    /// now, [`ErrorKind::UnknownRecord`] if the key holds something else.
     ///
     /// # Cancel safety
     ///
@@ -162,7 +162,8 @@ impl Claim {
         let operation = self.operation().clone();
         let (tell, told) = oneshot::channel();
         let lease = Arc::clone(held.lease());
-        // A connection that were made here would be driven here, and every lease with it.
+        // Sent from the engine's thread: a connection that was made on the caller's runtime would be driven there,
+        // and every lease with it.
         held.core().keeper.hand_over(async move {
             let core = &lease.core;
             let sent = core.clock.now();
@@ -173,7 +174,7 @@ impl Claim {
             if let Ok(Ok(RenewReply::Renewed | RenewReply::Reasserted)) = reply {
                 lease.renewed(sent);
             }
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = tell.send(reply);
         });
         match told.await.unwrap_or(Err(Elapsed)) {
@@ -198,8 +199,8 @@ impl Claim {
 
     /// Stores a value as the answer.
     ///
-    /// A value that cannot be stored now is stored in the background, and the observer is told; one
-    /// that is too large or not serializable leaves a tombstone, so that nothing runs twice.
+    /// A value that cannot be stored now is stored in the background, and the observer is notified; one that is too
+    /// large or not serializable leaves a tombstone, so that nothing runs twice.
     ///
     /// # Errors
     ///
@@ -235,8 +236,9 @@ impl Claim {
         }
     }
 
-    /// Gives the key back, because nothing happened: the next call runs the body. The attempt does
-    /// not count, unless the operation counts errors.
+    /// Releases the key, because nothing happened: the next call runs the body.
+    ///
+    /// The attempt does not count, unless the operation counts errors.
     ///
     /// # Cancel safety
     ///
@@ -248,7 +250,7 @@ impl Claim {
         }
     }
 
-    /// The body did not start.
+    /// Releases the key of a body that did not start.
     pub(crate) async fn give_back(mut self) {
         if let Some(held) = self.held.take() {
             let ending = held.uncounted(Remains::Nothing);
@@ -256,7 +258,7 @@ impl Claim {
         }
     }
 
-    /// The body panicked.
+    /// Settles the claim of a body that panicked.
     pub(crate) async fn panicked(mut self) {
         if let Some(held) = self.held.take() {
             held.tell(EventKind::Panicked);
@@ -265,7 +267,7 @@ impl Claim {
         }
     }
 
-    /// Whether an earlier attempt had its effect was not found out.
+    /// Settles a claim whose reconciliation ended without a verdict.
     pub(crate) async fn undecided(mut self) -> Settled {
         match self.held.take() {
             Some(held) => {
@@ -276,7 +278,7 @@ impl Claim {
         }
     }
 
-    /// The lease was lost, and the body was dropped for it.
+    /// Settles the claim of a body that was dropped because its lease was lost.
     pub(crate) async fn cancelled(mut self) {
         if let Some(held) = self.held.take()
             && let Some(ending) = held.cancelled()
@@ -285,7 +287,7 @@ impl Claim {
         }
     }
 
-    /// Stores or gives back what the body's result says.
+    /// Stores the result of the body, or releases the key.
     pub(crate) fn settle(mut self, encoded: Encoded) -> Settling {
         let Some(held) = self.held.take() else {
             return Box::pin(ready(Settled::Own));
@@ -332,7 +334,7 @@ impl Drop for Claim {
     }
 }
 
-/// What a granted claim's record starts with.
+/// The header of a granted claim's record.
 pub(crate) fn granted(
     request: &crate::record::transition::ClaimRequest,
     state: State,

@@ -12,7 +12,7 @@ pub(crate) enum Holder {
     Running,
     /// It ran the body of this key. Its commit or rollback is not visible to the engine.
     Ended,
-    /// It is of another key, another process, or another part of the application.
+    /// It belongs to another key, another process, or another part of the application.
     Other,
 }
 
@@ -25,13 +25,13 @@ struct Keys {
     next_id: u64,
     /// With the id of their call.
     running: HashMap<KeyDigest, u64>,
-    /// Of the last transaction: another claim is granted only after it.
+    /// Keys of the last transaction: another claim is granted only after it.
     ended: Vec<KeyDigest>,
 }
 
 impl ClaimedKeys {
     fn lock(&self) -> MutexGuard<'_, Keys> {
-        // Nothing panics while it is held.
+        // Nothing panics while the lock is held.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,7 +46,7 @@ impl ClaimedKeys {
 
     pub(crate) fn end(&self, key: KeyDigest, id: u64, is_claimed: bool) {
         let mut keys = self.lock();
-        // A body that has ended its transaction by itself may outlast the next one of its key.
+        // A body that has ended its transaction itself may outlast the next body of its key.
         if keys.running.get(&key) == Some(&id) {
             keys.running.remove(&key);
             if is_claimed {

@@ -1,4 +1,4 @@
-//! What a body can ask about the call that it runs for.
+//! The context of a running body.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ pub struct Context(Arc<Call>);
 struct Call {
     held: Held,
     riddle: Option<Box<Riddle>>,
-    /// The call whose body this one is called in.
+    /// The call in whose body this one was made.
     outer: Option<Context>,
 }
 
-/// What a call holds while its body runs.
+/// The resources of a call while its body runs.
 enum Held {
     Lease(Arc<Lease>),
-    /// Boxed, as the riddle is: nearly every call has a lease and nothing to find out, and each of them
-    /// would carry the room.
+    /// Boxed, as the riddle is: nearly every call has a lease and nothing to reconcile, and each of them would carry
+    /// the space.
     Bare(Box<Bare>),
 }
 
@@ -49,25 +49,24 @@ struct Bare {
     until: Instant,
 }
 
-/// The call whose body asks.
+/// Returns the context of the running body.
 ///
 /// # Panics
 ///
-/// Outside of an idempotent body. A task that a body spawns is outside; pass the context on, or ask
-/// with [`try_context`].
+/// Outside of an idempotent body. A task that a body spawns is outside; pass the context on, or use
+/// [`try_context`].
 #[must_use]
 pub fn context() -> Context {
     try_context().expect("`idem_runtime::context()` is asked inside an `#[idempotent]` body")
 }
 
-/// The call whose body asks, or `None` outside of an idempotent body.
+/// Returns the context of the running body, or `None` outside of an idempotent body.
 #[must_use]
 pub fn try_context() -> Option<Context> {
     CONTEXT.try_with(Clone::clone).ok()
 }
 
-/// Whether a body of this engine, in this task, runs for this key: to wait for it is to wait for
-/// oneself.
+/// Whether a body of this engine, in this task, runs for this key: a call that waits for it waits for itself.
 pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
     let holds = |context: &Context| {
         let mut next = Some(context);
@@ -82,7 +81,7 @@ pub(crate) fn is_held(engine: u64, key: &RecordKey) -> bool {
     CONTEXT.try_with(holds).unwrap_or(false)
 }
 
-/// Binds the call whose body begins another call in this task to its request: the inner call acts for that request.
+/// Binds the enclosing call of this task to its request: an inner call acts for that request.
 pub(crate) fn bind_outer() {
     // Outside of a body there is nothing to bind.
     let _ = CONTEXT.try_with(Context::bind);
@@ -116,7 +115,7 @@ impl Call {
         }
     }
 
-    /// What derived keys follow from.
+    /// The digest from which derived keys follow.
     fn plain(&self) -> &KeyDigest {
         match &self.held {
             Held::Lease(lease) => lease.plain(),
@@ -137,8 +136,8 @@ impl Context {
         Self::of(Held::Lease(lease), riddle)
     }
 
-    /// The context of a call without a lease, which may take so long. `within` is its claim, if it
-    /// runs in a transaction; without one it runs without protection.
+    /// The context of a call without a lease, which may run for `max_run`. `within` is the claim of a call in a
+    /// transaction; without one the call runs without protection.
     pub(crate) fn unleased(
         engine: u64,
         name: CallName,
@@ -156,7 +155,7 @@ impl Context {
 
     fn of(held: Held, riddle: Option<Riddle>) -> Self {
         let outer = try_context();
-        // What this call does, it does for the outer one's request.
+        // This call acts for the request of the outer one.
         if let Some(outer) = &outer {
             outer.bind();
         }
@@ -167,7 +166,7 @@ impl Context {
         }))
     }
 
-    /// The key of this call stays with its request, also if it is given back.
+    /// Binds the key of this call to its request, also after a release.
     fn bind(&self) {
         if let Held::Lease(lease) = &self.0.held {
             lease.bind();
@@ -190,13 +189,13 @@ impl Context {
         }
     }
 
-    /// The name of what is done.
+    /// The operation of the call.
     #[must_use]
     pub fn operation(&self) -> &Operation {
         self.0.key().operation()
     }
 
-    /// The digest of operation, scope and key: what the record is named by.
+    /// The digest of operation, scope and key, which names the record.
     ///
     /// A reader of a log can try guesses against it, unless the engine has a
     /// [digest key](crate::EngineBuilder::digest_key).
@@ -212,28 +211,29 @@ impl Context {
         }
     }
 
-    /// Which attempt this is, starting at 1. An attempt that gave the key back in good order is not
-    /// counted. In a reconcile hook: how many attempts were started before and are not accounted
-    /// for. 0 where the call runs [without protection](crate::OnOutage::Run).
+    /// The number of this attempt, starting at 1. An attempt that released the key in good order is not counted. In a
+    /// reconcile hook: the number of attempts that were started before and are not accounted for.
+    /// 0 where the call runs [without protection](crate::OnOutage::Run).
     #[must_use]
     pub fn attempt(&self) -> u16 {
         self.claim().map_or(0, |claim| claim.attempts)
     }
 
-    /// A number that grows with every claim of this key. A downstream system that remembers the
-    /// highest one refuses a late write of an overtaken body. It does not stop a second effect;
-    /// [`derive_key`](Self::derive_key) does.
+    /// The fencing token of the claim, which grows with every claim of this key.
+    ///
+    /// A downstream system that remembers the highest one refuses a late write of an overtaken body. It does not stop a
+    /// second effect; [`derive_key`](Self::derive_key) does.
     ///
     /// It grows for certain while the key has a record: for the `ttl` after an attempt that was abandoned or has
     /// answered, and for a lease, at least 10 seconds, after one that failed and of which nothing remains. After that
     /// it is the store's time in microseconds, which is higher unless the store's clock was set back meanwhile.
     ///
-    /// It is asked for only where it is needed: a store may grant a claim without a number, and
-    /// fetch it here in one round trip. The stores of this version know it from the claim.
+    /// It is fetched only where it is needed: a store may grant a claim without a number, and fetch it here in one
+    /// round trip. The stores of this version have it from the claim.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) if it cannot be had, and
+    /// [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) if it cannot be fetched, and
     /// where the call runs [without protection](crate::OnOutage::Run).
     ///
     /// # Cancel safety
@@ -247,10 +247,11 @@ impl Context {
         }
     }
 
-    /// Resolves as soon as the claim is known to be lost, or may be: a renewal was refused, the lease
-    /// ran out unrenewed by the local clock, or the body ran for longer than `max_run`. From then on
-    /// another body may run for the same key; after `max_run` not before the rest of the lease is over.
-    /// Never resolves before.
+    /// Resolves as soon as the claim is known to be lost, or may be.
+    ///
+    /// That is when a renewal was refused, the lease ran out unrenewed by the local clock, or the body ran for longer
+    /// than `max_run`. From then on another body may run for the same key; after `max_run` not before the rest of the
+    /// lease is over. Never resolves before.
     ///
     /// ```
     /// # async fn step() {}
@@ -265,24 +266,25 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// May be dropped and asked for again.
+    /// May be dropped and called again.
     pub fn lease_lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let lease = self.lease().cloned();
         async move {
             match lease {
                 Some(lease) => lease.lost().await,
-                // There is nothing to lose.
+                // There is no lease to lose.
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// For how long from now nobody else can be granted the key, if it is not renewed again: to be
-    /// looked at before a step that cannot be taken back. Zero when the lease is lost, and where there is
-    /// none because the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction
-    /// (`tx = …`): nobody is granted the key before that is committed or rolled back. It catches
-    /// most pauses of a process and guarantees nothing, since a pause may come right after, and since
-    /// the lease ends by the server's clock, which may [step](crate::store#the-clock-of-the-server).
+    /// How long no other attempt can be granted the key, without another renewal.
+    ///
+    /// To be checked before a step that cannot be taken back. Zero when the lease is lost, and where there is none
+    /// because the call runs [without protection](crate::OnOutage::Run). 10 years in a transaction (`tx = …`): no other
+    /// attempt is granted the key before that is committed or rolled back. It catches most pauses of a process and
+    /// guarantees nothing, since a pause may come right after, and since the lease ends by the server's clock, which
+    /// may [step](crate::store#the-clock-of-the-server).
     #[must_use]
     pub fn lease_remaining(&self) -> Duration {
         match &self.0.held {
@@ -309,20 +311,21 @@ impl Context {
         }
     }
 
-    /// The idempotency key to send with a downstream call: 43 characters, the same for every attempt
-    /// of this call, another for every label. With it the other side sees a repeat as a repeat.
+    /// The idempotency key for a downstream call: 43 characters.
+    ///
+    /// It is the same for every attempt of this call, and another for every label. With it the other side recognises a
+    /// repeat.
     ///
     /// It follows from operation, scope and key alone, so it is the same after `ttl`, after a reset, and under another
-    /// [digest key](crate::EngineBuilder::digest_key):
-    /// where a call is then meant to have its effect again, put what tells the two apart (a date, say)
-    /// into the key or the label.
+    /// [digest key](crate::EngineBuilder::digest_key): where a call is then meant to have its effect again, put the
+    /// distinction (a date, say) into the key or the label.
     ///
-    /// A reader of it who knows the label can confirm a guess of the call's key, whatever the engine's
+    /// A reader with the key and its label can confirm a guess of the call's key, whatever the engine's
     /// [digest key](crate::EngineBuilder::digest_key).
     ///
     /// The other side may know this request under that key from now on. So the call's key stays with its request:
-    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a transaction
-    /// (`tx = …`) the error undoes the claim as well, and nothing keeps the request.
+    /// after a system error it takes no other one ([`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch)). In a
+    /// transaction (`tx = …`) the error undoes the claim as well, and nothing keeps the request.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,4 +1,4 @@
-//! What an engine consists of.
+//! The shared state of an engine.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
@@ -24,36 +24,36 @@ use crate::policy::{OnDuplicate, Policy};
 use crate::record::Record;
 use crate::store::{Hearing, Listener, Store};
 
-/// What an engine consists of. On lines of its own: how often it is held is counted in front of it, by
-/// every call.
+/// The shared state of an engine. Aligned against false sharing: every call changes the reference count in front of
+/// it.
 #[repr(align(128))]
 pub(crate) struct Core {
-    /// Tells engines of this process apart.
+    /// Distinguishes the engines of this process.
     pub(crate) id: u64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) keeper: Keeper,
     pub(crate) prefix: Arc<str>,
-    /// The same for keys, one for each lane.
+    /// The prefix for keys, one copy for each lane.
     pub(crate) prefixes: Lanes<Prefix>,
     pub(crate) defaults: Policy,
     pub(crate) limits: Limits,
     pub(crate) outage: Outage,
     pub(crate) format: Format,
-    /// The same for answers that are handed out, one for each lane.
+    /// The format for returned answers, one copy for each lane.
     pub(crate) formats: Lanes<Format>,
     pub(crate) tokens: Tokens,
     pub(crate) digests: DigestKey,
-    /// Under which a call looks for its record first.
+    /// The digest key under which a call looks its record up first.
     pub(crate) former_digests: Option<DigestKey>,
     pub(crate) flights: Arc<Flights>,
-    /// Of calls in transactions.
+    /// Keys of calls in transactions.
     #[cfg(feature = "_sql")]
     pub(crate) claimed_keys: ClaimedKeys,
-    /// Off unless asked for.
+    /// The local cache; off unless configured.
     pub(crate) answers: Option<Arc<Answers>>,
-    /// Nothing new is to be started.
+    /// No new call may start.
     pub(crate) closing: AtomicBool,
     /// Calls between their start and their claim or answer.
     pub(crate) entering: Tally,
@@ -82,7 +82,7 @@ pub(crate) enum Protection {
 }
 
 impl Core {
-    /// Where the record of a call stands.
+    /// The key of a call's record.
     pub(crate) fn record_key(&self, operation: Operation, digest: KeyDigest) -> RecordKey {
         RecordKey::under(self.prefixes.mine().clone(), operation, digest)
     }
@@ -97,14 +97,14 @@ impl Core {
 }
 
 impl Core {
-    /// The cache, if calls of this policy are answered from it. Where duplicates are refused, they are
-    /// told how long the answer will still be kept, and the store knows that best.
+    /// The cache, if calls of this policy are answered from it. A refused duplicate reports how long the answer will
+    /// still be kept, and the store has the exact value.
     fn answers(&self, policy: &Policy) -> Option<&Arc<Answers>> {
         let answers = self.answers.as_ref()?;
         (policy.on_duplicate != OnDuplicate::Reject).then_some(answers)
     }
 
-    /// Looks for the answer of a call.
+    /// Looks up the cached answer of a call.
     pub(crate) fn recall(
         &self,
         key: &RecordKey,
@@ -121,12 +121,12 @@ impl Core {
         answers.look(key, asked, policy.dated(), now)
     }
 
-    /// The right to keep what an operation will say that is sent after this.
+    /// The right to cache the reply to an operation that is sent after this.
     pub(crate) fn permit(&self, key: &RecordKey) -> Option<Permit> {
         self.answers.as_ref()?.permit(key)
     }
 
-    /// Keeps an answer that the store has given.
+    /// Caches an answer of the store.
     pub(crate) fn remember(
         &self,
         permit: Option<Permit>,
@@ -139,14 +139,14 @@ impl Core {
         }
     }
 
-    /// An answer is about to be taken back; until this is dropped, nothing is kept under the key.
+    /// Announces the withdrawal of an answer; until the guard is dropped, nothing is cached under the key.
     pub(crate) fn taking(&self, key: &RecordKey) -> Option<Taking> {
         Some(self.answers.as_ref()?.take(*key.digest()))
     }
 
-    /// Has the store tell of resolutions by others: on the engine's own thread.
+    /// Subscribes the cache to resolutions by other engines, on the engine's own thread.
     fn listen(&self, answers: &Arc<Answers>) {
-        // Without that thread nothing is claimed, and nothing kept.
+        // Without that thread nothing is claimed, and nothing cached.
         if self.keeper.start().is_err() || answers.start() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Listing what a store holds, for an operator.
+//! Lists the records of a store, for an operator.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,24 +14,24 @@ use crate::lifecycle::core::Core;
 use crate::lifecycle::inspect::Entry;
 use crate::store::{EntryFilter, ListReply, ListRequest};
 
-/// The most entries of a page.
+/// Upper bound of the entries of a page.
 const MOST: usize = 1_000;
 
 /// A listing of the records under the engine's prefix; see [`Engine::entries`](crate::Engine::entries).
 ///
-/// # What is listed
+/// # Listed records
 ///
-/// Every record that is kept, and matches, from the first page until the last one is listed at least once. A record
-/// that is made, changed, reset or expires meanwhile may be or may not be. A page names no record twice; on Redis, two
-/// pages may. Each entry shows its record as it was at one moment: [`resolve`](Entry::resolve) and
-/// [`reset`](Entry::reset) change nothing if it is another one by then.
+/// Every record that is kept and matches from the first page until the last one is listed at least once. A record
+/// that is created, changed, reset or expired meanwhile may or may not be listed. A page names no record twice; on
+/// Redis, two pages may. Each entry shows its record as it was at one moment: [`resolve`](Entry::resolve) and
+/// [`reset`](Entry::reset) change nothing if the record is another one by then.
 ///
-/// Entries are in no order that means anything.
+/// The order of entries has no meaning.
 ///
-/// # What it costs
+/// # Cost
 ///
-/// A step examines up to 1,000 records, without their answers, and a page takes as many steps as it takes to fill it;
-/// no step delays a claim. Steps go through a connection of their own.
+/// A step examines up to 1,000 records, without their answers, and a page takes as many steps as are needed to fill
+/// it; no step delays a claim. Steps use a connection of their own.
 ///
 /// | store | a listing reads | beside it |
 /// | --- | --- | --- |
@@ -44,10 +44,10 @@ const MOST: usize = 1_000;
 ///
 /// # Operations
 ///
-/// A record in Redis names 48 bytes of its operation, with `_` for what is not a letter, a digit or one of `.:_-`. An
-/// operation with a longer name is listed together with those that begin alike, under that
-/// [name](Entry::operation). Records of an engine whose prefix is this one, `:` and more, as in `shop` and `shop:eu`, are
-/// listed there as operations of this one: choose other prefixes.
+/// The name of a record in Redis contains 48 bytes of its operation, with `_` for characters other than letters, digits
+/// and `.:_-`. Operations with longer names that begin alike are listed together, under that [name](Entry::operation).
+/// Records of an engine whose prefix is this one, `:` and more, as in `shop` and `shop:eu`, are listed there as
+/// operations of this one: choose other prefixes.
 ///
 /// In a SQL store, a record whose operation has more than 251 bytes, or a zero byte, is listed by its
 /// [`operation`](Self::operation) only; without one it is among the [`unreadable`](EntryPage::unreadable).
@@ -58,7 +58,7 @@ pub struct Entries {
     attempts: Option<NonZeroU16>,
     page_size: usize,
     is_over: bool,
-    /// Of the page that is being filled.
+    /// The page that is being filled.
     page: EntryPage,
     named: HashSet<RecordKey>,
 }
@@ -78,22 +78,23 @@ impl EntryPage {
         &self.entries
     }
 
-    /// The entries, to be settled.
+    /// The entries by value, for `resolve` and `reset`.
     #[must_use]
     pub fn into_entries(self) -> Vec<Entry> {
         self.entries
     }
 
-    /// How many records were met that this version cannot read: of another layout, or no record at all. They are in
-    /// no entry.
+    /// The number of records that this version cannot read.
+    ///
+    /// They have another layout, or are no records at all, and are in no entry.
     #[must_use]
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Where the next page begins, for [`Entries::after`] in whatever process; `None` at the end.
+    /// The position of the next page, for [`Entries::after`] in any process; `None` at the end.
     ///
-    /// Text to be taken as it is. It holds no user data; on a Redis Cluster it names a node.
+    /// Opaque text. It holds no user data; on a Redis Cluster it names a node.
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
@@ -134,24 +135,24 @@ impl Entries {
         self
     }
 
-    /// Lists the records of at least so many attempts that count. Default: any number; of
+    /// Lists the records with at least this many attempts that count. Default: any number; for
     /// [`EntryFilter::Exhausted`], the [`max_attempts`](crate::EngineBuilder::max_attempts) of the engine.
     ///
-    /// For a function with a `max_attempts` of its own, that is the number to name.
+    /// For a function with a `max_attempts` of its own, pass that number.
     pub fn min_attempts(mut self, attempts: NonZeroU16) -> Self {
         self.attempts = Some(attempts);
         self
     }
 
-    /// How many entries a page has at most, 1 to 1,000. Default: 100. On Redis some more where one bucket of its table
-    /// has more.
+    /// The most entries of a page, 1 to 1,000. Default: 100. On Redis a page may have some more, where one bucket of
+    /// its table has more.
     pub fn page_size(mut self, entries: usize) -> Self {
         self.page_size = entries.clamp(1, MOST);
         self
     }
 
-    /// Goes on where a page ended, as its [`cursor`](EntryPage::cursor) says: in this process or another one, with
-    /// the same prefix and operation, on the same store. State and page size may be others.
+    /// Continues at the [`cursor`](EntryPage::cursor) of a page: in this process or another one, with the same prefix
+    /// and operation, on the same store. State and page size may differ.
     pub fn after(mut self, cursor: impl Into<String>) -> Self {
         self.request.after = Some(cursor.into());
         self
@@ -164,15 +165,15 @@ impl Entries {
     /// [`ErrorKind::Unsupported`] if the store cannot list; [`ErrorKind::InvalidCursor`] if the cursor is that of
     /// another listing, or slots of a Redis cluster have moved; [`ErrorKind::StoreUnavailable`] if the store gave no
     /// reply to a step within [`claim_deadline`](crate::EngineBuilder::claim_deadline), or refused;
-    /// [`ErrorKind::InvalidPolicy`] if [`Exhausted`](EntryFilter::Exhausted) records are asked for on an engine with
+    /// [`ErrorKind::InvalidPolicy`] if [`Exhausted`](EntryFilter::Exhausted) records are requested from an engine with
     /// unlimited attempts, without [`min_attempts`](Self::min_attempts).
     ///
-    /// The operation of the error is `*` where every operation is listed. After an error it may be called again and
-    /// goes on where it was.
+    /// The operation of the error is `*` where every operation is listed. After an error it may be called again, and
+    /// continues at the same position.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped and called again: it goes on where it was.
+    /// May be dropped and called again: it continues at the same position.
     pub async fn next_page(&mut self) -> Result<Option<EntryPage>, Error> {
         while !self.is_over && self.page.entries.len() < self.page_size {
             let limit = self.page_size - self.page.entries.len();
@@ -193,8 +194,10 @@ impl Entries {
         Ok(Some(page))
     }
 
-    /// How many records match. They are counted as they are listed, and cost as much; on Redis one may be counted
-    /// twice. What cannot be read is not counted.
+    /// Counts the matching records.
+    ///
+    /// They are counted as they are listed, at the same cost; on Redis one may be counted twice. Unreadable records are
+    /// not counted.
     ///
     /// # Errors
     ///
@@ -211,7 +214,7 @@ impl Entries {
         Ok(count)
     }
 
-    /// One step; afterwards the listing stands behind it.
+    /// Makes one step, and moves the position behind it.
     async fn step(&mut self, limit: usize) -> Result<ListReply, Error> {
         let request = ListRequest {
             limit,
@@ -227,7 +230,7 @@ impl Entries {
         Ok(reply)
     }
 
-    /// The least attempts of a record.
+    /// The least number of attempts of a listed record.
     fn min_attempts_of(&self) -> Result<u16, Error> {
         let attempts = match self.request.filter {
             EntryFilter::Exhausted => self.attempts.or(self.core.defaults.max_attempts),
@@ -251,7 +254,7 @@ impl Entries {
         }
     }
 
-    /// What cursors of this listing begin with, so that one of another prefix or operation is refused.
+    /// The prefix of this listing's cursors: one of another prefix or operation is refused.
     fn mark(&self) -> String {
         let mut hash = Sha256::new();
         for part in [

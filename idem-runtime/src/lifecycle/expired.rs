@@ -1,4 +1,4 @@
-//! What an expired token is told where nobody runs and no answer is stored.
+//! The error of an expired token without a running body or a stored answer.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::record::State;
 use crate::store::ReadReply;
 
 impl Core {
-    /// Whether anything was begun with it. `None`: something is by now, so ask again.
+    /// The error of a call with an expired token; `None`: a record has appeared since, so the call claims again.
     pub(crate) async fn expired(self: &Arc<Self>, key: &RecordKey) -> Option<Error> {
         let operation = key.operation();
         let found = match self.patiently(operation, || self.read(key)).await {
@@ -20,7 +20,8 @@ impl Core {
         let (header, left) = (found.0.header, found.1);
         match header.state {
             State::Released => Some(Error::new(ErrorKind::TokenExpired, operation.clone())),
-            // Refused as expired, its user would be given a new one: and do again what may be done.
+            // An expired-token error would make the client request a new token, and repeat an effect that may have
+            // happened.
             State::Pending { .. } | State::Reconciling { .. } if header.lapsed(left) => {
                 let error = self.unknown(operation, header.attempts, None, header.age(left));
                 Some(error.detail(format!(

@@ -1,4 +1,4 @@
-//! Calls that a shutdown waits for although they hold no claim.
+//! Counts calls without a claim, for which a shutdown waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,9 +14,9 @@ use crate::lifecycle::core::Core;
 use crate::lifecycle::run_limit::Place;
 use crate::record::Header;
 
-/// A call that is on its way to its claim or its answer.
+/// A call on its way to its claim or its answer.
 pub(crate) struct Entered {
-    /// Taken when it has arrived at its claim.
+    /// `None` once the call has its claim.
     core: Option<Arc<Core>>,
     lane: Lane,
 }
@@ -34,7 +34,7 @@ impl Entered {
         core.expect("only arriving takes it, and nothing is left then")
     }
 
-    /// It has its claim, and is counted by that before it is no longer counted here.
+    /// Joins the claim counter before leaving this one, so that a shutdown never sees neither.
     pub(crate) fn arrive(mut self, claim: impl FnOnce(Arc<Core>) -> Claim) -> Claim {
         let core = self.core.take();
         let claim = claim(core.expect("only this takes it, once"));
@@ -80,12 +80,12 @@ impl Unleased {
         self
     }
 
-    /// What the body can ask.
+    /// The context of the body.
     pub(crate) fn context(&self) -> Context {
         self.context_with(None)
     }
 
-    /// As [`context`](Self::context), with the claim of a call in a transaction.
+    /// The same, with the claim of a call in a transaction.
     pub(crate) fn context_with(&self, within: Option<Header>) -> Context {
         let (key, plain) = (self.key.clone(), self.plain.clone());
         Context::unleased(self.core.id, CallName { key, plain }, within, self.max_run)
@@ -105,7 +105,7 @@ impl Core {
         self.left();
     }
 
-    /// One less of those that a shutdown waits for.
+    /// Notifies a shutdown that one call fewer is left.
     pub(crate) fn left(&self) {
         if self.closing.load(Ordering::SeqCst) {
             self.keeper.idle().notify_waiters();

@@ -1,4 +1,4 @@
-//! Looking at a record, and settling it by hand.
+//! Inspects a record, and settles it by hand.
 
 #[cfg(feature = "http")]
 use std::any::Any;
@@ -29,34 +29,35 @@ use crate::record::transition::ResolveReply;
 use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
 
-/// What the store held under a key when it was asked: made by the attribute's
-/// [`entry`](macro@crate::idempotent#entry), [`CallBuilder::entry`](crate::CallBuilder::entry), or
-/// [`Engine::entry`](crate::Engine::entry) of a digest that a log names.
+/// A snapshot of the stored record of a call.
 ///
-/// An operator who knows what happened to an [unknown](EntryState::Unknown) or
-/// [abandoned](EntryState::Abandoned) call says so with [`resolve`](Self::resolve),
-/// [`resolve_error`](Self::resolve_error) or [`reset`](Self::reset). They change the record only if
-/// it is still the one that is shown here.
+/// Made by the attribute's [`entry`](macro@crate::idempotent#entry),
+/// [`CallBuilder::entry`](crate::CallBuilder::entry), or [`Engine::entry`](crate::Engine::entry) for a digest from a
+/// log.
 ///
-/// # Of which type an answer is
+/// Once it is known what happened to an [unknown](EntryState::Unknown) or [abandoned](EntryState::Abandoned) call, an
+/// operator settles it with [`resolve`](Self::resolve), [`resolve_error`](Self::resolve_error) or
+/// [`reset`](Self::reset). They change the record only if it is still the one that is shown here.
 ///
-/// A record has tags of the types of the answers of the function that claimed it last, and an answer of another type
+/// # The type of an answer
+///
+/// A record carries type tags of the answers of the function that claimed it last, and an answer of another type
 /// is refused before anything is changed ([`ErrorKind::WrongType`]). The types are compared by name: see
-/// [`Replay`]. A record whose claim did not say its types, by [`begin`](crate::CallBuilder::begin) say, takes any.
+/// [`Replay`]. A record whose claim did not state its types, by [`begin`](crate::CallBuilder::begin) say, takes any.
 ///
 /// # Correcting an answer
 ///
-/// An answer that was [given by hand](Self::is_by_hand) may be corrected, by an entry that shows it. Callers that got
-/// the former answer keep it; from when on the others get the new one, the next section says. An answer of a body is
-/// never replaced.
+/// An answer that was [given by hand](Self::is_by_hand) may be corrected, through an entry that shows it. Callers that
+/// got the former answer keep it; the next section states when others get the new one. An answer of a body is never
+/// replaced.
 ///
-/// # From when on they count
+/// # When a change takes effect
 ///
-/// A call of this engine that begins after they have returned gets what the record says then. So does a call of
-/// every other engine that begins 5 ms later: calls of one key that begin at once in an engine share one question
-/// to the store, and a call may be told what was asked for up to 5 ms before it began, however long the reply
-/// takes. A [local cache](crate::LocalCache) of another engine may replay an answer that was taken back for longer,
-/// up to its `max_age`.
+/// A call of this engine that begins after the change has returned gets the record as it is then. So does a call of
+/// every other engine that begins 5 ms later: simultaneous calls of one key in an engine share one request to the
+/// store, and a call may get the reply to a request that was sent up to 5 ms before the call began, however long the
+/// reply takes. A [local cache](crate::LocalCache) of another engine may replay a withdrawn answer for longer, up to
+/// its `max_age`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -94,38 +95,38 @@ pub struct Entry {
     core: Arc<Core>,
     key: RecordKey,
     policy: Policy,
-    /// The fingerprint of the call that asked.
+    /// The fingerprint of the call that made this entry.
     asked: Fingerprint,
     record: Record,
     left: Duration,
-    /// How the layer that it was asked for by stores a response.
+    /// How the HTTP layer that made this entry stores a response.
     #[cfg(feature = "http")]
     pub(crate) rules: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Where a call is in its life.
+/// The state of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryState {
-    /// Its body runs, or somebody finds out about an earlier attempt.
+    /// Its body runs, or an earlier attempt is being reconciled.
     Running {
-        /// What is left of the lease.
+        /// The rest of the lease.
         lease_left: Duration,
     },
     /// Its body crashed or lost its lease; the next call takes over, if attempts are left.
     Abandoned,
-    /// It gave its key back; the next call runs, if attempts are left.
+    /// It released its key; the next call runs, if attempts are left.
     Released,
     /// It is answered, with a value or a business error.
     Answered(OutcomeKind),
     /// It is answered, but the answer could not be stored.
     NotStored,
-    /// Nobody knows whether its effect happened.
+    /// Its outcome is unknown: the effect may or may not have happened.
     Unknown,
 }
 
 impl Entry {
-    /// Where the call is in its life.
+    /// The state of the call.
     #[must_use]
     pub fn state(&self) -> EntryState {
         let header = &self.record.header;
@@ -145,8 +146,8 @@ impl Entry {
 
     /// The operation of the call.
     ///
-    /// Of an entry that was [listed](crate::Engine::entries) on Redis it is the one in the record's name: cut to 48
-    /// bytes, with `_` for what is not a letter, a digit or one of `.:_-`.
+    /// For an entry that was [listed](crate::Engine::entries) on Redis it is the one in the record's name: cut to 48
+    /// bytes, with `_` for characters other than letters, digits and `.:_-`.
     #[must_use]
     pub fn operation(&self) -> &str {
         self.key.operation().as_str()
@@ -161,13 +162,13 @@ impl Entry {
         self.key.digest()
     }
 
-    /// Attempts that count.
+    /// The number of attempts that count.
     #[must_use]
     pub fn attempts(&self) -> u16 {
         self.record.header.attempts
     }
 
-    /// The fence of the last claim.
+    /// The fencing token of the last claim.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.record.header.fence
@@ -185,38 +186,40 @@ impl Entry {
         self.record.header.age(self.left)
     }
 
-    /// How long the store would still keep it; [`FOREVER`](crate::FOREVER) until somebody deletes it.
+    /// How long the store will still keep the record; [`FOREVER`](crate::FOREVER): until it is deleted.
     #[must_use]
     pub fn left(&self) -> Duration {
         self.record.header.remaining(self.left)
     }
 
-    /// The effect happened, and this is its answer: every later call gets it. It is kept for
-    /// `ttl`, and at least for as long as the record that it settles was to be kept: a `ttl` that only the attribute of
-    /// the function names need not be repeated here.
+    /// Stores this answer for an effect that happened.
     ///
-    /// The record of a key that was given back, and of which nothing remains, knows no request. Then the answer is
-    /// that of the request whose entry this is, and other arguments are a mismatch; of an entry that was asked for
-    /// without a fingerprint, or by its digest, it is the answer to every request.
+    /// Every later call gets it. It is kept for `ttl`, and at least for as long as the record that it settles was to be
+    /// kept: a `ttl` that only the attribute of the function names need not be repeated here.
+    ///
+    /// The record of a released key of which nothing remains has no request. Then the answer is that of the request
+    /// whose entry this is, and other arguments are a mismatch; of an entry that was made without a fingerprint, or by
+    /// its digest, it is the answer to every request.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Mismatch`] if the record
-    /// is that of another request than the one that the entry was asked for; [`ErrorKind::Changed`] if the
-    /// record is not the one that was seen any more, or holds the answer of a body; [`ErrorKind::Running`] while a
-    /// claim is held; [`ErrorKind::NotStored`] if the value is too large or not serializable. Of all these nothing has
-    /// changed. [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: look again.
+    /// [`ErrorKind::WrongType`] if the function has values of another type than `T`; [`ErrorKind::Mismatch`] if the
+    /// record is of another request than the entry; [`ErrorKind::Changed`] if the record is no longer the one that was
+    /// shown, or holds the answer of a body; [`ErrorKind::Running`] while a claim is held; [`ErrorKind::NotStored`] if
+    /// the value is too large or not serializable. With each of these nothing has changed.
+    /// [`ErrorKind::StoreUnavailable`] if it is not known whether it was stored: get the entry again.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not have happened.
+    /// If this is dropped, the change may or may not have happened.
     pub async fn resolve<T: Replay>(self, value: &T) -> Result<(), Error> {
         let encoded = Encoded::value(value, &self.core.format);
         self.answer(encoded, type_name::<T>()).await
     }
 
-    /// The call failed for good, and this business error is its answer. It is kept for
-    /// `error_ttl`, and at least for as long as the record that it settles was to be kept.
+    /// Stores this business error as the answer of a call that failed for good.
+    ///
+    /// It is kept for `error_ttl`, and at least for as long as the record that it settles was to be kept.
     ///
     /// # Errors
     ///
@@ -232,12 +235,13 @@ impl Entry {
         self.answer(encoded, type_name::<E>()).await
     }
 
-    /// Forgets what happened, an answer included: the next call runs the body, and counts as the first
-    /// attempt. **If the effect had happened, it happens again.**
+    /// Resets the record, an answer included.
     ///
-    /// What was asked is remembered: other arguments are a mismatch as before. The types of the answers are forgotten:
-    /// the next call may be of a corrected function. Should an earlier body
-    /// turn out to be alive and succeed before the next call, its answer is stored after all.
+    /// The next call runs the body, and counts as the first attempt. **If the effect had happened, it happens again.**
+    ///
+    /// The request is kept: other arguments are a mismatch as before. The types of the answers are not: the next call
+    /// may be of a corrected function. If an earlier body is still alive and succeeds before the next call, its answer
+    /// is stored after all.
     ///
     /// # Errors
     ///
@@ -260,7 +264,7 @@ impl Entry {
         &self.core.format
     }
 
-    /// `type_name` is that of what was encoded.
+    /// `type_name`: the type that was encoded.
     pub(crate) async fn answer(self, encoded: Encoded, type_name: &str) -> Result<(), Error> {
         let refuse = |kind, detail: String| {
             Err(Error::new(kind, self.key.operation().clone()).detail(detail))
@@ -278,7 +282,7 @@ impl Entry {
                 "nothing was changed; the record is that of another request than this entry's";
             return refuse(ErrorKind::Mismatch, detail.to_owned());
         }
-        // A key that was given back may have lost its fingerprint. Without one the answer goes to every request.
+        // A released key may have lost its fingerprint. Without one the answer goes to every request.
         let fingerprint = match self.record.header.fingerprint {
             lost if lost.is_none() => self.asked,
             kept => kept,
@@ -328,7 +332,7 @@ impl Entry {
     fn header(&self, state: State, retain: Duration) -> Header {
         Header {
             state,
-            // Its own, so that a repeat is known as one, and no claim is taken for it.
+            // An owner of its own, so that a repeat is recognised, and no claim is taken for it.
             owner: Owner::by_hand(),
             // The `ttl` that the record was written with may be known to the operation alone.
             retain: retain.max(self.record.header.retain),
@@ -339,7 +343,7 @@ impl Entry {
     async fn send(self, record: Bytes, outcome: Option<OutcomeKind>) -> Result<(), Error> {
         let (core, key) = (&self.core, &self.key);
         let seen = self.record.header;
-        // From here on until it is known what became of it, the cache answers nothing under this key.
+        // From here until the outcome of the request is known, the cache answers nothing under this key.
         let taking = core.taking(key);
         let reply = core
             .patiently(key.operation(), || core.store.resolve(key, &seen, &record))
@@ -430,7 +434,7 @@ impl Core {
         self.store.read(key).await
     }
 
-    /// Lists there, too.
+    /// Lists on that thread as well.
     pub(crate) async fn list(
         self: &Arc<Self>,
         request: &ListRequest,
@@ -447,7 +451,7 @@ impl Core {
         self.store.list(request).await
     }
 
-    /// Sends what may be sent again until it has a reply, for `claim_deadline`.
+    /// Sends a repeatable request until it has a reply, for `claim_deadline`.
     pub(crate) async fn patiently<T, F>(
         &self,
         operation: &Operation,
@@ -480,7 +484,7 @@ impl Core {
     }
 }
 
-/// Waits for a reply as long as its caller does: a store that never replies would keep the engine for ever.
+/// Waits for a reply as long as its caller does: a store that never replies would keep the engine alive for ever.
 async fn unless_gone<T: Unpin>(
     mut asking: StoreFuture<'_, T>,
     mut tell: oneshot::Sender<Result<T, StoreError>>,

@@ -1,4 +1,4 @@
-//! What records and replies mean for a caller.
+//! Maps records and replies to answers and errors of a caller.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::record::unknown_cause::Cause;
 use crate::record::{OutcomeKind, Record, State};
 
 impl Core {
-    /// What a finished record means for a duplicate.
+    /// The answer or the error that a finished record gives a duplicate.
     pub(crate) fn answer(
         &self,
         key: &RecordKey,
@@ -60,12 +60,12 @@ impl Core {
                     waited,
                 ))
             }
-            // Unknown is no more among them.
+            // An unknown outcome has returned above.
             OutcomeKind::Tombstone | OutcomeKind::Unknown => refuse(ErrorKind::NotStored),
         }
     }
 
-    /// The error of a record that is finished and holds no answer.
+    /// The error of a finished record without an answer.
     pub(crate) fn unanswered(
         &self,
         operation: &Operation,
@@ -83,7 +83,7 @@ impl Core {
         self.unknown(operation, header.attempts, cause, header.age(left))
     }
 
-    /// Nobody knows the outcome, for so long.
+    /// The error of an unknown outcome of this age.
     pub(crate) fn unknown(
         &self,
         operation: &Operation,
@@ -104,7 +104,7 @@ impl Core {
     }
 }
 
-/// The error of a reply that grants nothing and answers nothing.
+/// The error of a reply with neither a grant nor an answer.
 pub(crate) fn refusal(operation: &Operation, reply: &ClaimReply) -> Error {
     let kind = match reply {
         ClaimReply::Mismatch => ErrorKind::Mismatch,
@@ -126,7 +126,7 @@ pub(crate) fn refusal(operation: &Operation, reply: &ClaimReply) -> Error {
     Error::new(kind, operation.clone())
 }
 
-/// The record is of a function whose answers have another type.
+/// The error of a record whose function has answers of another type.
 pub(crate) fn other_type(operation: &Operation) -> Error {
     Error::new(ErrorKind::WrongType, operation.clone()).detail(
         "nothing was run; two functions have this `op`: give each its own. Or the type got another name, or became \

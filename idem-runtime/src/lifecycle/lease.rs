@@ -1,4 +1,4 @@
-//! A claim as this process sees it: how long it surely lasts, and whether it is lost.
+//! The local view of a claim: how long it surely lasts, and whether it is lost.
 
 use std::fmt;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::local::singleflight::{Landing, LocalLease, Ticket};
 use crate::policy::Policy;
 use crate::record::Header;
 
-/// One claim, shared by the body, whoever settles it, and the thread that renews it.
+/// One claim, shared by the body, its settlement, and the renewing thread.
 pub(crate) struct Lease {
     pub(crate) core: Arc<Core>,
     pub(crate) key: RecordKey,
@@ -27,27 +27,28 @@ pub(crate) struct Lease {
     pub(crate) policy: Policy,
     /// When renewing ends even if the body has not.
     pub(crate) give_up: Duration,
-    /// Where it stands among those that are renewed.
+    /// Its place among the leases that are renewed.
     pub(crate) place: Place,
-    /// What the record started with when the claim was granted.
+    /// The header of the record when the claim was granted.
     first: Header,
-    /// The same since it was granted anew, if it was.
+    /// The header since the claim was granted anew, if it was.
     again: Mutex<Option<Box<Header>>>,
-    /// Until when nobody else can have been granted the key, in microseconds of the clock.
+    /// Guaranteed end of the lease, in microseconds of the clock: until then no other attempt can have been granted the
+    /// key.
     ends: AtomicU64,
     lost: AtomicBool,
-    /// The key stays with its request, also if it is given back: another attempt had it for this one, or this
-    /// attempt did what another request must not meet.
+    /// The key stays with its request, also after a release: another attempt had it for this request, or this attempt
+    /// did something that another request must not meet.
     bound: AtomicBool,
-    /// Grows when the claim is granted anew: what is heard of an older one counts no more.
+    /// Grows when the claim is granted anew: replies about an older grant are ignored.
     grants: AtomicU32,
     told: Notify,
-    /// The calls of this process that wait for the answer.
+    /// The leader of the calls of this process that wait for the answer.
     ticket: Option<Ticket>,
 }
 
 impl LocalLease for Lease {
-    /// What is left of the lease for sure; zero when it is lost.
+    /// The guaranteed rest of the lease; zero when it is lost.
     fn remaining(&self) -> Duration {
         if self.is_lost() {
             return Duration::ZERO;
@@ -56,15 +57,15 @@ impl LocalLease for Lease {
             .saturating_sub(self.core.clock.now())
     }
 
-    /// Whether a call of this process asks the store about the key. Once the body has ended, the process has an
-    /// answer: as long as nobody else is known to hold the key, calls wait for it to be stored.
+    /// Whether a call of this process queries the store about the key. Once the body has ended, the process has an
+    /// answer: as long as no other holder of the key is known, calls wait for the answer to be stored.
     fn is_over(&self) -> bool {
         self.is_lost() || (self.remaining().is_zero() && !self.place.is_settling())
     }
 }
 
 impl Lease {
-    /// The lease of a claim that was sent at `sent`: from then on it lasts, not from the reply.
+    /// Creates the lease of a claim that was sent at `sent`: it lasts from then on, not from the reply.
     pub(crate) fn new(
         core: Arc<Core>,
         CallName { key, plain }: CallName,
@@ -92,12 +93,12 @@ impl Lease {
         }
     }
 
-    /// What the keys that its body derives follow from.
+    /// The digest from which the derived keys of its body follow.
     pub(crate) fn plain(&self) -> &KeyDigest {
         self.plain.as_deref().unwrap_or(self.key.digest())
     }
 
-    /// The calls of this process that wait are told where the body runs.
+    /// Notifies the waiting calls of this process that the body runs here.
     pub(crate) fn announce(self: &Arc<Self>) {
         if let Some(ticket) = &self.ticket {
             ticket.here(Arc::downgrade(self) as _);
@@ -109,7 +110,7 @@ impl Lease {
         self.policy.lease
     }
 
-    /// What the record starts with since the claim was granted.
+    /// The header of the record since the claim was granted.
     pub(crate) fn claim(&self) -> Header {
         if self.grant() == 0 {
             return self.first;
@@ -118,7 +119,7 @@ impl Lease {
         again.as_deref().copied().unwrap_or(self.first)
     }
 
-    /// The claim was granted anew, with another header.
+    /// Records that the claim was granted anew, with another header.
     pub(crate) fn regranted(&self, claim: Header, sent: Duration) {
         let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
         *again = Some(Box::new(claim));
@@ -128,66 +129,66 @@ impl Lease {
         self.renewed(sent);
     }
 
-    /// The key stays with its request from now on.
+    /// Binds the key to its request from now on.
     pub(crate) fn bind(&self) {
         self.bound.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it does.
+    /// Whether the key is bound to its request.
     pub(crate) fn is_bound(&self) -> bool {
         self.bound.load(Ordering::Relaxed)
     }
 
-    /// Which grant of the claim this is.
+    /// The number of the current grant of the claim.
     pub(crate) fn grant(&self) -> u32 {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// Whether the claim is somebody else's, or is renewed no longer.
+    /// Whether another attempt holds the claim, or it is no longer renewed.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::SeqCst)
     }
 
-    /// A renewal that was sent at `sent` was accepted.
+    /// Records an accepted renewal that was sent at `sent`.
     pub(crate) fn renewed(&self, sent: Duration) {
         self.ends
             .fetch_max(micros(sent + self.lasts()), Ordering::AcqRel);
     }
 
-    /// The claim is somebody else's, or is renewed no longer.
+    /// Marks the claim as lost: another attempt holds it, or it is no longer renewed.
     pub(crate) fn lose(&self) {
         self.lost.store(true, Ordering::SeqCst);
         self.told.notify_waiters();
-        // Who waits here for an answer of this process may have another's sooner.
+        // A call that waits for an answer of this process may get another attempt's answer sooner.
         self.ended();
     }
 
-    /// Nobody needs to wait for this claim any more: it has this answer.
+    /// Ends the wait for this claim with this answer.
     pub(crate) fn landed(&self, landing: impl FnOnce() -> Option<Landing>) {
         if let Some(ticket) = &self.ticket {
             ticket.land(landing);
         }
     }
 
-    /// Nobody needs to wait for this claim any more: whoever does asks the store.
+    /// Ends the wait for this claim: calls that still wait query the store.
     pub(crate) fn ended(&self) {
         if let Some(ticket) = &self.ticket {
             ticket.give_up();
         }
     }
 
-    /// Waits until a renewal is refused, or the lease has run out unrenewed.
+    /// Waits until the claim is lost, or the lease has run out unrenewed.
     pub(crate) async fn lost(&self) {
         let clock = &*self.core.clock;
         loop {
             let mut told = pin!(self.told.notified());
-            // From here on no message is missed.
+            // From here on no notification is missed.
             told.as_mut().enable();
             let left = self.remaining();
             if left.is_zero() {
                 return;
             }
-            // Renewed in the meantime, most likely: the loop looks.
+            // Most likely renewed in the meantime: the loop checks.
             let _ = deadline(clock, clock.now() + left, told.as_mut()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! One call from its admission to its end.
+//! The path of one call, from admission to completion.
 
 pub(crate) mod acquire;
 pub(crate) mod admit;

@@ -1,42 +1,42 @@
-//! A store that fails for longer than a call waits for it.
+//! Detects a store failure that outlasts the claim deadline of a call.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::store::Reach;
 
-/// The part of `claim_deadline` for which a call tries again while an outage lasts.
+/// The part of `claim_deadline` for which a call retries while an outage lasts.
 const PART: u32 = 8;
-/// No less than that: connections remember a failed attempt for up to 100 ms, and a server that is back is to be found
-/// by the first call.
+/// Lower bound of that part: connections remember a failed attempt for up to 100 ms, and the first call after a
+/// recovery must find the server.
 const LEAST: Duration = Duration::from_millis(250);
-/// For how many times `claim_deadline` an outage is remembered that no call has seen.
+/// How many times `claim_deadline` an outage is remembered without a call that observes it.
 const REMEMBERED: u32 = 8;
-/// A store that has replied within this part of `claim_deadline` is busy, and not out of reach.
+/// A store that has replied within this part of `claim_deadline` is busy, not unreachable.
 const LATELY: u32 = 2;
-/// How exactly it is known when a store has replied, in microseconds: not every reply is written down.
+/// Precision of the last reply's time, in microseconds: not every reply is recorded.
 const GRAIN: u64 = 20_000;
 
-/// What the claims of an engine know of an outage of their store.
+/// Outage state of the store, shared by the claims of an engine.
 ///
-/// A claim that fails is sent again for `claim_deadline`, which bridges a failover. While a server refuses connections
-/// for longer, that would keep every caller waiting for an answer that the call before it had. So once a claim has
-/// failed for all of that time, those that follow try again for a part of it, until one has a reply. A try that is
-/// under way is awaited as ever: a reply may be slow, and a server that is back may be slow to connect to.
+/// A failed claim is retried for `claim_deadline`, which bridges a failover. While a server refuses connections
+/// for longer, full retries would delay every caller for an error that an earlier call already got. So once a claim
+/// has failed for all of that time, later claims retry for a part of it, until one has a reply. A request that is in
+/// flight is awaited as before: a reply may be slow, and a recovered server may be slow to connect to.
 ///
-/// A claim without a reply, or one that the store's queue refused, says nothing about why. A flood makes a store so slow that claims time out, and must not
-/// turn off what protects from it. So silence is an outage only where the store has not replied to anything else of
-/// this engine lately.
+/// A claim without a reply, or one that the store's queue refused, does not reveal the cause. A flood slows a
+/// store until claims time out, and must not turn off the protection against it. So silence is an outage only if the
+/// store has not replied to anything else of this engine lately.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
-    /// Microseconds of the engine's clock; 0: the store has replied since.
+    /// End of the outage, in microseconds of the engine's clock; 0: the store has replied since.
     until: AtomicU64,
-    /// When the store has replied last, in microseconds of the engine's clock; 0: it has not.
+    /// When the store last replied, in microseconds of the engine's clock; 0: never.
     replied: AtomicU64,
 }
 
 impl Outage {
-    /// For how long a claim that begins at `now` is sent again after errors.
+    /// For how long a claim that begins at `now` is retried after errors.
     pub(crate) fn patience(&self, now: Duration, claim_deadline: Duration) -> Duration {
         if u128::from(self.until.load(Ordering::Relaxed)) <= now.as_micros() {
             return claim_deadline;
@@ -44,24 +44,24 @@ impl Outage {
         (claim_deadline / PART).max(LEAST).min(claim_deadline)
     }
 
-    /// A claim has failed for as long as it was tried, up to `now`.
+    /// Records that a claim has failed until `now`, for all of its tries.
     pub(crate) fn goes_on(&self, now: Duration, claim_deadline: Duration) {
         let until = now.saturating_add(claim_deadline.saturating_mul(REMEMBERED));
         let until = u64::try_from(until.as_micros()).unwrap_or(u64::MAX);
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// The store has replied, at this moment at the earliest.
+    /// Records a reply of the store, received at this moment at the earliest.
     pub(crate) fn hears(&self, at: Duration) {
         let at = u64::try_from(at.as_micros()).unwrap_or(u64::MAX).max(1);
-        // A line that every call reads is not written by every call.
+        // Throttled, because every call reads this cache line.
         let last = self.replied.load(Ordering::Relaxed);
         if last == 0 || at > last.saturating_add(GRAIN) {
             self.replied.store(at, Ordering::Relaxed);
         }
     }
 
-    /// Whether a claim that failed so by `now` has failed for want of a store; `None`: there was no reply at all.
+    /// Whether a claim that failed by `now` failed for want of a store; `None`: there was no reply at all.
     pub(crate) fn is_one(
         &self,
         reach: Option<Reach>,
@@ -79,9 +79,9 @@ impl Outage {
         }
     }
 
-    /// A claim has a reply.
+    /// Ends the outage: a claim has a reply.
     pub(crate) fn ends(&self) {
-        // Nearly always there was none: a line that every call reads is not written by every call.
+        // Usually there was none, and a write would invalidate a cache line that every call reads.
         if self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);
         }
@@ -112,7 +112,7 @@ mod tests {
         let last = end.saturating_sub(Duration::from_micros(1));
         assert_eq!(outage.patience(last, DEADLINE), DEADLINE / 8);
         assert_eq!(outage.patience(end, DEADLINE), DEADLINE);
-        // Each call that sees it makes it last longer.
+        // Each call that observes the outage extends it.
         outage.goes_on(last, DEADLINE);
         assert_eq!(outage.patience(end, DEADLINE), DEADLINE / 8);
     }
@@ -141,7 +141,7 @@ mod tests {
             let end = now + DEADLINE / 2;
             assert!(!outage.is_one(silence, end.saturating_sub(us), DEADLINE));
             assert!(outage.is_one(silence, end, DEADLINE));
-            // An earlier reply that is heard of late changes nothing.
+            // An earlier reply that is reported late changes nothing.
             outage.hears(Duration::from_secs(50));
             assert!(!outage.is_one(silence, end.saturating_sub(us), DEADLINE));
         }

@@ -1,4 +1,4 @@
-//! Finding out whether an earlier attempt had its effect, before the body may run again.
+//! Reconciles an earlier attempt before the body may run again.
 
 mod hook;
 
@@ -26,26 +26,26 @@ pub use self::hook::{Asking, Called, Given, Hook, Never, NoType, Says, given, ho
 /// How long a hook may take before the outcome stays unknown.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// An earlier attempt that somebody has to find out about, and what was found.
+/// An earlier attempt to reconcile, and the result.
 pub(crate) struct Riddle {
     core: Arc<Core>,
-    /// What asks for the right to run the body, once it is known that nothing landed.
+    /// The claim to run the body, sent after the verdict that nothing landed.
     request: ClaimRequest,
     stop: Mutex<Option<Stop>>,
 }
 
-/// Why a body may not run after all.
+/// Why a body must not run after all.
 pub(crate) enum Stop {
-    /// Nobody knows.
+    /// The outcome stays unknown.
     Undecided,
     /// Nothing landed, and the claim to run was refused.
     Refused(Error),
-    /// Somebody else has answered meanwhile.
+    /// Another attempt has answered meanwhile.
     Answered { record: Record, left: Duration },
 }
 
 impl Riddle {
-    /// `request` is the claim that was granted in order to find out.
+    /// `request` is the claim that was granted for the reconciliation.
     pub(crate) fn new(core: &Arc<Core>, mut request: ClaimRequest) -> Self {
         request.reconciles = false;
         request.needs = Needs::Verdict;
@@ -56,7 +56,7 @@ impl Riddle {
         }
     }
 
-    /// Takes the reason for which the body has to be dropped, if there is one.
+    /// Takes the reason to drop the body, if there is one.
     pub(crate) fn stop(&self) -> Option<Stop> {
         self.stop
             .lock()
@@ -69,14 +69,16 @@ impl Riddle {
     }
 }
 
-/// Whether the body that runs in this task has to find out about an earlier attempt first.
+/// Whether the running body must reconcile an earlier attempt first.
 #[must_use]
 pub fn unsettled() -> bool {
     try_context().is_some_and(|cx| cx.riddle().is_some())
 }
 
-/// Hears the hook, and acts on what it says. `Some` is the answer of the call; `None`: the body may
-/// start. Where the outcome stays unknown this does not return, and the body is dropped.
+/// Awaits the hook, and acts on its verdict.
+///
+/// `Some` is the answer of the call; `None`: the body may start. Otherwise this does not return, and the body is
+/// dropped.
 pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<T> {
     let cx = context();
     let (riddle, lease) = (cx.riddle()?, cx.lease()?);
@@ -111,7 +113,7 @@ pub async fn reconciled<T>(hook: impl Future<Output = Reconciled<T>>) -> Option<
     pending().await
 }
 
-/// Asks for the right to run the body.
+/// Claims the right to run the body.
 async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
     let (core, request) = (&riddle.core, &riddle.request);
     let operation = lease.key.operation();
@@ -119,7 +121,7 @@ async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
         Error::new(ErrorKind::Running { retry_after }, operation.clone())
             .detail("another attempt took the key over while this one was reconciled")
     };
-    // Nobody renews what was lost once.
+    // A lost lease is never renewed.
     if lease.is_lost() {
         return Err(Stop::Refused(overtaken(Duration::ZERO)));
     }
@@ -127,7 +129,7 @@ async fn start(riddle: &Riddle, lease: &Lease) -> Result<(), Stop> {
     let asked = core
         .ask(&lease.key, request, &mut orphan, core.clock.now())
         .await;
-    // Whoever settles the claim gives it back.
+    // The settlement of the claim releases it.
     orphan.disarm();
     let asked = asked.map_err(Stop::Refused)?;
     match asked.reply {

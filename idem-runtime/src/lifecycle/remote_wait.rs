@@ -1,7 +1,7 @@
-//! Waiting for a body that runs elsewhere, once for all calls of a key in this process.
+//! Waits for a body of another process, once for all calls of a key.
 //!
-//! On the engine's own thread, so that it does not depend on any one of the waiting calls being
-//! polled, nor on the runtime that it runs on.
+//! It runs on the engine's own thread, so that it depends neither on any one of the waiting calls being polled, nor on
+//! the runtime of that call.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::local::singleflight::{Follower, Landing, Ticket};
 use crate::record::{Owner, State};
 use crate::store::{ReadReply, Watch};
 
-/// A body that runs elsewhere.
+/// A body that runs in another process.
 #[derive(Clone, Copy)]
 pub(crate) struct Running {
     /// It ran at some moment after this one of the clock.
@@ -26,8 +26,8 @@ pub(crate) struct Running {
 }
 
 impl Core {
-    /// Waits on behalf of all calls of this key. Gives the place among the waiting of the call that found
-    /// it, which is the one that asks for this fingerprint, and may want the answer to be dated.
+    /// Waits on behalf of all calls of this key. Returns the follower of the call that found the remote body;
+    /// `fingerprint` and `dated` are of that call.
     pub(crate) fn watch_over(
         self: &Arc<Self>,
         key: &RecordKey,
@@ -59,11 +59,11 @@ struct Vigil {
     ticket: Ticket,
 }
 
-/// What a look at the record says.
+/// The result of reading the record.
 enum Look {
     Running(Running),
     Landed(Landing),
-    /// Whoever claims now may be granted the key, or is told why not.
+    /// A claim is needed: it may be granted, or is refused with a reason.
     Ask,
     Silent,
 }
@@ -75,7 +75,7 @@ impl Vigil {
         let mut watch = self.watch().await;
         let mut backoff = Backoff::new(&Owner::random());
         let mut silent_since = None;
-        // What happened before the watch began is seen by looking once more.
+        // A change from before the watch began is found by one more read.
         let mut told = watch.is_some();
         loop {
             if !told {
@@ -116,7 +116,7 @@ impl Vigil {
                 }
                 Look::Ask => return,
                 Look::Silent => {
-                    // Asked for a claim, the store says what is wrong with it.
+                    // The followers then claim, and get the error of the store.
                     let since = *silent_since.get_or_insert(clock.now());
                     if clock.now() >= since + self.core.limits.claim_deadline {
                         return;
@@ -131,19 +131,19 @@ impl Vigil {
         let core = &self.core;
         let moment = core.clock.now() + core.limits.claim_deadline;
         let watch = deadline(&*core.clock, moment, pin!(core.store.watch(&self.key))).await;
-        // A store that cannot tell is asked again and again instead.
+        // A store that cannot notify is polled instead.
         watch.ok()?.ok()?
     }
 
     async fn look(&self) -> Look {
         match self.look_once(false).await {
-            // Somebody wants to know how old it is.
+            // A caller needs the age of the answer.
             Look::Landed(_) if self.dated => self.look_once(true).await,
             look => look,
         }
     }
 
-    /// `dated`: how long an answer will still be kept is to be exact.
+    /// `dated`: the remaining life of an answer must be exact.
     async fn look_once(&self, dated: bool) -> Look {
         let core = &self.core;
         let (sent, permit) = (core.clock.now(), core.permit(&self.key));

@@ -1,8 +1,7 @@
-//! The engine's own thread: it renews leases, and finishes what a vanished caller left behind.
+//! The engine's own thread: it renews leases, and finishes the work of dropped callers.
 //!
-//! A runtime that is blocked by a body would starve the lease of every other body on it; so would
-//! a connection whose driver runs there. Renewals therefore run here, and a store makes the
-//! connection that they use here.
+//! A runtime that a body blocks would starve the lease of every other body on it; so would a connection whose driver
+//! runs there. Renewals therefore run here, and a store makes the connection for them here.
 
 mod steps;
 
@@ -25,10 +24,10 @@ use crate::lifecycle::lease::Lease;
 use crate::record::transition::RenewReply;
 use crate::store::Store;
 
-/// How many jobs at most send again at a time what failed.
+/// How many jobs at most retry at a time.
 const TURNS: usize = 64;
 
-/// What `sleeps_until` says while the thread is awake, or sleeps until it is woken.
+/// `sleeps_until` while the thread is awake, or sleeps until it is woken.
 const UNTIL_WOKEN: u64 = u64::MAX;
 
 pub(crate) struct Keeper {
@@ -39,27 +38,26 @@ struct Shared {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
-    /// When each lease is to be renewed; a lease that is being renewed right now, or is lost, is not
-    /// among them.
+    /// When each lease is to be renewed; without leases that are being renewed right now, or are lost.
     queues: Lanes<Mutex<Queue>>,
     /// Until when the thread sleeps, in nanoseconds of the clock. Claims that end sooner than a third of
     /// their lease, nearly all of them, never wake it.
     sleeps_until: AtomicU64,
-    /// By how much the server's clock has stepped forward since the thread looked, in nanoseconds.
+    /// Forward step of the server's clock since the last scan, in nanoseconds.
     stepped: AtomicU64,
     wake: Notify,
     starting: Mutex<()>,
     thread: OnceLock<Handle>,
     closed: AtomicBool,
-    /// Jobs of vanished callers that are not finished yet.
+    /// Unfinished jobs of dropped callers.
     jobs: AtomicUsize,
     /// Answers of bodies that the store has not confirmed.
     unstored: AtomicUsize,
-    /// For jobs that send again what failed: an outage leaves thousands of them.
+    /// For jobs that retry: an outage leaves thousands of them.
     turns: Semaphore,
-    /// The last of them failed.
+    /// The last of their requests failed.
     fails: AtomicBool,
-    /// Told when nothing is left to do.
+    /// Notified when nothing is left to do.
     idle: Notify,
 }
 
@@ -67,19 +65,19 @@ struct Shared {
 struct Queue {
     leases: BTreeMap<(u64, u64), Arc<Lease>>,
     next_id: u64,
-    /// Leases that are registered, also those that are not among the above.
+    /// Registered leases, including any outside of `leases`.
     held: usize,
 }
 
-/// Where a lease stands among those that are renewed. Changed under the lock of its queue.
+/// The place of a lease in the renewal queues. Changed under the lock of its queue.
 pub(crate) struct Place {
-    /// The queue in which it stands: that of the thread on which the claim was granted.
+    /// Its queue: that of the thread on which the claim was granted.
     lane: Lane,
-    /// When it is to be renewed, in nanoseconds of the clock, or one of the two below.
+    /// When it is to be renewed, in nanoseconds of the clock; or `OUTSIDE`, or `GONE`.
     due: AtomicU64,
     id: AtomicU64,
-    /// The body has ended. A renewal that finds the claim gone then overtook its completion, or
-    /// the completion will find the same and say what it means.
+    /// The body has ended. A renewal that finds the claim gone then overtook its completion, or the completion will
+    /// find the same and report it.
     settling: AtomicBool,
 }
 
@@ -94,9 +92,9 @@ impl Default for Place {
     }
 }
 
-/// It is being renewed right now, or is lost.
+/// The lease is being renewed right now, or is lost.
 const OUTSIDE: u64 = u64::MAX;
-/// It is registered no longer.
+/// The lease is no longer registered.
 const GONE: u64 = u64::MAX - 1;
 
 impl Place {
@@ -138,18 +136,18 @@ impl Keeper {
         }
     }
 
-    /// Makes sure that the thread runs. Nothing may be claimed without it.
+    /// Starts the thread if it does not run yet. Nothing may be claimed without it.
     pub(crate) fn start(&self) -> std::io::Result<()> {
         if self.shared.thread.get().is_some() {
             return Ok(());
         }
-        // Two callers may come here at once; the lock lets one of them start the thread.
+        // Two callers may arrive at once; the lock lets one of them start the thread.
         let starting = &self.shared.starting;
         let _starting = starting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.shared.thread.get().is_some() {
             return Ok(());
         }
-        // Made on its thread: a runtime must not be dropped on another one's, should the thread fail.
+        // The runtime is made on its own thread: if that thread fails, it must not be dropped on another runtime's.
         let (tell, told) = mpsc::channel();
         let shared = Arc::clone(&self.shared);
         std::thread::Builder::new()
@@ -157,7 +155,7 @@ impl Keeper {
             .spawn(
                 move || match Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => {
-                        // Whoever started this thread waits for it.
+                        // The caller that started this thread waits for it.
                         let _ = tell.send(Ok(runtime.handle().clone()));
                         runtime.block_on(shared.keep());
                     }
@@ -170,7 +168,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Renews the lease every third of it, beginning a third after `granted`, until it is given up.
+    /// Registers a lease for renewal: every third of it, beginning a third after `granted`, until it is given up.
     pub(crate) fn register(lease: Arc<Lease>, granted: Duration) -> Renewal {
         let shared = &lease.core.keeper.shared;
         let mut queue = shared.queue(&lease);
@@ -179,31 +177,31 @@ impl Keeper {
         Renewal { lease }
     }
 
-    /// Runs something on the engine's thread that nobody has to wait for when the engine goes.
+    /// Runs a job on the engine's thread; the end of the engine does not wait for it.
     pub(crate) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
         if let Some(thread) = self.shared.thread.get() {
             thread.spawn(job);
         }
     }
 
-    /// How many claims are held, and how many jobs of vanished callers are not finished.
+    /// The number of held claims, and of unfinished jobs of dropped callers.
     pub(crate) fn busy(&self) -> (usize, usize) {
-        // At one moment: a claim may begin in one queue and outlive the one it began in, in another.
+        // Counted at one moment: a claim may begin in one queue and outlive its outer claim, which is in another.
         let queues = self.shared.queues.locked();
         let claims = queues.iter().map(|queue| queue.held).sum();
         drop(queues);
         (claims, self.shared.jobs.load(Ordering::Acquire))
     }
 
-    /// Whether the store has answered a job in the background.
+    /// Records whether the store has answered a job in the background.
     pub(crate) fn heard(&self, answered: bool) {
         if self.shared.fails.load(Ordering::Relaxed) == answered {
             self.shared.fails.store(!answered, Ordering::Relaxed);
         }
     }
 
-    /// Waits for the turn of a job that sends again what failed. Turns are held through a pause while the store
-    /// fails, so that all jobs together cannot flood it; once it answers they follow each other without one.
+    /// Waits for the turn of a job that retries. While the store fails, turns are held through a pause, so that all
+    /// jobs together cannot flood it; once it answers, they follow each other without one.
     pub(crate) async fn turn(&self, backoff: &mut Backoff) -> Option<SemaphorePermit<'_>> {
         let turn = self.shared.turns.acquire().await.ok();
         if self.shared.fails.load(Ordering::Relaxed) {
@@ -213,23 +211,23 @@ impl Keeper {
         turn
     }
 
-    /// How many answers of bodies the store has not confirmed.
+    /// The number of answers of bodies that the store has not confirmed.
     pub(crate) fn unstored(&self) -> usize {
         self.shared.unstored.load(Ordering::Acquire)
     }
 
-    /// Counts an answer as one that is not stored, for as long as the guard lives.
+    /// Counts an answer as not stored, for as long as the guard lives.
     pub(crate) fn answered(&self) -> Unstored {
         self.shared.unstored.fetch_add(1, Ordering::AcqRel);
         Unstored(Arc::clone(&self.shared))
     }
 
-    /// Told when the last claim is settled, or the last job is done.
+    /// Notified when the last claim is settled, or the last job is done.
     pub(crate) fn idle(&self) -> &Notify {
         &self.shared.idle
     }
 
-    /// Runs `job` on the engine's thread, whatever becomes of the runtime that the caller is on.
+    /// Runs `job` on the engine's thread, whatever becomes of the caller's runtime.
     pub(crate) fn hand_over(&self, job: impl Future<Output = ()> + Send + 'static) {
         if let Some(thread) = self.shared.thread.get() {
             let guard = JobGuard::new(&self.shared);
@@ -285,7 +283,7 @@ impl Drop for Renewal {
         let core = &self.lease.core;
         core.keeper.shared.leave(&self.lease);
         core.left();
-        // Whoever waited for this claim and was not told anything asks the store.
+        // A call that waited for this claim without an answer queries the store.
         self.lease.ended();
     }
 }
@@ -293,7 +291,7 @@ impl Drop for Renewal {
 impl Renewal {
     /// The body has ended; its lease is renewed until the outcome is settled.
     pub(crate) fn settle(&self) {
-        // Before the completion is sent, and so before anybody can hear of what it does.
+        // Set before the completion is sent, and so before its effect can be observed.
         self.lease.place.settling.store(true, Ordering::Release);
     }
 }
@@ -309,7 +307,7 @@ impl Shared {
         lock(self.queues.get(lease.place.lane))
     }
 
-    /// The lease is to be renewed at this moment, unless it is registered no longer.
+    /// Queues the lease for renewal at this moment, unless it is no longer registered.
     fn enqueue(&self, lease: &Arc<Lease>, due: Duration) {
         self.insert(self.queue(lease), lease, due);
     }
@@ -319,7 +317,7 @@ impl Shared {
         let due = nanos(if place.is_settling() {
             due
         } else {
-            // Whoever gives up is told when that is, and not when it would have been renewed.
+            // Wake at `max_run` if that precedes the next renewal.
             due.min(lease.give_up)
         });
         if place.due.load(Ordering::Relaxed) == GONE {
@@ -331,13 +329,14 @@ impl Shared {
         place.id.store(id, Ordering::Relaxed);
         queue.leases.insert((due, id), Arc::clone(lease));
         drop(queue);
-        // It was there before this looks; the thread says how long it sleeps, and looks then.
+        // The thread resets `sleeps_until` before it scans the queues: either the scan finds this lease, or this wakes
+        // it.
         if due < self.sleeps_until.load(Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }
 
-    /// The lease is registered no longer.
+    /// Unregisters the lease.
     fn leave(&self, lease: &Lease) {
         let mut queue = self.queue(lease);
         queue.held -= 1;
@@ -346,7 +345,7 @@ impl Shared {
             .leases
             .remove(&(due, lease.place.id.load(Ordering::Relaxed)));
         drop(queue);
-        // Not under the lock: the last one to hold it ends more than itself.
+        // Not under the lock: dropping the last reference ends more than the lease.
         drop(left);
     }
 
@@ -358,7 +357,7 @@ impl Shared {
 
     async fn keep(self: Arc<Self>) {
         loop {
-            // From here on whoever registers wakes this, until it says how long it sleeps.
+            // From here on every registration wakes this loop, until it stores how long it sleeps.
             self.sleeps_until.store(UNTIL_WOKEN, Ordering::SeqCst);
             let (now, mut due, mut next) = (nanos(self.clock.now()), Vec::new(), UNTIL_WOKEN);
             let now = now.saturating_add(self.stepped.swap(0, Ordering::SeqCst));
@@ -380,7 +379,7 @@ impl Shared {
             let woken = self.wake.notified();
             if sleeps {
                 self.sleeps_until.store(next, Ordering::SeqCst);
-                // Both ways of waking mean the same: look again.
+                // Both ways of waking mean the same: scan again.
                 let _ = deadline(&*self.clock, Duration::from_nanos(next), pin!(woken)).await;
             } else {
                 woken.await;
@@ -398,8 +397,8 @@ impl Shared {
             });
         };
         let lost = |reason: &str| {
-            // Looked at before: told of the loss, the body may end at once. In the queue no more, the
-            // lease counts as busy until then.
+            // Read before the loss is announced, because the body may end at once. The lease is in no queue, but counts
+            // as held until then.
             let running = self.is_running(&lease);
             lease.lose();
             if running {
@@ -422,14 +421,14 @@ impl Shared {
                 tell(EventKind::Renewed);
                 sent + third
             }
-            // Said of a claim that was granted anew since.
+            // The reply is about a claim that was granted anew since.
             Ok(Ok(RenewReply::Lost | RenewReply::Unreadable(_))) if lease.grant() != grant => sent,
             Ok(Ok(RenewReply::Lost)) => {
                 return lost("another attempt holds the claim or has finished");
             }
             Ok(Ok(RenewReply::Unreadable(error))) => return lost(&error.to_string()),
-            // No reply yet: again, and sooner than a third of the lease, so that several tries fit
-            // into what is left of it. Even a lapsed lease is ours until somebody takes it.
+            // No confirmation yet: retry sooner than a third of the lease, so that several tries fit into the rest of
+            // it. Even a lapsed lease stays with its owner until another attempt takes it.
             Ok(Err(error)) => {
                 tell(EventKind::RenewalFailed {
                     reason: &error.to_string(),
@@ -460,7 +459,7 @@ impl Queue {
 }
 
 fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    // Nothing panics while it is held; were it to, the map would still be whole.
+    // Nothing panics while the lock is held; even then the map would still be whole.
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

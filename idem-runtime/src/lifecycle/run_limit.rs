@@ -1,7 +1,7 @@
-//! How many bodies run at once: limits of an engine and of an HTTP layer, and the quota of a layer.
+//! Limits on concurrent bodies, of an engine and of an HTTP layer. Also the quota of a layer.
 //!
-//! A body that outlives its caller escapes every limit that is counted by connections or futures of callers. Here it is
-//! counted itself, by a guard that lives as long as it does: from before its claim until its call has ended.
+//! A body that outlives its caller escapes every limit that counts connections or futures of callers. Here the body
+//! itself is counted, by a guard that lives from before its claim until its call has ended.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::identity::operation::Operation;
 use crate::lifecycle::context::runs_in;
 use crate::lifecycle::core::Core;
 
-/// When a call that was refused at a limit is worth repeating. When a body ends is not known; 1 s is the smallest delay
+/// Retry delay of a call that was refused at a limit. The end of a body cannot be predicted; 1 s is the smallest delay
 /// that is not "at once" (RFC 9110, section 10.2.3).
 const SOON: Duration = Duration::from_secs(1);
 
@@ -40,14 +40,14 @@ impl RunLimit {
         Some(Counted(Arc::clone(self)))
     }
 
-    /// Counts one more, also beyond the limit.
+    /// Counts one more body, also beyond the limit.
     fn exceed(self: &Arc<Self>) -> Counted {
         self.running.fetch_add(1, Ordering::Relaxed);
         Counted(Arc::clone(self))
     }
 }
 
-/// Counts one body, until it is dropped.
+/// Counts one body until it is dropped.
 #[derive(Debug)]
 struct Counted(Arc<RunLimit>);
 
@@ -105,7 +105,7 @@ impl fmt::Debug for ScopeLimit {
     }
 }
 
-/// Counts one body in its scope, until it is dropped.
+/// Counts one body in its scope until it is dropped.
 struct CountedInScope(Arc<ScopeLimit>, Arc<str>);
 
 impl Drop for CountedInScope {
@@ -121,10 +121,10 @@ impl Drop for CountedInScope {
     }
 }
 
-/// Whether one more record may be written, and when it is worth trying again if not.
+/// Whether one more record may be written; if not, the delay before a retry.
 pub(crate) type Quota = dyn Fn() -> Result<(), Duration> + Send + Sync;
 
-/// What one call has to pass before its claim besides the limits of its engine.
+/// Limits that a call passes before its claim, besides those of its engine.
 #[derive(Default)]
 pub(crate) struct Gate {
     pub(crate) running: Option<Arc<RunLimit>>,
@@ -138,7 +138,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// The place of one body among those that run, until it is dropped.
+/// The place of one body among the running ones, until it is dropped.
 #[derive(Default)]
 pub(crate) struct Place {
     _engine: Option<Counted>,
@@ -175,10 +175,10 @@ pub(crate) fn over_quota(operation: &Operation, retry_after: Duration) -> Error 
 }
 
 impl Core {
-    /// A place for one more body. `None`: nothing limits it.
+    /// Takes a place for one more body. `None`: nothing limits it.
     ///
-    /// A call that a body of this engine makes takes a place beyond the limit: refused, it would fail the body that makes
-    /// it, and uncounted, it would escape the limit where it outlives that body.
+    /// A call that a body of this engine makes takes a place beyond the limit: a refusal would fail the calling body,
+    /// and a call that is not counted would escape the limit where it outlives that body.
     pub(crate) fn place(&self, gate: Option<&Gate>) -> Result<Option<Box<Place>>, Full> {
         let engine = self.running.as_ref();
         let layer = gate.and_then(|gate| gate.running.as_ref());

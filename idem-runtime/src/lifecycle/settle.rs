@@ -1,4 +1,4 @@
-//! How a call ends: its outcome is stored, or its key given back, whatever becomes of the caller.
+//! Ends a call: stores its outcome or releases its key, whatever becomes of the caller.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::record::unknown_cause::Cause;
 use crate::record::{Header, OutcomeKind, Record, State};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// A claim that is held. Renewing goes on until this is dropped.
+/// A held claim. Its lease is renewed until this is dropped.
 pub(crate) struct Held {
     pub(crate) renewal: Renewal,
 }
@@ -40,22 +40,22 @@ pub(crate) enum Settled {
     Adopted { record: Record, left: Duration },
     /// Another attempt runs, and its answer will count.
     Overtaken(Duration),
-    /// There is no answer to be had, and this is why: another attempt's counts and is not read, say.
+    /// There is no answer, for this reason: another attempt's answer counts and is not read, say.
     Refused(Error),
 }
 
-/// What carrying an ending out leads to. Boxed: that is much larger than the body of most calls, which the
-/// caller holds besides.
+/// The future that carries out an ending. Boxed: it is much larger than the body of most calls, which the caller
+/// holds besides.
 pub(crate) type Settling = Pin<Box<dyn Future<Output = Settled> + Send>>;
 
-/// How long a reply is waited for where nobody waits for the result. A shorter
-/// `complete_deadline` is about the caller's patience, not about the store.
+/// Least time for a reply in the background. A shorter `complete_deadline` limits the patience of the caller, not the
+/// time of the store.
 pub(crate) const REPLY: Duration = Duration::from_secs(2);
 
-/// How long a reply is waited for in the end, where the store was silent before.
+/// Upper bound of the time for a reply. The time doubles after each failure in the background.
 const LONGEST_REPLY: Duration = Duration::from_mins(1);
 
-/// What becomes of a key whose body has ended.
+/// How the key of an ended body is settled.
 #[derive(Clone)]
 pub(crate) enum Ending {
     Complete { outcome: OutcomeKind, record: Bytes },
@@ -63,29 +63,29 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Whether it still says something when another attempt has the claim. A business error does not:
-    /// the other attempt may say something else.
+    /// Whether the ending is still offered while another attempt holds the claim. A business error is not: the other
+    /// attempt may end differently.
     fn is_offered_on(&self) -> bool {
         matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Error)
     }
 
-    /// Whether a caller gets something that other callers are to get as well.
+    /// Whether the caller gets an answer that other callers are to get as well.
     fn is_answer(&self) -> bool {
         matches!(self, Self::Complete { outcome, .. } if *outcome != OutcomeKind::Unknown)
     }
 }
 
-/// Who waits while another attempt holds the claim, and for how long.
+/// Whether a caller waits while another attempt holds the claim, and for how long.
 enum Waits {
     Caller(Duration),
     Nobody(Duration),
 }
 
-/// When a completion was sent that the store has confirmed.
+/// Send times of a completion that the store has confirmed.
 #[derive(Clone, Copy)]
 struct Sendings {
     sent: Duration,
-    /// When it was sent for the first time: the record may live since then.
+    /// The first send: the record may live since then.
     first: Duration,
     late: bool,
 }
@@ -124,7 +124,7 @@ impl Held {
         }
     }
 
-    /// The key is given back in good order.
+    /// The ending that releases the key in good order.
     pub(crate) fn release(&self, remains: Remains) -> Ending {
         if self.policy().counts_releases() {
             Ending::Release(Remains::Attempt)
@@ -133,7 +133,7 @@ impl Held {
         }
     }
 
-    /// The key is given back, and the attempt is not counted.
+    /// The ending that releases the key without counting the attempt.
     pub(crate) fn uncounted(&self, remains: Remains) -> Ending {
         Ending::Release(if self.lease().is_bound() {
             remains.max(Remains::Request)
@@ -142,7 +142,7 @@ impl Held {
         })
     }
 
-    /// Nobody knows whether the effect happened.
+    /// The ending of an attempt whose effect may or may not have happened.
     pub(crate) fn unknown(&self, cause: Cause) -> Ending {
         let header = self.done(OutcomeKind::Unknown, cause.code());
         Ending::Complete {
@@ -158,22 +158,22 @@ impl Held {
         }
     }
 
-    /// What becomes of a key whose body was dropped half-way; `None`: its lease lapses.
+    /// The ending of a key whose body was dropped half-way; `None`: its lease lapses.
     pub(crate) fn cancelled(&self) -> Option<Ending> {
-        // Nothing was found out and nothing was run: it is as unknown as before, and need not wait
-        // for its lease to be over.
+        // Nothing was found out and nothing was run: the outcome is as unknown as before, and the key need not wait for
+        // the end of its lease.
         if let State::Reconciling { .. } = self.lease().claim().state {
             return Some(Ending::Release(Remains::Request));
         }
         match self.policy().on_cancel {
             OnCancel::Hold => None,
-            // Half of it may have happened.
+            // Half of the effect may have happened.
             OnCancel::Release => Some(self.release(Remains::Request)),
             OnCancel::Unknown => Some(self.unknown(Cause::Cancelled)),
         }
     }
 
-    /// The caller went away: what is to be done about it is done on the engine's thread.
+    /// Settles the claim of a dropped caller on the engine's thread.
     pub(crate) fn abandon(self) {
         if let Some(ending) = self.cancelled() {
             self.renewal.settle();
@@ -181,15 +181,14 @@ impl Held {
         }
     }
 
-    /// Carries the ending out, as [`finish_within`](Self::finish_within) the patience of a duplicate.
+    /// Carries the ending out, as [`finish_within`](Self::finish_within), with the patience of a duplicate.
     pub(crate) fn finish(self, ending: Ending) -> Settling {
         let patience = self.policy().wait();
         self.finish_within(patience, ending)
     }
 
-    /// Carries the ending out. What has no reply within `complete_deadline`, or when the caller is
-    /// dropped, goes on on the engine's thread. An overtaken call waits this long for the answer that
-    /// counts.
+    /// Carries the ending out. Without a reply within `complete_deadline`, or when the caller is dropped, it goes on
+    /// on the engine's thread. An overtaken call waits for `patience` for the answer that counts.
     pub(crate) fn finish_within(self, patience: Duration, ending: Ending) -> Settling {
         self.renewal.settle();
         let handover = HandOver::new(self, ending);
@@ -211,8 +210,8 @@ impl Held {
                     Settled::Refused(held.unconfirmed())
                 }
                 None => Settled::Own,
-                // Its successor may crash or give the key back yet. Then a success saves a third run,
-                // and nobody may run after what nobody knows.
+                // The successor may still crash or release the key. Then a stored success saves a third run, and a
+                // stored unknown outcome prevents one.
                 Some(settled @ Settled::Overtaken(_)) if ending.is_offered_on() => settled,
                 Some(settled) => {
                     handover.disarm();
@@ -222,11 +221,11 @@ impl Held {
         })
     }
 
-    /// Whether a caller may get an answer that the store has not confirmed.
+    /// Whether a caller may get an unconfirmed answer.
     fn may_return_unconfirmed(&self) -> bool {
         match self.policy().on_unconfirmed {
             OnUnconfirmed::Return => true,
-            // Until it lapses by the local clock, nobody else can have been granted the key.
+            // Until the lease lapses by the local clock, no other attempt can have been granted the key.
             OnUnconfirmed::WithinLease => !self.lease().remaining().is_zero(),
             OnUnconfirmed::Fail => false,
         }
@@ -242,12 +241,12 @@ impl Held {
         Error::new(ErrorKind::Unconfirmed, self.lease().key.operation().clone()).detail(detail)
     }
 
-    /// Sends the completion until it has a reply; `None` if the store was silent for `silence`, or
-    /// refuses and a caller waits.
+    /// Sends the completion until it has a reply; `None` after `silence` without one, or on a refusal while a caller
+    /// waits.
     ///
-    /// While another attempt holds the claim, this waits for its answer by sending the completion
-    /// again: never a claim, so an overtaken caller cannot start a third run. In the background even a
-    /// refusal may be mended before the answer is given up.
+    /// While another attempt holds the claim, the completion is repeated to wait for the answer of that attempt: never
+    /// a claim, so an overtaken caller cannot start a third run. In the background even a refusal is retried, because
+    /// its cause may be mended before the answer is given up.
     async fn complete(
         &self,
         outcome: OutcomeKind,
@@ -296,7 +295,7 @@ impl Held {
                     } else {
                         let keeper = &self.core().keeper;
                         keeper.heard(false);
-                        // What waits in a queue of the store keeps its place there.
+                        // With more time for the reply, a completion in a queue of the store keeps its place there.
                         reply_within = (reply_within * 2).min(LONGEST_REPLY);
                         drop(turn.take());
                         turn = keeper.turn(&mut backoff).await;
@@ -349,7 +348,7 @@ impl Held {
         }
     }
 
-    /// The store has the answer.
+    /// Reports a stored outcome, and passes it to cache and followers.
     fn stored(
         &self,
         outcome: OutcomeKind,
@@ -372,7 +371,7 @@ impl Held {
         self.land(stored, life, sent);
     }
 
-    /// Later calls of this process may get it.
+    /// Caches an answer for later calls of this process.
     fn remember(&self, permit: Option<Permit>, record: &Record, left: Duration, sent: Duration) {
         let life = Life {
             left,
@@ -383,7 +382,7 @@ impl Held {
             .remember(permit, &self.lease().key, record, life);
     }
 
-    /// The calls of this process that wait get what is stored now.
+    /// Passes a stored answer to the waiting calls of this process.
     fn land(&self, record: impl FnOnce() -> Option<Record>, left: Duration, sent: Duration) {
         self.lease().landed(|| {
             let record = record()?;
@@ -455,7 +454,7 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Hands an ending to the engine's thread if the caller is dropped, or does not get to its end.
+/// Moves an ending to the engine's thread if its caller is dropped before the end.
 struct HandOver(Option<(Held, Ending)>, Option<Unstored>);
 
 impl HandOver {
@@ -480,8 +479,8 @@ impl Drop for HandOver {
         core.keeper.hand_over(async move {
             match ending {
                 Ending::Complete { outcome, record } => {
-                    // An answer that is not stored is an answer that another body may contradict: storing it
-                    // is given up when it would have expired, and not before.
+                    // Another body may contradict an answer that is not stored: storing it is given up when it would
+                    // have expired, and not before.
                     let life = held.life(outcome).clamp(Duration::from_mins(1), LONG);
                     let silence = held.lease().lasts().max(life);
                     let patience = if offered_on { silence } else { Duration::ZERO };

@@ -1,4 +1,4 @@
-//! A claim that may have been granted without anybody having seen the reply.
+//! Release of an unacknowledged claim.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::record::Owner;
 use crate::record::transition::{ReleaseReply, Remains};
 use crate::store::Admission;
 
-/// Gives a claim back that may have been granted without anybody having seen the reply.
+/// Drop guard that releases a claim whose reply was never received.
 pub(crate) struct Orphan<'a> {
     core: &'a Arc<Core>,
     key: &'a RecordKey,
     owner: Owner,
     armed: bool,
-    /// One of its claims was sent.
+    /// One of the guard's claims was sent.
     was_sent: bool,
-    /// Of the claim that is under way.
+    /// Of the claim in flight.
     admission: Admission,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Orphan<'a> {
         }
     }
 
-    /// A claim is under way, by a caller with this patience.
+    /// Notes a claim in flight, of a caller with this patience.
     pub(crate) fn arm(&mut self, patience: Duration) -> &Admission {
         self.armed = true;
         self.was_sent |= self.admission.was_sent();
@@ -44,7 +44,7 @@ impl<'a> Orphan<'a> {
         &self.admission
     }
 
-    /// Its reply is here.
+    /// Notes that the claim has its reply.
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
     }
@@ -58,7 +58,7 @@ impl Drop for Orphan<'_> {
         }
         let (core, key, owner) = (Arc::clone(self.core), self.key.clone(), self.owner);
         self.core.keeper.hand_over(async move {
-            // Once: a claim that lands behind it blocks the key for one lease, never longer.
+            // Once: a claim that arrives after the release blocks the key for one lease, never longer.
             let moment = core.clock.now() + core.limits.claim_deadline;
             // Another attempt may have had the key before.
             let release = core.store.release(&key, &owner, Remains::Request);

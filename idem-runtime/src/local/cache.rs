@@ -1,53 +1,50 @@
 //! A local cache of finished answers, in front of any store.
 //!
-//! # Why nothing stale is answered
+//! # Why no stale answer is replayed
 //!
-//! A finished answer changes in two ways only: its life ends, or somebody takes it back (a *resolution*:
-//! a reset). An entry is used until `sent + min(left, max_age)`: `left` is what the store said that the
-//! record has left, and `sent` is when it was asked, before it could count. So no entry outlives its
-//! record, and an answer that was taken back, by whomever and whether or not that is heard of here, is
-//! gone `max_age` after that: it was read before, and so its entry is older.
+//! A finished answer changes in two ways only: it expires, or it is withdrawn (a *resolution*: a reset). An entry is
+//! used until `sent + min(left, max_age)`: `left` is the remaining life of the record by the store's reply, and `sent`
+//! is when the request was sent, before `left` could count. So no entry outlives its record, and a withdrawn answer is
+//! gone `max_age` after its withdrawal, by any engine and with or without a notification: it was read before, and so
+//! its entry is older.
 //!
-//! That bound is the promise. What follows makes it milliseconds, or nothing at all, nearly always.
+//! That bound is the promise. The following mechanism reduces it to milliseconds, or to nothing at all, nearly always.
 //!
-//! An entry is made of what an operation of the store said: a claim, a completion, a look. Whoever makes
-//! it has a *permit*, drawn before the operation was sent, which says how often its shard had changed by
-//! then. A resolution, a loss of the connection on which resolutions are heard, and its return each count
-//! as a change; a permit from before a change is void. All of it happens under the lock of the shard. So,
-//! for an operation with its permit `t`, its moment in the store `o` and its entry `f` (t < o < f), and a
-//! resolution with its moment `r`, and with the moment `h` when it is heard of here (r < h):
+//! An entry is made of the reply to an operation of the store: a claim, a completion, a read. The operation has a
+//! *permit*, drawn before it was sent, which holds how often its shard had changed by then. A resolution, a loss of the
+//! connection for notifications of resolutions, and its return each count as a change; a permit from before a change is
+//! void. All of it happens under the lock of the shard. So, for an operation with its permit `t`, its moment in the
+//! store `o` and its entry `f` (t < o < f), and a resolution with its moment `r`, and with the moment `h` of its
+//! notification here (r < h):
 //!
-//! - `r < o`: the store says what holds since; there is nothing stale.
-//! - `o < r`, `f < h`: the entry is made, answers until `h`, and is removed then. From `r` to `h` the old
-//!   answer is replayed: the time that the message takes.
+//! - `r < o`: the reply is from after the resolution; nothing is stale.
+//! - `o < r`, `f < h`: the entry is made, answers until `h`, and is removed then. From `r` to `h` the old answer is
+//!   replayed: the time that the message takes.
 //! - `o < r`, `t < h < f`: the permit is void; there is no entry.
 //! - `h < t`: then `r < o`, as above.
 //!
-//! A resolution *by this engine* closes the shard from before it is sent until its reply has come (or its
+//! A resolution *by this engine* closes the shard from before it is sent until its reply has arrived (or its
 //! caller is gone): the entry is removed, no permit is given, and older ones are void. So `h` comes before
-//! `r` as well as after it, and the old answer is not replayed here from before `r` on. If the reply never
-//! comes and the resolution takes effect later, then it is like one of another process: heard of, or
-//! bounded by `max_age`.
+//! `r` as well as after it, and the old answer is not replayed here from before `r` on. If the reply never arrives and
+//! the resolution takes effect later, then it is like one of another process: notified, or bounded by `max_age`.
 //!
-//! While resolutions of others are *not* heard (the connection is down, or not there yet) the cache is
-//! empty and closed: no permit is given, and nothing is answered. It opens when the server has confirmed
-//! the subscription, so that of an operation that is sent after that, every resolution that comes after
-//! the operation is heard. Where the store does not tell at all, it is open from the start, and only
-//! `max_age` counts.
+//! While notifications of other engines' resolutions do *not* arrive (the connection is down, or not there yet) the
+//! cache is empty and closed: no permit is given, and nothing is answered. It opens when the server has confirmed the
+//! subscription, so that for every operation that is sent after that, each later resolution is notified.
+//! Where the store sends no notifications at all, it is open from the start, and only `max_age` counts.
 //!
-//! Of two entries for one key the one whose operation was sent later stays.
+//! Of two entries for one key, the entry whose operation was sent later stays.
 //!
-//! A claim that was not asked to be [dated](crate::store::ClaimRequest::dated) may be answered with less
-//! than what is left, or with more by the error of an estimate. An entry of it ends a second sooner, and
-//! does not answer calls that tell how old their answer is.
+//! A claim without the request to be [dated](crate::store::ClaimRequest::dated) may be answered with less than the
+//! remaining life, or with more by the error of an estimate. Its entry ends a second sooner, and does not answer calls
+//! that report how old their answer is.
 //!
-//! # What is no entry
+//! # Outcomes without an entry
 //!
-//! - What is not final: an unknown outcome, a claim. And a tombstone, which is no answer.
-//! - The answer of a call that compares no fingerprint, when that call itself made it: the record in the
-//!   store may carry the fingerprint of an earlier attempt, and then others are a mismatch. The first
-//!   replay tells.
-//! - A late completion: it stands under the header of a later claim.
+//! - An outcome that is not final: an unknown outcome, a claim. And a tombstone, which is no answer.
+//! - The answer of a call that compares no fingerprint, when that call itself made it: the record in the store may
+//!   carry the fingerprint of an earlier attempt, and then other requests are a mismatch. The first replay shows it.
+//! - A late completion: it is stored under the header of a later claim.
 
 mod settings;
 mod shard;
@@ -70,41 +67,41 @@ use crate::local::singleflight::Flights;
 use crate::record::{OutcomeKind, Record, State};
 use crate::store::{Hearing, Listener};
 
-/// The answers that this engine has seen.
+/// The finished answers that this engine has seen.
 pub(crate) struct Answers {
     shards: Vec<Padded<Mutex<Shard>>>,
     max_age: Duration,
     observer: Arc<dyn Observer>,
     flights: Arc<Flights>,
-    /// The store has been asked to notify it.
+    /// Whether the store was requested to notify this cache.
     started: AtomicBool,
 }
 
-/// The right to make an entry of what an operation says that is sent after this was drawn.
+/// The right to cache the reply to an operation that is sent later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permit(u64);
 
-/// What a store says of the life of a record.
+/// The life of a record, as the store reported it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Life {
     /// How long it is still kept, from `sent` on.
     pub(crate) left: Duration,
-    /// When the operation was sent that says so.
+    /// When the operation was sent that returned this.
     pub(crate) sent: Duration,
-    /// Whether that is exact; if not, the record is older than it seems, or nearly so.
+    /// Whether `left` is exact; if not, the record is older than it seems, or nearly so.
     pub(crate) dated: bool,
 }
 
-/// How much sooner an entry ends of whose life the store was not asked to be exact.
+/// How much sooner an entry expires whose life is not exact.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// What a look finds.
+/// The result of a lookup.
 pub(crate) enum Found {
     Answer {
         record: Record,
         left: Duration,
     },
-    /// `None`: nothing may be kept for now.
+    /// `None`: nothing may be cached for now.
     Nothing(Option<Permit>),
 }
 
@@ -127,7 +124,7 @@ impl Answers {
     }
 
     fn shard(&self, key: &KeyDigest) -> MutexGuard<'_, Shard> {
-        // A digest is as good as random, and its first byte chooses among the flights.
+        // A digest is as good as random, and its first byte selects the shard of the flights.
         let shard = usize::from(key.as_bytes()[1]) % self.shards.len();
         lock(&self.shards[shard])
     }
@@ -162,17 +159,17 @@ impl Answers {
         }
     }
 
-    /// Whether the store has been asked to notify this cache.
+    /// Whether the store was requested to notify this cache.
     pub(crate) fn is_started(&self) -> bool {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// The same, and from now on it has been.
+    /// The same, and sets it.
     pub(crate) fn start(&self) -> bool {
         self.started.swap(true, Ordering::Relaxed)
     }
 
-    /// An answer is about to be taken back; until this is dropped, nothing is kept under the key.
+    /// Announces the withdrawal of an answer; until the guard is dropped, nothing is cached under the key.
     pub(crate) fn take(self: &Arc<Self>, key: KeyDigest) -> Taking {
         self.shard(&key).take(&key);
         Taking {
@@ -197,7 +194,7 @@ impl Answers {
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // Nothing panics while it is held.
+    // Nothing panics while the lock is held.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -231,7 +228,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// An answer that is being taken back by this engine: nothing is kept under its key.
+/// An answer that this engine is withdrawing: nothing is cached under its key.
 pub(crate) struct Taking {
     answers: Arc<Answers>,
     key: KeyDigest,

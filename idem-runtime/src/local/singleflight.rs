@@ -1,8 +1,8 @@
-//! Calls of one key in this process share one claim and one wait.
+//! Singleflight: calls of one key in this process share one claim and one wait.
 //!
-//! The first call *leads*: it claims. The others follow: they wait until the leader's claim has led
-//! to an answer, which all of them get without asking the store, or until somebody has to ask again;
-//! then one of them leads. While the body runs elsewhere nobody leads: a [vigil](crate::lifecycle::remote_wait) asks
+//! The first call *leads*: it claims. The others follow: they wait until the leader's claim has led to an answer, which
+//! all of them get without a request to the store, or until another claim is needed; then one of them leads. While the
+//! body runs in another process there is no leading call: a [vigil](crate::lifecycle::remote_wait) queries the store
 //! for all of them.
 
 mod word;
@@ -24,36 +24,35 @@ use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::record::Record;
 
-/// Few enough to cost nothing, enough that two threads seldom meet.
+/// Few enough to cost nothing, enough that two threads seldom contend.
 const SHARDS: usize = 32;
 
-/// When a call is worth repeating whose answer is being stored.
+/// Retry delay of a call whose answer is being stored.
 const STORING: Duration = Duration::from_millis(100);
-/// A call may be told what the store was asked for up to this long before the call began: calls that come at
-/// once share one claim. A reset by another process may lie in between, so longer than that is too long.
+/// How long before a call its reply may have been requested: simultaneous calls share one claim. A reset by another
+/// process may lie in between, so longer than that is too long.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
-/// What a claim has led to, for everybody who waited for it.
+/// The result of a claim, for all calls that waited for it.
 #[derive(Clone)]
 pub(crate) enum Landing {
     /// The finished record.
     Done {
         record: Record,
-        /// When the store was asked for it.
+        /// When the request for it was sent to the store.
         sent: Duration,
-        /// How long the store would still keep it, at this moment of the clock.
+        /// How long the store would still keep it, at `at`.
         left: Duration,
         at: Duration,
-        /// Somebody who can find out has just been asked.
+        /// A reconcile hook has just run for it.
         asked: bool,
-        /// `left` is exact; else there may be more.
+        /// `left` is exact; otherwise there may be more.
         dated: bool,
     },
-    /// A refusal, and the limit under which it was asked for: under another one the store may say
-    /// something else.
+    /// A refusal, and the limit under which the claim was sent: under another limit the store may reply differently.
     Refused {
         error: Error,
-        /// When the store was asked; where it gave no reply, when that was clear.
+        /// When the claim was sent; where it had no reply, when that was clear.
         sent: Duration,
         max_attempts: Option<NonZeroU16>,
     },
@@ -62,8 +61,8 @@ pub(crate) enum Landing {
 }
 
 impl Landing {
-    /// Whether a call that began at `began` may be told this. The record may have been reset since the store
-    /// was asked, and before the call began.
+    /// Whether this may be returned to a call that began at `began`. The record may have been reset after the request
+    /// to the store, and before the call began.
     pub(crate) fn is_for(&self, began: Duration) -> bool {
         match *self {
             Self::Done { sent, .. } | Self::Refused { sent, .. } => {
@@ -77,14 +76,14 @@ impl Landing {
 #[derive(Clone)]
 pub(crate) enum Signal {
     Wait,
-    /// Somebody has to ask the store.
+    /// A follower has to claim.
     Ask,
     Landed(Landing),
 }
 
 /// The lease of a body that runs in this process.
 pub(crate) trait LocalLease: Send + Sync {
-    /// What is left of it; zero also while its answer is being stored.
+    /// The rest of the lease; zero also while the answer is being stored.
     fn remaining(&self) -> Duration;
 
     /// Whether another process may hold the claim.
@@ -92,13 +91,13 @@ pub(crate) trait LocalLease: Send + Sync {
 }
 
 enum Phase {
-    /// Nobody leads.
+    /// No call leads.
     Vacant,
-    /// A claim is under way, at the latest until this moment of the clock.
+    /// A claim is in flight, at the latest until this moment of the clock.
     Asking(Duration),
     /// The body runs in this process.
     Here(Weak<dyn LocalLease>),
-    /// The body runs elsewhere, surely until this moment of the clock.
+    /// The body runs in another process, surely until this moment of the clock.
     Elsewhere(Duration),
 }
 
@@ -106,7 +105,7 @@ struct Flight {
     id: u64,
     fingerprint: Fingerprint,
     phase: Phase,
-    /// Made for the first follower: most calls have none.
+    /// Created for the first follower: most calls have none.
     tell: Option<Tell<Signal>>,
 }
 
@@ -127,8 +126,8 @@ impl Flight {
     }
 }
 
-/// Some of the keys, under one lock. Whoever takes part in a flight holds on to this, and not to all of
-/// them: to count that up and down would be for two threads to meet at every call.
+/// Some of the keys, under one lock. The participants of a flight hold a reference to this shard, and not to all of
+/// them: one reference count for all would be contended at every call.
 type Shard = Padded<Mutex<Keys>>;
 
 #[derive(Default)]
@@ -138,23 +137,23 @@ struct Keys {
 }
 
 fn lock(shard: &Shard) -> MutexGuard<'_, Keys> {
-    // Nothing panics while it is held.
+    // Nothing panics while the lock is held.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The keys that calls of an engine are busy with.
+/// The keys for which calls of an engine are in progress.
 pub(crate) struct Flights {
     shards: [Arc<Shard>; SHARDS],
 }
 
-/// How a call takes part.
+/// The role of a call.
 pub(crate) enum Join {
-    /// It claims, and tells the others.
+    /// It claims, and notifies the followers.
     Lead(Ticket),
-    /// It waits to be told, and joins again after this time: when the lease that it waits for, as it is
-    /// now, is over, or a claim should have its reply.
+    /// It waits for a notification, and joins again after this time: when the current lease of the flight is over, or
+    /// a claim should have its reply.
     Follow(Follower, Option<Duration>),
-    /// It asks for something else under the same key, and claims for itself.
+    /// It has another request under the same key, and claims for itself.
     Alone,
 }
 
@@ -170,7 +169,7 @@ impl Flights {
         &self.shards[usize::from(key.as_bytes()[0]) % SHARDS]
     }
 
-    /// A claim that begins at `now` has a reply, or is given up, `within` this time.
+    /// Joins the flight of a key. A claim that begins at `now` has a reply, or is given up, `within` this time.
     pub(crate) fn join(
         &self,
         key: &KeyDigest,
@@ -181,7 +180,7 @@ impl Flights {
         let asking = || Phase::Asking(now + within);
         let shard = self.shard(key);
         let mut keys = lock(shard);
-        // Taken by this call, if it leads.
+        // The id of this call, if it leads.
         keys.next_id += 1;
         let new = |id| Flight {
             id,
@@ -197,8 +196,8 @@ impl Flights {
             }
             Entry::Occupied(entry) => entry.into_mut(),
         };
-        // A lease that has run out here may be somebody else's: the store knows. A claim that should
-        // have its reply by now is in the hands of a call that nobody polls.
+        // A lease that has run out here may have another owner: the store knows. A claim without a reply by now belongs
+        // to a call that is not being polled.
         let is_over = match &flight.phase {
             Phase::Here(lease) => lease.upgrade().is_none_or(|lease| lease.is_over()),
             Phase::Asking(until) => *until <= now,
@@ -209,7 +208,7 @@ impl Flights {
             *flight = new(*next_id);
             return Join::Lead(Ticket::new(shard, key, flight.id));
         }
-        // Only of equal requests is the answer of one that of the other.
+        // The answer of a request is that of another one only if both are equal.
         if flight.fingerprint != fingerprint {
             return Join::Alone;
         }
@@ -231,8 +230,7 @@ impl Flights {
         Join::Follow(Follower::new(shard, key, id, told), again)
     }
 
-    /// Makes a call the leader of the key that asked for itself and was granted the claim. Followers of another request
-    /// ask again.
+    /// Makes a call that was granted its own claim the leader of the key. Followers of another request claim again.
     pub(crate) fn take_over(
         &self,
         key: &KeyDigest,
@@ -255,13 +253,13 @@ impl Flights {
         Ticket::new(shard, key, id)
     }
 
-    /// The answer of this key was taken back: what a claim says that was sent before is not for calls
-    /// that begin after. Those that wait ask again.
+    /// Ends the flight of a key whose answer was withdrawn: the reply to an earlier claim is not for calls that
+    /// begin later. Followers claim again.
     pub(crate) fn forget(&self, key: &KeyDigest) {
         lock(self.shard(key)).flights.remove(key);
     }
 
-    /// What is left of the lease that a follower waits for, as far as this process knows.
+    /// The rest of the lease that a follower waits for, in local knowledge.
     pub(crate) fn lease_left(&self, key: &KeyDigest, now: Duration) -> Option<Duration> {
         match lock(self.shard(key)).flights.get(key)?.phase {
             Phase::Here(ref lease) => {
@@ -275,7 +273,7 @@ impl Flights {
     }
 }
 
-/// A call that waits for another one of this process.
+/// A call that waits for another call of this process.
 pub(crate) struct Follower {
     /// Taken when this is dropped.
     told: Option<watch::Receiver<Signal>>,
@@ -294,11 +292,11 @@ impl Follower {
         }
     }
 
-    /// Waits for the answer. `None`: ask again.
+    /// Waits for the answer. `None`: claim again.
     pub(crate) async fn landing(&mut self) -> Option<Landing> {
         let told = self.told.as_mut()?;
         loop {
-            // The end of a flight without a word means the same as being asked to ask.
+            // The end of a flight without a signal means the same as `Ask`.
             told.changed().await.ok()?;
             match &*told.borrow_and_update() {
                 Signal::Wait => {}
@@ -310,7 +308,7 @@ impl Follower {
 }
 
 impl Drop for Follower {
-    /// The last one to go of a flight that nobody leads takes it away.
+    /// The last follower of a flight without a leader removes the flight.
     fn drop(&mut self) {
         let mut keys = lock(&self.shard);
         self.told = None;
@@ -324,12 +322,12 @@ impl Drop for Follower {
     }
 }
 
-/// The duty to tell the followers. Dropped, it makes one of them ask again.
+/// The leader's duty to notify the followers. When it is dropped, one of them claims again.
 pub(crate) struct Ticket {
     shard: Arc<Shard>,
     key: KeyDigest,
     id: u64,
-    /// They were told, once and for all.
+    /// The followers were notified, once and for all.
     told: AtomicBool,
 }
 
@@ -354,23 +352,23 @@ impl Ticket {
         self.change(|flight| flight.phase = Phase::Here(lease));
     }
 
-    /// The body runs elsewhere, surely until `until`.
+    /// The body runs in another process, surely until `until`.
     pub(crate) fn elsewhere(&self, until: Duration) {
         self.change(|flight| flight.phase = Phase::Elsewhere(until));
     }
 
-    /// The leader waits like everybody else.
+    /// Makes the leader wait as a follower.
     pub(crate) fn follow(&self) -> Option<Follower> {
         let told = self.change(Flight::follow)?;
         Some(Follower::new(&self.shard, &self.key, self.id, told))
     }
 
-    /// Whether anybody waits to be told.
+    /// Whether a follower waits.
     pub(crate) fn is_watched(&self) -> bool {
         self.change(|flight| flight.is_watched()).unwrap_or(false)
     }
 
-    /// Everybody who waits gets this, unless they were told already. Mostly nobody does, and then it is
+    /// Notifies all followers of this result, unless they were notified already. Usually there are none, and then it is
     /// not made.
     pub(crate) fn land(&self, landing: impl FnOnce() -> Option<Landing>) {
         if self.told.swap(true, Ordering::AcqRel) {
@@ -382,15 +380,14 @@ impl Ticket {
         }
     }
 
-    /// The same, from the engine's own thread. `Some`: they are being told, and whoever called this sees
-    /// to it.
+    /// The same, from the engine's own thread. `Some`: the notification is under way, and the caller completes it.
     pub(crate) fn land_from_afar(mut self, landing: Landing) -> Option<Word<Signal>> {
         *self.told.get_mut() = true;
         let tell = self.end()?.tell?;
         tell.tell_from_afar(Signal::Landed(landing))
     }
 
-    /// One of those who wait asks again, unless they were told already.
+    /// Makes one of the followers claim again, unless they were notified already.
     pub(crate) fn give_up(&self) {
         if self.told.load(Ordering::Acquire) || self.told.swap(true, Ordering::AcqRel) {
             return;
@@ -409,7 +406,7 @@ impl Ticket {
         }
     }
 
-    /// From here on, who comes leads.
+    /// Ends the flight: from here on, the next call leads.
     fn end(&self) -> Option<Flight> {
         let mut keys = lock(&self.shard);
         match keys.flights.entry(self.key) {

@@ -1,15 +1,14 @@
 //! The record of one key: its bytes and its transitions. Pure: no store, no clock, no I/O.
 //!
-//! A store that keeps records itself ([`memory`](crate::store::memory)) calls the transitions; a
-//! store whose server decides (Redis scripts, SQL) implements the same ones there. The conformance
-//! suite holds them all to the same answers.
+//! A store that keeps records itself ([`memory`](crate::store::memory)) calls the transitions; a store whose server
+//! decides (Redis scripts, SQL) implements the same ones there. The conformance suite requires the same replies of all
+//! of them.
 //!
 //! # Time
 //!
-//! A record carries no moment, only durations. What counts is how long the store will still keep
-//! it (`left`, Redis' `PTTL`): a record is written to live for `retain`, so
-//! `retain - left` is its age, and a claim's lease has `lease - age` left. Client clocks, time
-//! zones and steps of a client's clock therefore cannot end a lease.
+//! A record carries no moment, only durations. Its age follows from the time that the store will still keep it (`left`,
+//! Redis' `PTTL`): a record is written to live for `retain`, so `retain - left` is its age, and a claim's lease has
+//! `lease - age` left. Client clocks, time zones and steps of a client's clock therefore cannot end a lease.
 
 pub(crate) mod transition;
 pub(crate) mod unknown_cause;
@@ -30,28 +29,28 @@ use crate::identity::fingerprint::Fingerprint;
 pub const HEADER: usize = 56;
 /// The first byte of every record that this version writes and reads.
 pub const LAYOUT: u8 = b'2';
-/// The longest time a record can be kept that is not [`FOREVER`]: what the field holds, about 34 years.
+/// The longest time a record can be kept other than [`FOREVER`]: the range of the field, about 34 years.
 pub const MAX_RETAIN: Duration = Duration::from_millis(RETAIN_FOREVER - 1);
 /// The `ttl` of an answer that is kept as long as its store: `ttl = forever`. Only a store that
 /// [can](crate::store::Store::keeps_forever) takes it.
 pub const FOREVER: Duration = Duration::MAX;
-/// What the field holds for that.
+/// The value of the field for [`FOREVER`].
 const RETAIN_FOREVER: u64 = (1 << 40) - 1;
 
-/// Who holds a claim: 128 random bits, new for every attempt.
+/// Owner of a claim: 128 random bits, new for every attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner([u8; 16]);
 
 impl Owner {
-    /// The second half of an operator's. Of 2⁶⁴ attempts one has it by chance.
+    /// The second half of an operator's owner. Of 2⁶⁴ attempts one has it by chance.
     const BY_HAND: [u8; 8] = *b"\0by hand";
 
     /// A new owner.
     ///
     /// # Panics
     ///
-    /// If the operating system has no randomness to give, since an owner that somebody else may
-    /// also have would protect nothing.
+    /// If the operating system gives no randomness, since an owner that another attempt may also have would protect
+    /// nothing.
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0; 16];
@@ -59,7 +58,7 @@ impl Owner {
         Self(bytes)
     }
 
-    /// A new owner of a record that an operator writes, and no attempt: 64 random bits, and a mark.
+    /// A new owner for a record that an operator writes: 64 random bits, and a mark.
     pub(crate) fn by_hand() -> Self {
         let Self(mut bytes) = Self::random();
         bytes[8..].copy_from_slice(&Self::BY_HAND);
@@ -87,7 +86,7 @@ impl Owner {
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Four bytes tell owners apart in a log without letting anybody claim to be one.
+        // Four bytes distinguish owners in a log, and do not suffice to impersonate one.
         f.write_str("Owner(")?;
         for byte in &self.0[..4] {
             write!(f, "{byte:02x}")?;
@@ -96,9 +95,10 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// A number that grows with every claim of a key: microseconds of the store's clock, or the last
-/// fence plus one where that is more. 56 bits are stored; microseconds stay below the 53 bits that Lua
-/// and JSON hold exactly until the year 2255.
+/// The fencing token of a claim.
+///
+/// It grows with every claim of a key: microseconds of the store's clock, or the last fence plus one where that is
+/// more. 56 bits are stored; microseconds stay below the 53 bits that Lua and JSON hold exactly until the year 2255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Fence(u64);
 
@@ -124,7 +124,7 @@ impl Fence {
     }
 }
 
-/// What a done record holds.
+/// The kind of outcome that a done record holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OutcomeKind {
@@ -132,7 +132,7 @@ pub enum OutcomeKind {
     Value,
     /// A business error.
     Error,
-    /// Nobody knows whether the effect happened. No body.
+    /// The effect may or may not have happened. No body.
     Unknown,
     /// It happened, but the answer could not be kept. No body.
     Tombstone,
@@ -149,26 +149,26 @@ impl OutcomeKind {
     }
 }
 
-/// Where a record is in its life.
+/// The state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// Somebody holds the claim, or held it and vanished.
+    /// A claim is held, or its owner vanished.
     Pending {
         /// How long the claim lasts from its last renewal.
         lease: Duration,
     },
     /// Finished; the answer follows the header.
     Done {
-        /// What is stored.
+        /// The kind of the outcome.
         outcome: OutcomeKind,
-        /// Which type was written, see [`Outcome`](crate::Outcome).
+        /// The type that was written, see [`Outcome`](crate::Outcome).
         schema: u32,
     },
-    /// Given back. Kept for its counter and fence.
+    /// Released. Kept for its counter and fence.
     Released,
-    /// Somebody finds out whether an earlier attempt had its effect, or did and vanished: then its
-    /// outcome is unknown, as it was before.
+    /// An earlier attempt is being reconciled, or the owner of that claim vanished: then the outcome is unknown, as it
+    /// was before.
     Reconciling {
         /// How long the claim lasts from its last renewal.
         lease: Duration,
@@ -178,19 +178,19 @@ pub enum State {
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the record is in its life.
+    /// The state of the record.
     pub state: State,
-    /// Whose attempt wrote it last.
+    /// The owner of the attempt that wrote it last.
     pub owner: Owner,
     /// The fence of that attempt.
     pub fence: Fence,
-    /// Attempts that count: started, less those that gave the key back in good order.
+    /// Attempts that count: started, minus orderly releases.
     pub attempts: u16,
-    /// For how long the record was written to be kept.
+    /// How long the record was written to be kept.
     pub retain: Duration,
-    /// What was asked.
+    /// The fingerprint of the request.
     pub fingerprint: Fingerprint,
-    /// Of which types the answers are.
+    /// The types of the answers.
     pub types: AnswerTypes,
 }
 
@@ -259,7 +259,7 @@ impl Header {
             schema: word,
         };
         let state = match header[1] {
-            // Somebody waits for it, which concerns nobody but the store.
+            // `W` marks a waiting call, which concerns only the store.
             b'P' | b'W' => State::Pending {
                 lease: Duration::from_millis(word.into()),
             },
@@ -287,8 +287,8 @@ impl Header {
         })
     }
 
-    /// How much of the lease is left when the store will keep the record for `left` more.
-    /// Zero when it has lapsed, or when nobody holds a claim.
+    /// The rest of the lease, if the store will keep the record for `left` more. Zero when it has lapsed, or when no
+    /// claim is held.
     #[must_use]
     pub fn lease_left(&self, left: Duration) -> Duration {
         match self.state {
@@ -305,7 +305,7 @@ impl Header {
         self.lease_left(left).is_zero()
     }
 
-    /// Whether nobody knows if the effect happened, and nobody is finding out.
+    /// Whether the outcome is unknown, and no reconciliation is under way.
     #[must_use]
     pub fn is_unknown(&self, left: Duration) -> bool {
         match self.state {
@@ -315,7 +315,7 @@ impl Header {
         }
     }
 
-    /// Whether this is the record of a success, even of one whose answer could not be kept.
+    /// Whether the record is a success, even one without a kept answer.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(
@@ -361,7 +361,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.min(MAX_RETAIN).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A record as a store hands it out: header and answer share one allocation.
+/// A record as a store returns it: header and answer share one allocation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
     /// The decoded header.
@@ -380,7 +380,7 @@ impl Record {
         Ok(Self { header, bytes })
     }
 
-    /// `header` is that of `bytes`.
+    /// `header` must be that of `bytes`.
     pub(crate) fn new(header: Header, bytes: Bytes) -> Self {
         Self { header, bytes }
     }

@@ -1,4 +1,4 @@
-//! The layout is frozen, and what is not a record is refused.
+//! The layout is frozen, and values that are no records are refused.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What each operation does to a record: the state machine, as pure functions.
+//! The state machine of a record: each operation as a pure function.
 //!
 //! ```text
 //!                 claim (new owner, fence↑, attempts+1)
@@ -9,7 +9,7 @@
 //!          └──────────────┘ │                          │
 //!                           └─release(owner)─▶ RELEASED ──claim──▶ PENDING
 //! ```
-//! An unknown outcome (and, for a caller that can find out, a lapsed claim) is *reconciled* first:
+//! An unknown outcome (and, for a caller that can reconcile, a lapsed claim) is *reconciled* first:
 //!
 //! ```text
 //!     UNKNOWN, or PENDING lapsed, or RELEASED with attempts ──claim(reconciles)──▶ RECONCILING
@@ -20,12 +20,12 @@
 //! ```
 //!
 //! A release that keeps nothing of the only attempt takes the fingerprint and the types of the answers off the record:
-//! the next claim brings its own. So does a reset with the types. Such a record refuses nothing to another owner, and
-//! lives for a lease only; see [`release`].
+//! the next claim brings its own. Such a record refuses nothing to another owner, and lives for a lease only; see
+//! [`release`]. A reset takes the types off as well.
 //!
-//! A pending record whose lease is over may be claimed by anyone; as long as nobody does, its owner
-//! may still renew and complete it. An owner that gave its claim back, or left it unknown, is granted
-//! nothing any more: what it sent before may still be on its way.
+//! A pending record whose lease is over may be claimed by any other owner; until one does, its owner
+//! may still renew and complete it. An owner that released its claim, or left it unknown, is granted
+//! nothing any more: an earlier request of it may still be on its way.
 
 mod reply;
 #[cfg(test)]
@@ -39,10 +39,10 @@ pub use self::reply::{
 use crate::identity::fingerprint::Fingerprint;
 use crate::record::{AnswerTypes, Fence, Header, OutcomeKind, Owner, Record, State};
 
-/// The cause of an unknown outcome that was to be reconciled and is as unknown as before.
+/// The cause of an outcome that is still unknown after its reconciliation.
 pub const UNDECIDED: u32 = 4;
 
-/// What a store holds under a key, read at one moment.
+/// The stored record of a key, read at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Current<'a> {
     /// The record.
@@ -51,7 +51,7 @@ pub struct Current<'a> {
     pub left: Duration,
 }
 
-/// Decides a claim. The second part is what the store must write, to live for `request.retain`.
+/// Decides a claim. The second part is the header that the store must write, to live for `request.retain`.
 #[must_use]
 pub fn claim(
     current: Option<Current<'_>>,
@@ -71,7 +71,7 @@ pub fn claim(
         }
         let mine = header.owner == request.owner;
         let lease_left = header.lease_left(left);
-        // What was found out holds as long as nobody else could have run since.
+        // A verdict holds as long as no other attempt can have run since.
         let outdated = request.needs == Needs::Verdict
             && !(mine
                 && matches!(
@@ -81,13 +81,12 @@ pub fn claim(
         if outdated && !matches!(header.state, State::Done { .. }) {
             return (ClaimReply::Running { lease_left }, None);
         }
-        // A claim that comes after its own release, on a path that took longer, is granted nothing:
-        // whoever sent it is gone.
+        // A claim that arrives after its own release, on a slower path, is granted nothing: its sender is gone.
         let burnt = mine && header.state == State::Released;
         if burnt || !mine && !lease_left.is_zero() {
             return (ClaimReply::Running { lease_left }, None);
         }
-        // One's own is no riddle: what it found out stands there, or it is still at it.
+        // The owner's own record is not reconciled: its result is stored, or the owner is still reconciling.
         let unknown = !mine && header.is_unknown(left);
         let done = matches!(header.state, State::Done { .. }) || unknown;
         if done && !(unknown && request.reconciles) {
@@ -103,8 +102,8 @@ pub fn claim(
         types = request.types.or(header.types);
         fresh = header.fingerprint.is_none();
         let reconciling = matches!(header.state, State::Reconciling { .. });
-        // Our own claim, sent again after its reply was lost. One that found out, and now asks for
-        // the body, is a new one.
+        // The owner's own claim, sent again after its reply was lost. A claim for the body after a reconciliation is a
+        // new one.
         again = mine && (!reconciling || request.reconciles);
         if request.reconciles && (reconciling || !again && (unknown || attempts > 0)) {
             state = State::Reconciling {
@@ -147,8 +146,8 @@ pub fn claim(
     (reply, Some(header))
 }
 
-/// The fingerprint that a record keeps: a caller that does not compare must not switch the
-/// comparison off for others.
+/// The fingerprint that a record keeps: a caller that does not compare must not switch the comparison off for
+/// others.
 fn known(kept: Fingerprint, asked: Fingerprint) -> Fingerprint {
     if kept.is_none() { asked } else { kept }
 }
@@ -158,7 +157,7 @@ fn known(kept: Fingerprint, asked: Fingerprint) -> Fingerprint {
 #[must_use]
 pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, Option<Header>) {
     let Some(Current { record, left }) = current else {
-        // Lost or expired: what was done is still the truth.
+        // Lost or expired: the outcome is true all the same.
         return (CompleteReply::Stored { late: true }, Some(*done));
     };
     let header = &record.header;
@@ -167,7 +166,7 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
         return (CompleteReply::Mismatch, None);
     }
     match header.state {
-        // A success that exists is what everybody wanted to know.
+        // A success settles an unknown outcome.
         State::Done {
             outcome: OutcomeKind::Unknown,
             ..
@@ -186,9 +185,9 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
             let lease_left = header.lease_left(left);
             (CompleteReply::Superseded { lease_left }, None)
         }
-        // Ours; or given back by a later attempt; or a success whose successor's lease has lapsed.
-        // Anybody may run the body once more in the last two cases, and a success that exists is
-        // better than another run. An error is not: the successor may be alive and succeed.
+        // The record is the owner's own; or a later attempt released it; or this is a success, and the lease of its
+        // successor has lapsed. In the last two cases another attempt may run the body once more, and an existing
+        // success is better than another run. An error is not: the successor may be alive and succeed.
         State::Pending { .. } | State::Reconciling { .. } | State::Released => (
             CompleteReply::Stored { late: !mine },
             Some(settled(header, done)),
@@ -196,8 +195,8 @@ pub fn complete(current: Option<Current<'_>>, done: &Header) -> (CompleteReply, 
     }
 }
 
-/// What is written where `done` takes the place of a record: the counter, the higher fence and the
-/// known fingerprint stay, and the types of the answers where `done` does not say them.
+/// The header with which `done` replaces a record: the counter, the higher fence and the known fingerprint stay,
+/// and the types of the answers where `done` has none.
 fn settled(header: &Header, done: &Header) -> Header {
     Header {
         attempts: header.attempts,
@@ -208,16 +207,16 @@ fn settled(header: &Header, done: &Header) -> Header {
     }
 }
 
-/// The shortest life of a released record of which nothing remains: what was sent earlier may still be on its way for
+/// The shortest life of a released record of which nothing remains: earlier requests may still be on their way for
 /// as long as replies are awaited, however short the lease.
 pub(crate) const RELEASED_AT_LEAST: Duration = Duration::from_secs(10);
 
 /// Decides a release. The second part is what the store must write, to live for [`released_life`].
 ///
-/// A record with an attempt that counts, or with a request that it keeps ([`Remains::Request`]), keeps the life that it
-/// has left. One of which nothing remains has one purpose left: a claim, release or renewal of the same owner that was
-/// sent before and comes late finds it and is granted nothing. It lives for the lease of the claim from now on, and
-/// for 10 seconds at least. Kept for longer, records of requests that failed would fill the store.
+/// A record with an attempt that counts, or with a request that it keeps ([`Remains::Request`]), keeps its remaining
+/// life. One of which nothing remains serves one purpose: a late claim, release or renewal that the same owner sent
+/// before finds it and is granted nothing. It lives for the lease of the claim from now on, and for 10 seconds at
+/// least. Kept for longer, records of failed requests would fill the store.
 #[must_use]
 pub fn release(
     current: Option<Current<'_>>,
@@ -236,7 +235,7 @@ pub fn release(
             schema: UNDECIDED,
         } => (ReleaseReply::Released, None),
         State::Done { .. } => (ReleaseReply::Superseded, None),
-        // Whoever was to find out did not: nobody knows, as before.
+        // The reconciliation ended without a verdict: the outcome is unknown, as before.
         State::Reconciling { .. } => {
             let write = Header {
                 state: State::Done {
@@ -269,7 +268,7 @@ pub fn release(
     }
 }
 
-/// How long the record lives from now on that a [`release`] of `claim` writes, where nothing remains of it; `None`: as
+/// The life from now on of a record that a [`release`] of `claim` writes, if nothing remains of it. `None`: as
 /// long as it would have lived.
 #[must_use]
 pub fn released_life(claim: &Header, remains: Remains) -> Option<Duration> {
@@ -297,9 +296,9 @@ pub fn renew(current: Option<Current<'_>>, claim: &Header) -> (RenewReply, Optio
     }
 }
 
-/// Decides a resolution: `new`, the header of a done or released record, takes the place of `seen`
-/// if that still stands there and nobody holds its claim. The second part is what the store must
-/// write in front of the answer, to live for `new.retain`. The types are those of `new`: a reset forgets them.
+/// Decides a resolution: `new`, the header of a done or released record, replaces `seen` if that is still stored and
+/// its claim is not held. The second part is the header that the store must write in front of the answer, to live for
+/// `new.retain`. The types are those of `new`: a reset drops them.
 #[must_use]
 pub fn resolve(
     current: Option<Current<'_>>,
@@ -311,7 +310,7 @@ pub fn resolve(
     };
     let header = &record.header;
     if header.owner == new.owner {
-        // Sent again; the owner of a resolution is its own.
+        // Sent again: each resolution has an owner of its own.
         return (ResolveReply::Resolved, None);
     }
     if header != seen {
@@ -322,7 +321,7 @@ pub fn resolve(
         return (ResolveReply::Running { lease_left }, None);
     }
     let attempts = match new.state {
-        // The key begins anew.
+        // The attempts are counted anew.
         State::Released => 0,
         _ => header.attempts,
     };

@@ -1,27 +1,27 @@
-//! Of which types the answers under a key are.
+//! Type tags of the answers under a key.
 
 use std::fmt;
 
 use super::OutcomeKind;
 
-/// Tags of the types of a function's answers: of its value, and of its kept error.
+/// Type tags of a function's value and of its kept error.
 ///
-/// A claim brings them, and its record keeps them through every state, so that an answer of another type is refused
+/// A claim carries them, and its record keeps them through every state, so that an answer of another type is refused
 /// before it is stored, and a stored one before it is read. A tag is a digest of 16 bits of the name of the type
-/// without its modules: of 65,534 pairs of types one is not told apart.
+/// without its modules: of 65,534 pairs of types one is not distinguished.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AnswerTypes {
     value: u16,
     error: u16,
 }
 
-/// Not known.
+/// The type is not known.
 const UNKNOWN: u16 = 0;
 /// In the place of an error: the function keeps none.
 const NONE: u16 = 1;
 
 impl AnswerTypes {
-    /// Neither is known: goes with every other.
+    /// Neither type is known: matches every other.
     pub const UNKNOWN: Self = Self {
         value: UNKNOWN,
         error: UNKNOWN,
@@ -68,11 +68,11 @@ impl AnswerTypes {
         alike(self.value, other.value)
     }
 
-    /// Whether an answer of this outcome that one of both functions has stored may be read by the other.
+    /// Whether one function may read an answer of the other with this outcome.
     #[must_use]
     pub(crate) fn reads(self, other: Self, outcome: OutcomeKind) -> bool {
         match outcome {
-            // That a function keeps no errors any more shows when one is read.
+            // A function that no longer keeps errors is detected when it reads one.
             OutcomeKind::Error => {
                 alike(self.error, other.error) || self.error == NONE || other.error == NONE
             }
@@ -95,7 +95,7 @@ impl AnswerTypes {
         self.error == NONE
     }
 
-    /// These, if they are known.
+    /// These types if they are known, otherwise `other`.
     #[must_use]
     pub(crate) const fn or(self, other: Self) -> Self {
         if self.is_unknown() { other } else { self }
@@ -106,7 +106,7 @@ const fn alike(one: u16, other: u16) -> bool {
     one == other || one == UNKNOWN || other == UNKNOWN
 }
 
-/// The tag of a schema: none of those that have a meaning of their own.
+/// The tag of a schema, never one of the two with a special meaning.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "what is cut off has been folded in"

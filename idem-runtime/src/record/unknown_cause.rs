@@ -1,4 +1,4 @@
-//! Why nobody knows an outcome: what an unknown record holds in place of a schema.
+//! Reason of an unknown outcome, stored in the header's schema field.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub(crate) enum Cause {
     Cancelled,
     /// The body panicked.
     Panicked,
-    /// Reconciling did not find out.
+    /// The reconciliation found nothing out.
     Undecided,
-    /// What classifies the error panicked.
+    /// The classification of the error panicked.
     Unclassified,
     /// Its transaction was committed before it ended.
     #[cfg_attr(
@@ -37,7 +37,7 @@ impl Cause {
         }
     }
 
-    /// `None` for what a newer version may have written.
+    /// `None` for a code of a newer version.
     pub(crate) const fn of(code: u32) -> Option<Self> {
         match code {
             1 => Some(Self::Error),

@@ -1,16 +1,16 @@
-//! What is not taken for a record.
+//! Stored values that are not readable as records.
 
 use std::fmt;
 
 use super::LAYOUT;
 
-/// Why something that stands under a key is not taken for a record.
+/// Why the value of a key is not readable as a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unreadable {
     /// Fewer bytes than a header.
     Short {
-        /// How many there are.
+        /// The number of bytes.
         bytes: usize,
     },
     /// A layout of another version, or no record at all.
@@ -23,9 +23,9 @@ pub enum Unreadable {
         /// Its second byte.
         byte: u8,
     },
-    /// Not a value of the kind that the store keeps records in, such as a Redis list.
+    /// Not a value of the store's kind for records, such as a Redis list.
     Type,
-    /// A record that does not expire. Every record is written with a life, so somebody changed it.
+    /// A record that does not expire. Every record is written with a life, so it was changed from outside.
     Immortal,
 }
 

@@ -1,8 +1,8 @@
-//! What the path of `reconcile = …` names, and what it is called with.
+//! The hook that the path of `reconcile = …` names, and its arguments.
 
 use std::marker::PhantomData;
 
-/// What can be called with `Args`, each a reference. `Given` is what there is to call it with, for the message.
+/// A hook that takes `Args`, each a reference. `Given` lists the available arguments, for the message.
 #[diagnostic::on_unimplemented(
     message = "this reconcile hook does not take `{Given}`",
     label = "it takes something else",
@@ -11,22 +11,22 @@ use std::marker::PhantomData;
     note = "for other arguments, such as skipped ones, write the call of the hook: `reconcile = find(&order_no, bank)`"
 )]
 pub trait Asking<Args, Given, By> {
-    /// What it returns.
+    /// The return type of the hook.
     type Asked;
-    /// Calls it.
+    /// Calls the hook.
     fn ask(self, args: Args) -> Self::Asked;
 }
 
-/// The way in which functions do it.
+/// Marks the implementation for functions.
 #[derive(Debug)]
 pub struct Called;
 
-/// A second way, which nothing goes: it lets rustc report this trait, and not the `FnOnce` beneath, whose message says
-/// nothing of hooks.
+/// Marks a second implementation, which no type uses: with it rustc reports this trait, and not the `FnOnce`
+/// beneath, whose message does not mention hooks.
 #[derive(Debug)]
 pub struct Never;
 
-/// Implemented by nothing.
+/// Implemented by no type.
 pub trait NoType {}
 
 impl<F: NoType, Args, Given> Asking<Args, Given, Never> for F {
@@ -59,15 +59,15 @@ asking!(A B C D E G);
 asking!(A B C D E G H);
 asking!(A B C D E G H I);
 
-/// What a hook returns.
+/// The return value of a hook.
 #[diagnostic::on_unimplemented(
     message = "a reconcile hook is an `async fn`, and this function returns `{Self}`",
     label = "write `async` before its `fn`"
 )]
 pub trait Says {
-    /// How it comes to say something.
+    /// The future of the verdict.
     type Future;
-    /// The hook at work.
+    /// Returns the future of the verdict.
     fn future(self) -> Self::Future;
 }
 
@@ -79,11 +79,11 @@ impl<R: Future> Says for R {
     }
 }
 
-/// The types of what a hook takes and of what it is called with.
+/// The types of a hook's parameters and of its given arguments.
 #[derive(Debug)]
 pub struct Given<Args, G>(PhantomData<fn() -> (Args, G)>);
 
-/// What a hook is called with, for its type. `Args` says how many references a hook takes.
+/// Captures the type of the given arguments. `Args` sets how many references a hook takes.
 #[must_use]
 pub fn given<Args, G>(_: &G) -> Given<Args, G> {
     Given(PhantomData)
@@ -93,11 +93,11 @@ pub fn given<Args, G>(_: &G) -> Given<Args, G> {
 #[derive(Debug)]
 pub struct Hook<F, Args, R> {
     hook: F,
-    // What is not bounded is not reported a second time.
+    // A type without bounds is not reported a second time.
     ask: fn(F, Args) -> R,
 }
 
-/// The hook of a written path.
+/// Creates the hook of a written path.
 pub fn hook<F, Args, G, A, R, By>(_: Given<Args, G>, hook: F) -> Hook<F, Args, R>
 where
     F: Asking<Args, G, By, Asked = A>,
@@ -108,7 +108,7 @@ where
 }
 
 impl<F, Args, R> Hook<F, Args, R> {
-    /// Calls it. What is given is coerced into what it takes.
+    /// Calls the hook. The given arguments are coerced to its parameters.
     pub fn ask(self, args: Args) -> R {
         (self.ask)(self.hook, args)
     }

@@ -17,8 +17,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const RETAIN: Duration = Duration::from_hours(1);
 const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
 
-/// Says of an answer at a glance that its life has just begun, unless it asks: as `Redis` does, to which a
-/// plain `GET` does not tell.
+/// Reports at a glance that the life of an answer has just begun, unless `asks`: as `Redis` does, where a plain
+/// `GET` does not return the age.
 #[derive(Debug)]
 struct Glancing {
     store: MemoryStore,
@@ -30,7 +30,7 @@ impl Forward for Glancing {
         &self.store
     }
 
-    /// The test says it all.
+    /// The test itself reports the state of the subscription.
     fn listen(&self, _: &Arc<str>, _: Weak<dyn Listener>) -> bool {
         true
     }
@@ -48,19 +48,19 @@ impl Forward for Glancing {
     }
 }
 
-/// What calls learn of how long an answer will still be kept that was finished 200 s ago.
+/// The remaining life, as calls learn it, of a 200 s old answer.
 #[derive(Debug, PartialEq)]
 struct Learned {
-    /// Those that wait, and whether they may say so.
+    /// Of waiting calls, and whether they may report it.
     waiting: (Duration, bool),
-    /// The next one, by the local cache.
+    /// Of the next call, from the local cache.
     next: Option<Duration>,
-    /// The next one that says so.
+    /// Of the next call that reports it.
     next_dated: Option<Duration>,
 }
 
-/// `seen`: how long ago the body was seen to run. `asks`: the store says how long the answer is kept.
-/// `dated`: whoever waits wants to know.
+/// `seen`: how long ago the body was seen to run. `asks`: the store returns how long the answer is kept. `dated`: the
+/// waiting call needs that.
 fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();

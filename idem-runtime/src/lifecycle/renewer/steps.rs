@@ -8,14 +8,14 @@ use super::{Keeper, Shared, nanos};
 use crate::env::observer::{Event, EventKind, Observer};
 
 impl Keeper {
-    /// The observer that the store is given: the engine's, by way of the thread that renews.
+    /// The observer of the store: the engine's, through the state of the thread that renews.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::clone(&self.shared) as _
     }
 }
 
-/// A step forward takes as much from each lease on the server. Renewals that would have been due within
-/// the step are due now; a lease that has lapsed by it is renewed as well, unless it was taken.
+/// A forward step shortens each lease on the server by as much. Renewals that would have been due within the step
+/// are due now; a lease that has lapsed by it is renewed as well, unless another attempt took it.
 impl Observer for Shared {
     fn observe(&self, event: &Event<'_>) {
         if let EventKind::ClockStepped { by, forward: true } = event.kind {

@@ -1,19 +1,18 @@
-//! The bounds of a cache.
+//! The bounds of the local cache.
 
 use std::time::Duration;
 
-/// Shards at most: enough that two threads seldom meet.
+/// Upper bound of shards: enough that two threads seldom contend.
 const SHARDS: usize = 32;
-/// A shard of fewer entries or bytes than these would be full too soon.
+/// A shard with fewer entries or bytes than these would be full too soon.
 const ENTRIES_PER_SHARD: usize = 64;
 const BYTES_PER_SHARD: usize = 1 << 20;
 
 /// The bounds of a cache of finished answers in this process: see
 /// [`EngineBuilder::local_cache`](crate::EngineBuilder::local_cache).
 ///
-/// With it, a duplicate of a call whose answer this engine has seen is answered in about a microsecond
-/// and without a question to the store. It is off unless it is asked for, and stands in front of any
-/// store.
+/// With it, a duplicate of a call whose answer this engine has seen is answered in about a microsecond, without a
+/// request to the store. It is off by default, and works in front of any store.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -34,37 +33,37 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 /// # Ok::<_, Error>(()) }).unwrap();
 /// ```
 ///
-/// # What is kept
+/// # Cached answers
 ///
-/// Finished answers, values and kept business errors, as the store has them (encrypted and compressed if
-/// they are): of calls that ran here, and of those that were replayed or waited for here. Not what is
-/// [unknown](crate::ErrorKind::Unknown) or [not stored](crate::ErrorKind::NotStored). A call with other
-/// arguments is a [mismatch](crate::ErrorKind::Mismatch) as before, and operations with
-/// `on_duplicate = reject` always ask the store. An answer is not used for longer than its record lives.
+/// Finished answers, values and kept business errors, as the store has them (encrypted and compressed if they are): of
+/// calls that ran here, and of those that were replayed or waited for here. Not [unknown](crate::ErrorKind::Unknown)
+/// outcomes and answers that were [not stored](crate::ErrorKind::NotStored). A call with other arguments is a
+/// [mismatch](crate::ErrorKind::Mismatch) as before, and operations with `on_duplicate = reject` always query the
+/// store. An answer is not used for longer than its record lives.
 ///
-/// [`Replayed`](crate::EventKind::Replayed) says `local: true` of a call that was answered from here.
+/// [`Replayed`](crate::EventKind::Replayed) has `local: true` for a call that was answered from the cache.
 ///
 /// # Resets
 ///
-/// A finished answer is taken back by [`Entry::reset`](crate::Entry::reset) only.
+/// A finished answer is withdrawn by [`Entry::reset`](crate::Entry::reset) only.
 ///
-/// - By this engine: at once. From before the store is asked until `reset` has returned, and after it,
-///   the old answer is not replayed by this engine.
-/// - By another engine or process: the others are told, which takes the time of a message. On Redis
-///   that is one more connection a process and engine with a cache, which subscribes to the channel
-///   `{prefix}:resolved` and is asked once a second whether it is there. While it is not, the cache is
-///   empty and every call asks the store: during an outage of Redis it does not answer either. The memory
-///   store tells all engines on it.
-/// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is
-///   the promise, and all that there is where the store does not tell: in SQL and layers on it, for a Redis user without the
+/// - By this engine: at once. From before the request to the store until `reset` has returned, and after it, the old
+///   answer is not replayed by this engine.
+/// - By another engine or process: the others are notified, which takes the time of a message. On Redis that is one
+///   more connection per process and engine with a cache, which subscribes to the channel `{prefix}:resolved` and is
+///   checked once a second. While it is down, the cache is empty and every call queries the store: during an outage of
+///   Redis it does not answer either. The memory store notifies all engines on it.
+/// - **In any case the old answer is replayed for no longer than `max_age` after the reset.** That is the promise, and
+///   the only bound where the store sends no notifications: in SQL and layers on it, for a Redis user without the
 ///   rights (then there is a warning), and for records that are deleted or changed past idem.
 ///
-/// So set `max_age` to what an operator can wait for after a reset before the call is made again. A hot
-/// key costs one question to the store in each `max_age`.
+/// So set `max_age` to the time that an operator can wait after a reset before the call is made again. A hot
+/// key costs one request to the store in each `max_age`.
 ///
 /// # Calls in a transaction
 ///
-/// They are answered from the cache, and what they commit is kept once it is replayed outside of one.
+/// They are answered from the cache, and their committed answers are cached once they are replayed outside of a
+/// transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[allow(
@@ -93,14 +92,14 @@ impl LocalCache {
         }
     }
 
-    /// How many answers are kept at most; default 10,000, at least 1. When there are more, one goes that
-    /// has not been used of late.
+    /// The most answers to keep; default 10,000, at least 1. Beyond that, an answer is evicted that has not been used
+    /// recently.
     pub fn max_entries(mut self, max_entries: usize) -> Self {
         self.max_entries = max_entries;
         self
     }
 
-    /// What they may take, in bytes; default 32 MiB, at least 1 KiB. Each answer counts as it is stored,
+    /// The most bytes of cached answers; default 32 MiB, at least 1 KiB. Each answer counts as it is stored,
     /// with 200 bytes for its bookkeeping. An answer of more than a thirty-second of this, or of 1 MiB
     /// where that is more, may find no room.
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
@@ -108,8 +107,9 @@ impl LocalCache {
         self
     }
 
-    /// How long an answer is used before the store is asked again, and so how long one that was taken
-    /// back elsewhere may still be replayed; default 60 s, 1 ms to 24 h.
+    /// How long an answer is used before the store is queried again.
+    ///
+    /// So also how long an answer that was withdrawn elsewhere may still be replayed; default 60 s, 1 ms to 24 h.
     pub fn max_age(mut self, max_age: Duration) -> Self {
         self.max_age = max_age;
         self
@@ -129,7 +129,7 @@ impl LocalCache {
         Ok(())
     }
 
-    /// How many shards, and the entries and bytes of each.
+    /// The number of shards, and the entries and bytes of each.
     pub(super) fn shards(&self) -> (usize, usize, usize) {
         let shards = (self.max_entries / ENTRIES_PER_SHARD)
             .min(self.max_bytes / BYTES_PER_SHARD)

@@ -10,23 +10,23 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::Record;
 
-/// What an entry costs besides its record.
+/// The cost of an entry besides its record.
 const OVERHEAD_BYTES: usize = 200;
 
 pub(super) struct Shard {
     places: HashMap<KeyDigest, usize, Spread>,
-    /// In no order; each is looked at by the hand in turn.
+    /// In no order; the hand visits each in turn.
     entries: Vec<Entry>,
-    /// Where the next that is to go is looked for (CLOCK: one that was used since is passed over once).
+    /// Where the search for the next entry to evict starts (CLOCK: an entry that was used since is skipped once).
     hand: usize,
     bytes: usize,
     most_entries: usize,
     most_bytes: usize,
-    /// How often what is kept may have become wrong. A permit that is older is void.
+    /// How often the cached answers may have become stale. An older permit is void.
     changes: u64,
-    /// What others take back is heard, or never will be.
+    /// Notifications of withdrawals by other engines arrive, or never will.
     open: bool,
-    /// Resolutions by this engine that are on their way.
+    /// Resolutions by this engine that are in flight.
     taking: usize,
     hits: u64,
     misses: u64,
@@ -39,7 +39,7 @@ struct Entry {
     operation: Operation,
     record: Record,
     life: Life,
-    /// Until when this answers.
+    /// When this entry expires.
     until: Duration,
     used: bool,
 }
@@ -73,7 +73,7 @@ impl Shard {
         }
     }
 
-    /// `dated`: what is found has to say exactly how old it is.
+    /// `dated`: the age of the answer must be exact.
     pub(super) fn look(
         &mut self,
         key: &RecordKey,
@@ -83,7 +83,7 @@ impl Shard {
     ) -> Found {
         if let Some(&place) = self.places.get(key.digest()) {
             let entry = &mut self.entries[place];
-            // Another fingerprint is for the store to refuse.
+            // The store has to refuse another fingerprint.
             if now < entry.until
                 && entry.operation == *key.operation()
                 && (entry.life.dated || !dated)
@@ -109,7 +109,7 @@ impl Shard {
         (self.open && self.taking == 0).then_some(Permit(self.changes))
     }
 
-    /// Keeps a record that may be used until then.
+    /// Caches a record that may be used until `until`.
     pub(super) fn keep(
         &mut self,
         Permit(changes): Permit,
@@ -143,7 +143,7 @@ impl Shard {
         });
     }
 
-    /// Removes the entry that the hand comes to first and that was not used since it was there last.
+    /// Evicts the next entry that was not used since the hand's last visit.
     fn evict(&mut self) {
         loop {
             if self.hand >= self.entries.len() {
@@ -170,7 +170,7 @@ impl Shard {
         }
     }
 
-    /// An answer was taken back.
+    /// Drops a withdrawn answer.
     pub(super) fn forget(&mut self, key: &KeyDigest) {
         self.changes += 1;
         self.invalidations += 1;
@@ -179,13 +179,13 @@ impl Shard {
         }
     }
 
-    /// This engine is about to take an answer back.
+    /// Closes the shard while this engine withdraws an answer.
     pub(super) fn take(&mut self, key: &KeyDigest) {
         self.taking += 1;
         self.forget(key);
     }
 
-    /// It has done so, or nobody will know.
+    /// The withdrawal has ended, or its result will never be known.
     pub(super) fn taken(&mut self) {
         self.taking -= 1;
     }

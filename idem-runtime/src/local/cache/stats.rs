@@ -1,23 +1,23 @@
-//! What a cache has done.
+//! Counters of the local cache.
 
 /// Counters of an engine's local cache, for metrics: see
 /// [`Engine::local_cache_stats`](crate::Engine::local_cache_stats).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalCacheStats {
-    /// Answers that are kept, among them some whose time is over.
+    /// Cached answers, including some that have expired.
     pub entries: usize,
-    /// What they take, in bytes, bookkeeping included.
+    /// Size of the cached answers, in bytes, bookkeeping included.
     pub bytes: usize,
-    /// Calls that were answered from here.
+    /// Calls that were answered from the cache.
     pub hits: u64,
-    /// Calls that were looked for and not found.
+    /// Lookups that found no answer.
     pub misses: u64,
-    /// Answers that went to make room for others.
+    /// Answers that were evicted to make room for others.
     pub evictions: u64,
-    /// How often somebody, in whatever process, resolved or reset a key.
+    /// Number of resolutions and resets of keys, by any process.
     pub invalidations: u64,
-    /// Whether anything is kept and answered. Not before the store tells of what others take back, and
-    /// not while the connection on which it does is down.
+    /// Whether answers are cached and returned. Not before the store notifies of withdrawals by other engines, and not
+    /// while the connection for these notifications is down.
     pub is_open: bool,
 }

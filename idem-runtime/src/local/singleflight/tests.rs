@@ -15,7 +15,7 @@ const ASKED: Fingerprint = Fingerprint::from_bytes([7; 16]);
 const WITHIN: Duration = Duration::from_secs(4);
 
 impl Flights {
-    /// How many there are.
+    /// The number of flights.
     fn count(&self) -> usize {
         let counts = self.shards.iter().map(|shard| lock(shard).flights.len());
         counts.sum()
@@ -100,7 +100,7 @@ fn who_waited_for_an_earlier_flight_takes_no_later_one_away() {
     let (late, still) = (flights.lead(), flights.follow());
     drop((early, waits));
     assert_eq!(flights.count(), 1);
-    // Nobody leads this one either.
+    // This one has no leader either.
     drop(late);
     assert_eq!(flights.count(), 1);
     drop(still);
@@ -177,7 +177,7 @@ fn calls_that_are_dropped_leave_no_flight_behind() {
         assert!(at_once(runs.as_mut()).is_none(), "it runs");
         assert!(at_once(waits.as_mut()).is_none(), "it waits for that");
         assert_eq!(flights.count(), 1);
-        // Whoever waits is told, and dropped before it has asked.
+        // The follower is notified, and dropped before it has claimed.
         drop(runs);
         assert_eq!(flights.count(), 1, "it is for the other one to lead");
         drop(waits);
@@ -203,7 +203,7 @@ async fn who_was_asked_to_ask_is_told_nothing_by_a_ticket_that_was_given_up() {
     let (ticket, mut follower) = (flights.lead(), flights.follow());
     ticket.give_up();
     assert!(follower.landing().await.is_none());
-    // Whoever asks leads, and another ticket is about that.
+    // The notified follower leads with a ticket of its own.
     let (next, mut waits) = (flights.lead(), flights.follow());
     ticket.land(|| unreachable!("it was given up"));
     drop(ticket);

@@ -1,9 +1,9 @@
-//! Telling those who wait, from a thread on which none of them runs.
+//! Notifies followers from a thread on which none of them runs.
 //!
-//! To wake a task of another thread is a system call, and a wait for a lock that the woken thread wants
-//! as well: 64 of them cost more than the message and the look that came before. Therefore one task is
-//! sent to where the first of them waits, and wakes them there. It may be that this runtime is blocked,
-//! or gone; then they are told from here after all, a moment later.
+//! To wake a task of another thread is a system call, and contends for a lock that the woken thread needs as well.
+//! For many followers that costs more than the message and the read before it. Therefore one task is spawned on
+//! the runtime of the first follower, and wakes them there. That runtime may be blocked, or gone; then they are
+//! notified from here after all, a moment later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// So many are woken one by one: a task more would cost as much.
+/// This many followers are woken one by one: another task would cost as much.
 const FEW: usize = 4;
-/// How long a runtime may take to begin with the task that wakes them.
+/// How long a runtime may take to start the task that wakes the followers.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Where followers hear what becomes of their flight.
+/// Sends the result of a flight to its followers.
 pub(super) struct Tell<T> {
     sender: watch::Sender<T>,
     /// The runtime of the first follower.
@@ -25,7 +25,7 @@ pub(super) struct Tell<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Tell<T> {
-    /// For somebody who waits here.
+    /// Creates the sender on the runtime of the first follower.
     pub(super) fn new(signal: T) -> Self {
         Self {
             sender: watch::Sender::new(signal),
@@ -45,7 +45,7 @@ impl<T: Clone + Send + Sync + 'static> Tell<T> {
         self.sender.send_replace(signal);
     }
 
-    /// The last word, from the engine's own thread.
+    /// Sends the last signal, from the engine's own thread.
     pub(super) fn tell_from_afar(self, signal: T) -> Option<Word<T>> {
         if self.sender.receiver_count() <= FEW {
             self.tell(signal);
@@ -63,7 +63,7 @@ impl<T: Clone + Send + Sync + 'static> Tell<T> {
     }
 }
 
-/// A word that somebody carries to where it is waited for. Dropped, it is given from here.
+/// A last signal that a task on the followers' runtime sends. When this is dropped, it is sent from here.
 pub(crate) struct Word<T: Clone>(Arc<Inner<T>>);
 
 struct Inner<T> {
@@ -81,7 +81,7 @@ impl<T: Clone> Inner<T> {
 }
 
 impl<T: Clone> Word<T> {
-    /// Waits for it to be told.
+    /// Waits until the signal is sent, or for a moment.
     pub(crate) async fn told(self) {
         if !self.0.told.load(Ordering::Relaxed) {
             tokio::time::sleep(MOMENT).await;
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// A runtime that does nothing unless it is told to, and followers that wait there.
+    /// A runtime that does nothing unless it is driven, and followers that wait there.
     fn followers(count: usize) -> (Runtime, Tell<u8>, Vec<watch::Receiver<u8>>) {
         let runtime = Builder::new_current_thread().build().unwrap();
         let tell = runtime.block_on(async { Tell::new(0) });

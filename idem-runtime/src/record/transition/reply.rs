@@ -1,4 +1,4 @@
-//! What is asked of a record, and what is answered.
+//! Requests on a record, and the replies to them.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -6,87 +6,84 @@ use std::time::Duration;
 use crate::identity::fingerprint::Fingerprint;
 use crate::record::{AnswerTypes, Fence, Owner, Record, Unreadable};
 
-/// Who asks for a claim, and for how long.
+/// A request for a claim.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a question of its own, and they go together in every way"
 )]
 pub struct ClaimRequest {
-    /// The attempt that asks. The same while one claim is repeated or polled, and never again after
-    /// it was released or completed.
+    /// The attempt that claims. The same while one claim is repeated or polled, and never again after it was released
+    /// or completed.
     pub owner: Owner,
-    /// What is asked; [`Fingerprint::NONE`] switches the comparison off.
+    /// The fingerprint of the request; [`Fingerprint::NONE`] switches the comparison off.
     pub fingerprint: Fingerprint,
-    /// Of which types the answers of the function are that asks; [`AnswerTypes::UNKNOWN`] switches the comparison off.
+    /// The types of the claiming function's answers; [`AnswerTypes::UNKNOWN`] switches the comparison off.
     /// Compared where a body, or a hook, would be granted the claim.
     pub types: AnswerTypes,
-    /// Whether the claim is granted under a record of a function whose values have another type. The types are then
-    /// those of this claim.
+    /// Whether the claim is granted if the record's values have another type. The types are then those of this claim.
     pub any_type: bool,
     /// How long the claim lasts unless renewed. Whole milliseconds.
     pub lease: Duration,
     /// How long the record outlives its last write. At least twice the lease.
     pub retain: Duration,
-    /// Attempts after which nobody is granted the claim; `None` for no limit.
+    /// Attempts after which no caller is granted the claim; `None` for no limit.
     pub max_attempts: Option<NonZeroU16>,
-    /// Whether the caller can find out if an earlier attempt had its effect. It is then asked to,
-    /// instead of being refused, or granted the claim, where such an attempt exists. When it has
-    /// found out that there was no effect, it claims once more without this.
+    /// Whether the caller can find out if an earlier attempt had its effect. It then gets the claim to do so, instead
+    /// of a refusal or the claim to run, where such an attempt exists. After the verdict that there was no effect, it
+    /// claims once more without this.
     pub reconciles: bool,
-    /// What the claim needs to be granted.
+    /// The record that the claim needs to be granted.
     pub needs: Needs,
-    /// Whether it matters how long a finished answer will still be kept. Where it does not, a store may
-    /// answer with less than that, if it is quicker so: it counts from the claim instead of from the
-    /// completion.
+    /// Whether the remaining life of a finished answer must be exact. Otherwise a store may reply with less, if that is
+    /// quicker: it counts from the claim instead of from the completion.
     pub dated: bool,
 }
 
-/// What must stand under a key for a claim to be granted. Where there is no record, the reply to a claim that needs one
-/// is [`ClaimReply::Absent`].
+/// The stored record that a claim needs to be granted.
+///
+/// Where there is no record, the reply to a claim that needs one is [`ClaimReply::Absent`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Needs {
     /// Nothing: the claim begins a record where there is none.
     #[default]
     Nothing,
-    /// A record: the claim goes on with it, and begins none. Calls ask so under a
+    /// A record: the claim continues it, and begins none. Calls claim so under a
     /// [former](crate::EngineBuilder::former_digest_key) name.
     Record,
-    /// The claim to find out of the same owner, or its claim to run the body: this one asks for the body after it was
-    /// found out that nothing landed. A verdict that came too late grants nothing, since another body may have run
-    /// meanwhile.
+    /// A claim of the same owner, to reconcile or to run the body: this one claims the body after the verdict that
+    /// nothing landed. A verdict that came too late grants nothing, since another body may have run meanwhile.
     Verdict,
 }
 
-/// The answer to a claim.
+/// The reply to a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimReply {
-    /// The body is yours to run.
+    /// The caller runs the body.
     Granted {
-        /// The fence of this attempt.
+        /// The fencing token of this attempt.
         fence: Fence,
-        /// Which attempt this is, starting at 1.
+        /// The number of this attempt, starting at 1.
         attempt: u16,
         /// Whether the record has its fingerprint from this claim: there was no record before, or one without a
         /// fingerprint. `false` for a claim that is sent again.
         fresh: bool,
     },
-    /// It is yours to find out whether an earlier attempt had its effect.
+    /// The caller finds out whether an earlier attempt had its effect.
     Reconcile {
-        /// The fence of this claim.
+        /// The fencing token of this claim.
         fence: Fence,
-        /// How many attempts were started before and are not accounted for.
+        /// The number of attempts that were started before and are not accounted for.
         attempts: u16,
     },
-    /// Somebody else's body runs, or somebody finds out about an earlier one.
+    /// Another attempt holds the claim: its body runs, or it reconciles an earlier one.
     Running {
-        /// What is left of their lease. Zero for a claim that comes after its own release, which
-        /// is granted nothing.
+        /// The rest of its lease. Zero for a claim that arrives after its own release, which is granted nothing.
         lease_left: Duration,
     },
-    /// It was done before, or its outcome is unknown.
+    /// The call was done before, or its outcome is unknown.
     Done {
         /// The answer; for a lapsed reconciliation, which means unknown, the record as it is.
         record: Record,
@@ -94,7 +91,8 @@ pub enum ClaimReply {
         /// [`dated`](ClaimRequest::dated).
         left: Duration,
     },
-    /// There is no record, and the claim [needs](ClaimRequest::needs) one. Said by a server that could have written.
+    /// There is no record, and the claim [needs](ClaimRequest::needs) one. Only a server that could have written
+    /// replies this.
     Absent,
     /// The record belongs to a request with another fingerprint.
     Mismatch,
@@ -102,20 +100,20 @@ pub enum ClaimReply {
     OtherType,
     /// No attempts are left.
     Exhausted {
-        /// How many were started.
+        /// The number of started attempts.
         attempts: u16,
     },
-    /// What stands under the key is not ours to touch.
+    /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }
 
-/// The answer to a completion.
+/// The reply to a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompleteReply {
     /// The answer is stored.
     Stored {
-        /// The record was lost, or a later attempt had given it back or let its lease lapse.
+        /// Whether the record was lost, or a later attempt had released it or let its lease lapse.
         late: bool,
     },
     /// Another attempt stored its answer first; that one counts.
@@ -127,16 +125,16 @@ pub enum CompleteReply {
     },
     /// Another attempt holds the claim now.
     Superseded {
-        /// What is left of its lease; zero when that has lapsed and the outcome is no success.
+        /// The rest of its lease; zero when that has lapsed and the outcome is no success.
         lease_left: Duration,
     },
     /// The key was claimed by a request with another fingerprint in the meantime.
     Mismatch,
-    /// What stands under the key is not ours to touch.
+    /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }
 
-/// What a release keeps of the attempt that it ends, from the least to the most.
+/// How much of an ended attempt a release keeps, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Remains {
     /// Nothing: the attempt is not counted. Where the record counts no other attempt either, it loses its
@@ -157,21 +155,21 @@ impl Remains {
     }
 }
 
-/// The answer to a release.
+/// The reply to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseReply {
     /// The key is free (now, or since an earlier send of the same release).
     Released,
-    /// Somebody else holds the key or finished; nothing was changed.
+    /// Another attempt holds the key or has finished; nothing was changed.
     Superseded,
     /// There is no record.
     Absent,
-    /// What stands under the key is not ours to touch.
+    /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }
 
-/// The answer to a renewal.
+/// The reply to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RenewReply {
@@ -179,27 +177,27 @@ pub enum RenewReply {
     Renewed,
     /// There was no record (lost in a failover); the claim was written again.
     Reasserted,
-    /// The claim is somebody else's, or over.
+    /// Another attempt has the claim, or the claim is over.
     Lost,
-    /// What stands under the key is not ours to touch.
+    /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }
 
-/// The answer to a resolution.
+/// The reply to a resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResolveReply {
     /// The record was replaced (now, or by an earlier send of the same resolution).
     Resolved,
-    /// The record is not the one that was seen any more; nothing was changed.
+    /// The record is no longer the one that was read; nothing was changed.
     Changed,
-    /// Somebody holds the claim; nothing was changed.
+    /// The claim is held; nothing was changed.
     Running {
-        /// What is left of their lease.
+        /// The rest of its lease.
         lease_left: Duration,
     },
     /// There is no record.
     Absent,
-    /// What stands under the key is not ours to touch.
+    /// The key holds something unreadable, which is never changed.
     Unreadable(Unreadable),
 }

@@ -1,4 +1,4 @@
-//! What holds for every record, every owner and every request: each operation on each of some
+//! Invariants of every record, every owner and every request: each operation on each of some
 //! thousand combinations.
 
 use std::num::NonZeroU16;
@@ -90,7 +90,7 @@ fn requests() -> impl Iterator<Item = ClaimRequest> {
     })
 }
 
-/// Every claim of every record: the record, its life, the request, and what comes of it.
+/// Every claim of every record: the record, its life, the request, and the result.
 fn each_claim(
     mut check: impl FnMut(&Header, Duration, &ClaimRequest, &ClaimReply, Option<&Header>),
 ) {
@@ -194,7 +194,7 @@ fn a_claim_sent_again_is_answered_alike() {
         });
         let (again, kept) = claim(current, request, NOW_US + 100);
         let mut expected = reply.clone();
-        // The record has the fingerprint by now, from whichever claim.
+        // The record has the fingerprint by now, from either claim.
         if let ClaimReply::Granted { fresh, .. } = &mut expected {
             *fresh &= write.fingerprint.is_none();
         }
