@@ -443,7 +443,7 @@ impl EngineBuilder {
 
     /// The source of time; default the machine's. A test that sets a [`ManualClock`](crate::clock) gives the same one
     /// to its [memory store](crate::store::memory::MemoryStoreBuilder::clock), by which records end: see
-    /// [testing](crate#testing-your-service).
+    /// [testing](crate::guide::testing).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self

@@ -1,6 +1,6 @@
 //! The clock of an engine.
 //!
-//! Tests can replace it by `ManualClock`, with the feature `testing`. See [testing](crate#testing-your-service).
+//! Tests can replace it by `ManualClock`, with the feature `testing`. See [testing](crate::guide::testing).
 
 use std::fmt;
 use std::future::Future;

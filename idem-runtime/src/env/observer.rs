@@ -100,7 +100,7 @@ pub enum EventKind<'a> {
     Panicked,
     /// The lease was renewed.
     Renewed,
-    /// A renewal got no reply; it is retried.
+    /// A renewal got no reply, or an error of the store; it is retried.
     RenewalFailed {
         /// Why, for a person.
         reason: &'a str,

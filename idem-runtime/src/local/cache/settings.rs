@@ -45,7 +45,8 @@ const BYTES_PER_SHARD: usize = 1 << 20;
 ///
 /// # Resets
 ///
-/// A finished answer is withdrawn by [`Entry::reset`](crate::Entry::reset) only.
+/// A finished answer is withdrawn by [`Entry::reset`](crate::Entry::reset), and one that an operator gave by another
+/// [`Entry::resolve`](crate::Entry::resolve).
 ///
 /// - By this engine: at once. From before the request to the store until `reset` has returned, and after it, the old
 ///   answer is not replayed by this engine.

@@ -17,7 +17,7 @@ pub struct LocalCacheStats {
     pub evictions: u64,
     /// Number of resolutions and resets of keys, by any process.
     pub invalidations: u64,
-    /// Whether answers are cached and returned. Not before the store notifies of withdrawals by other engines, and not
-    /// while the connection for these notifications is down.
+    /// Whether answers are cached and returned. Not before the store notifies of withdrawals by other engines, or has
+    /// said that it never does, and not while the connection for these notifications is down.
     pub is_open: bool,
 }

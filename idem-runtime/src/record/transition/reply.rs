@@ -80,7 +80,8 @@ pub enum ClaimReply {
     },
     /// Another attempt holds the claim: its body runs, or it reconciles an earlier one.
     Running {
-        /// The rest of its lease. Zero for a claim that arrives after its own release, which is granted nothing.
+        /// The rest of its lease. Zero for a claim that is granted nothing where no lease runs: one that arrives after
+        /// its own release, and one that needs a verdict and whose owner does not hold the claim.
         lease_left: Duration,
     },
     /// The call was done before, or its outcome is unknown.

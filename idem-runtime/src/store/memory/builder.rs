@@ -47,7 +47,7 @@ impl MemoryStoreBuilder {
 
     /// The clock by which records and leases end; default the machine's. Waits and time-outs go by
     /// [that of the engine](crate::EngineBuilder::clock), which a test sets to the same: see
-    /// [testing](crate#testing-your-service).
+    /// [testing](crate::guide::testing).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
