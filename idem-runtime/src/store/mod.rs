@@ -96,8 +96,8 @@ pub use crate::record::{
 /// 2. **Owner-checked.** `complete`, `release` and `renew` by an owner that does not hold the claim change nothing,
 ///    with one exception: an answer is stored if no body can be running, because the record is gone or released, or (a
 ///    success only) because the later claim has lapsed.
-/// 3. **Repeatable.** The same operation sent again, by the engine or by a client library without its knowledge, has
-///    the effect and the reply of one. A claim that arrives after its own end is not granted while the record of that
+/// 3. **Repeatable.** The same operation sent again, by idem or by a client library without its knowledge, has the
+///    effect and the reply of one. A claim that arrives after its own end is not granted while the record of that
 ///    end lives.
 /// 4. **Done is final.** A done record does not change until its life is over, except by a resolution that has seen it.
 ///    An unknown outcome is not an answer: a late success replaces it.
@@ -125,7 +125,7 @@ pub use crate::record::{
 /// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never drops a record that is
 ///     alive.
 /// 13. **Unknown stays unknown** until a caller that can reconcile claims it, or a resolution settles it. No other
-///     caller runs the body, also not after the reconciling caller has vanished, and not on a verdict that came after
+///     caller runs the body, not even after the reconciling caller has vanished, and not on a verdict that came after
 ///     another claim.
 /// 14. **Watchers are notified** of every completion, release and resolution, by any caller, as well as the store can:
 ///     a store that cannot notify reports that, and a message may get lost.

@@ -46,6 +46,7 @@
 //! [`retry_after`](crate::Error::retry_after). Where the queue has not been empty for as long as the deadline, a
 //! quarter of it is the bound: a standing queue adds delay and no throughput. So the answers of admitted calls are
 //! stored, however many others come.
+//!
 //! # What they do not do
 //!
 //! - Waiting calls are not notified, unless `notify` is on (PostgreSQL): a call that waits for another process polls
