@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a claim may wait before it is sent, and whether it was.
+/// The patience of a claim, and whether the claim was sent.
 ///
 /// A store that queues claims, for example for a connection, refuses those that it cannot send in time, with
 /// [`StoreError::overloaded`](super::StoreError::overloaded), and calls [`sent`](Self::sent) for the others right
@@ -18,7 +18,7 @@ pub struct Admission {
 const NOT_SENT: u64 = u64::MAX;
 
 impl Admission {
-    /// A claim that is of no use to its caller without a reply within `patience`.
+    /// A claim that must have its reply within `patience`.
     #[must_use]
     pub const fn new(patience: Duration) -> Self {
         Self {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{Header, OutcomeKind, Owner, Record, RecordKey, State, StoreFuture, Watch};
 
-/// A copy of a record, and how long the copy will still be kept.
+/// A copy of a record, and its remaining life.
 pub type Copied = Option<(Record, Duration)>;
 
 /// Keeps copies of the records of another store.
@@ -31,7 +31,7 @@ pub trait Front: Send + Sync + fmt::Debug + 'static {
         left: Duration,
     ) -> StoreFuture<'a, ()>;
 
-    /// Removes a copy, if it has this owner or no owner is named.
+    /// Removes a copy, if it has this owner or none is named.
     ///
     /// Watchers of the key are notified in either case.
     fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()>;

@@ -7,7 +7,9 @@ use super::{StoreError, StoreErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, State};
 
-/// The number of records that a step of a server or file store examines at most.
+/// The maximum number of records that a listing step examines.
+///
+/// For stores on a server or in a file.
 #[cfg(feature = "_server")]
 pub(crate) const EXAMINED: usize = 1_000;
 
@@ -22,7 +24,7 @@ pub enum EntryFilter {
     Any,
     /// A claim is held: a body runs, or a reconcile hook does.
     Running,
-    /// A body crashed or lost its lease, and no other call has claimed the key since.
+    /// A body crashed or lost its lease, and the key is unclaimed since.
     Abandoned,
     /// The key was released.
     Released,
@@ -37,9 +39,10 @@ pub enum EntryFilter {
 }
 
 impl EntryFilter {
-    /// Whether a record with this header, to be kept for `left`, passes the filter.
+    /// Whether a record passes the filter.
     ///
-    /// For [`Exhausted`](Self::Exhausted) the attempts are compared by [`ListRequest::wants`].
+    /// The record has this header, and is to be kept for `left`. For [`Exhausted`](Self::Exhausted) the attempts are
+    /// compared by [`ListRequest::wants`].
     #[must_use]
     pub fn matches(self, header: &Header, left: Duration) -> bool {
         let pending = matches!(header.state, State::Pending { .. });
@@ -100,7 +103,7 @@ impl ListRequest {
         }
     }
 
-    /// Whether a record with this header, to be kept for `left`, is requested.
+    /// Whether a record with this header and remaining life is requested.
     #[must_use]
     pub fn wants(&self, header: &Header, left: Duration) -> bool {
         header.attempts >= self.min_attempts && self.filter.matches(header, left)

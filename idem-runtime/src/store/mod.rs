@@ -81,7 +81,7 @@ pub use crate::record::{
     State, Unreadable,
 };
 
-/// Keeps records and decides, one key at a time, which caller may run.
+/// Keeps records and decides, key by key, which caller may run.
 ///
 /// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the functions of this
 /// module. A store that can hold a lock around them calls them. A store with compare-and-set calls them and starts
@@ -273,7 +273,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
     /// Called on the engine's own thread.
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
 
-    /// Reads a record for a call that waits, possibly from a nearby copy.
+    /// Reads a record for a waiting call, possibly from a copy.
     ///
     /// An answer that this shows is the answer. It may report a claim as held for a while after the claim has ended,
     /// but never for longer than the claim's lease.
@@ -286,7 +286,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         self.read(key)
     }
 
-    /// One step of a listing of the records under a prefix, headers only.
+    /// One step of a listing of a prefix's records, headers only.
     ///
     /// Called on the engine's own thread. The default is an error of kind [`StoreErrorKind::Unsupported`]: this store
     /// cannot list.
@@ -341,7 +341,7 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         StoreFuture::ready(Ok(None))
     }
 
-    /// The part of this store that works inside a transaction of the caller.
+    /// The operations inside a transaction of the caller, if supported.
     #[cfg(feature = "_sql")]
     #[doc(hidden)]
     fn sql(&self) -> Option<sql::Sql<'_>> {
@@ -429,8 +429,10 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// No connection, no reply in time, or a server that starts, fails over or is read-only. The same operation may be
-    /// sent again, and it is not known whether this one happened.
+    /// No connection, no reply in time, or a server that does not write.
+    ///
+    /// That is a server that starts, fails over or is read-only. The same operation may be sent again, and it is not
+    /// known whether this one happened.
     Unavailable,
     /// No room for another record. A claim may be sent again later.
     Full,
@@ -445,7 +447,9 @@ pub enum StoreErrorKind {
     Protocol,
     /// The store cannot do this at all.
     Unsupported,
-    /// The position of a listing is not one of this store, or not valid any more. Begin the listing again.
+    /// The position of a listing is not valid, or not any more.
+    ///
+    /// It may be that of another store. Begin the listing again.
     InvalidCursor,
 }
 
@@ -454,13 +458,17 @@ pub enum StoreErrorKind {
 pub(crate) enum Reach {
     /// The store returned the error itself.
     Answered,
-    /// This process failed before anything was sent: it lacks memory, files or ports. No information about the store.
+    /// This process failed before anything was sent.
+    ///
+    /// It lacks memory, files or ports. No information about the store.
     #[cfg_attr(
         not(feature = "_server"),
         allow(dead_code, reason = "only a store with connections lacks any of these")
     )]
     Here,
-    /// There was no reply: there may be no server, or one that is overloaded.
+    /// There was no reply.
+    ///
+    /// There may be no server, or one that is overloaded.
     Silent,
     /// There is no server, or no route to it.
     Unreachable,

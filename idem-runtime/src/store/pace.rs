@@ -1,4 +1,4 @@
-//! Estimates the wait of a claim in a queue from the rate of earlier claims.
+//! Estimates a claim's wait in a queue from earlier claims.
 
 use std::time::{Duration, Instant};
 

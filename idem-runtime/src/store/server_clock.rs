@@ -1,4 +1,4 @@
-//! Detects steps of a server's clock, by the monotonic clock of this process.
+//! Detects steps of a server's clock by the monotonic clock.
 //!
 //! Leases and the lives of records are measured by the server's clock. A reply that has the server's time was written
 //! between the moments at which its command was sent and at which the reply arrived, which bounds the difference of the
@@ -15,8 +15,9 @@ use crate::env::observer::EventKind;
 /// renewal does. A slewed clock stays below it between two replies of a busy store; chrony, whose limit is 8 %, exceeds
 /// it where replies are more than 3 s apart, and then the lease really is that much shorter.
 const TOLERANCE: i64 = 250_000;
-/// The reciprocal of the share by which clocks may differ without a step: NTP slews each of the two by up to 500 parts
-/// in a million, which includes the error of the crystal.
+/// The reciprocal of the drift that does not count as a step.
+///
+/// NTP slews each of the two clocks by up to 500 parts in a million, which includes the error of the crystal.
 const DRIFT: i64 = 1_000;
 /// How long nothing is compared after a reported step. An address behind which servers with several clocks reply in
 /// turn is reported once in that time, and not with each reply.
@@ -43,8 +44,9 @@ struct Known {
     least: i64,
     most: i64,
     at: Instant,
-    /// Replies to commands sent before this are not compared, because the server may have written them before the reply
-    /// that set these bounds.
+    /// Replies to commands sent before this are not compared.
+    ///
+    /// The server may have written them before the reply that set these bounds.
     from: Instant,
 }
 
@@ -59,7 +61,9 @@ impl ServerClock {
         })
     }
 
-    /// Compares the server's time, in microseconds, in the reply to a command that was sent at `sent`.
+    /// Compares the server's time in a reply with the known bounds.
+    ///
+    /// The time is in microseconds. The command of the reply was sent at `sent`.
     pub(super) fn says(&self, micros: u64, sent: Instant) {
         let Ok(micros) = i64::try_from(micros) else {
             return;
@@ -156,7 +160,7 @@ mod tests {
 
     const START: i64 = 1_700_000_000_000_000;
 
-    /// A server whose clock agrees with the local one until it is stepped, and its known bounds.
+    /// A server whose clock agrees with the local one until a step.
     struct Case {
         began: Instant,
         step: i64,

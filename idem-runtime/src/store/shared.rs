@@ -62,7 +62,7 @@ macro_rules! pass_on {
         fn $operation:ident $(<$life:lifetime>)? (&$($lives:lifetime)? self $(, $given:ident: $of:ty)*)
             $(-> $reply:ty)?;
     )+) => {
-        /// For an application that chooses its store at start-up: `Arc<dyn Store>` is a store.
+        /// `Arc<dyn Store>` is a store, for a choice at start-up.
         ///
         /// ```
         /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,4 +1,4 @@
-//! Whether traffic to a server may be read and changed on the way.
+//! Whether traffic to a server may be read or changed.
 
 use std::net::IpAddr;
 

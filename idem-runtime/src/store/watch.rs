@@ -32,7 +32,7 @@ use crate::identity::operation::RecordKey;
 #[derive(Clone, Default)]
 pub struct Watchers(Arc<Hub>);
 
-/// The source of a store's changes, if it must know which keys are watched.
+/// The source of a store's changes, if it needs the watched keys.
 ///
 /// Both methods are called by the thread of the watcher: they may take a lock and wake a task, and return.
 pub trait Feed: Send + Sync {
@@ -122,9 +122,10 @@ impl Watchers {
         }
     }
 
-    /// Notifies all watchers of the key that no more changes of it will arrive.
+    /// Notifies all watchers of the key that their watch has lapsed.
     ///
-    /// The source of its changes has moved: a watcher that still needs them watches the key again.
+    /// No more changes of it will arrive here, because the source of its changes has moved: a watcher that still needs
+    /// them watches the key again.
     pub fn lapse(&self, key: &RecordKey) {
         if let Some(state) = self.state(key) {
             state.lapse();
@@ -188,9 +189,10 @@ impl Hub {
 }
 
 impl Watch {
-    /// Waits until the key has changed since the last return of this method, or since the watch began.
+    /// Waits for a change of the key.
     ///
-    /// Several changes at once count as one. It may return without a change of the key.
+    /// A change counts from the last return of this method on, or from the beginning of the watch. Several changes at
+    /// once count as one. It may return without a change of the key.
     ///
     /// # Cancel safety
     ///
@@ -208,17 +210,17 @@ impl Watch {
         }
     }
 
-    /// Whether no more changes will arrive, so that the key must be watched again.
+    /// Whether the watch has lapsed.
     ///
-    /// A lapse wakes [`changed`](Self::changed).
+    /// Then no more changes will arrive, and the key must be watched again. A lapse wakes [`changed`](Self::changed).
     #[must_use]
     pub fn has_lapsed(&self) -> bool {
         self.state.lapses.load(Ordering::Acquire) != self.lapses
     }
 
-    /// Reports a change of the key without a notification, so that the source may be broken.
+    /// Reports a change of the key that was not notified.
     ///
-    /// The store then checks the source, if it can. A thousand such reports cost no more than one.
+    /// The source may be broken. The store then checks it, if it can. A thousand such reports cost no more than one.
     pub fn missed(&self) {
         if let Some(feed) = self.watchers.feed() {
             feed.missed();

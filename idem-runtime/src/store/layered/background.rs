@@ -1,4 +1,6 @@
-//! Background jobs, on a thread of the store that does not depend on the callers' runtimes.
+//! Background jobs on a thread of the store.
+//!
+//! The thread does not depend on the callers' runtimes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -34,8 +36,9 @@ impl Background {
         self.thread.get_or_init(start).as_ref()
     }
 
-    /// Polls a job once on the caller's thread, so that writes are sent in the order of their causes, and moves it to
-    /// the background thread if it is pending.
+    /// Polls a job once on the caller's thread, then moves it to the background.
+    ///
+    /// So writes are sent in the order of their causes. A job that is not pending ends here.
     pub(super) fn run(&self, job: impl Future<Output = ()> + Send + 'static) {
         let Some(handle) = self.handle() else { return };
         let mut job: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(job);

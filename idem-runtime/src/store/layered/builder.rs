@@ -32,17 +32,18 @@ impl LayeredStoreBuilder {
         }
     }
 
-    /// The longest wait of a call for the fast store; default 50 ms.
+    /// The longest wait of a call for the fast store.
     ///
-    /// After that the call queries the durable store.
+    /// Default 50 ms. After that the call queries the durable store.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience.min(Duration::from_mins(1));
         self
     }
 
-    /// The pause of requests after 5 failures in a row; default 1 s.
+    /// The pause of requests after 5 failures in a row.
     ///
-    /// The fast store is not queried in that time. At most 30 s. As long as it fails, the pause doubles up to 30 s.
+    /// The fast store is not queried in that time. Default 1 s, at most 30 s. As long as it fails, the pause doubles up
+    /// to 30 s.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause.min(Duration::from_secs(30));
         self
@@ -56,11 +57,11 @@ impl LayeredStoreBuilder {
         self
     }
 
-    /// How long copies are trusted without a reply of the durable store; default 1 s.
+    /// How long copies are trusted without the durable store's reply.
     ///
-    /// At most a minute. While calls are made, one small record is read from the durable store every half of this, once
-    /// a process and prefix. [`Entry::reset`](crate::Entry::reset) of an answered key takes this long: keep it below
-    /// `claim_deadline` of the engine, and the same for all processes that share the records.
+    /// Default 1 s, at most a minute. While calls are made, one small record is read from the durable store every half
+    /// of this, once a process and prefix. [`Entry::reset`](crate::Entry::reset) of an answered key takes this long:
+    /// keep it below `claim_deadline` of the engine, and the same for all processes that share the records.
     pub fn trust(mut self, trust: Duration) -> Self {
         self.trust = trust.min(Duration::from_mins(1));
         self

@@ -164,7 +164,9 @@ impl Epochs {
         }
     }
 
-    /// The header of an epoch that has been closed for so long that the closing process must be gone.
+    /// The header of an epoch whose closing process must be gone.
+    ///
+    /// It has been closed for too long.
     pub(super) fn abandoned(&self, prefix: &str, now: Instant) -> Option<Header> {
         let prefixes = self.lock();
         let known = prefixes.get(prefix)?.known.as_ref()?;

@@ -63,7 +63,9 @@ impl<S: Front> Later<S> {
         self.0.store.get()
     }
 
-    /// Starts to connect, unless an attempt is under way, and returns why there is no connection.
+    /// Starts to connect, and returns why there is no connection.
+    ///
+    /// It starts nothing while an attempt is under way.
     fn connect(&self) -> StoreError {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let why = state.failure.clone().unwrap_or_else(|| {

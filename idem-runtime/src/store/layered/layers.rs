@@ -153,7 +153,9 @@ impl Layers {
         }
     }
 
-    /// The answer of a key, if it has a copy, with the time for which the original is kept.
+    /// The answer of a key, if it has a copy.
+    ///
+    /// Returned with the time for which the original is kept.
     pub(super) async fn finished(self: &Arc<Self>, place: &Place, asked: Fingerprint) -> Copied {
         let (record, left) = self.ask(place, false).await?;
         // The durable store replies to a mismatch.
@@ -165,7 +167,9 @@ impl Layers {
         Some((record, left + self.margin))
     }
 
-    /// Keeps a copy of a record that the durable store keeps for `left` from `since` on.
+    /// Keeps a copy of a record.
+    ///
+    /// The durable store keeps the record for `left` from `since` on.
     pub(super) fn copy(
         self: &Arc<Self>,
         place: &Place,
@@ -264,7 +268,9 @@ impl Layers {
         Ok(reply)
     }
 
-    /// Closes the epoch of a prefix, and waits until no process answers from copies any more.
+    /// Closes the epoch of a prefix.
+    ///
+    /// Waits until no process answers from copies any more.
     pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
         let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
         let asked = Instant::now();

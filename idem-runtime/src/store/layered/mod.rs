@@ -1,4 +1,4 @@
-//! A fast store in front of a durable one, combined into one store.
+//! A fast store in front of a durable one, as one store.
 
 mod background;
 mod breaker;

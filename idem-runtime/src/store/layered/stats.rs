@@ -12,12 +12,14 @@ pub struct LayeredStats {
     pub misses: u64,
     /// Requests and copies that failed or took too long.
     pub failures: u64,
+    /// Requests and copies that skipped the fast store.
+    ///
     /// Requests that went directly to the durable store, and copies that were not made, because the fast store is
     /// degraded, overloaded, or not trusted at the moment.
     pub skipped: u64,
     /// Copies in progress.
     pub writing: u64,
-    /// The fast store failed so often that only an occasional probe queries it.
+    /// Whether the fast store failed so often that only probes query it.
     pub degraded: bool,
 }
 

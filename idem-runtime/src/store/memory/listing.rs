@@ -1,4 +1,4 @@
-//! Lists records, a shard at a time, in the order of their digests.
+//! Lists records by shard, in the order of their digests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,9 @@ use crate::identity::key::KeyDigest;
 use crate::record::{Header, Unreadable};
 use crate::store::{ListReply, ListRequest, Listed, RecordKey, StoreError, no_position};
 
-/// The start of a step: behind a digest of a shard, or at the start of one. Records of one digest belong to one step.
+/// The start of a step.
+///
+/// It is behind a digest of a shard, or at the start of one. Records of one digest belong to one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     shard: usize,

@@ -1,4 +1,4 @@
-//! The expiry checks of a shard's records, in the order of their times.
+//! The expiry checks of a shard's records, by their times.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};

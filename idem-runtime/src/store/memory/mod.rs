@@ -1,6 +1,7 @@
-//! Records in the memory of this process, for tests and tools of one process.
+//! Records in the memory of this process, for tests and tools.
 //!
-//! Also for trying idem out. Its promises hold within one process and until that process ends.
+//! The tools are those of one process. Also for trying idem out. Its promises hold within one process and until that
+//! process ends.
 
 mod builder;
 mod front;
@@ -60,7 +61,9 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     parts: Vec<Padded<Part>>,
     clock: Arc<dyn Clock>,
-    /// The calendar time at the zero of the clock, in microseconds since 1970, read when the store was made.
+    /// The calendar time at the zero of the clock.
+    ///
+    /// In microseconds since 1970, read when the store was made.
     began_us: u64,
     room: Room,
     watchers: Watchers,

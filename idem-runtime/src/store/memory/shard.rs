@@ -26,7 +26,9 @@ pub(super) struct Shard {
 pub(super) struct Slot {
     pub(super) bytes: Bytes,
     pub(super) expires: Duration,
-    /// The check that is due no later than the expiry; other checks of this key are outdated.
+    /// The check that is due no later than the expiry.
+    ///
+    /// Other checks of this key are outdated.
     look: (Duration, u64),
 }
 

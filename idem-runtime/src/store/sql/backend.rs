@@ -43,7 +43,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const NOW: &'static str;
 
-    /// The share of recent claims that met a record, of [`Met::ALL`], from which on a claim reads before it sends
+    /// The share of met records from which on claims read first.
+    ///
+    /// If this share of recent claims, of [`Met::ALL`], met a record, a claim reads before it sends
     /// [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
     const READS_FIRST: u32;
@@ -56,8 +58,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const WAITS: bool = false;
 
-    /// Whether the server shows commits to others before they are in its log, so that it can lose an answer that it has
-    /// shown.
+    /// Whether the server shows commits before they are in its log.
+    ///
+    /// It can then lose an answer that it has shown.
     #[doc(hidden)]
     const SHOWS_EARLY: bool;
 
@@ -69,7 +72,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const CLAIM: Template;
 
-    /// Reads the records at several places, with the place behind the columns; `{places}` stands for the places.
+    /// Reads the records at several places.
+    ///
+    /// The place is behind the columns; `{places}` stands for the places.
     #[doc(hidden)]
     const SEVERAL: &'static str =
         "SELECT {columns}, record_key FROM {t} WHERE record_key IN ({places})";
@@ -82,8 +87,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const INSERT: &'static str;
 
-    /// A condition that always holds, and bounds the wait of a statement for a row: `{patience}`, in milliseconds, is
-    /// as long as a caller waits for the reply.
+    /// A condition that always holds, and bounds a wait for a row.
+    ///
+    /// The bound is `{patience}`, in milliseconds, as long as a caller waits for the reply.
     #[doc(hidden)]
     const BOUNDED: &'static str;
 
@@ -102,7 +108,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         schema: &'c str,
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send + 'c;
 
-    /// Converts the parameters of a template to the dialect's: the text, and the argument of each parameter.
+    /// Converts the parameters of a template to the dialect's.
+    ///
+    /// Returns the text, and the argument of each parameter.
     #[doc(hidden)]
     fn parameters(template: &str) -> (String, Vec<usize>);
 
@@ -128,7 +136,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const WAIT: (&'static str, &'static str);
 
-    /// A suffix that makes a query read the committed record, whatever the transaction has read before.
+    /// A suffix that makes a query read the committed record.
+    ///
+    /// It does so whatever the transaction has read before.
     #[doc(hidden)]
     const SHARED: &'static str;
 
@@ -160,8 +170,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether the savepoints of a call are released before its answer is stored, in a separate message, which fails
-    /// outside of the transaction. Elsewhere they stay until the transaction ends, and cost nothing.
+    /// Whether a call's savepoints are released before its answer is stored.
+    ///
+    /// That is a separate message, which fails outside of the transaction. Elsewhere they stay until the transaction
+    /// ends, and cost nothing.
     #[doc(hidden)]
     const RELEASES: bool;
 
@@ -195,11 +207,15 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         script: String,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + '_;
 
-    /// How a statement that changes a row returns the time: the expression of the time in it, and its suffix.
+    /// How a statement that changes a row returns the time.
+    ///
+    /// A pair: the expression of the time in it, and its suffix.
     #[doc(hidden)]
     const DATED: (&'static str, &'static str) = ("{now}", " RETURNING {now}");
 
-    /// The number that a statement that changed rows left for its client, if the database supports that.
+    /// The number that a statement left for its client.
+    ///
+    /// Only a statement that changed rows does so, if the database supports that.
     #[doc(hidden)]
     fn left(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
         let _ = done;
@@ -238,7 +254,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         ready(true)
     }
 
-    /// Closes a connection whose transaction does not exist, unless a rollback of its caller makes it usable.
+    /// Closes a connection whose transaction does not exist.
+    ///
+    /// A no-op for databases on which a rollback by the caller makes the connection usable again.
     #[doc(hidden)]
     fn close(_: &mut <Self::Db as Database>::Connection) -> impl Future<Output = ()> + Send + '_ {
         ready(())
@@ -250,7 +268,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
-    /// The longest statement that the server accepts, with its values, in bytes; `None`: longer than any record.
+    /// The longest statement that the server accepts, with its values.
+    ///
+    /// In bytes; `None`: longer than any record.
     #[doc(hidden)]
     fn longest_statement(
         _: &mut <Self::Db as Database>::Connection,

@@ -75,7 +75,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
         self
     }
 
-    /// The time-out of a statement, from the moment at which it is sent.
+    /// The time-out of a statement, from its sending on.
     ///
     /// Making a connection has as long again. Waiting for one does not count: see [overload](super#overload). After the
     /// time-out the statement counts as failed, its connection is closed, and the engine sends it again on another.

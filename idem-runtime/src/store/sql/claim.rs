@@ -1,4 +1,4 @@
-//! A claim: one statement if there is no record, and one if there is an answer.
+//! A claim: one statement without a record or with an answer.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,9 @@ use crate::record::transition;
 use crate::record::{Fence, Header, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
-/// How long a claim waits for the writer of a file before it reads, in case it need not write.
+/// How long a claim waits for the file's writer before it reads.
+///
+/// It need not write if there is an answer.
 const HELD_UP: Duration = Duration::from_millis(20);
 
 /// The number of a first attempt.

@@ -15,7 +15,9 @@ use super::row::{Place, Row};
 pub(super) const WIDEST: usize = 64;
 /// The first limit, while the size of the records is unknown.
 const FIRST: usize = 8;
-/// The intended bytes of a reply, by the size of the last ones, because a reply that takes too long is lost.
+/// The intended size of a reply, by the size of the last ones.
+///
+/// A reply that takes too long is lost.
 const BYTES: usize = 1 << 20;
 
 /// The reads of one lane.
@@ -26,7 +28,9 @@ pub(crate) struct Crowd {
 }
 
 struct State {
-    /// The maximum number of records of the next statement: twice as many as the last one, or half as many.
+    /// The maximum number of records of the next statement.
+    ///
+    /// It is twice as many as for the last one, or half as many.
     width: usize,
     /// Empty, unless all turns are taken.
     waiting: Vec<Waiting>,
@@ -110,7 +114,9 @@ impl Crowd {
         (state.waiting.first()).is_none_or(|first| first.number > number)
     }
 
-    /// A turn for a read that has waited too long: the future that holds the others may never be polled again.
+    /// A turn for a read that has waited too long.
+    ///
+    /// The future that holds the others may never be polled again.
     pub(super) fn overtake(self: &Arc<Self>) -> Turn {
         let mut state = self.lock();
         state.age += 1;

@@ -1,4 +1,6 @@
-//! Code shared by the three databases, as macros, because the types of sqlx have nothing in common.
+//! Code shared by the three databases, as macros.
+//!
+//! Macros, because the types of sqlx have nothing in common.
 
 /// [`Sealed::run`](super::backend::Sealed::run) for prepared statements: sends one, and reads at most one row.
 macro_rules! prepared {

@@ -1,4 +1,6 @@
-//! Group commit: the statements of several calls go into one transaction, with one write of the disk.
+//! Group commit: the statements of several calls in one transaction.
+//!
+//! The transaction takes one write of the disk.
 //!
 //! A statement that finds no other in progress is sent immediately, on a connection of its [lane](super::lane), as
 //! without group commit. Otherwise it is queued, and the store's own thread takes all statements that were queued while

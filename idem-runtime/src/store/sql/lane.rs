@@ -1,4 +1,4 @@
-//! The store's own connections, and the sending of a statement on one of them.
+//! The store's own connections, and the sending of statements.
 //!
 //! Not a pool of sqlx, because that pings a connection whenever it is returned, a round trip for each operation; and a
 //! pool shared with bodies can run dry while every body waits for its claim to be completed.
@@ -27,7 +27,9 @@ use crate::store::{StoreError, StoreErrorKind};
 type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
 pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
 
-/// A connection that was idle for this long is pinged before use, because a firewall may have dropped it.
+/// A connection that was idle for this long is pinged before use.
+///
+/// A firewall may have dropped it.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// How long the ping may take.

@@ -124,8 +124,9 @@ fn key(request: &ListRequest, place: &Place, shown: &str) -> Option<RecordKey> {
     Some(RecordKey::new(request.prefix.clone(), operation, digest))
 }
 
-/// Whether the table may have only a part of this name, so that the operation of the record is unknown: see
-/// [`shown`](super::row::shown).
+/// Whether the table may have only a part of this name.
+///
+/// Then the operation of the record is unknown: see [`shown`](super::row::shown).
 fn is_cut(request: &ListRequest, shown: &str) -> bool {
     request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
 }

@@ -167,7 +167,7 @@ pub type PostgresStore = SqlStore<Postgres>;
 /// transaction of the caller's it does not.
 #[cfg(feature = "mysql")]
 pub type MySqlStore = SqlStore<MySql>;
-/// A store in a file, for the processes of one machine: the embedded, durable default.
+/// A store in a file, for one machine: the embedded, durable default.
 ///
 /// Its connections sync the log at every commit (`synchronous = FULL`), so that an acknowledged answer survives a power
 /// cut too. SQLite has one writer at a time; the statements that calls of a process send while another commit is in
@@ -219,8 +219,9 @@ pub(crate) struct Inner<B: Sealed> {
     warnings: Vec<String>,
     /// The longest record that is read.
     reads_bytes: usize,
-    /// The longest record that is written: the server would refuse each completion of a longer one, and its body would
-    /// run again.
+    /// The longest record that is written.
+    ///
+    /// The server would refuse each completion of a longer one, and its body would run again.
     max_record_bytes: usize,
 }
 

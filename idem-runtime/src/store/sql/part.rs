@@ -1,4 +1,6 @@
-//! The part of a batch that is sent in one message: a text for some of its jobs.
+//! The part of a batch that is sent in one message.
+//!
+//! It is a text for some of the batch's jobs.
 
 use std::sync::Arc;
 

@@ -79,7 +79,7 @@ impl<B: Backend> SqlStore<B> {
         Ok(())
     }
 
-    /// The raw bytes under a key, past the store; `None` if no record is alive.
+    /// The raw bytes under a key, past the store, if alive.
     ///
     /// # Errors
     ///

@@ -22,7 +22,9 @@ const WHAT: &str = "the purge";
 /// How long the purging process counts as alive between two batches.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How expired records are deleted: in batches with pauses, so that calls are not disturbed.
+/// Settings of a purge of expired records.
+///
+/// It deletes in batches with pauses, so that calls are not disturbed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Purge {

@@ -13,8 +13,9 @@ use super::seats::Rank;
 use super::statement::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long a read waits until a statement takes it along, and then as long for its row. Longer than a statement takes
-/// in normal operation.
+/// How long a read waits for a statement to take it along.
+///
+/// The read then waits as long again for its row. The limit is longer than a statement takes in normal operation.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl<B: Sealed> Lane<B> {

@@ -12,8 +12,10 @@ use crate::identity::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, LAYOUT, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How far ahead of its last write `expires_us` of a record lies that is kept for ever, so that its age is known as any
-/// other's. Longer than any database is kept.
+/// The life of a record that is kept for ever, in its row.
+///
+/// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than any
+/// database is kept.
 const AHEAD: Duration = Duration::from_hours(24 * 365 * 1_000);
 
 /// The life of a record from now on, in the database's unit.
@@ -265,7 +267,9 @@ impl Row {
     }
 }
 
-/// `None` if it is of another layout, or if a column has a value outside of this layout.
+/// The bytes of a record, if it is of this layout.
+///
+/// `None` if it is of another, or if a column has a value outside of this one.
 fn bytes(parts: &Parts<'_>) -> Option<Bytes> {
     let body = parts.body.unwrap_or_default();
     let mut record = Vec::with_capacity(HEADER + body.len());

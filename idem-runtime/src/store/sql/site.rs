@@ -78,8 +78,10 @@ impl<'a, B: Sealed> Site<'a, B> {
 pub(super) type Decision<T> = (T, Option<Write>);
 
 impl<B: Sealed> Inner<B> {
-    /// Ensures that a done record is in the server's log before it is replayed, because otherwise a server that loses
-    /// it would have shown an answer that never existed.
+    /// Ensures that a done record is in the server's log.
+    ///
+    /// Called before it is replayed, because otherwise a server that loses it would have shown an answer that never
+    /// existed.
     pub(super) async fn ascertain(
         &self,
         site: &Site<'_, B>,

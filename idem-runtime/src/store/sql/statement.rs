@@ -127,8 +127,9 @@ const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version 
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
      AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
-/// MySQL assigns from left to right, and a later expression sees an earlier assignment: each column is read before it
-/// is written.
+/// Each column is read before it is written.
+///
+/// MySQL assigns from left to right, and a later expression sees an earlier assignment.
 const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
      fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
      retain_ms = CASE WHEN attempts > ?4 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
@@ -229,6 +230,8 @@ impl Statements {
     }
 }
 
+/// The statements for several places.
+///
 /// If each place is a parameter, there is a statement for each power of two; surplus parameters repeat a place.
 fn several<B: Sealed>(table: &str, most: usize) -> Vec<Statement> {
     let of = |width: usize| {

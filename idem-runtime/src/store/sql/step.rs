@@ -19,7 +19,9 @@ fn depth(conn: &SqliteConnection) -> usize {
     Manager::get_transaction_depth(conn)
 }
 
-/// Whether the connection is usable for a call; `most` is the depth that a caller may have reached.
+/// Whether the connection is usable for a call.
+///
+/// `most` is the depth that a caller may have reached.
 ///
 /// From the second transaction of sqlx on, which is a savepoint, SQL cannot show whether the first one exists: both
 /// look the same from within.
@@ -52,8 +54,9 @@ pub(super) fn start_rollback(conn: &mut SqliteConnection) {
     Manager::start_rollback(conn);
 }
 
-/// Ends a connection on which sqlx counts a transaction: every later use of it fails, a commit included, and a pool
-/// replaces it.
+/// Ends a connection on which sqlx counts a transaction.
+///
+/// Every later use of it fails, a commit included, and a pool replaces it.
 ///
 /// sqlx ends the thread of a connection when it refuses a `BEGIN` whose caller is gone.
 pub(super) async fn close(conn: &mut SqliteConnection) {

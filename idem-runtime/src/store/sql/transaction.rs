@@ -34,8 +34,9 @@ pub trait SqlTransaction: Send {
     #[doc(hidden)]
     fn connection(&mut self) -> SqlConnection<'_>;
 
-    /// Keeps the connection from being used again, as far as possible, because it is not known how the server handles
-    /// the commands that it was sent.
+    /// Keeps the connection from being used again, as far as possible.
+    ///
+    /// It is not known how the server handles the commands that it was sent.
     #[doc(hidden)]
     fn give_up(&mut self) {}
 
@@ -155,8 +156,9 @@ macro_rules! transactions {
                 }
             }
 
-            /// Whether this error leaves the outcome of a statement unknown, because it is about the server, or of a
-            /// proxy in front of it.
+            /// Whether this error leaves the outcome of a statement unknown.
+            ///
+            /// Then it is about the server, or of a proxy in front of it.
             pub(crate) fn is_silence(&self, error: &dyn DatabaseError) -> bool {
                 let trouble = match self {
                     $(
