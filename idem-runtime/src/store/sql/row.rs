@@ -14,8 +14,8 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// The life of a record that is kept for ever, in its row.
 ///
-/// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than any
-/// database is kept.
+/// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than
+/// any database is kept.
 const AHEAD: Duration = Duration::from_hours(24 * 365 * 1_000);
 
 /// The life of a record from now on, in the database's unit.
