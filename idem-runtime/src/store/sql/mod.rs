@@ -27,8 +27,8 @@
 //! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, two for renewals and reads (in
 //! SQLite another, which writes for many at once), and one for [listings](crate::Engine::entries), made by the first of
 //! them; count them against the server's limit, for each process. Bodies hold none of them. Calls
-//! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it while they wait for
-//! another transaction: there your pool is what may run dry.
+//! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it while they wait
+//! for another transaction: there your pool is what may run dry.
 //!
 //! - **TLS** is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
 //!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL.
