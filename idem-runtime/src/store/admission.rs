@@ -3,22 +3,22 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a claim may wait before it is sent, and whether it was.
+/// The patience of a claim, and whether the claim was sent.
 ///
-/// A store that queues claims, for a connection say, refuses those that it cannot send in time, with
-/// [`StoreError::overloaded`](super::StoreError::overloaded), and says [`sent`](Self::sent) of the others right before
-/// they leave. A claim that was never sent needs no release: under overload that halves the work.
+/// A store that queues claims, for example for a connection, refuses those that it cannot send in time, with
+/// [`StoreError::overloaded`](super::StoreError::overloaded), and calls [`sent`](Self::sent) for the others right
+/// before it sends them. A claim that was never sent needs no release: under overload that halves the work.
 #[derive(Debug)]
 pub struct Admission {
     patience: Duration,
-    /// After how many microseconds it was sent.
+    /// Microseconds that the claim waited before it was sent, or `NOT_SENT`.
     sent: AtomicU64,
 }
 
 const NOT_SENT: u64 = u64::MAX;
 
 impl Admission {
-    /// A claim that is of no use to its caller unless it has a reply within `patience`.
+    /// A claim that must have its reply within `patience`.
     #[must_use]
     pub const fn new(patience: Duration) -> Self {
         Self {
@@ -33,16 +33,18 @@ impl Admission {
         self.patience
     }
 
-    /// The claim leaves now, without having waited: from here on the server may grant it.
+    /// The claim is sent now, without having waited. From here on the server may grant it.
     pub fn sent(&self) {
         self.sent_after(Duration::ZERO);
     }
 
-    /// The claim leaves now, after having waited for so long. Its lease begins here. Only the first call counts.
+    /// The claim is sent now, after having waited for so long.
+    ///
+    /// Its lease begins here. Only the first call counts.
     pub fn sent_after(&self, waited: Duration) {
         let waited =
             u64::try_from(waited.as_micros()).map_or(NOT_SENT - 1, |us| us.min(NOT_SENT - 1));
-        // It stays what it was, if it was sent before.
+        // An earlier value stays.
         let _ = (self.sent).compare_exchange(NOT_SENT, waited, Ordering::AcqRel, Ordering::Acquire);
     }
 

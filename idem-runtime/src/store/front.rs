@@ -1,4 +1,4 @@
-//! What a store can do in front of another.
+//! Read caches in front of a store.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,22 +7,23 @@ use bytes::Bytes;
 
 use super::{Header, OutcomeKind, Owner, Record, RecordKey, State, StoreFuture, Watch};
 
-/// A record that stands in front, and how long it will still stand there.
+/// A copy of a record, and its remaining life.
 pub type Copied = Option<(Record, Duration)>;
 
-/// Keeps copies of records, in front of the store that has them: see
-/// [`layered`](crate::store::layered::layered).
+/// Keeps copies of the records of another store.
 ///
-/// It decides nothing. A copy may be lost at any time, and whatever fails costs time only.
+/// See [`layered`](crate::store::layered::layered). A front decides nothing. A copy may be lost at any time, and a
+/// failed operation costs time only.
 pub trait Front: Send + Sync + fmt::Debug + 'static {
-    /// The copy that stands under a key. What cannot be read is none.
+    /// The copy under a key. An unreadable copy counts as none.
     ///
     /// On the path of calls.
     fn look<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied>;
 
-    /// Keeps a copy for `left`, which may be shorter than its header says, byte by byte as it is, if
-    /// it [`supersedes`] what stands there. What cannot be read stays. Whoever watches the key is told
-    /// of a copy that is done, kept or not.
+    /// Keeps a copy for `left`, if it [`supersedes`] the one in place.
+    ///
+    /// `left` may be shorter than the copy's header says; the bytes are kept unchanged. An unreadable copy in place is
+    /// not replaced. Watchers of the key are notified of a copy that is done, kept or not.
     fn keep<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -30,11 +31,12 @@ pub trait Front: Send + Sync + fmt::Debug + 'static {
         left: Duration,
     ) -> StoreFuture<'a, ()>;
 
-    /// Removes a copy, if it is of this owner or no owner is named, and tells whoever watches the key
-    /// in any case.
+    /// Removes a copy, if it has this owner or none is named.
+    ///
+    /// Watchers of the key are notified in either case.
     fn forget<'a>(&'a self, key: &'a RecordKey, owner: Option<&'a Owner>) -> StoreFuture<'a, ()>;
 
-    /// As [`look`](Self::look), for calls that wait: on the engine's own thread.
+    /// As [`look`](Self::look), for waiting calls, on the engine's own thread.
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
         self.look(key)
     }
@@ -50,7 +52,7 @@ pub trait Front: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Whether others than this process can write to it. `true`, the default, is right for every server.
+    /// Whether other processes can write to it. `true`, the default, is right for every server.
     fn is_shared(&self) -> bool {
         true
     }
@@ -61,8 +63,10 @@ pub trait Front: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// Whether a copy takes the place of the one that is `there`: of a later claim, by the fence; or of the
-/// same claim, unless that is done. Copies are written by many and arrive in any order.
+/// Whether a copy replaces the one in place (`there`).
+///
+/// It does if it is of a later claim, by the fence, or if it is of the same claim and `there` is not done. Copies have
+/// many writers and arrive in any order.
 #[must_use]
 pub fn supersedes(copy: &Header, there: &Header) -> bool {
     let is_claim = matches!(
@@ -72,8 +76,9 @@ pub fn supersedes(copy: &Header, there: &Header) -> bool {
     copy.fence > there.fence || copy.fence == there.fence && is_claim
 }
 
-/// Whether a record is an answer that nothing but a reset takes back. An unknown outcome is none: a
-/// success may take its place.
+/// Whether a record is an answer that only a reset removes.
+///
+/// An unknown outcome is not final: a success may replace it.
 #[must_use]
 pub fn is_final(header: &Header) -> bool {
     matches!(

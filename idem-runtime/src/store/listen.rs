@@ -1,4 +1,4 @@
-//! Hearing of answers that are taken back.
+//! Notifications of answers that are resolved or reset.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,35 +7,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::RecordKey;
 
-/// Who keeps answers, and has to hear when one is taken back: an engine with a
-/// [local cache](crate::LocalCache).
+/// Receives the resolutions of answers, for a cache of them.
 ///
-/// Called by whoever resolves or hears of it: these take a lock, and return.
+/// An engine with a [local cache](crate::LocalCache) is one. The methods are called by the resolving caller, or by the
+/// task that receives the notification: they take a lock, and return.
 pub trait Listener: Send + Sync {
-    /// What is heard from now on.
+    /// States which notifications arrive from now on.
     fn hearing(&self, hearing: Hearing);
 
     /// The record of this key was resolved or reset.
     fn resolved(&self, key: &KeyDigest);
 
-    /// Something that an operator should know.
+    /// A warning for an operator.
     fn warn(&self, message: &str);
 }
 
-/// What a [`Listener`] hears.
+/// Which resolutions a [`Listener`] receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Hearing {
-    /// Every resolution that happens after this is told.
+    /// Every later resolution is notified.
     All,
-    /// For now some may happen and not be told. What is kept may be wrong.
+    /// For now resolutions may happen without a notification. Cached answers may be wrong.
     Nothing,
-    /// The server does not let us hear. As if the store could not tell.
+    /// The server does not permit a subscription. As if the store could not notify.
     Never,
 }
 
-/// Who listens to a store in this process: what a store that hears of every resolution itself builds
-/// [`Store::listen`] from. Clones are the same.
+/// The listeners to a store in this process.
+///
+/// A store that receives every resolution itself builds [`Store::listen`] from it. Clones share one list.
 ///
 /// ```
 /// use std::sync::{Arc, Weak, atomic::{AtomicUsize, Ordering}};
@@ -70,19 +71,19 @@ type Listening = (Arc<str>, Weak<dyn Listener>);
 
 #[derive(Default)]
 struct Inner {
-    /// A count of its own, so that telling takes no lock where nobody listens.
+    /// A separate count, so that a resolution takes no lock while there is no listener.
     count: AtomicUsize,
     listeners: Mutex<Vec<Listening>>,
 }
 
 impl Listeners {
     fn lock(&self) -> MutexGuard<'_, Vec<Listening>> {
-        // Nothing panics while it is held.
+        // No code panics while the lock is held.
         let listeners = self.0.listeners.lock();
         listeners.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells a listener from now on of the records of this prefix.
+    /// Notifies a listener from now on of resolutions of this prefix.
     pub fn add(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) {
         let Some(there) = listener.upgrade() else {
             return;
@@ -96,13 +97,14 @@ impl Listeners {
         there.hearing(Hearing::All);
     }
 
-    /// A record was resolved. Called when it has been, and before whoever did so is told.
+    /// A record was resolved. Called after the write and before its caller has the reply.
     pub fn resolved(&self, key: &RecordKey) {
-        // Who listens is counted before it looks at any record; so one of the two sees the other.
+        // A listener is counted before it reads any record, so that either this count includes it or it reads the new
+        // record.
         if self.0.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        // Told without the lock: what a listener does is somebody else's code.
+        // Notify without the lock, because a listener is code of the user.
         let those: Vec<_> = (self.lock().iter())
             .filter(|(prefix, _)| **prefix == *key.prefix())
             .filter_map(|(_, listener)| listener.upgrade())

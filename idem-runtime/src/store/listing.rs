@@ -1,4 +1,4 @@
-//! Listing the records of a store, a step at a time.
+//! Listing the records of a store, one step at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,15 @@ use super::{StoreError, StoreErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{Header, OutcomeKind, State};
 
-/// How many records a step of a store on a server or in a file examines at most.
+/// The maximum number of records that a listing step examines.
+///
+/// For stores on a server or in a file.
 #[cfg(feature = "_server")]
 pub(crate) const EXAMINED: usize = 1_000;
 
-/// Which records a listing gives.
+/// Which records a listing includes.
 ///
-/// All but [`Any`](Self::Any) and [`Exhausted`](Self::Exhausted) are an [`EntryState`](crate::EntryState) each.
+/// Each but [`Any`](Self::Any) and [`Exhausted`](Self::Exhausted) is one [`EntryState`](crate::EntryState).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntryFilter {
@@ -22,9 +24,9 @@ pub enum EntryFilter {
     Any,
     /// A claim is held: a body runs, or a reconcile hook does.
     Running,
-    /// A body crashed or lost its lease, and no other call has claimed the key since.
+    /// A body crashed or lost its lease, and the key is unclaimed since.
     Abandoned,
-    /// The key was given back.
+    /// The key was released.
     Released,
     /// A value or a business error is stored.
     Answered,
@@ -37,8 +39,10 @@ pub enum EntryFilter {
 }
 
 impl EntryFilter {
-    /// Whether a record with this header, to be kept for `left`, is one of these. For
-    /// [`Exhausted`](Self::Exhausted) its attempts are compared by [`ListRequest::wants`].
+    /// Whether a record passes the filter.
+    ///
+    /// The record has this header, and is to be kept for `left`. For [`Exhausted`](Self::Exhausted) the attempts are
+    /// compared by [`ListRequest::wants`].
     #[must_use]
     pub fn matches(self, header: &Header, left: Duration) -> bool {
         let pending = matches!(header.state, State::Pending { .. });
@@ -73,11 +77,11 @@ impl EntryFilter {
 pub struct ListRequest {
     /// The prefix of the records.
     pub prefix: Arc<str>,
-    /// The operation of the records; `None`: every one.
+    /// The operation of the records; `None`: all operations.
     pub operation: Option<Operation>,
-    /// Which records.
+    /// Which records to include.
     pub filter: EntryFilter,
-    /// Records of fewer attempts are left out.
+    /// Records of fewer attempts are excluded.
     pub min_attempts: u16,
     /// How many records the step gives at most, at least 1.
     pub limit: usize,
@@ -99,28 +103,28 @@ impl ListRequest {
         }
     }
 
-    /// Whether a record with this header, to be kept for `left`, is asked for.
+    /// Whether a record with this header and remaining life is requested.
     #[must_use]
     pub fn wants(&self, header: &Header, left: Duration) -> bool {
         header.attempts >= self.min_attempts && self.filter.matches(header, left)
     }
 
-    /// Whether every record under the prefix, or of the operation, is asked for.
+    /// Whether every record under the prefix, or of the operation, is requested.
     #[cfg(feature = "_server")]
     pub(crate) fn wants_all(&self) -> bool {
         self.filter == EntryFilter::Any && self.min_attempts == 0
     }
 }
 
-/// What a step of a listing gives.
+/// The reply to a step of a listing.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ListReply {
     /// The records.
     pub found: Vec<Listed>,
-    /// How many records the step met that this version cannot read.
+    /// The number of records in this step that this version cannot read.
     pub unreadable: u64,
-    /// Where the next step goes on; `None`: this was the last one.
+    /// Where the next step continues; `None`: this was the last one.
     pub next: Option<String>,
 }
 
@@ -128,7 +132,7 @@ pub struct ListReply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Where it stands.
+    /// The key of the record.
     pub key: RecordKey,
     /// Its header.
     pub header: Header,
@@ -149,7 +153,7 @@ pub(super) fn unsupported(message: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unsupported, message)
 }
 
-/// The reply to a position that is none of the store's.
+/// The reply to a position that is not one of the store.
 pub(crate) fn no_position() -> StoreError {
     let message = "the cursor is none of this store's; begin the listing again";
     StoreError::new(StoreErrorKind::InvalidCursor, message)

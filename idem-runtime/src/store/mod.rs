@@ -1,35 +1,34 @@
-//! The contract between the engine and whatever keeps the records.
+//! The contract between the engine and a store of records.
 //!
 //! # The clock of the server
 //!
-//! Leases and the lives of records are measured by one clock: that of the server that has the record (of
-//! SQLite: of the machine). No clock of a client counts, and none makes up for that one:
+//! Leases and the lives of records are measured by one clock: that of the server that has the record (SQLite: that of
+//! the machine). No clock of a client counts, and none compensates for errors of the server's clock:
 //!
-//! - A **step forward** by S ends each lease and each record S sooner. A step of at least what is left of a
-//!   lease lets another body start while the first one still runs. With a lease of 30 s, renewed every 10 s, a
-//!   step of 20 s may do that, and one of 30 s does if anybody asks for the key before the next renewal.
-//! - A **step back** by S keeps claims and records S longer. A claim of a process that has crashed blocks its
-//!   key for a lease and S.
-//! - After a **failover** the clock of the promoted server counts; that it differs from the former one's is
-//!   a step like any other.
+//! - A **step forward** by S ends each lease and each record S sooner. A step of at least the remaining time of a lease
+//!   lets another body start while the first one still runs. With a lease of 30 s, renewed every 10 s, a step of 20 s
+//!   may do that, and one of 30 s does if another caller claims the key before the next renewal.
+//! - A **step back** by S keeps claims and records S longer. A claim of a process that has crashed blocks its key for a
+//!   lease and S.
+//! - After a **failover** the clock of the promoted server counts; its difference from the clock of the former server
+//!   is a step like any other.
 //!
-//! Stores whose replies have the server's time compare it with the monotonic clock of the process, which takes
-//! no round trip: PostgreSQL, MySQL and SQLite in each claim and renewal, Redis in each renewal and in those claims
-//! that are made by a script, one in ten seconds at least. Observers are told
-//! [`ClockStepped`](crate::EventKind::ClockStepped) of steps of 250 ms or more, besides what NTP slews the two
-//! clocks apart. In a Redis cluster each node is compared with itself, on each connection, so that a
-//! failover is none and a step is told more than once. A [`MemoryStore`](memory::MemoryStore) has a clock that
-//! does not step. A suspended
-//! process whose monotonic clock stands still meanwhile (Linux, macOS) finds the server's clock ahead when it
-//! wakes up, which is told as a step: its leases have ended by as much.
+//! Stores whose replies have the server's time compare it with the monotonic clock of the process, which takes no round
+//! trip: PostgreSQL, MySQL and SQLite in each claim and renewal, Redis in each renewal and in those claims that are
+//! made by a script, at least one in ten seconds. Observers receive [`ClockStepped`](crate::EventKind::ClockStepped)
+//! for steps of 250 ms or more, besides the difference by which NTP slews the two clocks apart. In a Redis cluster each
+//! node is compared with itself, on each connection, so that a failover is not a step and a step is reported more than
+//! once. A [`MemoryStore`](memory::MemoryStore) has a clock that does not step. A suspended process whose monotonic
+//! clock stops meanwhile (Linux, macOS) finds the server's clock ahead when it wakes up, which is reported as a step:
+//! its leases have ended by as much.
 //!
-//! After a step forward an engine renews at once each lease whose renewal was due within the step. A
-//! lease that has lapsed by it is renewed as well, unless another caller has claimed the key since: then the
-//! owner [loses](crate::EventKind::LeaseLost) it, and two bodies run.
+//! After a step forward an engine renews immediately each lease whose renewal was due within the step. A lease that has
+//! lapsed by the step is renewed as well, unless another caller has claimed the key since: then the owner
+//! [loses](crate::EventKind::LeaseLost) it, and two bodies run.
 //!
-//! What to do: let servers' clocks be slewed, not stepped; keep the [lease](crate::EngineBuilder::lease) well
-//! above the steps that can happen; and where a second start is not acceptable, use `max_attempts = 1`,
-//! `reconcile`, or [`derive_key`](crate::Context::derive_key) on the other side.
+//! Recommendations: slew the clocks of servers, do not step them; keep the [lease](crate::EngineBuilder::lease) well
+//! above the steps that can happen; and where a second start is not acceptable, use `max_attempts = 1`, `reconcile`, or
+//! [`derive_key`](crate::Context::derive_key) on the other side.
 
 mod admission;
 mod front;
@@ -82,82 +81,82 @@ pub use crate::record::{
     State, Unreadable,
 };
 
-/// Keeps records and decides, one key at a time, who may run.
+/// Keeps records and decides, key by key, which caller may run.
 ///
-/// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the
-/// functions of this module: a store that can hold a lock around them calls them; one that can compare
-/// and exchange calls them, and begins again when somebody was quicker; one whose server decides does
-/// the same there. `examples/custom_store` in the repository is a store of the second kind.
+/// The state machine is that of [`claim`], [`complete`], [`release`], [`renew`] and [`resolve`], the functions of this
+/// module. A store that can hold a lock around them calls them. A store with compare-and-set calls them and starts
+/// again if another write came first. A store whose server decides implements the same transitions there.
+/// `examples/custom_store` in the repository is a store of the second kind.
 ///
 /// # The contract
 ///
 /// Each rule has at least one case in the [conformance suite](crate::conformance).
 ///
-/// 1. **Atomic.** Each operation on a key happens at one moment; of many claimers one is granted.
-/// 2. **Owner-checked.** `complete`, `release` and `renew` of an owner that does not hold the claim
-///    change nothing, except that an answer that exists is stored where nobody can be running: the
-///    record is gone or released, or (a success only) the later claim has lapsed.
-/// 3. **Repeatable.** The same operation sent again, by us or by a client library behind our back,
-///    has the effect and the reply of one. A claim that comes after its own end is granted nothing
-///    while the record of that end lives.
-/// 4. **Done is final.** A done record is not changed until its life is over, except by a
-///    resolution of somebody who saw it. An unknown outcome is no answer: a success that comes late
-///    takes its place.
-/// 5. **Leases by the store's clock.** What is claimed is not granted to another before the lease is
-///    over, and is after, as far as rules 8 and 13 let it. No clock of a client counts. A store that
-///    notices a step of that clock tells [`ClockStepped`](crate::EventKind::ClockStepped) to who
-///    [observes](Self::observed_by) it, and the engine renews its leases.
-/// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact
-///    to the millisecond. A release keeps the life that is left, except one of which nothing remains: its record
-///    counts no attempt and knows no request, and lives for the claim's lease from the release on, at least 10
-///    seconds ([`released_life`]). So calls that fail take room for a lease, and not for their `ttl`.
-/// 7. **Fences grow** with every claim of a key as long as its record is kept. After that the next one is the store's
+/// 1. **Atomic.** Each operation on a key happens at one moment; of many claims one is granted.
+/// 2. **Owner-checked.** `complete`, `release` and `renew` by an owner that does not hold the claim change nothing,
+///    with one exception: an answer is stored if no body can be running, because the record is gone or released, or (a
+///    success only) because the later claim has lapsed.
+/// 3. **Repeatable.** The same operation sent again, by idem or by a client library without its knowledge, has the
+///    effect and the reply of one. A claim that arrives after its own end is not granted while the record of that
+///    end lives.
+/// 4. **Done is final.** A done record does not change until its life is over, except by a resolution that has seen it.
+///    An unknown outcome is not an answer: a late success replaces it.
+/// 5. **Leases by the store's clock.** A claimed key is not granted to another owner before the lease is over, and is
+///    granted after that, as far as rules 8 and 13 allow. No clock of a client counts. A store that notices a step of
+///    its clock reports [`ClockStepped`](crate::EventKind::ClockStepped) to its [observers](Self::observed_by), and the
+///    engine renews its leases.
+/// 6. **The life is part of the write.** No record exists, ever, without its expiry; expiry is exact to the
+///    millisecond. A release keeps the remaining life, except a release of which nothing remains: its record counts no
+///    attempt and has no fingerprint, and lives for the claim's lease from the release on, at least 10 seconds
+///    ([`released_life`]). So calls that fail take room for a lease, and not for their `ttl`.
+/// 7. **Fences grow** with every claim of a key as long as its record is kept. After that the next fence is the store's
 ///    time in microseconds: higher, unless the store's clock was set back by more than the time since the last claim.
-///    Every claim that was not released with [`Remains::Nothing`] keeps its record for its whole life, so that no
-///    attempt that may still act is followed by a lower fence within that.
-/// 8. **Attempts count** every start of a body since the last reset, less those released without
-///    [`Remains::Attempt`]; at `max_attempts` no body is granted. Finding out is no attempt.
+///    Every claim that was not released with [`Remains::Nothing`] keeps its record for its whole life, so that within
+///    that life no attempt that may still act is followed by a lower fence.
+/// 8. **Attempts count** every start of a body since the last reset, less those released without [`Remains::Attempt`];
+///    at `max_attempts` no body is granted. A reconcile is no attempt.
 /// 9. **Fingerprints are kept** through every state, and compared in every state. Only a release with
-///    [`Remains::Nothing`] of the one attempt that counts takes the fingerprint off, and a claim says whether it
+///    [`Remains::Nothing`] of the one attempt that counts removes the fingerprint, and a claim states whether it
 ///    brought it. **The types of the answers** are kept as well, until a claim or an answer brings others, or that
-///    release or a reset takes them off. No claim is granted under a record of another type, unless it takes
+///    release or a reset removes them. No claim is granted under a record of another type, unless it accepts
 ///    [any](ClaimRequest::any_type).
-/// 10. **What cannot be read is not replaced.**
+/// 10. **An unreadable record is not replaced.**
 /// 11. **Keys are separate**: prefix, operation and digest each.
-/// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never
-///     drops a record that is alive.
-/// 13. **Unknown stays unknown** until a caller that can find out claims it, or a resolution says
-///     so. Nobody else runs the body, also not after whoever was to find out has vanished, and
-///     not on a verdict that came after another claim.
-/// 14. **Who watches is told** of every completion, release and resolution, whoever it comes from,
-///     as well as the store can: a store that cannot says so, and a message may get lost.
-/// 15. **Who listens is told** of every resolution of its prefix, soon after whoever resolved has the
-///     reply at the latest; or that some may not be told. A store that cannot says so. An engine takes
-///     what it resolves itself out of its own cache, and does not wait to be told.
-/// 16. **A listing misses no record.** The steps from the first to the last give each record that is kept and is
-///     asked for throughout at least once, with the key under which the other operations find it, and with a header
-///     and a life of one moment. They give no record of another prefix, operation or state, and none that has
-///     expired. Each step examines a bounded number of records and gives `limit` of them at most, where the server
-///     lets it; it delays no other operation. A position is good in every process. A store that cannot list says so.
-/// 17. **A claim begins no record that it [needs](ClaimRequest::needs).** Where none is, or the one that was has expired,
-///     nothing is written. Where one is, the claim is decided as any other.
+/// 12. **A finished answer finds room.** A full store refuses claims, not completions, and never drops a record that is
+///     alive.
+/// 13. **Unknown stays unknown** until a caller that can reconcile claims it, or a resolution settles it. No other
+///     caller runs the body, not even after the reconciling caller has vanished, and not on a verdict that came after
+///     another claim.
+/// 14. **Watchers are notified** of every completion, release and resolution, by any caller, as well as the store can:
+///     a store that cannot notify reports that, and a message may get lost.
+/// 15. **Listeners are notified** of every resolution of their prefix, at the latest soon after the resolving caller
+///     has its reply; or they are notified that some resolutions may not be delivered. A store that cannot notify
+///     reports that. An engine removes the records that it resolves itself from its own cache, and does not wait for a
+///     notification.
+/// 16. **A listing misses no record.** The steps from the first to the last give each record that is kept and matches
+///     throughout at least once, with the key under which the other operations find it, and with a header and a life of
+///     one moment. They give no record of another prefix, operation or state, and none that has expired. Each step
+///     examines a bounded number of records and gives `limit` of them at most, where the server allows it; it delays no
+///     other operation. A position is valid in every process. A store that cannot list reports that.
+/// 17. **A claim begins no record that it [needs](ClaimRequest::needs).** If there is none, or it has expired, nothing
+///     is written. If there is one, the claim is decided as any other.
 ///
 /// # Cancel safety
 ///
-/// A dropped future leaves it open whether the operation happened; rule 3 is what makes that
-/// harmless.
+/// A dropped future leaves it open whether the operation happened; rule 3 makes that harmless.
 pub trait Store: Send + Sync + fmt::Debug + 'static {
-    /// Asks for the right to run the body.
+    /// Claims the right to run the body.
     fn claim<'a>(
         &'a self,
         key: &'a RecordKey,
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply>;
 
-    /// As [`claim`](Self::claim), by a caller whose patience the store knows.
+    /// As [`claim`](Self::claim), with the patience of the caller.
     ///
-    /// An engine claims by this. For stores that queue claims: one that cannot send this claim in time refuses it at
-    /// once with [`StoreErrorKind::Overloaded`], before anything is sent. The default sends it immediately.
+    /// Engines claim by this operation. It is for stores that queue claims: a store that cannot send this claim in time
+    /// refuses it immediately with [`StoreErrorKind::Overloaded`], before anything is sent. The default sends it
+    /// immediately.
     fn admit<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -168,16 +167,19 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         self.claim(key, request)
     }
 
-    /// A new owner for a claim of this key: nobody else who may claim it here has the same, in whatever
-    /// process or child of a process. 128 random bits, which is the default, are right for every store.
+    /// A new owner for a claim of this key.
+    ///
+    /// No other caller that may claim the key here has the same owner, in any process or child of a process. The
+    /// default, 128 random bits, is right for every store.
     fn new_owner(&self, key: &RecordKey) -> Owner {
         let _ = key;
         Owner::random()
     }
 
-    /// The answer that a claim of a call with this fingerprint would get at this moment, where it is
-    /// final and nobody has to be asked for it; with the time that it will still be kept. `None`, the
-    /// default: the store is asked.
+    /// The final answer to a claim with this fingerprint, if known locally.
+    ///
+    /// It is the answer that a claim would get at this moment, with the time that it will still be kept, and is
+    /// returned without a request. `None`, the default: the engine claims.
     fn at_hand(
         &self,
         key: &RecordKey,
@@ -187,16 +189,19 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Stores an answer: `record` is a whole record (header and body) in state done, to be kept for
-    /// its `retain`. One that cannot be read is refused as [`CompleteReply::Unreadable`].
+    /// Stores an answer.
+    ///
+    /// `record` is a whole record (header and body) in state done, to be kept for its `retain`. An unreadable one is
+    /// refused as [`CompleteReply::Unreadable`].
     fn complete<'a>(
         &'a self,
         key: &'a RecordKey,
         record: &'a Bytes,
     ) -> StoreFuture<'a, CompleteReply>;
 
-    /// As [`complete`](Self::complete), by somebody who knows what the claim looks like that ends: `claim`
-    /// is its header as it was granted. For stores to which that saves work; the reply is the same.
+    /// As [`complete`](Self::complete), by a caller that knows the claim to complete.
+    ///
+    /// `claim` is its header as it was granted. For stores to which that saves work; the reply is the same.
     fn complete_claim<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -207,7 +212,9 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         self.complete(key, record)
     }
 
-    /// Gives the key back. `remains` says whether the attempt counts, and whether the key stays with its request.
+    /// Releases the key.
+    ///
+    /// `remains` states whether the attempt counts, and whether the key stays with its request.
     fn release<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -215,15 +222,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         remains: Remains,
     ) -> StoreFuture<'a, ReleaseReply>;
 
-    /// Starts the lease of a claim again. `claim` is the header of the claim as it was granted.
+    /// Renews the lease of a claim. `claim` is its header as granted.
     ///
     /// Called on the engine's own thread: a store with connections uses one of its own for this, so
     /// that no busy runtime and no full pipeline starves a lease.
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply>;
 
-    /// Replaces the record that was `seen`, on behalf of somebody who knows better: `record` is a
-    /// whole record in state done, or the header of a released one, under an owner of its own, to be
-    /// kept for its `retain`.
+    /// Replaces the record that was `seen` by a resolution or a reset.
+    ///
+    /// `record` is a whole record in state done, or the header of a released one, under an owner of its own, to be kept
+    /// for its `retain`.
     fn resolve<'a>(
         &'a self,
         key: &'a RecordKey,
@@ -231,14 +239,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         record: &'a Bytes,
     ) -> StoreFuture<'a, ResolveReply>;
 
-    /// Starts to watch a key: the [`Watch`] is told when its record is completed, released or
-    /// resolved by anybody from the moment on at which this has answered. `None`, the default: this
-    /// store does not tell, and waiting calls ask again and again.
+    /// Starts to watch a key.
     ///
-    /// A claim that is granted after this has answered may end untold, unless a [`glance`](Self::glance)
-    /// has seen it: a store need not tell of what nobody waits for.
+    /// The [`Watch`] is notified when the key's record is completed, released or resolved, by any caller, from the
+    /// moment on at which this operation has replied. `None`, the default: this store does not notify, and waiting
+    /// calls poll.
     ///
-    /// A message may get lost, since waiting calls ask now and then all the same; it costs them time.
+    /// A claim that is granted after that reply may end without a notification, unless a [`glance`](Self::glance) has
+    /// seen it: a store need not notify of a claim for which no call waits.
+    ///
+    /// A message may get lost, because waiting calls poll at intervals in any case; a lost message costs them time.
     ///
     /// Called on the engine's own thread.
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
@@ -246,35 +256,37 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         StoreFuture::ready(Ok(None))
     }
 
-    /// Begins to tell who keeps answers of this prefix when one of them is resolved or reset, by whomever.
-    /// The listener hears nothing until it is told [`Hearing::All`]. `false`, the default: this store does
-    /// not tell, and answers are kept for a short time only.
+    /// Notifies `listener` when an answer of this prefix is resolved or reset.
     ///
-    /// Called once for each engine with a [local cache](crate::LocalCache), on the engine's own thread and
-    /// in its runtime. It ends with the listener.
+    /// This holds for resolutions by any caller. The listener receives none before it receives [`Hearing::All`].
+    /// `false`, the default: this store does not notify, and answers are cached for a short time only.
+    ///
+    /// Called once for each engine with a [local cache](crate::LocalCache), on the engine's own thread and in its
+    /// runtime. The subscription ends with the listener.
     fn listen(&self, prefix: &Arc<str>, listener: std::sync::Weak<dyn Listener>) -> bool {
         let _ = (prefix, listener);
         false
     }
 
-    /// Reads a record without changing anything, with the time that it will still be kept.
+    /// Reads a record and its remaining life, without changing anything.
     ///
     /// Called on the engine's own thread.
     fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply>;
 
-    /// What a call that waits looks at now and then: the record, or what is known of it nearby. An
-    /// answer that this shows is the answer. That a claim is held it may say for a while after that is
-    /// over, never for longer than the claim's lease.
+    /// Reads a record for a waiting call, possibly from a copy.
     ///
-    /// Of an answer `left` may be up to the record's whole `retain`, if it never says that a claim is held
-    /// that is over: who asks knows since when it has been finished at most.
+    /// An answer that this shows is the answer. It may report a claim as held for a while after the claim has ended,
+    /// but never for longer than the claim's lease.
+    ///
+    /// The `left` of an answer may be up to the record's whole `retain`, if this never reports an ended claim as held:
+    /// then the caller knows the earliest time at which the answer can have been stored.
     ///
     /// Called on the engine's own thread.
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
         self.read(key)
     }
 
-    /// One step of a listing of the records under a prefix, headers only.
+    /// One step of a listing of a prefix's records, headers only.
     ///
     /// Called on the engine's own thread. The default is an error of kind [`StoreErrorKind::Unsupported`]: this store
     /// cannot list.
@@ -285,33 +297,39 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         )))
     }
 
-    /// An engine on this store is built, and this is who is told what happens in it: also what befalls
-    /// the store, if that matters to an operator. Several engines may share a store. To be kept as a
-    /// [`Weak`](std::sync::Weak).
+    /// Registers the observer of an engine that is built on this store.
+    ///
+    /// It is the observer of the events of that engine. A store also notifies it of its own events that matter to an
+    /// operator. Several engines may share a store. To be kept as a [`Weak`](std::sync::Weak).
     fn observed_by(&self, observer: &Arc<dyn Observer>) {
         let _ = observer;
     }
 
-    /// The longest record that this store keeps and reads back, header included, in bytes. An engine
-    /// on it stores no longer answers, whatever its `max_value_bytes`.
+    /// The longest record that this store keeps and reads back, in bytes.
+    ///
+    /// The header is included. An engine on this store stores no longer answers, whatever its `max_value_bytes`.
     fn max_record_bytes(&self) -> Option<usize> {
         None
     }
 
-    /// Whether a record whose `retain` is [`FOREVER`] is kept until somebody deletes it. An engine
-    /// refuses `ttl = forever` on a store that cannot.
+    /// Whether a record whose `retain` is [`FOREVER`] never expires.
+    ///
+    /// It is kept until an operator deletes it. An engine refuses `ttl = forever` on a store without such records.
     fn keeps_forever(&self) -> bool {
         false
     }
 
-    /// Whether answers are replayed from a store in front of the one that decides, to which others can write. An engine
-    /// without [encryption](crate::EngineBuilder::encrypt) warns of that. `false`, the default: there is no such store.
+    /// Whether answers are replayed from a store that others can write to.
+    ///
+    /// That is a store in front of the one that decides. An engine without [encryption](crate::EngineBuilder::encrypt)
+    /// warns of it. `false`, the default: there is no such store.
     fn trusts_copies(&self) -> bool {
         false
     }
 
-    /// A finished answer that is known without a question to the database: for calls in a transaction,
-    /// before they touch it.
+    /// A finished answer that is known without a query of the database.
+    ///
+    /// For calls in a transaction, before they use it.
     #[cfg(feature = "_sql")]
     #[doc(hidden)]
     fn recall<'a>(
@@ -323,15 +341,16 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
         StoreFuture::ready(Ok(None))
     }
 
-    /// What can work inside a transaction of the caller's, if this store can.
+    /// The operations inside a transaction of the caller, if supported.
     #[cfg(feature = "_sql")]
     #[doc(hidden)]
     fn sql(&self) -> Option<sql::Sql<'_>> {
         None
     }
 
-    /// What an operator should know about this store, a sentence each. Told to the observer when an
-    /// engine is built.
+    /// Warnings for an operator about this store, a sentence each.
+    ///
+    /// The observer receives them when an engine is built.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -343,18 +362,18 @@ pub trait Store: Send + Sync + fmt::Debug + 'static {
 pub enum ReadReply {
     /// There is no record.
     Absent,
-    /// There is one.
+    /// There is a record.
     Found {
         /// The record.
         record: Record,
         /// How long it will still be kept.
         left: std::time::Duration,
     },
-    /// What stands under the key is not a record of this version.
+    /// The value under the key is not a record of this version.
     Unreadable(Unreadable),
 }
 
-/// The pending reply of a store. A store that answers at once does so without an allocation.
+/// The pending reply of a store. An immediate reply allocates nothing.
 pub struct StoreFuture<'a, T>(Reply<'a, T>);
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -365,13 +384,13 @@ enum Reply<'a, T> {
 }
 
 impl<'a, T> StoreFuture<'a, T> {
-    /// A reply that is there already.
+    /// A reply that is ready.
     #[must_use]
     pub fn ready(reply: Result<T, StoreError>) -> Self {
         Self(Reply::Ready(Some(reply)))
     }
 
-    /// A reply that has to be waited for.
+    /// A reply to wait for.
     pub fn pending(reply: impl Future<Output = Result<T, StoreError>> + Send + 'a) -> Self {
         Self(Reply::Pending(Box::pin(reply)))
     }
@@ -406,57 +425,65 @@ pub struct StoreError {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// What to do about a [`StoreError`].
+/// How to react to a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// No connection, no reply in time, a server that starts, fails over or is read-only. The same
-    /// operation may be sent again, and it is not known whether this one happened.
+    /// No connection, no reply in time, or a server that does not write.
+    ///
+    /// That is a server that starts, fails over or is read-only. The same operation may be sent again, and it is not
+    /// known whether this one happened.
     Unavailable,
     /// No room for another record. A claim may be sent again later.
     Full,
     /// More claims wait than the store can send in time. This one was not sent, and may be made again after
     /// [`StoreError::retry_after`].
     Overloaded,
-    /// The server refuses us: wrong password, missing right, evicting policy. Sending again does not
-    /// help.
+    /// The server refuses the client: wrong password, missing right, evicting policy. Sending again does not help.
     Refused,
     /// The record is larger than the store reads.
     TooLarge,
-    /// The server answered something that the protocol does not have.
+    /// The server sent a reply that the protocol does not have.
     Protocol,
     /// The store cannot do this at all.
     Unsupported,
-    /// The position of a listing is none of this store's, or not good any more. Begin the listing again.
+    /// The position of a listing is not valid, or not any more.
+    ///
+    /// It may be that of another store. Begin the listing again.
     InvalidCursor,
 }
 
-/// Whether an operation that failed has reached its store.
+/// Whether a failed operation has reached its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// The store gave the error itself.
+    /// The store returned the error itself.
     Answered,
-    /// This process gave it, before anything was sent: it lacks memory, files or ports. It says nothing of the store.
+    /// This process failed before anything was sent.
+    ///
+    /// It lacks memory, files or ports. No information about the store.
     #[cfg_attr(
         not(feature = "_server"),
         allow(dead_code, reason = "only a store with connections lacks any of these")
     )]
     Here,
-    /// There was no reply, and that may be for want of a server or for too much to do.
+    /// There was no reply.
+    ///
+    /// There may be no server, or one that is overloaded.
     Silent,
-    /// There is no server, or no way to it.
+    /// There is no server, or no route to it.
     Unreachable,
 }
 
 impl StoreError {
-    /// An error of this kind. The message says what failed and what to do, without keys, values or
-    /// passwords.
+    /// An error of this kind.
     ///
-    /// One of kind [`Unavailable`](StoreErrorKind::Unavailable) may be an outage for
+    /// The message states the failure and the remedy, without keys, values or passwords.
+    ///
+    /// An error of kind [`Unavailable`](StoreErrorKind::Unavailable) may be an outage for
     /// [`OnOutage::Run`](crate::OnOutage::Run), unless it is [`answered`](Self::answered).
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         let reach = match kind {
-            // A queue that is too long is that of a busy store, or of one that is gone.
+            // An overlong queue belongs to a busy store, or to one that is gone.
             StoreErrorKind::Unavailable | StoreErrorKind::Overloaded => Reach::Silent,
             _ => Reach::Answered,
         };
@@ -469,8 +496,9 @@ impl StoreError {
         }
     }
 
-    /// The refusal of a claim that could not be sent in time. After `retry_after` the queue in front of it has
-    /// been served.
+    /// The refusal of a claim that could not be sent in time.
+    ///
+    /// After `retry_after` the queue in front of it has been served.
     pub fn overloaded(message: impl Into<String>, retry_after: std::time::Duration) -> Self {
         Self {
             retry_after: Some(retry_after),
@@ -478,16 +506,20 @@ impl StoreError {
         }
     }
 
-    /// Says that the store was reached, and gave this error itself: it is full, busy, only reads, or refuses. Such an
-    /// error is no outage for [`OnOutage::Run`](crate::OnOutage::Run).
+    /// Marks the error as returned by the store itself.
+    ///
+    /// The store was reached: it is full, busy, read-only, or refuses. Such an error is no outage for
+    /// [`OnOutage::Run`](crate::OnOutage::Run).
     #[must_use]
     pub fn answered(mut self) -> Self {
         self.reach = Reach::Answered;
         self
     }
 
-    /// Says that there is no server to reach: nothing listens there, or its host is not known. Such an error is an
-    /// outage for [`OnOutage::Run`](crate::OnOutage::Run), even while other servers of the same store reply.
+    /// Marks the error as one of a server that cannot be reached.
+    ///
+    /// Nothing listens at its address, or its host is not known. Such an error is an outage for
+    /// [`OnOutage::Run`](crate::OnOutage::Run), even while other servers of the same store reply.
     #[must_use]
     pub fn unreachable(mut self) -> Self {
         self.reach = Reach::Unreachable;
@@ -504,14 +536,14 @@ impl StoreError {
         self.reach
     }
 
-    /// Adds what caused it.
+    /// Adds the source of the error.
     #[must_use]
     pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// Adds where it happened.
+    /// Adds the place of the error in front of the message.
     #[cfg(feature = "redis")]
     pub(crate) fn at(mut self, place: &impl fmt::Display) -> Self {
         self.message = format!("{place}: {}", self.message);

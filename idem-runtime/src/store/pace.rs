@@ -1,15 +1,15 @@
-//! How long a claim would wait in a queue, by how fast the queue was served so far.
+//! Estimates a claim's wait in a queue from earlier claims.
 
 use std::time::{Duration, Instant};
 
 use super::Admission;
 
-/// The shortest time after which a refused claim is worth repeating.
+/// The minimum `retry_after` of a refused claim.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The pace at which claims leave a queue.
 ///
-/// Pure: the caller holds the queue and passes the time in.
+/// Pure: the caller owns the queue and passes the time in.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Mean time between two claims that left while others waited.
@@ -21,7 +21,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// One claim in so many makes the mean.
+    /// The number of claims that the moving mean covers.
     const MEMORY: f64 = 32.0;
 
     pub(crate) fn new(now: Instant) -> Self {
@@ -54,7 +54,7 @@ impl Pace {
         }
     }
 
-    /// How long a claim waits that joins `waiting` others now. A queue that stands still makes it longer.
+    /// The wait of a claim that joins `waiting` others now. It grows while no claim leaves the queue.
     pub(crate) fn wait(&self, waiting: usize, now: Instant) -> Duration {
         if waiting == 0 {
             return Duration::ZERO;
@@ -63,10 +63,10 @@ impl Pace {
         self.interval.saturating_mul(waiting) + now.saturating_duration_since(self.last)
     }
 
-    /// How long a claim may wait whose caller has this patience.
+    /// The longest wait of a claim whose caller has this patience.
     ///
-    /// A burst may use most of it, and leaves time for the statement. A queue that has not been empty for
-    /// as long is no burst: more patience would add delay to each claim, and no throughput.
+    /// A burst may use most of the patience, and leaves time for the statement. A queue that has not been empty for
+    /// that long is no burst: more patience would add delay to each claim, and no throughput.
     pub(crate) fn bound(&self, patience: Duration, now: Instant) -> Duration {
         let stands = self
             .busy_since
@@ -86,7 +86,7 @@ pub(crate) struct Crowded {
     pub(crate) retry_after: Duration,
 }
 
-/// Whether a claim may join `waiting` others; how long it waits at most, if it may.
+/// Whether a claim may join `waiting` others; if so, its longest wait.
 pub(crate) fn admits(
     pace: &Pace,
     waiting: usize,
@@ -119,7 +119,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const PATIENCE: Duration = Duration::from_secs(2);
 
-    /// A queue of 1,000 that a claim leaves every millisecond.
+    /// A queue of 1,000 that one claim leaves every millisecond.
     fn served(pace: &mut Pace, mut now: Instant) -> Instant {
         pace.joined(0, now);
         for _ in 0..1_000 {

@@ -1,9 +1,9 @@
-//! Steps of a server's clock, detected against the monotonic clock of this process.
+//! Detects steps of a server's clock by the monotonic clock.
 //!
-//! Leases and the lives of records are measured by the server's clock. A reply that has the server's time was
-//! written between the moments at which its command was sent and at which it came back, which bounds the
-//! difference of the two clocks however long it took. The next such reply bounds it again: if the two
-//! bounds do not meet, one of the clocks has moved, and not by a slow network or a paused server.
+//! Leases and the lives of records are measured by the server's clock. A reply that has the server's time was written
+//! between the moments at which its command was sent and at which the reply arrived, which bounds the difference of the
+//! two clocks, whatever the round trip took. The next such reply bounds it again: if the two bounds do not meet, one of
+//! the clocks has stepped, because a slow network or a paused server cannot cause that.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 use super::told::Observers;
 use crate::env::observer::EventKind;
 
-/// How far apart bounds must be to count. A step below it takes less from a lease of 750 ms or more than
-/// a missed renewal does. A clock that is slewed stays below it between two replies of a busy
-/// store; chrony, whose limit is 8 %, exceeds it where replies are more than 3 s apart, and then the lease
-/// really is that much shorter.
+/// How far apart bounds must be to count. A smaller step takes less from a lease of 750 ms or more than a missed
+/// renewal does. A slewed clock stays below it between two replies of a busy store; chrony, whose limit is 8 %, exceeds
+/// it where replies are more than 3 s apart, and then the lease really is that much shorter.
 const TOLERANCE: i64 = 250_000;
-/// The share by which clocks may differ that nobody has stepped: NTP slews each of the two by up to 500
-/// parts in a million, which includes the error of the crystal.
+/// The reciprocal of the drift that does not count as a step.
+///
+/// NTP slews each of the two clocks by up to 500 parts in a million, which includes the error of the crystal.
 const DRIFT: i64 = 1_000;
-/// How long nothing is compared after a step was told. An address behind which servers with several clocks
-/// answer in turn is told of once in that time, and not with each reply.
+/// How long nothing is compared after a reported step. An address behind which servers with several clocks reply in
+/// turn is reported once in that time, and not with each reply.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The clock of a server, as its replies tell it.
+/// The clock of a server, as read from its replies.
 #[derive(Debug)]
 pub(super) struct ServerClock {
     known: Mutex<Option<Known>>,
     observers: Arc<Observers>,
 }
 
-/// What the server said, and when that was.
+/// A server time, and the moments between which it was read.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     micros: i64,
@@ -44,12 +44,13 @@ struct Known {
     least: i64,
     most: i64,
     at: Instant,
-    /// Replies to what was sent before that are not compared: the server may have written them before
-    /// the reply that set these bounds.
+    /// Replies to commands sent before this are not compared.
+    ///
+    /// The server may have written them before the reply that set these bounds.
     from: Instant,
 }
 
-/// By how much the server's clock has moved, in microseconds; negative for backwards.
+/// The step of the server's clock, in microseconds; negative for backwards.
 type Step = i64;
 
 impl ServerClock {
@@ -60,7 +61,9 @@ impl ServerClock {
         })
     }
 
-    /// A reply has come to a command that was sent at `sent`, with the server's time in microseconds.
+    /// Compares the server's time in a reply with the known bounds.
+    ///
+    /// The time is in microseconds. The command of the reply was sent at `sent`.
     pub(super) fn says(&self, micros: u64, sent: Instant) {
         let Ok(micros) = i64::try_from(micros) else {
             return;
@@ -111,7 +114,7 @@ impl Known {
     }
 }
 
-/// Narrows what is known. A step is at least as far as is returned, since the bounds are that far apart.
+/// Narrows the known bounds. A step is at least as large as the return value, because the bounds are that far apart.
 fn hear(known: &mut Option<Known>, reading: Reading) -> Option<Step> {
     let heard = reading.bounds();
     let Some(before) = *known else {
@@ -157,7 +160,7 @@ mod tests {
 
     const START: i64 = 1_700_000_000_000_000;
 
-    /// A server whose clock agrees with the one here until it is stepped, and what is known of it.
+    /// A server whose clock agrees with the local one until a step.
     struct Case {
         began: Instant,
         step: i64,
@@ -173,7 +176,7 @@ mod tests {
             }
         }
 
-        /// Sent, read and received so many milliseconds after the beginning.
+        /// Sent, read and received at these milliseconds after the beginning.
         fn hear(&mut self, sent: u64, read: u64, received: u64) -> Option<Step> {
             let after = |millis| self.began + Duration::from_millis(millis);
             let micros = START + i64::try_from(read).unwrap() * 1_000 + self.step;
@@ -213,7 +216,7 @@ mod tests {
         for (sent, read, received) in replies {
             assert_eq!(case.hear(sent, read, received), None, "{received}");
         }
-        // What is known is as narrow as before all of them.
+        // The known bounds are as narrow as before these replies.
         case.step = 400_000;
         assert!(case.hear(15_001, 15_002, 15_003).is_some());
     }
@@ -224,7 +227,7 @@ mod tests {
         assert_eq!(case.hear(0, 1, 2), None);
         case.step = 31_000_000;
         assert!(case.hear(100, 101, 102).is_some());
-        // Written before the step, and on its way for long.
+        // Written before the step, and delayed on the way.
         case.step = 0;
         assert_eq!(case.hear(50, 51, 2_000), None);
         case.step = 31_000_000;
@@ -238,7 +241,7 @@ mod tests {
         for gap in [10, 1_000, 10_000, 600_000, 86_400_000] {
             assert_eq!(case.hear(moment, moment, moment + 1), None);
             moment += gap;
-            // Both by as much as NTP allows, and apart.
+            // Both clocks by as much as NTP permits, in opposite directions.
             case.step += i64::try_from(gap).unwrap();
             assert_eq!(case.hear(moment, moment, moment + 1), None, "{gap}");
         }

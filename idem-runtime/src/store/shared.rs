@@ -1,4 +1,4 @@
-//! A store that several hold: whatever is asked of an `Arc` is asked of what is in it.
+//! `Store` for `Arc`: every operation is forwarded to the inner store.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use super::{
 use crate::env::observer::Observer;
 use crate::identity::fingerprint::Fingerprint;
 
-/// Hands the operations of a store to another macro, which passes them on. `admit` is not among them: it is a
-/// `claim`, which some of those do themselves.
+/// Passes the signatures of the store operations to another macro, which forwards them. `admit` is not among them: it
+/// is a `claim`, which some of those macros implement themselves.
 macro_rules! each_operation {
     ($macro:ident) => {
         $macro! {
@@ -62,7 +62,7 @@ macro_rules! pass_on {
         fn $operation:ident $(<$life:lifetime>)? (&$($lives:lifetime)? self $(, $given:ident: $of:ty)*)
             $(-> $reply:ty)?;
     )+) => {
-        /// For an application that chooses its store when it starts: an `Arc<dyn Store>` is one.
+        /// `Arc<dyn Store>` is a store, for a choice at start-up.
         ///
         /// ```
         /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -80,7 +80,7 @@ macro_rules! pass_on {
         /// }
         /// # });
         /// ```
-        // A new operation of stores is one of these, or clippy says so.
+        // A new operation of `Store` must be added to the list above: clippy fails otherwise.
         #[deny(clippy::missing_trait_methods)]
         impl<S: Store + ?Sized> Store for Arc<S> {
             $(

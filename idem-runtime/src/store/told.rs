@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::env::observer::{Event, EventKind, Observer};
 
-/// The observers of the engines on a store, as long as they live.
+/// The observers of the engines on a store, held weakly.
 #[derive(Debug, Default)]
 pub(super) struct Observers(Mutex<Vec<Weak<dyn Observer>>>);
 

@@ -1,9 +1,9 @@
-//! Whether what is sent to a server may be read and changed on the way.
+//! Whether traffic to a server may be read or changed.
 
 use std::net::IpAddr;
 
-/// Whether a connection to this host stays on the machine. Other names are taken for those of other machines, whatever
-/// they resolve to: a name that means this one today may be moved.
+/// Whether a connection to this host stays on the machine. Other names count as other machines, whatever they resolve
+/// to, because a name that resolves to this machine today may be moved.
 pub(crate) fn is_local(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     if host.starts_with('/') {
@@ -20,7 +20,7 @@ pub(crate) fn is_local(host: &str) -> bool {
     }
 }
 
-/// What an operator is told of a connection that is not, or may not be, encrypted. `instead` is what to write.
+/// The warning for an operator about a connection that is not, or may not be, encrypted. `instead` is the remedy.
 pub(crate) fn warning(server: &str, why: &str, instead: &str) -> String {
     format!(
         "{server}: {why} to a host that is not this machine: on the way, records can be read and answers planted, and \

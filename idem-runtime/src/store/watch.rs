@@ -1,4 +1,4 @@
-//! Waiting for a key to change, told rather than asked for.
+//! Notifications of changes of a key, in place of polling.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,9 +9,10 @@ use tokio::sync::Notify;
 
 use crate::identity::operation::RecordKey;
 
-/// Who watches which key of a store in this process: what a store builds [`Store::watch`] from.
+/// The watches on the keys of a store in this process.
 ///
-/// Clones are the same. Where nobody watches, telling costs one look at a counter.
+/// A store builds [`Store::watch`] from it. Clones share the watches. While no key is watched, a wake costs one load of
+/// a counter.
 ///
 /// ```
 /// use idem_runtime::store::{RecordKey, Watchers};
@@ -31,21 +32,20 @@ use crate::identity::operation::RecordKey;
 #[derive(Clone, Default)]
 pub struct Watchers(Arc<Hub>);
 
-/// Where a store hears of changes, if that has to know which keys are watched.
+/// The source of a store's changes, if it needs the watched keys.
 ///
-/// Both are called by whoever watches: they may take a lock and wake a task, and return.
+/// Both methods are called by the thread of the watcher: they may take a lock and wake a task, and return.
 pub trait Feed: Send + Sync {
-    /// Nobody watched this key any more a moment ago. Somebody may do so again.
+    /// The last watch of this key has just ended. A new one may have begun meanwhile.
     fn left(&self, key: &RecordKey);
 
-    /// A watched key had changed and nobody told.
+    /// A watched key had changed and no notification came.
     fn missed(&self);
 }
 
 #[derive(Default)]
 struct Hub {
-    /// How many keys are watched. A count of its own, so that telling takes no lock where nobody
-    /// watches.
+    /// The number of watched keys. A separate count, so that a wake takes no lock while no key is watched.
     watched: AtomicUsize,
     keys: Mutex<HashMap<RecordKey, Watched>>,
     feed: Option<Weak<dyn Feed>>,
@@ -63,19 +63,20 @@ struct KeyState {
     told: Notify,
 }
 
-/// Somebody who watches a key until this is dropped.
+/// A watch of a key, which ends when it is dropped.
 pub struct Watch {
     key: RecordKey,
     state: Arc<KeyState>,
     seen: u64,
-    /// How often all watches of the key had lapsed when this one began.
+    /// The number of lapses of the key when this watch began.
     lapses: u64,
     watchers: Watchers,
 }
 
 impl Watchers {
-    /// Watchers of keys whose changes come from `feed`, which is told when a key is no longer
-    /// watched, and when it failed to tell.
+    /// Watchers of keys whose changes come from `feed`.
+    ///
+    /// The feed is notified when a key is no longer watched, and when it missed a change.
     #[must_use]
     pub fn fed_by(feed: Weak<dyn Feed>) -> Self {
         Self(Arc::new(Hub {
@@ -106,22 +107,25 @@ impl Watchers {
         }
     }
 
-    /// Whether anybody watches the key.
+    /// Whether the key is watched.
     #[must_use]
     pub fn is_watched(&self, key: &RecordKey) -> bool {
         !self.0.nobody_watches() && self.0.lock().contains_key(key)
     }
 
-    /// Tells everybody who watches the key that its record has changed. Called when it has: who
-    /// begins to watch later finds the change by looking.
+    /// Notifies all watchers of the key that its record has changed.
+    ///
+    /// Called after the change: a watcher that begins later finds the change when it reads the record.
     pub fn wake(&self, key: &RecordKey) {
         if let Some(state) = self.state(key) {
             state.wake();
         }
     }
 
-    /// Tells everybody who watches the key that nothing will be heard of it here any more: where its
-    /// changes are told has moved, and whoever still cares watches it again.
+    /// Notifies all watchers of the key that their watch has lapsed.
+    ///
+    /// No more changes of it will arrive here, because the source of its changes has moved: a watcher that still needs
+    /// them watches the key again.
     pub fn lapse(&self, key: &RecordKey) {
         if let Some(state) = self.state(key) {
             state.lapse();
@@ -139,8 +143,7 @@ impl Watchers {
         }
     }
 
-    /// The state of a key that somebody watches. It is changed without the lock: a waker is somebody
-    /// else's code.
+    /// The state of a watched key. It is changed without the lock, because a waker is code of the user.
     fn state(&self, key: &RecordKey) -> Option<Arc<KeyState>> {
         if self.0.nobody_watches() {
             return None;
@@ -149,7 +152,7 @@ impl Watchers {
         keys.get(key).map(|watched| Arc::clone(&watched.state))
     }
 
-    /// Whether nobody watches anything.
+    /// Whether no key is watched.
     #[cfg(feature = "redis")]
     pub(crate) fn is_idle(&self) -> bool {
         self.0.nobody_watches()
@@ -174,27 +177,29 @@ impl KeyState {
 
 impl Hub {
     fn lock(&self) -> MutexGuard<'_, HashMap<RecordKey, Watched>> {
-        // Nothing panics while it is held.
+        // No code panics while the lock is held.
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn nobody_watches(&self) -> bool {
-        // Whoever watches counts first and looks at the record then; whoever changes the record
-        // looks here after that. One of the two sees the other.
+        // A watcher is counted first and reads the record then; a writer changes the record first and reads this count
+        // after that. One of the two sees the other.
         self.watched.load(Ordering::SeqCst) == 0
     }
 }
 
 impl Watch {
-    /// Waits until the key has changed since this was last asked, or since the watch began. Several
-    /// changes at once are one. A key may seem to have changed when it has not.
+    /// Waits for a change of the key.
+    ///
+    /// A change counts from the last return of this method on, or from the beginning of the watch. Several changes at
+    /// once count as one. It may return without a change of the key.
     ///
     /// # Cancel safety
     ///
     /// A change is not lost when this is dropped.
     pub async fn changed(&mut self) {
         loop {
-            // From here on no message is missed, though this is awaited only later.
+            // From here on no notification is missed, though this is awaited only later.
             let told = self.state.told.notified();
             let changes = self.state.changes.load(Ordering::Acquire);
             if changes != self.seen {
@@ -205,15 +210,17 @@ impl Watch {
         }
     }
 
-    /// Whether nothing will be heard here any more, so that the key must be watched again. It seems
-    /// to have changed when that happens.
+    /// Whether the watch has lapsed.
+    ///
+    /// Then no more changes will arrive, and the key must be watched again. A lapse wakes [`changed`](Self::changed).
     #[must_use]
     pub fn has_lapsed(&self) -> bool {
         self.state.lapses.load(Ordering::Acquire) != self.lapses
     }
 
-    /// Says that the key has changed and nobody told: what tells may be broken. The store then looks
-    /// after it, if it can; a thousand who miss something cost no more than one.
+    /// Reports a change of the key that was not notified.
+    ///
+    /// The source may be broken. The store then checks it, if it can. A thousand such reports cost no more than one.
     pub fn missed(&self) {
         if let Some(feed) = self.watchers.feed() {
             feed.missed();

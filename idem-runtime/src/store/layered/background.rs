@@ -1,4 +1,6 @@
-//! What nobody waits for: on a thread of the store's own, whatever becomes of the callers' runtimes.
+//! Background jobs on a thread of the store.
+//!
+//! The thread does not depend on the callers' runtimes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +12,7 @@ use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(super) struct Background {
-    /// Started by the first job. `None` where no thread could be had: then nothing is copied.
+    /// Started by the first job. `None` if no thread could be started: then nothing is copied.
     thread: OnceLock<Option<Handle>>,
     close: Arc<Notify>,
 }
@@ -23,7 +25,7 @@ impl Background {
             let thread = std::thread::Builder::new().name("idem-layered".to_owned());
             let work = move || {
                 if let Ok(runtime) = Builder::new_current_thread().enable_all().build() {
-                    // Whoever started this thread waits for it.
+                    // The starter of this thread waits for the handle.
                     let _ = tell.send(runtime.handle().clone());
                     runtime.block_on(close.notified());
                 }
@@ -34,8 +36,9 @@ impl Background {
         self.thread.get_or_init(start).as_ref()
     }
 
-    /// Begins a job here and now, so that what is sent leaves in the order of what it is about, and
-    /// goes on with it on the thread if it has to wait.
+    /// Polls a job once on the caller's thread, then moves it to the background.
+    ///
+    /// So writes are sent in the order of their causes. A job that is not pending ends here.
     pub(super) fn run(&self, job: impl Future<Output = ()> + Send + 'static) {
         let Some(handle) = self.handle() else { return };
         let mut job: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(job);

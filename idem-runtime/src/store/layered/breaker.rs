@@ -1,22 +1,22 @@
-//! Whether the fast store is asked at all.
+//! A circuit breaker for the fast store.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which it is not.
+/// Failures in a row that open the breaker.
 const FAILURES: u32 = 5;
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What a call does about the fast store.
+/// How a call treats the fast store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Ask,
     Skip,
-    /// Skip it as well, and have somebody find out whether it is back.
+    /// Skip it as well, and start a probe for its return.
     Probe,
 }
 
-/// What became of the breaker, to be told.
+/// A change of the breaker, to notify observers of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Opened,
@@ -25,7 +25,7 @@ pub(super) enum Turn {
 
 #[derive(Debug)]
 pub(super) struct Breaker {
-    /// For how long it is not asked the first time.
+    /// The first pause after opening.
     first: Duration,
     state: Mutex<State>,
 }
@@ -84,7 +84,7 @@ impl Breaker {
     pub(super) fn failed(&self, now: Instant) -> Option<Turn> {
         let mut state = self.lock();
         let State::Closed { failures } = &mut *state else {
-            // Asked before it opened.
+            // A request from before it opened.
             return None;
         };
         *failures += 1;
@@ -99,7 +99,7 @@ impl Breaker {
         Some(Turn::Opened)
     }
 
-    /// What a probe has found.
+    /// Applies the result of a probe.
     pub(super) fn probed(&self, works: bool, now: Instant) -> Option<Turn> {
         let mut state = self.lock();
         let State::Open {

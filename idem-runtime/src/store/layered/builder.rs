@@ -8,7 +8,7 @@ use super::epochs::Epochs;
 use super::layers::Layers;
 use super::{Front, LayeredStore, Store};
 
-/// Sets up a [`LayeredStore`].
+/// Configures a [`LayeredStore`].
 #[derive(Debug)]
 #[must_use]
 pub struct LayeredStoreBuilder {
@@ -32,36 +32,42 @@ impl LayeredStoreBuilder {
         }
     }
 
-    /// How long a call waits for the fast store at most; default 50 ms. Then it asks the durable one.
+    /// The longest wait of a call for the fast store.
+    ///
+    /// Default 50 ms. After that the call queries the durable store.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience.min(Duration::from_mins(1));
         self
     }
 
-    /// How long the fast store is not asked after 5 failures in a row; default 1 s, at most 30 s. As long
-    /// as it fails, this doubles up to 30 s.
+    /// The pause of requests after 5 failures in a row.
+    ///
+    /// The fast store is not queried in that time. Default 1 s, at most 30 s. As long as it fails, the pause doubles up
+    /// to 30 s.
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause.min(Duration::from_secs(30));
         self
     }
 
-    /// How much sooner than the answer its copy is forgotten; default 5 s. Answers that are kept for
-    /// less have no copies. The same for all who share the fast store.
+    /// How much sooner than the answer its copy expires; default 5 s.
+    ///
+    /// Answers that are kept for less have no copies. The same for all processes that share the fast store.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
         self
     }
 
-    /// How long copies are trusted without a word from the durable store; default 1 s, at most a
-    /// minute. While calls are made, it is asked for one small record every half of this, once a
-    /// process and prefix. [`Entry::reset`](crate::Entry::reset) of an answered key takes this long:
-    /// keep it below `claim_deadline` of the engine, and the same for all who share the records.
+    /// How long copies are trusted without the durable store's reply.
+    ///
+    /// Default 1 s, at most a minute. While calls are made, one small record is read from the durable store every half
+    /// of this, once a process and prefix. [`Entry::reset`](crate::Entry::reset) of an answered key takes this long:
+    /// keep it below `claim_deadline` of the engine, and the same for all processes that share the records.
     pub fn trust(mut self, trust: Duration) -> Self {
         self.trust = trust.min(Duration::from_mins(1));
         self
     }
 
-    /// The store.
+    /// Builds the store.
     #[must_use]
     pub fn build(self) -> LayeredStore {
         LayeredStore(Arc::new(Layers {

@@ -1,4 +1,4 @@
-//! Completions that were sent and had no reply: stored or not, and if so, nobody knows when.
+//! Unacknowledged completions: stored or not, and at an unknown time.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,23 +6,25 @@ use std::time::{Duration, Instant};
 
 use crate::record::Owner;
 
-/// Longer than the engine sends a completion again.
+/// Longer than the engine retries a completion.
 const LONGEST: Duration = Duration::from_hours(25);
 const MANY: usize = 4096;
 
-/// What a repeated completion stored is kept from when it was stored first. So is its copy, which is
-/// therefore left to the next call that reads the record.
+/// The owners of unacknowledged completions.
+///
+/// The life of a repeated completion counts from its first write, and so does that of its copy: the copy is therefore
+/// left to the next call that reads the record.
 #[derive(Debug, Default)]
 pub(super) struct Doubts(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     owners: HashSet<Owner>,
-    /// There were so many that everybody is in doubt until then.
+    /// Set when there were too many: until then every completion is in doubt.
     all_until: Option<Instant>,
 }
 
-/// A completion on its way. Dropped without a word, it is in doubt.
+/// A completion in progress. If it is dropped without a reply, it is in doubt.
 pub(super) struct Sending<'a> {
     doubts: &'a Doubts,
     owner: Owner,
@@ -46,7 +48,7 @@ impl Doubts {
 }
 
 impl Sending<'_> {
-    /// Its reply is here. Whether it is sure that this was the first send.
+    /// Records its reply. Returns whether this was certainly the first send.
     pub(super) fn answered(&mut self) -> bool {
         self.answered = true;
         let mut state = self.doubts.lock();

@@ -1,16 +1,14 @@
-//! Which copies count.
+//! Epochs: which copies are valid.
 //!
-//! An answer is final until somebody resets its key, and no store in front can be relied on to have
-//! heard of that: it may have been down, come back with an old snapshot, or be a cache of one process
-//! among many. So copies stand under a name with a number in it, the *epoch* of their prefix, which a
-//! record of its own in the durable store tells: its fence. Who has not asked for it within the time of
-//! trust answers nothing from copies.
+//! An answer is final until its key is reset, and no store in front can be relied on to have received that reset: it
+//! may have been down, come back with an old snapshot, or be a cache of one process among many. So a copy's name
+//! contains a number, the *epoch* of its prefix: the fence of a record of its own in the durable store. A process that
+//! has not read that record within the time of trust answers nothing from copies.
 //!
-//! Who takes an answer back *closes* the epoch first, by a claim of that record, which begins a new
-//! number; waits until nobody trusts what was known before; then resets the key; and opens the epoch, by
-//! releasing the record, unless another has closed it again meanwhile. While it is closed nothing is
-//! copied and nothing answered from copies. One that stays closed, since who closed it is gone, is opened
-//! by whoever notices.
+//! A reset of an answer *closes* the epoch first, by a claim of that record, which begins a new number; waits until no
+//! process trusts the earlier epoch; then resets the key; and opens the epoch, by releasing the record, unless another
+//! reset has closed it again meanwhile. While it is closed nothing is copied and nothing answered from copies. An epoch
+//! that stays closed, because the process that closed it is gone, is opened by any process that notices.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,9 +21,9 @@ use crate::record::transition::{ClaimRequest, Needs};
 use crate::record::{AnswerTypes, Header, MAX_RETAIN, Owner, State};
 use crate::store::ReadReply;
 
-/// How long a closed epoch is left to who closed it.
+/// How long only the process that closed an epoch may open it.
 const ABANDONED: Duration = Duration::from_secs(10);
-/// How long a prefix that nobody uses is asked about.
+/// How long the epoch of an unused prefix is still read.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The epochs of the prefixes in use.
@@ -39,22 +37,22 @@ pub(super) struct Epochs {
 struct Prefix {
     known: Option<Known>,
     used: Instant,
-    /// Somebody asks now and then.
+    /// Whether a task reads the epoch periodically.
     tended: bool,
 }
 
 #[derive(Debug)]
 struct Known {
     epoch: Epoch,
-    /// What copies of it stand under, while it is open.
+    /// The prefix of its copies, while it is open.
     copies: Option<Name>,
-    /// When the question was sent.
+    /// When the request of the last reading was sent.
     asked: Instant,
-    /// Since when it is known.
+    /// When the request of the first reading of this epoch was sent.
     since: Instant,
 }
 
-/// What the record says.
+/// The epoch as stored in its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Epoch {
     Open(u64),
@@ -62,7 +60,7 @@ pub(super) enum Epoch {
 }
 
 impl Epoch {
-    /// `None` where the record is not one of an epoch.
+    /// `None` if the record is not one of an epoch.
     pub(super) fn of(reply: &ReadReply) -> Option<Self> {
         match reply {
             ReadReply::Absent => Some(Self::Open(0)),
@@ -82,7 +80,7 @@ impl Epoch {
 /// The epoch as far as it is known.
 pub(super) struct Seen {
     pub(super) copies: Option<Name>,
-    /// Known well enough to answer from copies.
+    /// Known recently enough to answer from copies.
     pub(super) is_fresh: bool,
     pub(super) is_tended: bool,
 }
@@ -117,7 +115,7 @@ impl Epochs {
         }
     }
 
-    /// Takes it upon oneself to ask. `false`: somebody else does.
+    /// Takes over the reading of the epoch. `false`: a task reads it already.
     pub(super) fn tend(&self, prefix: &Arc<str>, now: Instant) -> bool {
         let mut prefixes = self.lock();
         let prefix = prefixes.entry(Arc::clone(prefix)).or_insert(Prefix {
@@ -128,7 +126,7 @@ impl Epochs {
         !std::mem::replace(&mut prefix.tended, true)
     }
 
-    /// Whether to go on asking; if not, the next call begins anew.
+    /// Whether to continue reading; if not, the next call begins anew.
     pub(super) fn goes_on(&self, prefix: &str, now: Instant) -> bool {
         let mut prefixes = self.lock();
         let Some(prefix) = prefixes.get_mut(prefix) else {
@@ -138,7 +136,7 @@ impl Epochs {
         prefix.tended
     }
 
-    /// The durable store said this to who asked then.
+    /// Stores a reading by a request that was sent at `asked`.
     pub(super) fn learn(&self, prefix: &Arc<str>, epoch: Epoch, asked: Instant) {
         let mut prefixes = self.lock();
         let prefix_state = prefixes.entry(Arc::clone(prefix)).or_insert(Prefix {
@@ -147,12 +145,12 @@ impl Epochs {
             tended: false,
         });
         match &mut prefix_state.known {
-            // A reply that was overtaken.
+            // A reply to an earlier request than the known one.
             Some(known) if known.asked > asked => {}
             Some(known) if known.epoch == epoch => known.asked = asked,
             known => {
                 let copies = match epoch {
-                    // `+` is in no prefix of an engine, and needs no quoting.
+                    // No prefix of an engine contains `+`, and it needs no quoting.
                     Epoch::Open(number) => Some(Name::new(&format!("{prefix}:+{number:x}"))),
                     Epoch::Closed(_) => None,
                 };
@@ -166,7 +164,9 @@ impl Epochs {
         }
     }
 
-    /// What has been closed for so long that who closed it must be gone.
+    /// The header of an epoch whose closing process must be gone.
+    ///
+    /// It has been closed for too long.
     pub(super) fn abandoned(&self, prefix: &str, now: Instant) -> Option<Header> {
         let prefixes = self.lock();
         let known = prefixes.get(prefix)?.known.as_ref()?;
@@ -178,7 +178,7 @@ impl Epochs {
     }
 }
 
-/// Where the epoch of a prefix stands in the durable store.
+/// The key of the epoch record of a prefix in the durable store.
 pub(super) fn record_of(prefix: Arc<str>) -> RecordKey {
     let digest = KeyDigest::from_bytes(*b"the epoch of the copies in front");
     RecordKey::new(prefix, Operation::new("idem.epoch"), digest)
@@ -200,7 +200,7 @@ pub(super) fn closing() -> ClaimRequest {
     }
 }
 
-/// What opens the epoch that is closed by this.
+/// The header that opens an epoch closed by this claim.
 pub(super) fn opening(closed: &Header) -> Header {
     Header {
         state: State::Released,

@@ -1,4 +1,4 @@
-//! A fast store that need not be there yet.
+//! A fast store that connects lazily.
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +13,7 @@ use super::{Copied, Front, Owner, RecordKey, StoreError, StoreErrorKind, StoreFu
 
 type Connecting<S> = Pin<Box<dyn Future<Output = Result<S, StoreError>> + Send>>;
 
-/// A store that connects in the background, and again until it succeeds. See [`later`].
+/// A store that connects in the background, with retries until it succeeds. See [`later`].
 pub struct Later<S>(Arc<Inner<S>>);
 
 struct Inner<S> {
@@ -28,8 +28,10 @@ struct State {
     failure: Option<StoreError>,
 }
 
-/// A fast store that may be down when the process starts: it connects when it is first asked, and, as
-/// long as that fails, whenever the [`LayeredStore`](super::LayeredStore) looks whether it is back.
+/// A fast store that may be down when the process starts.
+///
+/// It connects at the first request, and, as long as that fails, at each probe of the
+/// [`LayeredStore`](super::LayeredStore) for its return.
 ///
 /// ```no_run
 /// # #[cfg(feature = "redis")] {
@@ -61,7 +63,9 @@ impl<S: Front> Later<S> {
         self.0.store.get()
     }
 
-    /// Begins to connect, unless that is under way, and says why it is not done.
+    /// Starts to connect, and returns why there is no connection.
+    ///
+    /// It starts nothing while an attempt is under way.
     fn connect(&self) -> StoreError {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let why = state.failure.clone().unwrap_or_else(|| {
@@ -86,7 +90,7 @@ impl<S: Front> Later<S> {
     }
 }
 
-/// One attempt to connect. A runtime that ends drops it.
+/// One attempt to connect. It is dropped with its runtime.
 struct Attempt<S>(Arc<Inner<S>>);
 
 impl<S> Attempt<S> {
@@ -95,7 +99,7 @@ impl<S> Attempt<S> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome {
             Ok(store) => {
-                // One at a time connects.
+                // Only one attempt runs at a time.
                 let _ = self.0.store.set(store);
                 state.failure = None;
             }

@@ -1,4 +1,4 @@
-//! The two layers: what is asked of which, and what is copied.
+//! The two layers: the routing of requests, and the copies.
 
 use std::future::Future;
 use std::pin::pin;
@@ -23,11 +23,11 @@ use crate::store::front::{Copied, is_final};
 use crate::store::told::Observers;
 use crate::store::{ClaimReply, ReadReply, ResolveReply};
 
-/// How long anything that nobody waits for may take.
+/// The longest time of a background operation, for which no call waits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-/// Questions in one probe: a connection that fell silent is made again after some.
+/// Requests of one probe. Several, because a silent connection is replaced only after some requests.
 const QUESTIONS: u32 = 4;
-/// How many copies may be on their way at once. Those beyond are not made.
+/// The number of concurrent copies. Further ones are skipped.
 const MOST_WRITES: u64 = 1024;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Layers {
     pub(super) observers: Observers,
 }
 
-/// What is done to a copy.
+/// A change of a copy.
 enum Write {
     Keep {
         record: Bytes,
@@ -59,7 +59,7 @@ enum Write {
     },
 }
 
-/// Awaits `work` for so long by the machine's clock.
+/// Awaits `work` for this long by the machine's clock.
 async fn within<F: Future>(patience: Duration, work: F) -> Option<F::Output> {
     let clock = SystemClock;
     deadline(&clock, clock.now() + patience, pin!(work))
@@ -68,8 +68,8 @@ async fn within<F: Future>(patience: Duration, work: F) -> Option<F::Output> {
 }
 
 impl Layers {
-    /// Where copies of a record stand. To be asked for before the record is read: what was read before
-    /// a reset has no place among copies that are newer.
+    /// The name of a record's copy. Called before the record is read, because a record that was read before a reset
+    /// must not be copied into the epoch after it.
     pub(super) fn place(self: &Arc<Self>, key: &RecordKey) -> Place {
         let mut seen = self.epochs.see(key.prefix(), Instant::now());
         if !seen.is_tended {
@@ -90,7 +90,7 @@ impl Layers {
         }
     }
 
-    /// A copy, if the fast store answers in time.
+    /// Reads a copy, if the fast store replies in time.
     async fn ask(self: &Arc<Self>, place: &Place, waits: bool) -> Copied {
         let Some(copy) = place.copy.as_ref().filter(|_| place.is_fresh) else {
             count(&self.counters.skipped);
@@ -137,7 +137,7 @@ impl Layers {
         }
     }
 
-    /// Finds out whether the fast store answers again, and as quickly as it should.
+    /// Checks whether the fast store replies again, within `patience`.
     async fn probe(self: Arc<Self>, copy: RecordKey) {
         let mut works = false;
         for _ in 0..QUESTIONS {
@@ -153,10 +153,12 @@ impl Layers {
         }
     }
 
-    /// The answer of a key, if there is a copy of it, with the time that the original will be kept.
+    /// The answer of a key, if it has a copy.
+    ///
+    /// Returned with the time for which the original is kept.
     pub(super) async fn finished(self: &Arc<Self>, place: &Place, asked: Fingerprint) -> Copied {
         let (record, left) = self.ask(place, false).await?;
-        // What is amiss is for the durable store to say.
+        // The durable store replies to a mismatch.
         if !answers(&record, asked) {
             count(&self.counters.misses);
             return None;
@@ -165,7 +167,9 @@ impl Layers {
         Some((record, left + self.margin))
     }
 
-    /// Keeps a copy of a record that the durable store keeps for `left` from `since` on.
+    /// Keeps a copy of a record.
+    ///
+    /// The durable store keeps the record for `left` from `since` on.
     pub(super) fn copy(
         self: &Arc<Self>,
         place: &Place,
@@ -186,13 +190,13 @@ impl Layers {
                 margin: self.margin,
             }
         } else {
-            // Whoever waits is told all the same.
+            // Waiting calls are notified in either case.
             Write::Forget { owner: None }
         };
         self.write(place, write);
     }
 
-    /// The owner's claim is over, and there is nothing to keep.
+    /// Removes the copy after the end of the owner's claim.
     pub(super) fn forget(self: &Arc<Self>, place: &Place, owner: Option<Owner>) {
         self.write(place, Write::Forget { owner });
     }
@@ -215,7 +219,7 @@ impl Layers {
                     since,
                     margin,
                 } => {
-                    // The margin is for what takes time on the way.
+                    // The margin covers delays on the way.
                     let left = left.saturating_sub(since.elapsed().max(margin));
                     within(PATIENCE, fast.keep(&copy, &record, left)).await
                 }
@@ -229,7 +233,7 @@ impl Layers {
         });
     }
 
-    /// Reads for a call that waits.
+    /// Reads for a waiting call.
     pub(super) async fn glance(self: &Arc<Self>, key: &RecordKey) -> Result<ReadReply, StoreError> {
         let place = self.place(key);
         if let Some((record, left)) = self.ask(&place, true).await {
@@ -248,8 +252,8 @@ impl Layers {
                 self.copy(&place, record.bytes(), *left, since);
             } else if let Some((hint, left)) = super::hint(&record.header, *left) {
                 if place.copy.is_none() || self.breaker.is_open() {
-                    // Watched there as well, see `LayeredStore::watch`: it tells of the claims that it
-                    // has been asked to tell of.
+                    // `LayeredStore::watch` watches there as well. The durable store notifies of those claims only for
+                    // which it has a watch.
                     let _ = self.durable.watch(key).await;
                 }
                 let write = Write::Keep {
@@ -264,7 +268,9 @@ impl Layers {
         Ok(reply)
     }
 
-    /// Closes the epoch of a prefix, and waits until nobody answers from copies any more.
+    /// Closes the epoch of a prefix.
+    ///
+    /// Waits until no process answers from copies any more.
     pub(super) async fn close(&self, prefix: &Arc<str>) -> Result<Header, StoreError> {
         let (epoch, claim) = (record_of(Arc::clone(prefix)), closing());
         let asked = Instant::now();
@@ -290,7 +296,7 @@ impl Layers {
         Ok(closed)
     }
 
-    /// Opens an epoch that is still closed by this. Whether it was.
+    /// Opens an epoch if it is still closed by this claim. Returns whether it was.
     pub(super) async fn open(
         &self,
         prefix: &Arc<str>,
@@ -306,7 +312,7 @@ impl Layers {
         Ok(opened)
     }
 
-    /// Opens the epoch after what it was closed for is done.
+    /// Opens the epoch after the reset that closed it.
     pub(super) async fn reopen(
         &self,
         prefix: &Arc<str>,
@@ -315,17 +321,17 @@ impl Layers {
         while !self.open(prefix, &closed).await? {
             let reply = self.durable.read(&record_of(Arc::clone(prefix))).await?;
             if let Some(Epoch::Closed(_)) = Epoch::of(&reply) {
-                // Another closed it after us, and opens it.
+                // Another process closed it later, and opens it.
                 return Ok(());
             }
-            // We took so long that it was opened: there may be copies of what was reset.
+            // The reset took so long that the epoch was opened: there may be copies of the record that was reset.
             closed = self.close(prefix).await?;
         }
         Ok(())
     }
 }
 
-/// A copy on its way.
+/// Counts a copy in progress.
 struct Writing(Arc<Layers>);
 
 impl Writing {
@@ -341,7 +347,7 @@ impl Drop for Writing {
     }
 }
 
-/// Keeps up with the epoch of a prefix as long as calls are made.
+/// Reads the epoch of a prefix repeatedly as long as calls use the prefix.
 async fn follow(layers: Weak<Layers>, prefix: Arc<str>) {
     let epoch = record_of(Arc::clone(&prefix));
     loop {
@@ -356,7 +362,7 @@ async fn follow(layers: Weak<Layers>, prefix: Arc<str>) {
                 layers.epochs.learn(&prefix, epoch, asked);
             }
             if let Some(closed) = layers.epochs.abandoned(&prefix, Instant::now()) {
-                // Of many who notice, one opens it; if none does, all notice again.
+                // Of the processes that notice, one opens it; if none does, they retry.
                 let _ = within(PATIENCE, layers.open(&prefix, &closed)).await;
             }
             if !layers.epochs.goes_on(&prefix, Instant::now()) {
@@ -368,13 +374,15 @@ async fn follow(layers: Weak<Layers>, prefix: Arc<str>) {
     }
 }
 
-/// Whether a record was read that can be handed out as it is.
+/// Whether a record is an answer to this fingerprint.
 fn answers(record: &Record, asked: Fingerprint) -> bool {
     is_final(&record.header) && record.header.fingerprint.matches(asked)
 }
 
-/// A fast store keeps nothing for ever: the copy of what is kept for ever is one of a record that is
-/// kept for as long as a header can say, and as old.
+/// The copy of a record that is kept for ever, with a bounded life.
+///
+/// A fast store keeps nothing for ever, so the copy is that of a record with the longest `retain` of a header, and of
+/// the same age.
 fn bounded(record: &Bytes, left: Duration) -> (Bytes, Duration) {
     let Ok(header) = Header::decode(record) else {
         return (record.clone(), left);

@@ -1,4 +1,4 @@
-//! Two stores as one: a fast one in front of a durable one.
+//! A fast store in front of a durable one, as one store.
 
 mod background;
 mod breaker;
@@ -30,20 +30,20 @@ use crate::env::observer::{EventKind, Observer};
 #[cfg(feature = "_sql")]
 use crate::identity::fingerprint::Fingerprint;
 
-/// How long others that wait take one look at a running claim for their own.
+/// How long one reading of a running claim serves all waiting calls.
 const HINT: Duration = Duration::from_secs(1);
 
-/// A fast store in front of a durable one; see [`layered`]. Clones are the same.
+/// A fast store in front of a durable one; see [`layered`]. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct LayeredStore(Arc<Layers>);
 
 /// Puts `fast` in front of `durable`, with the default settings.
 ///
-/// The durable store decides every claim and keeps every answer. The fast one has copies of finished
-/// answers, made after the durable store has acknowledged them; replays come from there, without a
-/// question to the durable store. Calls that wait for another one look there as well, and are told
-/// there that it has finished. So the fast store can say "done already" or "wait", and nothing else:
-/// that it is down, empty, old or cut off costs time, and never a second run or another answer.
+/// The durable store decides every claim and keeps every answer. The fast one has copies of finished answers, made
+/// after the durable store has acknowledged them; replays come from there, without a request to the durable store.
+/// Calls that wait for another call read there as well, and are notified there of its completion. So the fast store can
+/// reply "done already" or "wait", and nothing else: if it is down, empty, stale or cut off, that costs time, and never
+/// a second run or another answer.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,43 +65,39 @@ pub struct LayeredStore(Arc<Layers>);
 ///
 /// # What the fast store costs and saves
 ///
-/// - A replay is one question to the fast store (two for an answer of more than 8 KiB) and none to the
-///   durable one.
-/// - A first call asks the fast store once, for `patience` (50 ms) at most, before it claims. Its answer
-///   is copied in the background: nobody waits for that.
-/// - Of many processes that wait for a call, about one a second looks at the durable store.
-/// - After 5 failures in a row the fast store is not asked for 1 s, then 2 s, up to 30 s, but for a
-///   question in the background that finds out whether it is back. Observers are told
-///   [`Degraded`](crate::EventKind::Degraded) and [`Restored`](crate::EventKind::Restored);
-///   [`LayeredStore::stats`] counts.
+/// - A replay is one request to the fast store (two for an answer of more than 8 KiB) and none to the durable one.
+/// - A first call queries the fast store once, for `patience` (50 ms) at most, before it claims. Its answer is copied
+///   in the background: no call waits for that.
+/// - Of many processes that wait for a call, about one a second reads the durable store.
+/// - After 5 failures in a row the fast store is not queried for 1 s, then 2 s, up to 30 s, except by a probe in the
+///   background that detects its return. Observers receive [`Degraded`](crate::EventKind::Degraded) and
+///   [`Restored`](crate::EventKind::Restored); [`LayeredStore::stats`] counts.
 ///
 /// # Copies
 ///
-/// A copy is the record, byte by byte, under a name of its own, `{prefix}:+{epoch}:…`, which no engine
-/// can have as its prefix: the fast store may be the store of other engines as well. It is forgotten
-/// `margin` (5 s) before the answer is. Unknown outcomes are not copied, nor are answers that are larger
-/// than the fast store takes.
+/// A copy is the record, byte by byte, under a name of its own, `{prefix}:+{epoch}:…`, which no engine can have as its
+/// prefix: the fast store may be the store of other engines as well. A copy expires `margin` (5 s) before the answer
+/// does. Unknown outcomes are not copied, nor are answers that are larger than the fast store accepts.
 ///
-/// # Who can write to the fast store
+/// Write access to the fast store
 ///
-/// A replay is answered from a copy, without a question to the durable store. So who can write to the fast store can
-/// give answers: a copy that is planted, or changed, is what callers get, also of a key that never ran. It starts no
-/// body and ends no claim. Give the engine [keys](crate::EngineBuilder::encrypt): a copy is then an answer only if it
-/// was sealed with them for this very record, and an operator who can write to the cache can forge nothing. Without
-/// them the fast store must be as well guarded as the database, and an engine says so in a
-/// [`Warning`](crate::EventKind::Warning) when it is built, unless the fast store is in the memory of the process.
-/// What no seal prevents: a copy can be deleted, which costs time, and a sealed answer that a reset has taken back can be
-/// put back by who has kept it.
+/// A replay is answered from a copy, without a request to the durable store. So a client that can write to the fast
+/// store can give answers: callers get a planted or changed copy as the answer, also for a key that never ran. A copy
+/// starts no body and ends no claim. Give the engine [keys](crate::EngineBuilder::encrypt): a copy is then an answer
+/// only if it was sealed with them for this very record, and an operator with write access to the cache can forge
+/// nothing. Without keys the fast store must be as well guarded as the database, and an engine reports that in a
+/// [`Warning`](crate::EventKind::Warning) when it is built, unless the fast store is in the memory of the process. A
+/// seal does not prevent two things: a copy can be deleted, which costs time, and a sealed answer that was removed by a
+/// reset can be put back from a saved copy of it.
 ///
 /// # Resets
 ///
-/// Only [`Entry::reset`](crate::Entry::reset) takes an answer back. It begins a new *epoch*, a number in
-/// the durable store that is part of the name of each copy, which makes all copies of the prefix void:
-/// also those in a snapshot that the fast store comes back with, and in caches of other processes. A
-/// process answers from copies only while it has heard of the epoch within
-/// [`trust`](LayeredStoreBuilder::trust) (1 s), and a reset waits that long before it changes anything: so
-/// nobody is told the old answer after somebody may have been told a new one. When the durable store
-/// falls silent, copies are therefore trusted that long.
+/// Only [`Entry::reset`](crate::Entry::reset) removes an answer. It begins a new *epoch*, a number in the durable store
+/// that is part of the name of each copy, which makes all copies of the prefix void: also those in a snapshot that the
+/// fast store restores, and in caches of other processes. A process answers from copies only while its last reading of
+/// the epoch is within [`trust`](LayeredStoreBuilder::trust) (1 s), and a reset waits that long before it changes
+/// anything: so no caller gets the old answer after a caller may have got a new one. When the durable store stops
+/// replying, copies are therefore trusted that long.
 ///
 /// # A fast store that is down when the process starts
 ///
@@ -113,7 +109,8 @@ pub fn layered(fast: impl Front, durable: impl Store) -> LayeredStore {
 
 /// Name of a record's copy, as far as the epoch is known.
 ///
-/// Taken before the record is read or written: one that is taken later could be newer than what was read.
+/// Taken before the record is read or written, because a name taken later could belong to a newer epoch than the
+/// record.
 #[derive(Clone, Debug)]
 struct Place {
     copy: Option<RecordKey>,
@@ -121,12 +118,12 @@ struct Place {
 }
 
 impl LayeredStore {
-    /// Sets up a store.
+    /// Configures a store.
     pub fn builder(fast: impl Front, durable: impl Store) -> LayeredStoreBuilder {
         LayeredStoreBuilder::new(Arc::new(fast), Arc::new(durable))
     }
 
-    /// Sets up a store on two that are shared already.
+    /// Configures a store on two stores that are shared already.
     pub fn over(fast: Arc<dyn Front>, durable: Arc<dyn Store>) -> LayeredStoreBuilder {
         LayeredStoreBuilder::new(fast, durable)
     }
@@ -137,8 +134,10 @@ impl LayeredStore {
         self.0.counters.read(self.0.breaker.is_open())
     }
 
-    /// Removes the copy of a key, after its record was changed past this store. Caches of other
-    /// processes are not reached: reset the key through an engine for that.
+    /// Removes the copy of a key.
+    ///
+    /// For a record that was changed past this store. Caches of other processes are not reached: reset the key through
+    /// an engine for that.
     ///
     /// # Errors
     ///
@@ -146,7 +145,7 @@ impl LayeredStore {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it may or may not have happened.
+    /// If dropped, the copy may or may not have been removed.
     pub async fn forget(&self, key: &RecordKey) -> Result<(), StoreError> {
         match self.0.place(key).copy {
             Some(copy) => self.0.fast.forget(&copy, None).await,
@@ -161,7 +160,7 @@ impl LayeredStore {
         admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
         let place = self.0.place(key);
-        // Who can find out about an unknown outcome gets a known one like everybody else.
+        // A claim that reconciles an unknown outcome gets a known one as any other claim does.
         if request.needs != Needs::Verdict
             && let Some((record, left)) = self.0.finished(&place, request.fingerprint).await
         {
@@ -186,8 +185,8 @@ impl LayeredStore {
         let reply = self.0.durable.complete(key, record).await?;
         let first = sending.answered();
         match &reply {
-            // A late one stands under the header of a later claim.
-            // Without a fingerprint a copy would answer every request; the stored record may know better.
+            // A late answer is stored under the header of a later claim, so its bytes are not copied. Without a
+            // fingerprint a copy would answer every request; the stored record may have one.
             CompleteReply::Stored { late: false }
                 if first && is_final(&header) && !header.fingerprint.is_none() =>
             {
@@ -233,7 +232,7 @@ impl LayeredStore {
             self.0.reopen(&prefix, closed).await?;
         }
         if let Ok(ResolveReply::Resolved) = reply {
-            // Who waits is told where it watches.
+            // Watchers of the copy are notified.
             self.0.forget(&place, Some(seen.owner));
         }
         reply
@@ -251,7 +250,8 @@ impl LayeredStore {
     }
 }
 
-/// What tells others that wait how a running claim stands: its header, to be kept for a moment only.
+/// The header of a running claim as a copy for waiting calls, kept briefly.
+///
 /// Its lease ends when the claim's does.
 fn hint(claim: &Header, left: Duration) -> Option<(Header, Duration)> {
     let lease = claim.lease_left(left);
@@ -342,7 +342,7 @@ impl Store for LayeredStore {
     fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
         StoreFuture::pending(async move {
             let mut reply = self.0.durable.list(request).await?;
-            // The epoch is no call's.
+            // The record of the epoch does not belong to a call.
             let epoch = epochs::record_of(Arc::clone(&request.prefix));
             reply.found.retain(|listed| listed.key != epoch);
             Ok(reply)

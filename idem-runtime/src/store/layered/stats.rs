@@ -1,4 +1,4 @@
-//! How well the fast store does.
+//! Counters of the fast store's use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,18 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LayeredStats {
-    /// Questions that a copy answered, so that the durable store was not asked.
+    /// Requests that a copy answered, without a request to the durable store.
     pub hits: u64,
-    /// Questions for which there was no copy that could answer.
+    /// Requests for which there was no copy that could answer.
     pub misses: u64,
-    /// Questions and copies that failed or took too long.
+    /// Requests and copies that failed or took too long.
     pub failures: u64,
-    /// Questions that went straight to the durable store, and copies that were not made, because the
-    /// fast store is degraded, has too much to do, or is not trusted right now.
+    /// Requests and copies that skipped the fast store.
+    ///
+    /// Requests that went directly to the durable store, and copies that were not made, because the fast store is
+    /// degraded, overloaded, or not trusted at the moment.
     pub skipped: u64,
-    /// Copies on their way to the fast store.
+    /// Copies in progress.
     pub writing: u64,
-    /// The fast store failed so often that it is not asked, but for a probe now and then.
+    /// Whether the fast store failed so often that only probes query it.
     pub degraded: bool,
 }
 

@@ -8,13 +8,13 @@ use crate::env::clock::{Clock, SystemClock};
 use crate::env::striped::Padded;
 use crate::store::{Listeners, Watchers};
 
-/// When this clock began, in microseconds since 1970.
+/// The calendar time at the zero of this clock, in microseconds since 1970.
 fn began_us(clock: &dyn Clock) -> u64 {
     let since = u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX);
     clock.calendar_us().saturating_sub(since)
 }
 
-/// Sets the bounds of a [`MemoryStore`].
+/// Configures a [`MemoryStore`].
 #[derive(Debug)]
 #[must_use]
 pub struct MemoryStoreBuilder {
@@ -32,28 +32,30 @@ impl MemoryStoreBuilder {
         }
     }
 
-    /// The most records that are kept at a time; default 1,000,000. A claim above it is refused.
+    /// The maximum number of records; default 1,000,000. A claim above it is refused.
     pub fn max_entries(mut self, max_entries: usize) -> Self {
         self.max_entries = max_entries;
         self
     }
 
-    /// The most memory that records take, in bytes, bookkeeping included; default 1 GiB. A claim
-    /// above it is refused; an answer of a running body is kept all the same.
+    /// The maximum memory of the records, in bytes; default 1 GiB.
+    ///
+    /// Bookkeeping is included. A claim above it is refused; an answer of a running body is kept all the same.
     pub fn max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// The clock by which records and leases end; default the machine's. Waits and time-outs go by
-    /// [that of the engine](crate::EngineBuilder::clock), which a test sets to the same: see
+    /// The clock by which records and leases end; default the machine's.
+    ///
+    /// Waits and time-outs go by [that of the engine](crate::EngineBuilder::clock), which a test sets to the same: see
     /// [testing](crate::guide::testing).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// The store.
+    /// Builds the store.
     #[must_use]
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Inner {

@@ -13,7 +13,7 @@ impl Inner {
     pub(super) fn copy_of(&self, key: &RecordKey) -> Copied {
         let shard = self.shard(key);
         let slot = shard.get(key)?;
-        // Nearly every first call gets no further than that.
+        // Nearly every first call returns above, without reading the clock.
         let left = slot.expires.saturating_sub(self.clock.now());
         if left.is_zero() {
             return None;
@@ -47,7 +47,7 @@ impl Front for MemoryStore {
         let Ok(header) = Header::decode(copy) else {
             return StoreFuture::ready(Ok(()));
         };
-        // A cache that is full makes no more copies until others have expired.
+        // A full cache makes no more copies until others have expired.
         let kept = self.0.operate(
             key,
             self.0.clock.now(),

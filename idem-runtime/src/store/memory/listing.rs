@@ -1,4 +1,4 @@
-//! Listing records: a shard at a time, in the order of their digests.
+//! Lists records by shard, in the order of their digests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,9 @@ use crate::identity::key::KeyDigest;
 use crate::record::{Header, Unreadable};
 use crate::store::{ListReply, ListRequest, Listed, RecordKey, StoreError, no_position};
 
-/// Where a step begins: behind a digest of a shard, or at the start of one. Records of one digest are given by
-/// one step.
+/// The start of a step.
+///
+/// It is behind a digest of a shard, or at the start of one. Records of one digest belong to one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
     shard: usize,
@@ -44,7 +45,7 @@ impl FromStr for Position {
     }
 }
 
-/// A record that a step comes across.
+/// A record that a step examines.
 struct Met {
     key: RecordKey,
     header: Result<Header, Unreadable>,
@@ -85,7 +86,7 @@ impl Inner {
         Ok(reply)
     }
 
-    /// The records of a shard that are asked for, or cannot be read.
+    /// The records of a shard that match the request, or are unreadable.
     fn met(&self, request: &ListRequest, at: Position) -> Vec<Met> {
         let now = self.clock.now();
         let shard = lock(&self.parts[at.shard].shard);

@@ -1,4 +1,4 @@
-//! When to look whether records have expired.
+//! The expiry checks of a shard's records, by their times.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use crate::identity::operation::RecordKey;
 
-/// When to look whether a record has expired. It stays where it is when the record is to live longer, so
-/// that a completion, and every renewal, leaves it alone.
+/// A due time at which to check a record's expiry. It does not move when the record's life is extended, so that a
+/// completion, and every renewal, leaves it unchanged.
 pub(super) struct Look {
     pub(super) at: Duration,
     pub(super) id: u64,
     pub(super) key: RecordKey,
 }
 
-/// Looks, the soonest first.
+/// The scheduled checks, the soonest first.
 #[derive(Default)]
 pub(super) struct Looks {
-    /// In order. Records of one life come in order, and to stand behind the last costs nothing.
+    /// In order. Records of equal life arrive in order, and appending is cheap.
     line: VecDeque<Look>,
-    /// Those that came too late for that.
+    /// Checks that arrived too late for the line.
     heap: BinaryHeap<Look>,
 }
 
@@ -31,7 +31,7 @@ impl Looks {
         }
     }
 
-    /// Takes the soonest, if its time has come.
+    /// Removes the soonest check, if it is due.
     pub(super) fn pop_due(&mut self, now: Duration) -> Option<Look> {
         let (first, top) = (self.line.front(), self.heap.peek());
         let heap = match (first, top) {
@@ -59,7 +59,7 @@ impl Looks {
     }
 }
 
-/// The soonest first, in a heap that gives the greatest first.
+/// The soonest first, in a heap that yields the greatest first.
 impl Ord for Look {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.id).cmp(&(self.at, self.id))

@@ -1,6 +1,7 @@
-//! Records in this process: for tests, for tools of one process, and for trying idem out.
+//! Records in the memory of this process, for tests and tools.
 //!
-//! What it promises holds within one process and until that process ends.
+//! The tools are those of one process. Also for trying idem out. Its promises hold within one process and until that
+//! process ends.
 
 mod builder;
 mod front;
@@ -35,16 +36,16 @@ use crate::env::striped::Padded;
 use crate::identity::fingerprint::Fingerprint;
 use crate::record::transition;
 
-/// Few enough to sweep cheaply, enough that two threads seldom meet.
+/// Few enough to sweep cheaply, and enough for little contention between threads.
 const SHARDS: usize = 32;
 
 /// A store in memory. Clones share the same records.
 ///
-/// It is sharded, bounded by entries and bytes, and expires records exactly. When it is full it
-/// refuses new claims; it never drops a record that is alive, since that would run a body twice.
+/// It is sharded, bounded by entries and bytes, and expires records exactly. When it is full it refuses new claims; it
+/// never drops a record that is alive, because that would run a body twice.
 ///
-/// It answers at once, without I/O. A call of an engine on it takes part in tokio's cooperative budget all the
-/// same: a task that makes one call after the other lets other tasks have their turn.
+/// It replies immediately, without I/O. A call of an engine on it takes part in tokio's cooperative budget all the
+/// same: a task that makes one call after the other yields to other tasks.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -60,14 +61,16 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     parts: Vec<Padded<Part>>,
     clock: Arc<dyn Clock>,
-    /// Microseconds since 1970 when the clock began, as it was known when the store was made.
+    /// The calendar time at the zero of the clock.
+    ///
+    /// In microseconds since 1970, read when the store was made.
     began_us: u64,
     room: Room,
     watchers: Watchers,
     listeners: Listeners,
 }
 
-/// Some of the records, and what numbers their owners.
+/// A shard of the records, and the source of their owners.
 #[derive(Default)]
 struct Part {
     shard: Mutex<Shard>,
@@ -96,24 +99,24 @@ impl MemoryStore {
         Self::builder().build()
     }
 
-    /// Sets bounds and clock.
+    /// Configures bounds and clock.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder::new()
     }
 
-    /// Records that are kept, among them expired ones that no operation came across yet.
+    /// The number of records, including expired ones that are not swept yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.used().0
     }
 
-    /// Whether nothing is kept.
+    /// Whether the store has no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that the records take, bookkeeping included.
+    /// The bytes that the records take, bookkeeping included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.used().1
@@ -122,7 +125,7 @@ impl MemoryStore {
 
 impl Inner {
     fn part(&self, key: &RecordKey) -> &Part {
-        // A digest is as good as random; whoever chooses all of theirs to meet here waits for each other.
+        // A digest is as good as random; a caller that chooses digests of one shard contends with itself only.
         &self.parts[usize::from(key.digest().as_bytes()[0]) % SHARDS]
     }
 
@@ -142,14 +145,14 @@ impl Inner {
         self.room.told()
     }
 
-    /// What fences are numbered by. One look at the clock is enough for a claim, and steps of the calendar
+    /// The time that fences are numbered by. It is derived from one reading of the clock, and steps of the calendar
     /// make no fence lower than those before it.
     fn calendar_us(&self, now: Duration) -> u64 {
         let since = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         self.began_us.saturating_add(since)
     }
 
-    /// An operation that ends the wait of whoever waits for the key, if it writes.
+    /// An operation that wakes the watchers of the key, if it writes.
     fn settle<T>(
         &self,
         key: &RecordKey,
@@ -169,7 +172,7 @@ impl Inner {
         reply
     }
 
-    /// One operation: reads, lets `decide` say what to write, writes; all under the shard's lock.
+    /// One operation under the shard's lock: reads, lets `decide` choose a write, and writes.
     fn operate<T>(
         &self,
         key: &RecordKey,
@@ -197,7 +200,7 @@ impl Inner {
             Ok(header) => header,
             Err(error) => return Ok(unreadable(error)),
         };
-        // Lent, not shared: most records are seen by nobody else.
+        // Moved out of the slot instead of cloned, because most records have no other reader.
         let record = Record::new(header, std::mem::take(&mut slot.bytes));
         let left = slot.expires.saturating_sub(now);
         let (reply, write) = decide(Some(Current {
@@ -216,13 +219,12 @@ impl Inner {
         Ok(reply)
     }
 
-    /// Whether there is room for another record. `shard` is the one that is locked already.
+    /// Checks for room for another record. `shard` is the one that is locked already.
     fn room(&self, shard: &mut Shard, now: Duration) -> Result<(), StoreError> {
         if self.room.is_left(SHARDS) {
             return Ok(());
         }
-        // What has expired takes no room, in whichever part it is. Parts that are in use are passed over:
-        // to wait for one here could be a deadlock.
+        // Expired records of any part free room. Locked parts are skipped, because waiting for one here could deadlock.
         let mut silent = 0_usize;
         self.clear(shard, now);
         for part in &self.parts {
@@ -231,7 +233,7 @@ impl Inner {
                 Err(_) => silent += 1,
             }
         }
-        // One of them is this.
+        // One of them is `shard`.
         if self.room.is_left(silent.saturating_sub(1)) {
             return Ok(());
         }
@@ -246,7 +248,7 @@ impl Inner {
         ))
     }
 
-    /// Drops what has expired, and tells of every change.
+    /// Drops the expired records of a shard, and publishes every change of its counts.
     fn clear(&self, shard: &mut Shard, now: Duration) {
         let gone = shard.sweep(now, usize::MAX);
         shard.untold.add(gone);
@@ -255,7 +257,7 @@ impl Inner {
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // A panic inside the lock can only come from the allocator; the maps stay usable.
+    // A panic under the lock can only come from the allocator; the maps stay usable.
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

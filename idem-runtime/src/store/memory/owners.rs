@@ -1,8 +1,8 @@
-//! Owners of claims, without asking the operating system for each of them.
+//! Owners of claims, without a system call for each of them.
 //!
-//! A claim is compared with others of its key in these records only. They are this process's own: a child
-//! of a fork has a copy of them, and what it claims there nobody else sees. So an owner need not differ
-//! from those of any other process; it is a secret start and a number that is used once.
+//! A claim is compared only with other claims of its key in these records. They are private to this process: a child of
+//! a fork has a copy of them, and no other process sees the child's claims. So an owner need not differ from those of
+//! any other process; it is a secret start and a number that is used once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,8 +26,8 @@ impl Default for Owners {
 impl Owners {
     pub(super) fn new_owner(&self) -> Owner {
         let number = self.used.fetch_add(1, Ordering::Relaxed);
-        // By an odd number, so that no two products are the same. It changes the first bytes: they are what
-        // a log shows, and what sets the pauses of callers apart.
+        // Multiplied by an odd number, so that no two products are the same. The product changes the first bytes,
+        // because a log shows those, and they spread the back-off of callers.
         let spread = u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64;
         Owner::from_bytes(self.start.wrapping_add(spread).to_be_bytes())
     }

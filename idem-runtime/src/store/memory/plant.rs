@@ -1,4 +1,4 @@
-//! Behind the back of a memory store, for tests.
+//! Direct access to the bytes of a memory store, for tests.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::MemoryStore;
 use crate::identity::operation::RecordKey;
 
 impl MemoryStore {
-    /// Puts bytes under a key as they are, for tests of records that cannot be read.
+    /// Stores raw bytes under a key, for tests of unreadable records.
     pub fn plant(&self, key: &RecordKey, bytes: Bytes, life: Duration) {
         let now = self.0.clock.now();
         let mut shard = self.0.shard(key);
@@ -16,7 +16,7 @@ impl MemoryStore {
         self.0.count(&mut shard, change);
     }
 
-    /// The bytes that stand under a key as they are, readable or not.
+    /// The raw bytes under a key, readable or not.
     #[must_use]
     pub fn peek(&self, key: &RecordKey) -> Option<Bytes> {
         let now = self.0.clock.now();

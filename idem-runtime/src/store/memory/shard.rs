@@ -1,4 +1,4 @@
-//! One part of a memory store: its records, and when they expire.
+//! One part of a memory store: its records, and their expiry checks.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,7 +11,7 @@ use super::used::Change;
 use crate::env::digest_hasher::Spread;
 use crate::identity::operation::RecordKey;
 
-/// What a record costs besides its bytes: key, map entry, expiry entry.
+/// The bytes of a record besides its value: key, map entry, expiry entry.
 const OVERHEAD_BYTES: usize = 200;
 
 #[derive(Default)]
@@ -19,14 +19,16 @@ pub(super) struct Shard {
     records: HashMap<RecordKey, Slot, Spread>,
     looks: Looks,
     next_id: u64,
-    /// What was changed and not told yet.
+    /// Changes that are not published yet.
     pub(super) untold: Change,
 }
 
 pub(super) struct Slot {
     pub(super) bytes: Bytes,
     pub(super) expires: Duration,
-    /// The look that is due at the latest when this expires; others of this key are of old.
+    /// The check that is due no later than the expiry.
+    ///
+    /// Other checks of this key are outdated.
     look: (Duration, u64),
 }
 
@@ -35,7 +37,7 @@ impl Slot {
         self.bytes.len() + OVERHEAD_BYTES
     }
 
-    /// As it comes.
+    /// The change when it is added.
     fn added(&self) -> Change {
         Change {
             entries: 1,
@@ -43,7 +45,7 @@ impl Slot {
         }
     }
 
-    /// As it goes.
+    /// The change when it is removed.
     fn removed(&self) -> Change {
         Change {
             entries: -1,
@@ -51,7 +53,7 @@ impl Slot {
         }
     }
 
-    /// Puts a record in the place of this one.
+    /// Replaces this record.
     pub(super) fn replace(&mut self, bytes: Bytes, expires: Duration) -> Change {
         let mut change = Change::default();
         change.bytes -= self.cost().cast_signed();
@@ -60,7 +62,7 @@ impl Slot {
         change
     }
 
-    /// Whether it expires before anybody would look.
+    /// Whether it expires before its next check.
     pub(super) fn is_due_sooner(&self) -> bool {
         self.expires < self.look.0
     }
@@ -72,7 +74,7 @@ impl Shard {
         self.records.get(key)
     }
 
-    /// The record of a key that has not expired.
+    /// The record of a key, unless it has expired.
     pub(super) fn alive(&mut self, key: &RecordKey, now: Duration) -> Option<&mut Slot> {
         self.records.get_mut(key).filter(|slot| slot.expires > now)
     }
@@ -84,7 +86,7 @@ impl Shard {
             .filter(move |(_, slot)| slot.expires > now)
     }
 
-    /// Puts a record in the place of whatever stands there.
+    /// Stores a record, in place of the present one if there is one.
     pub(super) fn put(&mut self, key: &RecordKey, bytes: Bytes, expires: Duration) -> Change {
         match self.records.entry(key.clone()) {
             Entry::Vacant(entry) => {
@@ -109,7 +111,7 @@ impl Shard {
         }
     }
 
-    /// The record of this key expires before anybody would look.
+    /// Schedules an earlier check, for a record that expires before its next one.
     pub(super) fn look_sooner(&mut self, key: &RecordKey) {
         if let Some(slot) = self.records.get_mut(key) {
             self.next_id += 1;
@@ -119,11 +121,11 @@ impl Shard {
         }
     }
 
-    /// Looks then, which has the last id.
+    /// Schedules a check with the last id.
     fn look(&mut self, key: &RecordKey, at: Duration) {
         let (id, key) = (self.next_id, key.clone());
         self.looks.push(Look { at, id, key });
-        // Looks of records that went before their time.
+        // Remove checks of records that were deleted early.
         if self.looks.len() > 2 * self.records.len() + 64 {
             let records = &self.records;
             self.looks
@@ -136,7 +138,7 @@ impl Shard {
         slot.map_or_else(Change::default, |slot| slot.removed())
     }
 
-    /// Drops what has expired, after at most so many looks.
+    /// Drops expired records, after at most `most` checks.
     pub(super) fn sweep(&mut self, now: Duration, most: usize) -> Change {
         let mut change = Change::default();
         for _ in 0..most {

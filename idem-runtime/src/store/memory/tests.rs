@@ -9,7 +9,7 @@ use crate::record::transition::Needs;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// A clock whose calendar somebody sets.
+/// A clock whose calendar the test sets.
 #[derive(Debug, Default)]
 struct Set {
     now_us: AtomicU64,

@@ -1,17 +1,16 @@
-//! How much room the records take.
+//! Counts the room that the records take.
 //!
-//! Every claim asks whether there is room, and every write changes how much there is. Were that one number
-//! for all, threads would wait for it at each call. So a part keeps to itself what it has changed, until
-//! that is more than a *grain*; the grains of all parts together are under one percent of the bounds, and
-//! only where less than that is left are they asked one by one. A small store has no grain, and tells of
-//! every change.
+//! Every claim checks for room, and every write changes it. With one number for all parts, threads would contend for it
+//! at each call. So a part keeps its changes to itself until they exceed a *grain*; the grains of all parts together
+//! are under one percent of the bounds, and only if less room than that is left are the parts read one by one. A small
+//! store has no grain, and publishes every change.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::SHARDS;
 use crate::env::striped::Padded;
 
-/// How many entries and bytes more or less there are than before.
+/// A change of the number of entries and bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Change {
     pub(super) entries: isize,
@@ -25,11 +24,11 @@ impl Change {
     }
 }
 
-/// The bounds, and how much is taken of what they leave.
+/// The bounds, and the published counts.
 pub(super) struct Room {
     pub(super) max_entries: usize,
     pub(super) max_bytes: usize,
-    /// Apart from the rest, which is only read.
+    /// Padded against false sharing with the bounds, which are only read.
     told: Padded<Told>,
 }
 
@@ -39,7 +38,7 @@ struct Told {
     bytes: AtomicUsize,
 }
 
-/// A part keeps to itself this part of the bounds at most.
+/// The share of the bounds below which a part keeps its changes to itself.
 const GRAIN: usize = SHARDS * 128;
 
 impl Room {
@@ -51,7 +50,7 @@ impl Room {
         }
     }
 
-    /// Counts what a part has changed, now or later: `untold` is what it has not told yet.
+    /// Adds a change of a part, and publishes it if enough are unpublished (`untold`).
     pub(super) fn count(&self, untold: &mut Change, change: Change) {
         untold.add(change);
         let much = |change: isize, max: usize| change.unsigned_abs() > max / GRAIN;
@@ -60,15 +59,15 @@ impl Room {
         }
     }
 
-    /// Counts all that a part has changed.
+    /// Publishes all changes of a part.
     pub(super) fn tell(&self, untold: &mut Change) {
         let Change { entries, bytes } = std::mem::take(untold);
-        // To subtract is to add the complement.
+        // Adding the two's complement subtracts.
         (self.told.entries).fetch_add(entries.cast_unsigned(), Ordering::Relaxed);
         (self.told.bytes).fetch_add(bytes.cast_unsigned(), Ordering::Relaxed);
     }
 
-    /// Entries and bytes, as far as they were told.
+    /// The published entries and bytes.
     pub(super) fn told(&self) -> (usize, usize) {
         (
             self.told.entries.load(Ordering::Relaxed),
@@ -76,7 +75,7 @@ impl Room {
         )
     }
 
-    /// Whether there is room for another record, if so many parts have not told everything.
+    /// Whether there is room for another record, if `silent` parts have unpublished changes.
     pub(super) fn is_left(&self, silent: usize) -> bool {
         let (entries, bytes) = self.told();
         let untold = |max: usize| silent * (max / GRAIN);

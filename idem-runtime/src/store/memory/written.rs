@@ -1,4 +1,4 @@
-//! The bytes that are written.
+//! The bytes of a write.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ pub(super) fn encoded(header: &Header) -> Bytes {
     Bytes::copy_from_slice(&header.encode())
 }
 
-/// `record` with another header, where it is another.
+/// `record` with the header `new`, cloned cheaply if the header stays the same.
 pub(super) fn rewritten(record: &Bytes, old: &Header, new: &Header) -> Bytes {
     if old == new {
         return record.clone();

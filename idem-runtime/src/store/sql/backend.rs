@@ -1,4 +1,4 @@
-//! What a database is to the store: how its dialect says a few things, and how a statement is sent.
+//! The interface of a database: its dialect, and the sending of statements.
 
 #![allow(
     unnameable_types,
@@ -22,15 +22,16 @@ use super::row::{Place, Row};
 use super::statement::{Statement, Template};
 use super::transaction::SqlConnection;
 
-/// A database that sqlx speaks to. Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and
-/// [`Sqlite`](super::Sqlite) are all.
+/// A database that sqlx supports.
+///
+/// Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
 pub trait Backend: Sealed {}
 
 impl<B: Sealed> Backend for B {}
 
-/// The part of a backend that nobody outside needs.
+/// The private part of a backend.
 pub trait Sealed: Debug + Send + Sync + 'static {
-    /// What sqlx calls it.
+    /// The database type of sqlx.
     #[doc(hidden)]
     type Db: Database<Connection: Connection<Options: Debug> + Send>;
 
@@ -42,8 +43,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const NOW: &'static str;
 
-    /// The share of the latest claims that met a record, of [`Met::ALL`], from which on a claim reads before
-    /// it sends [`CLAIM`](Self::CLAIM).
+    /// The share of met records from which on claims read first.
+    ///
+    /// If this share of recent claims, of [`Met::ALL`], met a record, a claim reads before it sends
+    /// [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
     const READS_FIRST: u32;
 
@@ -51,42 +54,46 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const TYPED: bool = true;
 
-    /// Whether [`CLAIM`](Self::CLAIM) waits for whoever writes, whatever that is.
+    /// Whether [`CLAIM`](Self::CLAIM) waits for any other writer of the database.
     #[doc(hidden)]
     const WAITS: bool = false;
 
-    /// Whether the server shows what is committed to others before it is in its log, so that it can
-    /// forget an answer that it has shown.
+    /// Whether the server shows commits before they are in its log.
+    ///
+    /// It can then lose an answer that it has shown.
     #[doc(hidden)]
     const SHOWS_EARLY: bool;
 
-    /// How many bytes an answer has, as the number that rows are read with.
+    /// The length of an answer in bytes, as the integer type that rows are read with.
     #[doc(hidden)]
     const BODY_BYTES: &'static str = "length(body)";
 
-    /// What a claim sends first.
+    /// The first statement of a claim.
     #[doc(hidden)]
     const CLAIM: Template;
 
-    /// Reads the records at some places, with the place behind the columns; `{places}` are those.
+    /// Reads the records at several places.
+    ///
+    /// The place is behind the columns; `{places}` stands for the places.
     #[doc(hidden)]
     const SEVERAL: &'static str =
         "SELECT {columns}, record_key FROM {t} WHERE record_key IN ({places})";
 
-    /// Whether these are one parameter, or each of them is.
+    /// Whether the places are one array parameter.
     #[doc(hidden)]
     const ARRAYS: bool = false;
 
-    /// Puts a record where none is; nothing happens where one is.
+    /// Inserts a record if there is none; an existing one stays unchanged.
     #[doc(hidden)]
     const INSERT: &'static str;
 
-    /// A condition that always holds, and ends a statement that waits for a row longer than anybody waits
-    /// for its reply: `{patience}`, in milliseconds.
+    /// A condition that always holds, and bounds a wait for a row.
+    ///
+    /// The bound is `{patience}`, in milliseconds, as long as a caller waits for the reply.
     #[doc(hidden)]
     const BOUNDED: &'static str;
 
-    /// Deletes some expired records: `?1` at most.
+    /// Deletes expired records: `?1` at most.
     #[doc(hidden)]
     const PURGE: &'static str;
 
@@ -94,18 +101,20 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SCHEMA: &'static str;
 
-    /// What makes the table, safe beside others that do so.
+    /// Creates the table, safely beside concurrent migrations.
     #[doc(hidden)]
     fn migrate<'c>(
         conn: &'c mut <Self::Db as Database>::Connection,
         schema: &'c str,
     ) -> impl Future<Output = Result<(), sqlx::Error>> + Send + 'c;
 
-    /// How the dialect writes its parameters: the text with its own, and which argument each is.
+    /// Converts the parameters of a template to the dialect's.
+    ///
+    /// Returns the text, and the argument of each parameter.
     #[doc(hidden)]
     fn parameters(template: &str) -> (String, Vec<usize>);
 
-    /// What an error of the server means.
+    /// Classifies an error of the server.
     #[doc(hidden)]
     fn trouble(error: &dyn DatabaseError) -> Trouble;
 
@@ -117,20 +126,23 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         arguments: &'c [Argument<'c>],
     ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + 'c;
 
-    /// Puts a record where none is, inside a transaction. `{values}` is what all dialects say alike.
+    /// Inserts a record if there is none, inside a transaction. `{values}` is the part common to all dialects.
     #[doc(hidden)]
     const INSERT_WITHIN: &'static str;
 
-    /// What stands before and after a statement that waits for a row no longer than `?11`, which is
-    /// [`lock_wait`](Self::lock_wait), or does not wait, and `?11` is [`own_lock_wait`](Self::own_lock_wait).
+    /// The texts before and after a statement that bound its wait for a row. Either it waits no longer than `?11`,
+    /// which is [`lock_wait`](Self::lock_wait), or it does not wait, and `?11` is
+    /// [`own_lock_wait`](Self::own_lock_wait).
     #[doc(hidden)]
     const WAIT: (&'static str, &'static str);
 
-    /// What makes a query read what is committed, whatever the transaction has seen before.
+    /// A suffix that makes a query read the committed record.
+    ///
+    /// It does so whatever the transaction has read before.
     #[doc(hidden)]
     const SHARED: &'static str;
 
-    /// What gives the session its settings back when that stopped half-way; `?11` as there.
+    /// Restores the settings of the session after such a statement stopped half-way; `?11` as there.
     #[doc(hidden)]
     const RESTORE: &'static str;
 
@@ -143,7 +155,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         ready(Ok(None))
     }
 
-    /// Sends what restores that setting, without waiting for the reply.
+    /// Starts to restore that setting, without waiting for the reply.
     #[doc(hidden)]
     fn start_restore(conn: &mut <Self::Db as Database>::Connection, own_lock_wait: i64) {
         let _ = (conn, own_lock_wait);
@@ -158,17 +170,18 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether the savepoints of a call are released before its answer is stored, in a message of their own,
-    /// which fails outside of the transaction. Elsewhere they stay until the transaction ends, and cost
-    /// nothing.
+    /// Whether a call's savepoints are released before its answer is stored.
+    ///
+    /// That is a separate message, which fails outside of the transaction. Elsewhere they stay until the transaction
+    /// ends, and cost nothing.
     #[doc(hidden)]
     const RELEASES: bool;
 
-    /// What stands around the hexadecimal digits of bytes.
+    /// The literal syntax around the hexadecimal digits of bytes.
     #[doc(hidden)]
     const BYTES: (&'static str, &'static str);
 
-    /// What stands around the hexadecimal digits of a text in UTF-8.
+    /// The literal syntax around the hexadecimal digits of a text in UTF-8.
     #[doc(hidden)]
     const TEXT: (&'static str, &'static str);
 
@@ -180,37 +193,40 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn connection(conn: SqlConnection<'_>) -> Option<&mut <Self::Db as Database>::Connection>;
 
-    /// Sends a script, and reads the row that it gives of the table.
+    /// Sends a script, and reads the row of the table that it returns.
     #[doc(hidden)]
     fn fetch_script(
         conn: &mut <Self::Db as Database>::Connection,
         script: String,
     ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + '_;
 
-    /// Sends a script, and counts the rows that it changed.
+    /// Sends a script, and returns the number of changed rows.
     #[doc(hidden)]
     fn execute_script(
         conn: &mut <Self::Db as Database>::Connection,
         script: String,
     ) -> impl Future<Output = Result<u64, sqlx::Error>> + Send + '_;
 
-    /// How a statement that changes a row tells the time: what stands for `{now}` in it, and what at its
-    /// end.
+    /// How a statement that changes a row returns the time.
+    ///
+    /// A pair: the expression of the time in it, and its suffix.
     #[doc(hidden)]
     const DATED: (&'static str, &'static str) = ("{now}", " RETURNING {now}");
 
-    /// The number that a statement that changed rows left for its client, where there is such a thing.
+    /// The number that a statement left for its client.
+    ///
+    /// Only a statement that changed rows does so, if the database supports that.
     #[doc(hidden)]
     fn left(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
         let _ = done;
         None
     }
 
-    /// Fails behind the savepoint of a claim that is in no transaction.
+    /// A statement after the savepoint of a claim. It fails if the claim is in no transaction.
     #[doc(hidden)]
     const IN_TRANSACTION: &'static str = "";
 
-    /// A condition that holds in the transaction of a claim, and not outside of one.
+    /// A condition that holds inside the transaction of a claim, and not outside of one.
     #[doc(hidden)]
     const DURING: &'static str = "";
 
@@ -222,14 +238,14 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         Manager::<Self::Db>::rollback(conn)
     }
 
-    /// As that, without waiting for it.
+    /// As [`roll_back`](Self::roll_back), without waiting for it.
     #[doc(hidden)]
     fn start_rollback(conn: &mut <Self::Db as Database>::Connection) {
         Manager::<Self::Db>::start_rollback(conn);
     }
 
-    /// Whether the transaction is there that sqlx counts, with at most `most` before the call. Where a
-    /// claim finds that out, this is `true`.
+    /// Whether the transaction that sqlx counts exists, with at most `most` counted before the call. `true` where a
+    /// claim finds that out.
     #[doc(hidden)]
     fn in_step(
         _: &mut <Self::Db as Database>::Connection,
@@ -238,19 +254,23 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         ready(true)
     }
 
-    /// Ends a connection whose transaction is not there, unless a rollback of its caller makes it usable.
+    /// Closes a connection whose transaction does not exist.
+    ///
+    /// A no-op for databases on which a rollback by the caller makes the connection usable again.
     #[doc(hidden)]
     fn close(_: &mut <Self::Db as Database>::Connection) -> impl Future<Output = ()> + Send + '_ {
         ready(())
     }
 
-    /// What an operator should know about this server, or why it is of no use.
+    /// The warnings for an operator about this server, or the error that makes it unusable.
     #[doc(hidden)]
     fn look(
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
-    /// The longest statement that the server takes, with its values, in bytes; `None`: longer than any record.
+    /// The longest statement that the server accepts, with its values.
+    ///
+    /// In bytes; `None`: longer than any record.
     #[doc(hidden)]
     fn longest_statement(
         _: &mut <Self::Db as Database>::Connection,
@@ -258,12 +278,12 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         ready(Ok(None))
     }
 
-    /// What writes the statements of several calls at a time, where that is the store's to do.
+    /// Whether the store itself writes the statements of several calls at a time.
     #[cfg(feature = "sqlite")]
     #[doc(hidden)]
     const GROUPS: bool = false;
 
-    /// That, if it is.
+    /// The group commit, if the store has one.
     #[cfg(feature = "sqlite")]
     #[doc(hidden)]
     fn group(
@@ -273,7 +293,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         None
     }
 
-    /// What hears of changes, where the database tells of them.
+    /// The source of change notifications, if the database has one.
     #[cfg(feature = "postgres")]
     #[doc(hidden)]
     fn notices(
@@ -285,7 +305,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         None
     }
 
-    /// What an operator should know of the way to the server.
+    /// The warning for an operator about the transport to the server.
     #[doc(hidden)]
     fn transport(
         options: &<<Self::Db as Database>::Connection as Connection>::Options,
@@ -294,11 +314,11 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         None
     }
 
-    /// What a connection of the store's own is told first; empty for nothing.
+    /// The first script on a connection of the store; empty for none.
     #[doc(hidden)]
     const SESSION: &'static str;
 
-    /// How the store's own connections are set up.
+    /// Adds the settings of the store's own connections.
     #[doc(hidden)]
     fn own(
         options: <<Self::Db as Database>::Connection as Connection>::Options,
@@ -319,22 +339,22 @@ pub enum Argument<'a> {
     Places(&'a [Place]),
 }
 
-/// What came back.
+/// The reply to a statement.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct Answer {
     pub(crate) affected: u64,
     pub(crate) row: Option<Row>,
-    /// The time at which a row was changed, which is the fence of a record that was put there.
+    /// The time at which a row was changed, which is the fence of an inserted record.
     pub(crate) granted: Option<i64>,
-    /// Of several that were asked for, those that are there.
+    /// The existing records of a read of several places.
     pub(crate) rows: Vec<(Place, Row)>,
-    /// A block of a listing, with what the table calls the operation of each.
+    /// A block of a listing, with the operation of each record as the table has it.
     pub(crate) block: Vec<(Place, String, Row)>,
 }
 
 impl Answer {
-    /// The database's time, in microseconds, if it came along.
+    /// The database's time, in microseconds, if the reply has it.
     pub(crate) fn now_us(&self) -> Option<u64> {
         let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
         let granted = self.granted.and_then(|micros| u64::try_from(micros).ok());
@@ -342,25 +362,25 @@ impl Answer {
     }
 }
 
-/// What an error of the server means.
+/// The kind of an error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Trouble {
     /// It collided with another transaction: a serialization failure, a deadlock, a busy file.
     Collision,
-    /// It waited for another's lock for as long as it was told to.
+    /// It waited for a lock of another transaction up to its limit.
     Locked,
     /// No room.
     Full,
-    /// The table is not there.
+    /// The table does not exist.
     NoTable,
-    /// The database or the schema is not there.
+    /// The database or the schema does not exist.
     NoDatabase,
     /// Wrong user or password.
     Login,
     /// A right is missing.
     Refused,
-    /// A file that is of no use, and what to do about it.
+    /// An unusable file, and the remedy.
     #[cfg(feature = "sqlite")]
     File(&'static str),
     /// It starts, stops, or fails over.
@@ -376,7 +396,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whether it leaves open what became of the statement, on a connection that is of no more use.
+    /// Whether the outcome of the statement is unknown, and its connection unusable.
     pub(crate) fn is_silence(self) -> bool {
         matches!(self, Self::Unavailable | Self::Busy)
     }

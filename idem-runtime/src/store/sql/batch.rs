@@ -1,4 +1,4 @@
-//! One transaction for the statements of many.
+//! One transaction for the statements of several calls.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::job::Job;
 use super::lane::{collided, pause};
 use super::part::{Done, Ends, Mode, Part, Texts, WIDEST};
 
-/// How many rows wait between the driver's thread and this one.
+/// How many rows are buffered between the driver's thread and this one.
 const ROWS: usize = 1_024;
 
 /// The connection that batches are written on.
@@ -37,7 +37,7 @@ impl Writer {
         }
     }
 
-    /// Writes all of them or, where that is not to be, those that can be. Tells each what became of it.
+    /// Writes all of them in one transaction or, if that fails, each by itself. Sends each its result.
     pub(super) async fn write(&mut self, mut jobs: Vec<Job>) {
         jobs.retain(|job| !job.is_left());
         let (mut collisions, mut mode) = (1, Mode::AtOnce);
@@ -55,7 +55,7 @@ impl Writer {
                     collisions += 1;
                     jobs.retain(|job| !job.is_left());
                 }
-                // One of them may have spoilt it for the others. None of them has happened, or none is
+                // One of them may have failed the transaction for the others. None of them has happened, or none is
                 // known to have, and each may be sent again.
                 Err(_) => break,
             }
@@ -69,8 +69,8 @@ impl Writer {
         }
     }
 
-    /// All of them in one transaction: when this is done, they are on disk. `None`: not all of them did
-    /// what they are for, and it is not known which; nothing has happened.
+    /// Writes all of them in one transaction, which is on disk on return. `None`: some statements had no effect, and it
+    /// is not known which; nothing has happened.
     async fn together(
         &mut self,
         jobs: &[Job],
@@ -94,7 +94,7 @@ impl Writer {
             };
             let mut done = Vec::new();
             let sent = send(&mut conn, text, all, part.statements(), ends, &mut done).await;
-            // Whatever goes wrong once it has begun, the connection is closed, and the transaction with it.
+            // After an error within the transaction the connection is closed, and the transaction with it.
             if let Err(error) = sent {
                 if ends.begins && done.is_empty() && error.as_database_error().is_some() {
                     self.conn = Some(conn);
@@ -116,7 +116,7 @@ impl Writer {
         Ok(Some(answers))
     }
 
-    /// One of them, as if there were no others.
+    /// Writes one of them, as if there were no others.
     async fn alone(&mut self, job: &Job) -> Result<Answer, sqlx::Error> {
         let mut collisions = 1;
         loop {
@@ -175,13 +175,13 @@ fn arguments(
 }
 
 async fn command(conn: &mut SqliteConnection, text: &'static str) -> Result<(), sqlx::Error> {
-    // With arguments, if none, it is prepared once.
+    // As a query with arguments, of which there are none, it is prepared once.
     let all = query_with::<sqlx::Sqlite, _>(text, SqliteArguments::default());
     all.execute(conn).await?;
     Ok(())
 }
 
-/// Sends a text of so many statements, and puts down what each of them did, those of its ends too.
+/// Sends a text of `statements` statements, and records the result of each, those of `ends` included.
 async fn send(
     conn: &mut SqliteConnection,
     text: Text,

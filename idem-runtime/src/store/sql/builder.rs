@@ -17,13 +17,13 @@ use crate::record::HEADER;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Bytes of a completion beside the record: its text, its names, what the protocol adds.
+/// Bytes of a completion besides the record: its text, its names, the protocol's overhead.
 const BESIDE: usize = 8 << 10;
 
 /// The name of the table in the files of `migrations`.
 const TABLE: &str = "idem_records";
 
-/// Sets up a SQL store.
+/// Configures a SQL store.
 #[must_use = "a builder does nothing until it connects"]
 pub struct SqlStoreBuilder<B: Backend> {
     source: SqlSource<B>,
@@ -58,43 +58,49 @@ impl<B: Backend> SqlStoreBuilder<B> {
         }
     }
 
-    /// The table of the records: a name of ASCII letters, digits and `_` that begins with a letter, at
-    /// most 48 characters; on PostgreSQL and MySQL with a schema in front, as in `app.idem_records`.
-    /// Default: `idem_records`.
+    /// The table of the records. Default: `idem_records`.
+    ///
+    /// A name of ASCII letters, digits and `_` that begins with a letter, at most 48 characters; on PostgreSQL and
+    /// MySQL with a schema in front, as in `app.idem_records`.
     pub fn table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
         self
     }
 
-    /// How many connections are made at most, when they are needed. Calls beyond that wait for one.
-    /// Default: 8; at least 1.
+    /// The maximum number of connections, which are made when needed.
+    ///
+    /// Calls beyond that wait for one. Default: 8; at least 1.
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections.clamp(1, 10_000);
         self
     }
 
-    /// How long a statement may take from the moment at which it is sent; making a connection has as long again.
-    /// Waiting for one does not count: see [overload](super#overload). Then it counts as failed, its
-    /// connection is closed, and the engine sends it again on another. Default: 2 seconds.
+    /// The time-out of a statement, from its sending on.
+    ///
+    /// Making a connection has as long again. Waiting for one does not count: see [overload](super#overload). After the
+    /// time-out the statement counts as failed, its connection is closed, and the engine sends it again on another.
+    /// Default: 2 seconds.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// The largest record that is read, in bytes; default 64 MiB, at least 1 KiB. A larger one is refused with
-    /// [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left alone: its length is looked at where it is, and
-    /// nothing of its answer is sent. Larger answers are not stored either: the engine keeps a tombstone of them.
+    /// The largest record that is read, in bytes; default 64 MiB.
+    ///
+    /// At least 1 KiB. A larger one is refused with [`ErrorKind::TooLarge`](crate::ErrorKind::TooLarge) and left alone:
+    /// the server checks its length, and sends nothing of its answer. Larger answers are not stored either: the engine
+    /// keeps a tombstone of them.
     pub fn max_record_bytes(mut self, max_record_bytes: usize) -> Self {
         self.max_record_bytes = max_record_bytes.max(1 << 10);
         self
     }
 
-    /// Connects, and looks at the server's settings.
+    /// Connects, and checks the server's settings.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Refused`] if the URL, the name of the table, the user or the password is wrong;
-    /// `Unavailable` if the server is. The table need not be there yet.
+    /// [`StoreErrorKind::Refused`] if the URL, the name of the table, the user or the password is wrong; `Unavailable`
+    /// if the server is. The table need not exist yet.
     ///
     /// # Cancel safety
     ///
@@ -173,8 +179,9 @@ impl<B: Backend> SqlStoreBuilder<B> {
 
 #[cfg(feature = "postgres")]
 impl SqlStoreBuilder<super::Postgres> {
-    /// Whether whoever completes, releases or resolves tells others by `NOTIFY`, so that they need not
-    /// ask again and again, up to a second apart. All stores on a table must agree. Default: no.
+    /// Whether completions, releases and resolutions notify waiting calls by `NOTIFY`. Default: no.
+    ///
+    /// Then waiting calls need not poll at intervals of up to a second. All stores on a table must agree.
     ///
     /// A transaction that notifies takes a lock of the whole server when it is committed: with 32
     /// writers 8,790 commits a second became 3,430 (measured with PostgreSQL 15 on two cores). It takes
@@ -185,7 +192,7 @@ impl SqlStoreBuilder<super::Postgres> {
     }
 }
 
-/// Whether this can stand in a statement as it is.
+/// Whether this can be part of a statement without quoting.
 fn is_name(table: &str) -> bool {
     let part = |part: &str| {
         part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
@@ -196,7 +203,7 @@ fn is_name(table: &str) -> bool {
     parts.len() <= 2 && parts.into_iter().all(part)
 }
 
-/// The SQL of the table. Its index is named after it, without the schema that it is in anyway.
+/// The SQL of the table. Its index is named after the table, without the schema, which is the table's anyway.
 pub(super) fn schema<B: Sealed>(table: &str) -> String {
     let name = table.rsplit('.').next().unwrap_or(table);
     (B::SCHEMA)

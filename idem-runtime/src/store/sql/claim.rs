@@ -1,4 +1,4 @@
-//! A claim: one statement where nothing is there, and one where an answer is.
+//! A claim: one statement without a record or with an answer.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,17 +16,19 @@ use crate::record::transition;
 use crate::record::{Fence, Header, State};
 use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreError};
 
-/// How long a claim waits for whoever holds a file before it looks whether it need not write at all.
+/// How long a claim waits for the file's writer before it reads.
+///
+/// It need not write if there is an answer.
 const HELD_UP: Duration = Duration::from_millis(20);
 
 /// The number of a first attempt.
 const FIRST: u16 = 1;
 
-/// What came of putting a record where none is.
+/// The result of inserting a record.
 enum Put {
-    /// It is there, with this fence.
+    /// It was inserted, with this fence.
     Granted(i64),
-    /// One was there; this is it, if the statement saw it.
+    /// There was one; this is it, if the statement saw it.
     Met(Option<Row>),
 }
 
@@ -40,7 +42,7 @@ impl<B: Sealed> Inner<B> {
         let site = Site::new(&self.lane, ("a claim", Rank::Claim(admission)), key, &[]);
         let begins = request.needs == Needs::Nothing;
         let decide = |current: Option<Current<'_>>, now_us| {
-            // Nobody has a record to write there, unless the database says when that is.
+            // Without a row the database's time is unknown, which a new record needs.
             if now_us == 0 && begins {
                 return (None, None);
             }
@@ -55,7 +57,7 @@ impl<B: Sealed> Inner<B> {
         };
         for _ in 0..TRIES {
             let mut found = None;
-            // A claim that needs a record is not to make one.
+            // A claim that needs a record must not create one.
             if begins {
                 let reads = self.met.at_least(B::READS_FIRST);
                 if reads {
@@ -77,14 +79,14 @@ impl<B: Sealed> Inner<B> {
             if begins {
                 self.met.learn(true);
             }
-            // Not found: somebody whom the statement could not see was quicker.
+            // No row: the record of a faster claim, which the statement could not see.
             let unreadable = |error| Some(ClaimReply::Unreadable(error));
             let reply = self.operate(&site, found, decide, unreadable).await?;
             match &reply {
                 Some(ClaimReply::Done { record, left }) => {
                     self.ascertain(&site, record, *left).await?;
                 }
-                // What is absent from a server that only reads may be on the one that writes.
+                // A record that is absent on a read-only server may exist on the one that writes.
                 Some(ClaimReply::Absent) => self.writes(&site).await?,
                 _ => {}
             }
@@ -95,7 +97,7 @@ impl<B: Sealed> Inner<B> {
         Err(overtaken(site.what))
     }
 
-    /// Puts the record of a first claim there, if none is. `reads`: none was, a moment ago.
+    /// Inserts the record of a first claim, if there is none. `reads`: a read has just found none.
     async fn put(
         &self,
         site: &Site<'_, B>,
@@ -110,11 +112,11 @@ impl<B: Sealed> Inner<B> {
                 .tell(site.purpose(), &self.statements.claim, &arguments)
         );
         let mut outcome = None;
-        // There, a statement that changes nothing waits for others as well.
+        // There, a statement that changes nothing waits for other writers as well.
         if B::WAITS && !reads {
             match timeout(HELD_UP, told.as_mut()).await {
                 Ok(done) => outcome = Some(done),
-                // Its own is there: it was written meanwhile.
+                // A row of its own owner was written meanwhile by this claim.
                 Err(_) => match Box::pin(self.look(site)).await? {
                     Some(row) if !row.is_of(&request.owner) => return Ok(Put::Met(Some(row))),
                     _ => {}
@@ -133,7 +135,7 @@ impl<B: Sealed> Inner<B> {
                 }
                 None => Ok(Put::Met(answer.row)),
             },
-            // What is done can be replayed all the same.
+            // A done record can be replayed nevertheless.
             Err((Some(trouble), error)) if !reads || trouble == Trouble::ReadOnly => {
                 let row = Box::pin(self.look(site)).await?;
                 Ok(Put::Met(Some(row.ok_or(error)?)))
@@ -152,7 +154,7 @@ fn granted(fence: i64) -> ClaimReply {
     }
 }
 
-/// The record of a first claim, but for its fence.
+/// The record of a first claim, except its fence.
 pub(super) fn fresh(request: &ClaimRequest) -> Header {
     Header {
         state: State::Pending {
@@ -167,13 +169,13 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
     }
 }
 
-/// How many of the latest claims met a record that was there, in shares of [`ALL`](Self::ALL).
+/// The share of recent claims that met a record, of [`ALL`](Self::ALL).
 #[derive(Debug)]
 pub(super) struct Met(AtomicU32);
 
 impl Met {
     pub(super) const ALL: u32 = 1 << 16;
-    /// So many claims ago counts for little.
+    /// The number of claims over which the share decays.
     const LATELY: u32 = 64;
 
     pub(super) const fn new() -> Self {
@@ -193,7 +195,7 @@ impl Met {
             };
             (is != was).then_some(is)
         };
-        // Nothing to learn is no error.
+        // An unchanged share is no error.
         let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, learn);
     }
 }

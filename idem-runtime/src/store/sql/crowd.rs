@@ -1,8 +1,8 @@
-//! Reads that wait for their turn go together: so many statements are on their way at most, and whoever
-//! ends one hands its turn to one of those who wait, with all the others.
+//! Batches waiting reads. A limited number of statements is in flight, and the end of one passes its turn to a waiting
+//! read, together with the other waiting reads.
 //!
-//! There is no task and no thread for it: each statement is sent by a caller, which may be dropped, and
-//! then another has the turn.
+//! There is no task and no thread for it: each statement is sent by a caller. If that caller's future is dropped,
+//! another gets the turn.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,33 @@ use tokio::sync::oneshot;
 
 use super::row::{Place, Row};
 
-/// For how many records a statement asks at most.
+/// The maximum number of records of a statement.
 pub(super) const WIDEST: usize = 64;
-/// And at first, while nobody knows how large they are.
+/// The first limit, while the size of the records is unknown.
 const FIRST: usize = 8;
-/// Of so many bytes a reply may be, as far as the last ones tell: one that takes too long is nobody's.
+/// The intended size of a reply, by the size of the last ones.
+///
+/// A reply that takes too long is lost.
 const BYTES: usize = 1 << 20;
 
-/// Those who read on one lane.
+/// The reads of one lane.
 pub(crate) struct Crowd {
-    /// How many turns there are.
+    /// The number of turns.
     turns: usize,
     state: Mutex<State>,
 }
 
 struct State {
-    /// For how many records the next statement asks at most: twice as many as the last one, or half as many.
+    /// The maximum number of records of the next statement.
+    ///
+    /// It is twice as many as for the last one, or half as many.
     width: usize,
-    /// Nobody, unless all turns are taken.
+    /// Empty, unless all turns are taken.
     waiting: Vec<Waiting>,
-    /// How many have waited.
+    /// The number of reads that have waited.
     numbers: u64,
     taken: usize,
-    /// Turns of before are over, whatever becomes of them.
+    /// Turns of an earlier age are void.
     age: u64,
 }
 
@@ -49,30 +53,30 @@ impl Default for State {
     }
 }
 
-/// Somebody who waits for a row.
+/// A read that waits for a row.
 struct Waiting {
-    /// Greater than those of all before.
+    /// Greater than those of all earlier ones.
     number: u64,
     place: Place,
     told: oneshot::Sender<Told>,
 }
 
-/// What comes of waiting. The end of the line without a word: go alone.
+/// The result of waiting. A closed channel means: read alone.
 pub(super) enum Told {
-    /// What stands there.
+    /// The row at its place.
     Row(Option<Row>),
-    /// It is for this one to ask, for others as well.
+    /// The turn to read, for others as well.
     Turn(Turn),
 }
 
 /// How a read begins.
 pub(super) enum Way {
     Now(Turn),
-    /// With a number in the line.
+    /// With a number in the queue.
     Later(oneshot::Receiver<Told>, u64),
 }
 
-/// Held while a statement is on its way.
+/// Held while a statement is in flight.
 pub(super) struct Turn {
     crowd: Arc<Crowd>,
     age: u64,
@@ -104,14 +108,15 @@ impl Crowd {
         Way::Later(hears, number)
     }
 
-    /// Whether somebody has taken this one along.
+    /// Whether a statement has taken this read along.
     pub(super) fn has_taken(&self, number: u64) -> bool {
         let state = self.lock();
         (state.waiting.first()).is_none_or(|first| first.number > number)
     }
 
-    /// A turn for somebody who has waited too long: whoever has the others may never go on, since a
-    /// future need not be polled.
+    /// A turn for a read that has waited too long.
+    ///
+    /// The future that holds the others may never be polled again.
     pub(super) fn overtake(self: &Arc<Self>) -> Turn {
         let mut state = self.lock();
         state.age += 1;
@@ -121,7 +126,7 @@ impl Crowd {
         self.turn(state.age, others)
     }
 
-    /// Gives a turn to those who wait.
+    /// Passes a turn on to the waiting reads.
     fn hand_over(self: &Arc<Self>, age: u64) {
         let mut state = self.lock();
         if state.age != age {
@@ -135,7 +140,7 @@ impl Crowd {
             }
             let first = others.swap_remove(0);
             drop(state);
-            // Left in this moment, it comes back, and is handed on as it is dropped.
+            // If that read is dropped at this moment, the turn comes back, and is passed on by its drop.
             let _ = first.told.send(Told::Turn(self.turn(age, others)));
             return;
         }
@@ -155,7 +160,7 @@ impl Crowd {
     }
 }
 
-/// So many at most, without those who have given up.
+/// Takes at most `most` waiting reads, without dropped ones.
 fn some(waiting: &mut Vec<Waiting>, most: usize) -> Vec<Waiting> {
     let rest = waiting.split_off(waiting.len().min(most));
     let mut some = std::mem::replace(waiting, rest);
@@ -168,7 +173,7 @@ impl Turn {
         self.others.is_empty()
     }
 
-    /// All places that are asked for, in their order.
+    /// All requested places, sorted.
     pub(super) fn places(&self, own: &Place) -> Vec<Place> {
         let others = self.others.iter().map(|other| other.place);
         let mut places: Vec<_> = others.chain([*own]).collect();
@@ -177,26 +182,26 @@ impl Turn {
         places
     }
 
-    /// So many bytes came.
+    /// Adapts the width to the bytes of a reply.
     pub(super) fn weigh(&self, bytes: usize) {
         let mut state = self.crowd.lock();
         state.width = if bytes > BYTES {
-            // Not alone, so that it is found out when they are small again.
+            // At least two, because a lone read does not weigh its reply, and the width would never grow again.
             (state.width / 2).max(2)
         } else {
             (state.width * 2).min(WIDEST)
         };
     }
 
-    /// Tells each of the others what stands at its place.
+    /// Sends each of the others the row at its place.
     pub(super) fn tell(&mut self, find: impl Fn(&Place) -> Option<Row>) {
         for other in self.others.drain(..) {
-            // It may have given up.
+            // It may have been dropped.
             let _ = other.told.send(Told::Row(find(&other.place)));
         }
     }
 
-    /// Leaves the others to themselves.
+    /// Leaves the others to read alone.
     pub(super) fn leave(&mut self) {
         self.others.clear();
     }
@@ -339,7 +344,7 @@ mod tests {
         drop(first);
         let mut since = later(&crowd, 4);
         drop(leaves);
-        // It goes alone.
+        // It reads alone.
         assert_eq!(left.try_recv().err(), Some(TryRecvError::Closed));
         assert!(turn(&mut since).is_for_one());
         assert!(now(&crowd, 5).is_for_one());
@@ -355,7 +360,7 @@ mod tests {
         assert_eq!(turn.places(&[2; PLACE]), [[2; PLACE], [3; PLACE]]);
         turn.tell(|_| None);
         assert!(matches!(other.try_recv(), Ok(Told::Row(None))));
-        // What was stuck has no turn to give any more.
+        // The stuck turn is void.
         let mut next = later(&crowd, 4);
         drop(stuck);
         assert_eq!(next.try_recv().err(), Some(TryRecvError::Empty));

@@ -1,10 +1,11 @@
-//! What the three databases do in the same words, for types of sqlx that have nothing in common.
+//! Code shared by the three databases, as macros.
+//!
+//! Macros, because the types of sqlx have nothing in common.
 
-/// [`Sealed::run`](super::backend::Sealed::run) for prepared statements: sends one, and reads at most a
-/// row.
+/// [`Sealed::run`](super::backend::Sealed::run) for prepared statements: sends one, and reads at most one row.
 macro_rules! prepared {
     ($db:ty, $conn:ident, $statement:ident, $arguments:ident) => {{
-        // By the connection's own methods: those of a query keep a copy of it in the future.
+        // By the connection's own methods, because those of a query keep a copy of it in the future.
         let mut query =
             sqlx::query::<$db>(sqlx::AssertSqlSafe(std::sync::Arc::clone(&$statement.text)));
         let all = 0..$arguments.len();
@@ -14,7 +15,7 @@ macro_rules! prepared {
             &mut $statement.order.iter().copied()
         };
         if let [Argument::Places(places)] = $arguments {
-            // Those that are too many name the last again.
+            // Surplus parameters repeat the last place.
             for index in 0..$statement.order.len() {
                 query = query.bind(&places[index.min(places.len() - 1)][..]);
             }
@@ -57,7 +58,7 @@ macro_rules! prepared {
             }
             Kind::Grant => {
                 use sqlx::Row as _;
-                // To its end, and not just to its row: that is there before the commit.
+                // To the end, not only to the row, because the row arrives before the commit.
                 let rows = (&mut *$conn).fetch_all(query).await?;
                 let granted = rows.first().map(|row| row.try_get(0)).transpose()?;
                 Ok(Answer {
@@ -89,7 +90,7 @@ macro_rules! several {
         let mut rows = Vec::with_capacity(found.len());
         for found in &found {
             let place: &[u8] = found.try_get(13)?;
-            // A place that is none is nobody's.
+            // An invalid place matches no read.
             let place = place.try_into().unwrap_or([0; PLACE]);
             let row = crate::store::sql::dialect::seen!($statement, found);
             rows.push((place, row));
@@ -102,15 +103,15 @@ macro_rules! several {
 }
 
 /// [`Sealed::fetch_script`](super::backend::Sealed::fetch_script) and
-/// [`Sealed::execute_script`](super::backend::Sealed::execute_script). `$bytes` is what a script gives
-/// bytes as.
+/// [`Sealed::execute_script`](super::backend::Sealed::execute_script). `$bytes` is the type of bytes in the result of a
+/// script.
 macro_rules! scripts {
     ($conn:ident, $bytes:ty) => {
         async fn fetch_script(conn: &mut $conn, script: String) -> Result<Answer, sqlx::Error> {
             use sqlx::Row as _;
             let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
             let rows = conn.fetch_all(script).await?;
-            // Other statements of it may give rows as well; those of the table have more columns.
+            // Other statements of it may return rows as well; those of the table have more columns.
             let row = match rows.iter().find(|row| row.len() > 3) {
                 Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes, try_get)),
                 None => None,
@@ -128,8 +129,7 @@ macro_rules! scripts {
     };
 }
 
-/// The columns of a row of a prepared statement. Their types are looked at once: it is half of what a row
-/// costs.
+/// The columns of a row of a prepared statement. Their types are checked only once, because the check is expensive.
 macro_rules! seen {
     ($statement:ident, $row:expr) => {
         if Self::TYPED

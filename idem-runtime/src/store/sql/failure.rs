@@ -1,9 +1,9 @@
-//! What the errors of sqlx mean for a store.
+//! Maps the errors of sqlx to those of a store.
 
 use super::backend::{Sealed, Trouble};
 use crate::store::{Reach, StoreError, StoreErrorKind};
 
-/// Whether the connection is of no more use.
+/// Whether the connection is unusable.
 pub(crate) fn broken(error: &sqlx::Error) -> bool {
     use sqlx::Error::{Io, Protocol, Tls, WorkerCrashed};
     matches!(error, Io(_) | Protocol(_) | Tls(_) | WorkerCrashed)
@@ -13,7 +13,7 @@ pub(crate) fn trouble<B: Sealed>(error: &sqlx::Error) -> Option<Trouble> {
     error.as_database_error().map(B::trouble)
 }
 
-/// The error for the engine. `what` is what was tried, as in "a claim".
+/// The error for the engine. `what` is the operation, as in "a claim".
 pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
     let (kind, advice) = match trouble::<B>(&error) {
@@ -98,13 +98,13 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
     }
 }
 
-/// How far a statement came. A server that starts or fails over does not know what it will say.
+/// How far a statement came. The error of a server that starts or fails over does not count as an answer.
 fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
     let is_refused =
         matches!(error, sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused);
     let lacks = match error {
         sqlx::Error::Io(io) => lacks_something_here(io),
-        // A certificate that does not fit, or is not there.
+        // A certificate that does not match, or is missing.
         sqlx::Error::Tls(_) => true,
         _ => false,
     };
@@ -112,13 +112,13 @@ fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
         Some(Trouble::Unavailable) => Reach::Silent,
         None if lacks => Reach::Here,
         None if is_refused => Reach::Unreachable,
-        // A file that is not there may be a socket's, or a certificate's.
+        // A missing file may be that of a socket, or of a certificate.
         None if broken(error) => Reach::Silent,
         _ => Reach::Answered,
     }
 }
 
-/// No connection can be made for want of something in this process or on its machine: memory, files, ports.
+/// Whether this process or its machine lacks memory, files or ports for a connection.
 fn lacks_something_here(error: &std::io::Error) -> bool {
     const LACKS: [i32; 4] = [12, 23, 24, 99];
     error
@@ -126,7 +126,7 @@ fn lacks_something_here(error: &std::io::Error) -> bool {
         .is_some_and(|code| LACKS.contains(&code))
 }
 
-/// Why there is no table still.
+/// The error of a table that could not be created.
 pub(crate) fn not_created<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
     if trouble::<B>(&error) == Some(Trouble::Refused) {
         let message = format!(
@@ -138,7 +138,7 @@ pub(crate) fn not_created<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
     store_error::<B>(what, error)
 }
 
-/// Why the table that is there is of no use.
+/// The error of an existing table that is not usable.
 pub(crate) fn not_usable<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
     if trouble::<B>(&error) == Some(Trouble::NoTable) {
         let message = format!(
@@ -150,7 +150,7 @@ pub(crate) fn not_usable<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErro
     store_error::<B>(what, error)
 }
 
-/// Why a server is not to be worked with. The problem is one of our own sentences.
+/// The error of an unsuitable server. The problem is a sentence of this crate.
 pub(crate) fn unfit<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
     match error {
         sqlx::Error::Configuration(problem) => {

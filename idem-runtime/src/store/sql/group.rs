@@ -1,10 +1,11 @@
-//! Group commit: what several calls write at a time goes into one transaction, and is on disk with one
-//! write of the disk.
+//! Group commit: the statements of several calls in one transaction.
 //!
-//! A statement that finds no other on its way is sent at once, on a connection of its [lane](super::lane),
-//! as it would be without this. One that does waits in line, and the store's own thread takes all that
-//! have come while it wrote the batch before. Nobody is told anything before the commit. The thread is
-//! not a caller's: one that blocks, or ends, holds nobody up.
+//! The transaction takes one write of the disk.
+//!
+//! A statement that finds no other in progress is sent immediately, on a connection of its [lane](super::lane), as
+//! without group commit. Otherwise it is queued, and the store's own thread takes all statements that were queued while
+//! it wrote the previous batch. No caller receives a reply before the commit. The thread does not belong to a caller,
+//! because a caller's thread that blocks or ends would delay all others.
 
 #![allow(
     unnameable_types,
@@ -29,14 +30,14 @@ use super::seats::Rank;
 use super::statement::Statement;
 use crate::store::pace::{Crowded, Pace, admits};
 
-/// How long a batch lets a statement that went alone finish. The file's lock would be waited for
-/// anyway, but in steps of a millisecond and more.
+/// How long a batch waits for a lone statement to finish. SQLite would wait for the file's lock anyway, but in steps of
+/// a millisecond and more.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-/// How many statements go into a transaction at most: others in the file wait for it.
+/// The maximum number of statements of a transaction: other writers of the file wait for it.
 pub(super) const MOST: usize = 512;
 
-/// The line of one store.
+/// The queue of one store.
 pub struct Group(Arc<Shared>);
 
 pub(super) struct Shared {
@@ -46,16 +47,16 @@ pub(super) struct Shared {
 }
 
 struct State {
-    /// What ends or keeps a claim. It is written first.
+    /// Statements that end or keep a claim. They are written first.
     endings: Vec<Job>,
     claims: Vec<Job>,
     pace: Pace,
-    /// The statement that went alone, if it is still on its way.
+    /// The lone statement, if it is still in progress.
     alone: Option<u64>,
     turns: u64,
-    /// The thread has something in hand, or waits for those whom it has told to come back.
+    /// The thread writes, or waits for further statements of the callers that it has replied to.
     writing: bool,
-    /// How many must be in line before the thread is woken, while it waits for them.
+    /// How many queued statements wake the thread, while it waits for them.
     wanted: usize,
     thread: bool,
     closed: bool,
@@ -94,15 +95,15 @@ impl State {
     }
 }
 
-/// How a statement goes.
+/// How a statement is sent.
 pub(crate) enum Way<'g> {
-    /// Alone, and whoever comes while this is held waits in line.
+    /// Alone; statements that arrive while the turn is held are queued.
     Alone(Turn<'g>),
-    /// With others.
+    /// In a batch.
     Together(oneshot::Receiver<Outcome>),
-    /// Alone, since there is no thread.
+    /// Alone, because there is no thread.
     Beside,
-    /// It is a claim, and could not be written in time.
+    /// A claim that could not be written in time.
     Refused(Crowded),
 }
 
@@ -115,7 +116,7 @@ impl Group {
         }))
     }
 
-    /// Lets a statement go alone, or puts it in line.
+    /// Lets a statement go alone, or queues it.
     pub(crate) fn enter(
         &self,
         what: &'static str,
@@ -133,7 +134,7 @@ impl Group {
             });
         }
         if !state.thread {
-            // Without one more thread it goes as well, if slower.
+            // Without another thread it works as well, but slower.
             if self.0.start().is_err() {
                 return Way::Beside;
             }
@@ -173,7 +174,7 @@ impl fmt::Debug for Group {
     }
 }
 
-/// Held while a statement is on its way alone.
+/// Held while a lone statement is in progress.
 pub(crate) struct Turn<'g> {
     number: u64,
     shared: &'g Shared,
@@ -193,13 +194,13 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// What the thread does next.
+/// The next step of the thread.
 enum Next {
     Write(Vec<Job>),
     Sleep,
     /// Until this turn is over.
     Wait(u64),
-    /// For those who have just been told.
+    /// For further statements of the callers that have just received their replies.
     Gather,
     End,
 }
@@ -213,7 +214,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let thread = std::thread::Builder::new().name("idem-sqlite".to_owned());
         thread.spawn(move || {
-            // Whoever comes next starts another, should this one not work or fail.
+            // If this thread ends or fails, the next statement starts another.
             let gone = Gone(Arc::clone(&shared));
             let runtime = Builder::new_current_thread().enable_time().build();
             if let Ok(runtime) = runtime {
@@ -226,7 +227,7 @@ impl Shared {
 
     async fn write(&self) {
         let mut writer = Writer::new(self.options.clone());
-        // The turn that is waited for, and until when.
+        // The turn to wait for, and the time limit.
         let mut waits = (0, Instant::now());
         let mut lull = Lull::default();
         loop {
@@ -263,7 +264,7 @@ impl Shared {
             return if state.closed { Next::End } else { Next::Sleep };
         }
         match state.alone {
-            // Its caller may be blocked, and then it does not say when it is over.
+            // Its caller may be blocked, and then never ends its turn.
             Some(alone) if alone != turn || Instant::now() < until => Next::Wait(alone),
             _ => {
                 state.writing = true;
@@ -273,7 +274,7 @@ impl Shared {
     }
 }
 
-/// Says that the thread has ended. Whoever waits in line is told by the end of the line.
+/// Marks the thread as ended. Dropping the queued jobs notifies their callers.
 struct Gone(Arc<Shared>);
 
 impl Drop for Gone {

@@ -1,4 +1,4 @@
-//! A statement that waits in line to be written with others.
+//! A queued statement of a group commit.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::lane::Outcome;
 use super::many::Many;
 use super::statement::Statement;
 
-/// A statement in line.
+/// A queued statement.
 pub(super) struct Job {
     pub(super) what: &'static str,
     pub(super) text: Text,
@@ -39,7 +39,7 @@ impl Job {
         let (told, hears) = oneshot::channel();
         let value = |argument: &Argument<'_>| match *argument {
             Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => Value::Bytes(bytes.to_vec()),
-            // Places are only read, and what reads does not wait here.
+            // Places are only read, and reads are not queued here.
             Argument::Body(None) | Argument::Places(_) => Value::Null,
             Argument::Int(number) => Value::Int(number),
             Argument::Text(text) => Value::Text(text.into()),
@@ -55,17 +55,17 @@ impl Job {
         (job, hears)
     }
 
-    /// Whoever asked for it has given up.
+    /// Whether its caller has given up.
     pub(super) fn is_left(&self) -> bool {
         self.told.is_closed()
     }
 
-    /// Nobody may be there any more to hear of it.
+    /// Sends the outcome. Its caller may have given up.
     pub(super) fn tell(self, outcome: Outcome) {
         let _ = self.told.send(outcome);
     }
 
-    /// Adds what the statement takes; the argument behind the last is the time.
+    /// Adds the arguments of the statement; the index after the last one is the time.
     pub(super) fn bind(
         &self,
         all: &mut SqliteArguments,

@@ -1,8 +1,7 @@
-//! Connections of the store's own, and one statement on one of them.
+//! The store's own connections, and the sending of statements.
 //!
-//! Not a pool of sqlx: that pings a connection whenever it is given back, a round trip for each
-//! operation; and a pool that bodies take their connections from as well can run dry while every one
-//! of them waits for its claim to be completed.
+//! Not a pool of sqlx, because that pings a connection whenever it is returned, a round trip for each operation; and a
+//! pool shared with bodies can run dry while every body waits for its claim to be completed.
 
 use std::fmt;
 use std::pin::pin;
@@ -28,23 +27,24 @@ use crate::store::{StoreError, StoreErrorKind};
 type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
 pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
 
-/// A connection that nobody has used for this long is tried before it is trusted: a firewall may have
-/// forgotten it.
+/// A connection that was idle for this long is pinged before use.
+///
+/// A firewall may have dropped it.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// How long that may take.
+/// How long the ping may take.
 const PING: Duration = Duration::from_millis(500);
 
-/// How often a statement is sent again that collided with another transaction.
+/// How often a statement that collided with another transaction is sent again.
 const COLLISIONS: u32 = 20;
 
-/// How many statements that read are on their way at most, before others wait to go together.
+/// The number of reads in flight from which on further reads wait to be batched.
 const TURNS: usize = 4;
 
-/// What becomes of a statement.
+/// The outcome of a statement.
 pub(crate) type Outcome = Result<Answer, (Option<Trouble>, StoreError)>;
 
-/// Some connections, made when they are needed.
+/// A set of connections, made when they are needed.
 pub(crate) struct Lane<B: Sealed> {
     options: Options<B>,
     idle: Mutex<Vec<(Conn<B>, Instant)>>,
@@ -52,7 +52,7 @@ pub(crate) struct Lane<B: Sealed> {
     most: usize,
     response_timeout: Duration,
     clock: Arc<ServerClock>,
-    /// Those who read.
+    /// The reads.
     pub(super) crowd: Arc<Crowd>,
     #[cfg(feature = "sqlite")]
     group: Option<Arc<Group>>,
@@ -68,7 +68,7 @@ impl<B: Sealed> fmt::Debug for Lane<B> {
 }
 
 impl<B: Sealed> Lane<B> {
-    /// `reserved` of at most `most` connections are for statements that end or keep what runs.
+    /// `reserved` of at most `most` connections are for statements that end or keep a claim.
     pub(crate) fn new(
         options: Options<B>,
         (most, reserved): (usize, usize),
@@ -88,7 +88,7 @@ impl<B: Sealed> Lane<B> {
         }
     }
 
-    /// Its statements that write go with those of others.
+    /// Sends its writes through the group commit.
     #[cfg(feature = "sqlite")]
     pub(crate) fn grouped(mut self, group: Option<Arc<Group>>) -> Self {
         self.group = group;
@@ -100,8 +100,8 @@ impl<B: Sealed> Lane<B> {
         self.response_timeout
     }
 
-    /// Sends a statement. `what` is what it is for, as in "a claim". Every statement of the store may
-    /// be sent again, and so it is where it collided or where its connection had gone stale.
+    /// Sends a statement. `what` is its purpose, as in "a claim". Every statement of the store may be sent again, and
+    /// is, if it collided or if its connection had gone stale.
     pub(crate) async fn run(
         &self,
         (what, rank): (&'static str, Rank<'_>),
@@ -112,7 +112,7 @@ impl<B: Sealed> Lane<B> {
         outcome.map_err(|(_, error)| error)
     }
 
-    /// As [`run`](Self::run), and says what the server meant by its error.
+    /// As [`run`](Self::run), and returns the kind of a server's error.
     pub(crate) async fn tell(
         &self,
         (what, rank): (&'static str, Rank<'_>),
@@ -136,7 +136,7 @@ impl<B: Sealed> Lane<B> {
         let begun = Instant::now();
         let seat = self.seats.take(rank, self.response_timeout).await;
         let seat = seat.map_err(|none| (None, self.no_seat(what, &none)))?;
-        // Each part has a time of its own: one that is slow leaves the next what it needs.
+        // Each part has a time limit of its own, so that a slow one leaves enough time for the next.
         let Ok(connection) = timeout(self.response_timeout, self.connection()).await else {
             return Err((None, self.silence(what)));
         };
@@ -144,7 +144,7 @@ impl<B: Sealed> Lane<B> {
         if let Rank::Claim(admission) = rank {
             admission.sent_after(begun.elapsed());
         }
-        // The seat is still there when its own connection is to be counted.
+        // The seat is held until after the error message, which counts its connection.
         let mut attempt = pin!(self.attempt(connection, statement, arguments));
         let outcome = match timeout(self.response_timeout, attempt.as_mut()).await {
             Ok(Ok(answer)) => Ok(answer),
@@ -173,7 +173,7 @@ impl<B: Sealed> Lane<B> {
         }
     }
 
-    /// Waits for what became of a statement that went with others.
+    /// Waits for the outcome of a statement in a batch.
     #[cfg(feature = "sqlite")]
     async fn hear(
         &self,
@@ -181,7 +181,7 @@ impl<B: Sealed> Lane<B> {
         told: oneshot::Receiver<Outcome>,
     ) -> Outcome {
         if let Rank::Claim(admission) = rank {
-            // The thread may take it out of the line at any moment.
+            // The thread may take it out of the queue at any moment.
             admission.sent();
         }
         let sent = Instant::now();
@@ -220,7 +220,7 @@ impl<B: Sealed> Lane<B> {
     ) -> Result<Answer, sqlx::Error> {
         let (mut first, mut collisions) = (Some(first), 0);
         loop {
-            // Dropped half-way, it is closed: what it was sent may still be on its way.
+            // If dropped half-way, the connection is closed, because its command may still be in progress.
             let (mut conn, used) = match first.take() {
                 Some(first) => first,
                 None => self.connection().await?,
@@ -245,14 +245,14 @@ impl<B: Sealed> Lane<B> {
                     collisions += 1;
                     pause(collisions).await;
                 }
-                // The server was restarted since. There are only so many of them.
+                // The server was restarted since the last use. The number of such connections is limited.
                 Err(error) if used && broken(&error) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// An answer has come to what was sent then.
+    /// Passes the time in a reply to the clock.
     fn heard(&self, answer: Option<&Answer>, sent: Instant) {
         if let Some(now_us) = answer.and_then(Answer::now_us) {
             self.clock.says(now_us, sent);
@@ -272,7 +272,7 @@ impl<B: Sealed> Lane<B> {
         loop {
             let idle = self.idle().pop();
             let Some((mut conn, since)) = idle else {
-                // Seldom, and it would make every future of the store five times as large.
+                // Boxed, because it is rare, and would enlarge every future of the store.
                 return Ok((Box::pin(self.connect()).await?, false));
             };
             let trusted = since.elapsed() < IDLE;
@@ -301,7 +301,7 @@ impl<B: Sealed> Lane<B> {
         }
     }
 
-    /// Does what takes more than a statement, on a connection that is closed afterwards.
+    /// Opens a connection outside of the queue, for work of more than one statement.
     pub(crate) async fn open(&self, what: &str) -> Result<Conn<B>, StoreError> {
         match timeout(self.response_timeout, self.connect()).await {
             Ok(connected) => connected.map_err(|error| store_error::<B>(what, error)),
@@ -314,12 +314,12 @@ fn failed<B: Sealed>(what: &str, error: sqlx::Error) -> (Option<Trouble>, StoreE
     (trouble::<B>(&error), store_error::<B>(what, error))
 }
 
-/// Whether it collided with another transaction, and not yet too often.
+/// Whether it collided with another transaction, and may still be sent again.
 pub(crate) fn collided<B: Sealed>(error: &sqlx::Error, collisions: u32) -> bool {
     collisions <= COLLISIONS && trouble::<B>(error) == Some(Trouble::Collision)
 }
 
-/// Longer each time, and not the same for two that collided.
+/// Randomized back-off after a collision, longer each time.
 pub(crate) async fn pause(collisions: u32) {
     let most = 500 << collisions.min(6);
     let share = u64::from(Owner::random().as_bytes()[0]) + 1;

@@ -1,8 +1,8 @@
-//! Listing records: a block of the primary key at a time.
+//! Lists records, a block of the primary key at a time.
 //!
-//! A block is a bounded range of the key, in its order, so that no index but the primary key is needed and no
-//! statement examines more than a block, however few of its records are asked for. The last row of a block comes
-//! along in any case: it says where the next block begins. MariaDB reads a block twice for that.
+//! A block is a bounded range of the key, in its order, so that no index but the primary key is needed and no statement
+//! examines more than a block, however few of its records match. The last row of a block is returned in any case,
+//! because the next block begins behind it. MariaDB reads a block twice for that.
 
 use std::fmt::Write as _;
 
@@ -19,14 +19,14 @@ use crate::store::{
 
 const WHAT: &str = "a listing";
 
-/// The states that this version knows. Of those that it does not know every row is read, to be counted.
+/// The states that this version knows. Every row in another state is read, to be counted.
 const KNOWN: &str = "PWRQDEUT";
 
-/// `?1` the first place, `?2` the last one, `?3` how many rows, `?4` the states, all if it is empty, `?5` the
+/// `?1` the first place, `?2` the last one, `?3` the number of rows, `?4` the states, all if it is empty, `?5` the
 /// least attempts.
 pub(super) fn statement() -> String {
-    // No answer: it may be large. A column of bytes in its place, and not of the answer's type, of which a server keeps
-    // no intermediate result in memory.
+    // The answer is left out, because it may be large. The column in its place is one of bytes, and not of the answer's
+    // type, because a server keeps no intermediate result of that type in memory.
     let columns = COLUMNS
         .replace("{answer} AS", "CASE WHEN 1 = 0 THEN fingerprint END AS")
         .replace("{answer_bytes} AS", "CASE WHEN 1 = 0 THEN version END AS");
@@ -40,7 +40,7 @@ pub(super) fn statement() -> String {
     )
 }
 
-/// The states that a record of these may be in, as its header has them.
+/// The states, as in a header, of records that may pass the filter.
 fn states(filter: EntryFilter) -> &'static str {
     match filter {
         EntryFilter::Any => "",
@@ -79,7 +79,7 @@ impl Range {
         Ok(Self { first, last })
     }
 
-    /// Where a step goes on that ended with the record at this place.
+    /// The start of the step after the record at this place.
     fn behind(&self, place: &Place) -> Option<String> {
         let next = successor(*place).filter(|next| *next <= self.last)?;
         Some(next.iter().fold(String::new(), |mut text, byte| {
@@ -89,7 +89,7 @@ impl Range {
     }
 }
 
-/// The place right behind this one.
+/// The place directly behind this one.
 fn successor(mut place: Place) -> Option<Place> {
     for byte in place.iter_mut().rev() {
         *byte = byte.wrapping_add(1);
@@ -100,7 +100,7 @@ fn successor(mut place: Place) -> Option<Place> {
     None
 }
 
-/// A place of hexadecimal digits.
+/// Parses a place of hexadecimal digits.
 fn read(text: &str) -> Option<Place> {
     let digits = text.as_bytes();
     if digits.len() != 2 * PLACE {
@@ -114,7 +114,7 @@ fn read(text: &str) -> Option<Place> {
     Some(place)
 }
 
-/// The key of a row, if prefix and operation are those that are asked for.
+/// The key of a row, if prefix and operation are the requested ones.
 fn key(request: &ListRequest, place: &Place, shown: &str) -> Option<RecordKey> {
     let operation = match &request.operation {
         Some(operation) => operation.clone(),
@@ -124,8 +124,9 @@ fn key(request: &ListRequest, place: &Place, shown: &str) -> Option<RecordKey> {
     Some(RecordKey::new(request.prefix.clone(), operation, digest))
 }
 
-/// Whether the table may not have this name in whole, so that the record belongs to nobody knows whom: see
-/// [`shown`](super::row::shown).
+/// Whether the table may have only a part of this name.
+///
+/// Then the operation of the record is unknown: see [`shown`](super::row::shown).
 fn is_cut(request: &ListRequest, shown: &str) -> bool {
     request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
 }
@@ -134,7 +135,7 @@ impl<B: Sealed> Inner<B> {
     pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
         let range = Range::of(request)?;
         let limit = request.limit.clamp(1, EXAMINED);
-        // Every row of the block is given, unless it has expired or is another prefix's.
+        // Every row of the block is listed, unless it has expired or has another prefix.
         let rows = if request.wants_all() { limit } else { EXAMINED };
         let arguments = [
             Argument::Bytes(&range.first),

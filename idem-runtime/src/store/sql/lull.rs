@@ -6,18 +6,18 @@ use tokio::time::Instant;
 
 use super::group::MOST;
 
-/// A pause after a commit: whoever was told of it often writes again at once, a claim being followed by its
-/// answer, and one commit more for all of them costs less than two for a half each.
+/// A pause after a commit. A caller that received its reply often writes again immediately, because a claim is followed
+/// by its answer, and one more commit for all of them costs less than two for a half each.
 pub(super) struct Lull {
     pub(super) until: Instant,
-    /// How many in line end it; none, and there is none.
+    /// The number of queued statements that ends it; zero: no pause.
     pub(super) wanted: usize,
-    /// How many were in line as it began, if it has begun and has not been judged yet.
+    /// The queue length at its beginning, if it has begun and is not evaluated yet.
     before: Option<usize>,
     began: Instant,
-    /// How long the last commit took.
+    /// The duration of the last commit.
     commit: Duration,
-    /// How many commits there are to be without one, since the last did not pay.
+    /// The number of following commits without a pause, after one that did not pay.
     idle: u32,
 }
 
@@ -36,14 +36,14 @@ impl Default for Lull {
 }
 
 impl Lull {
-    /// So few are not waited for.
+    /// The minimum number of replies that is worth a pause.
     const FEW: usize = 4;
-    /// How many commits go without a pause after one that did not pay.
+    /// The number of commits without a pause after one that did not pay.
     const IDLE: u32 = 16;
-    /// However slow the disk is.
+    /// The longest pause, however slow the disk is.
     const LONGEST: Duration = Duration::from_millis(2);
 
-    /// The one after a commit of so many.
+    /// The pause after a commit of `told` statements.
     pub(super) fn after(self, told: usize, began: Instant, now: Instant) -> Self {
         let commit = now - began;
         let waits = told >= Self::FEW && self.idle == 0;
@@ -61,8 +61,8 @@ impl Lull {
         }
     }
 
-    /// Whether it goes on with so many in line. At its end it is judged: it pays where those who came make
-    /// more of the line than it makes of the time.
+    /// Whether it continues with this queue length. At its end it is evaluated: it pays if the new statements enlarge
+    /// the queue by more than the pause enlarges the time.
     pub(super) fn goes_on(&mut self, in_line: usize, now: Instant) -> bool {
         if self.wanted == 0 {
             return false;

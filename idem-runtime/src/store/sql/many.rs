@@ -1,4 +1,4 @@
-//! Statements that do for several calls at once what another does for one.
+//! Statements that do for several calls what another does for one.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use super::backend::Sealed;
 use super::script::counted;
 use super::statement::filled;
 
-/// What stands before, for each of them, and after. Arguments are those of the statement for one; the one
-/// behind its last is the time.
+/// The text before, the text for each call, and the text after. Arguments are those of the statement for one call; the
+/// one after the last is the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Template {
     pub(super) before: &'static str,
     pub(super) each: &'static str,
     pub(super) after: &'static str,
-    /// Whether all of them must do what they are for. If not, what one did can be read afterwards.
+    /// Whether all of them must have their effect. If not, the effect of each can be read afterwards.
     pub(super) is_strict: bool,
 }
 
@@ -39,7 +39,7 @@ impl Many {
         })
     }
 
-    /// For so many.
+    /// The text for `width` calls.
     pub(crate) fn text(&self, width: usize) -> String {
         let each = vec![&self.each[..]; width].join(",");
         format!("{}{each}{}", self.before, self.after)
@@ -61,6 +61,6 @@ pub(super) const COMPLETE: Template = Template {
             expires_us = v.now + v.life, version = version + 1 FROM v \
             WHERE record_key = v.k AND owner = v.o AND fence = v.f AND attempts = v.a \
             AND fingerprint = v.p AND layout = 50 AND state IN ('P', 'Q') AND expires_us > v.now",
-    // Whoever finds its own answer there has stored it.
+    // A caller that finds its own answer in the record has stored it.
     is_strict: false,
 };

@@ -1,18 +1,18 @@
 //! Records in a SQL database: [`SqliteStore`], [`PostgresStore`], [`MySqlStore`].
 //!
-//! The database's clock is the only one that counts, every record is one row of a table of its own, and
-//! every statement that changes one says whose it must be. What an operation does to a record is decided
-//! by the same functions as everywhere; where nothing stands in the way, a claim, a replay, a
-//! completion, a renewal and a release are one round trip each.
+//! The database's clock is the only one that counts, every record is one row of a table of its own, and every statement
+//! that changes a row states the owner that it expects. The transitions of a record are decided by the same functions
+//! as in every store; without contention, a claim, a replay, a completion, a renewal and a release are one round trip
+//! each.
 //!
 //! # The table
 //!
-//! [`migrate`](SqlStore::migrate) creates it; the same SQL is in the folder `migrations` of this crate,
-//! for whoever keeps the schema elsewhere. Both may be run again, and by ten processes at once. It is
-//! called `idem_records` unless [`table`](SqlStoreBuilder::table) says otherwise.
+//! [`migrate`](SqlStore::migrate) creates it; the same SQL is in the folder `migrations` of this crate, for
+//! applications that keep the schema elsewhere. Both may be run again, and by ten processes at once. The table is
+//! called `idem_records` unless [`table`](SqlStoreBuilder::table) names another.
 //!
-//! Records that have expired are nobody's any more, but stay in the table until somebody deletes them:
-//! see [`purge`](SqlStore::purge). No answer depends on it.
+//! Expired records have no effect, but stay in the table until they are deleted: see [`purge`](SqlStore::purge). No
+//! answer depends on it.
 //!
 //! A very large table is partitioned by hash of `record_key`, never by time: a unique index of a
 //! partitioned table must contain the partition column, so that the same key could exist once a day.
@@ -24,54 +24,53 @@
 //!
 //! # Connections
 //!
-//! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, two for renewals
-//! and reads (in SQLite another, which writes for many at once), and one for [listings](crate::Engine::entries), made
-//! by the first of them; count them against the server's limit, for each process. Bodies hold none of them. Calls
-//! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it
-//! while they wait for somebody else's: there your pool is what may run dry.
+//! Each store has up to [`connections`](SqlStoreBuilder::connections) (8) of its own, two for renewals and reads (in
+//! SQLite another, which writes for many at once), and one for [listings](crate::Engine::entries), made by the first of
+//! them; count them against the server's limit, for each process. Bodies hold none of them. Calls
+//! [inside a transaction](crate::CallBuilder::in_tx) use the transaction's own connection, and hold it while they wait
+//! for another transaction: there your pool is what may run dry.
 //!
-//! - **TLS** is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own
-//!   `Cargo.toml`, and say `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in
-//!   the URL.
-//! - **PgBouncer** may pool transactions, since no operation leaves anything in a session. Before its version
-//!   1.21 it does not know prepared statements: set `statement_cache_capacity(0)` on sqlx's options.
-//! - **A server that is read-only**, full, or that fails over refuses claims with an error that says so.
+//! - **TLS** is sqlx's: enable `tls-rustls-ring` (or another `tls-…` feature) of sqlx in your own `Cargo.toml`, and set
+//!   `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` (MySQL) in the URL.
+//! - **PgBouncer** may pool transactions, because no operation leaves anything in a session. Before its version 1.21 it
+//!   does not know prepared statements: set `statement_cache_capacity(0)` on sqlx's options.
+//! - **A server that is read-only**, full, or that fails over refuses claims with an error that states so.
 //!
 //! # Overload
 //!
-//! Statements wait for a connection in two queues. What ends or keeps a claim (completions, renewals, releases) goes
-//! first, is never refused, and has one connection in eight, at least one, to itself where there are several. A claim
-//! that cannot be sent within three quarters of the engine's
+//! Statements wait for a connection in two queues. Statements that end or keep a claim (completions, renewals,
+//! releases) go first, are never refused, and have one connection in eight, at least one, to themselves where there are
+//! several. A claim that cannot be sent within three quarters of the engine's
 //! [`claim_deadline`](crate::EngineBuilder::claim_deadline), judged by the pace at which claims left the queue so far,
 //! is refused before it is sent: [`ErrorKind::StoreUnavailable`](crate::ErrorKind::StoreUnavailable) with a
 //! [`retry_after`](crate::Error::retry_after). Where the queue has not been empty for as long as the deadline, a
-//! quarter of it is the bound: a standing queue adds delay and no throughput. So the answers of those that were let
-//! in are stored, however many others come.
+//! quarter of it is the bound: a standing queue adds delay and no throughput. So the answers of admitted calls are
+//! stored, however many others come.
 //!
 //! # What they do not do
 //!
-//! - Nobody is told, unless `notify` is on (PostgreSQL): a call that waits for another process asks again
+//! - Waiting calls are not notified, unless `notify` is on (PostgreSQL): a call that waits for another process polls
 //!   after 10 ms, then less often, up to every 500 ms.
-//! - A replica that is not waited for may forget what was acknowledged when it is promoted, as with every
-//!   database. What was read from one may be old: give the store the primary.
-//! - SQLite is for the processes of one machine. On a network drive its locks do not hold. It writes one at a
-//!   time, whoever writes: see [`SqliteStore`].
+//! - A replica without synchronous replication may lack acknowledged writes when it is promoted, as with every
+//!   database. A read from a replica may be stale: give the store the primary.
+//! - SQLite is for the processes of one machine. On a network drive its locks do not hold. It writes one transaction at
+//!   a time, in any process: see [`SqliteStore`].
 //!
 //! # Speed
 //!
-//! A first call is two commits, the claim and the answer, and what a commit costs is above all what the disk
-//! takes to say that it is written. Servers write several at a time by themselves. PostgreSQL can be told to
-//! wait for more of them (`commit_delay`, `commit_siblings`), MariaDB to (`binlog_commit_wait_count`, where
-//! there is a binary log); it pays with many concurrent calls and a slow disk, and costs each of them that
-//! wait. Whoever turns the waiting for the disk off (`synchronous_commit = off`,
-//! `innodb_flush_log_at_trx_commit = 2`) is fast, and lets a crash of the server forget what has run: the
-//! store [warns](crate::store::Store::warnings) of it.
+//! A first call is two commits, the claim and the answer, and the main cost of a commit is the disk's confirmation of
+//! the write. Servers write several commits at a time by themselves. PostgreSQL can be configured to wait for more of
+//! them (`commit_delay`, `commit_siblings`), MariaDB to (`binlog_commit_wait_count`, where there is a binary log); it
+//! pays with many concurrent calls and a slow disk, and costs each of them that wait. Without the wait for the disk
+//! (`synchronous_commit = off`, `innodb_flush_log_at_trx_commit = 2`) the store is fast, and a crash of the server
+//! loses acknowledged claims and answers, so that a body may run again: the store
+//! [warns](crate::store::Store::warnings) of it.
 //!
-//! Where nearly all of the latest claims met a record, claims read first, which writes nothing and waits
-//! for no lock, and costs a first call one more round trip.
+//! If nearly all recent claims met a record, claims read first, which writes nothing and waits for no lock, and costs a
+//! first call one more round trip.
 //!
-//! Four reads of a store are on their way at most. Who reads while they are waits until one of them is back,
-//! and then all who wait ask with one statement.
+//! A store has at most four reads in flight. Further reads wait until one of them has its reply, and are then sent
+//! together as one statement.
 
 mod backend;
 #[cfg(feature = "sqlite")]
@@ -147,7 +146,7 @@ use super::{
 };
 use crate::env::observer::Observer;
 
-/// A store that can work inside a transaction.
+/// A store that can work inside a transaction of the caller.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Sql<'a>(pub(crate) &'a dyn Within);
@@ -163,20 +162,21 @@ impl fmt::Debug for Sql<'_> {
 pub type PostgresStore = SqlStore<Postgres>;
 /// A store in MySQL or MariaDB.
 ///
-/// `InnoDB` shows a commit to others a moment before it is in its log, and a server that is killed then
-/// forgets what it has shown. So a replay of an answer younger than 3 seconds writes first, which takes
-/// another round trip; inside a transaction of the caller's it does not.
+/// `InnoDB` shows a commit to others a moment before it is in its log, and a server that is killed then loses that
+/// commit. So a replay of an answer younger than 3 seconds writes first, which takes another round trip; inside a
+/// transaction of the caller's it does not.
 #[cfg(feature = "mysql")]
 pub type MySqlStore = SqlStore<MySql>;
-/// A store in a file, for the processes of one machine: the embedded, durable default.
+/// A store in a file, for one machine: the embedded, durable default.
 ///
-/// Its connections sync the log at every commit (`synchronous = FULL`), so that an answer that was given
-/// survives a power cut too. SQLite has one writer at a time; what calls of a process write while another
-/// commit is on its way goes into one transaction, with one write of the disk for all of it. A call by itself
-/// is as quick as without, and many at once share the disk's time: between two such transactions those who
-/// have just been told are waited for, for half of what the last one took and 2 ms at most, as long as they do
-/// come. Nobody is told before the commit that holds what he asked for; if it fails, each is tried by itself,
-/// and is told what became of it. A thread of the store's, started when it is first needed, does that.
+/// Its connections sync the log at every commit (`synchronous = FULL`), so that an acknowledged answer survives a power
+/// cut too. SQLite has one writer at a time; the statements that calls of a process send while another commit is in
+/// progress go into one transaction (group commit), with one write of the disk for all of them. A lone call is as quick
+/// as without, and concurrent calls share the disk's time: between two such transactions the store waits for further
+/// statements of the callers that have just received their replies, for half of the duration of the last transaction
+/// and 2 ms at most, as long as such statements arrive. No caller receives a reply before the commit of its statement;
+/// if the commit fails, each statement is tried by itself, and its caller receives that result. A thread of the store,
+/// started when it is first needed, does that.
 ///
 /// Other processes wait for such a transaction as for any other writer. Calls
 /// [inside a transaction](crate::CallBuilder::in_tx) are in that transaction, and part of no group.
@@ -185,9 +185,9 @@ pub type SqliteStore = SqlStore<Sqlite>;
 
 /// A store in a SQL database. Clones share its connections.
 ///
-/// It has connections of its own, up to [`connections`](SqlStoreBuilder::connections) of them, and two
-/// more on the engine's thread for renewals and reads: a pool that bodies use as well could run dry
-/// while each of them waits for its claim to be completed.
+/// It has connections of its own, up to [`connections`](SqlStoreBuilder::connections) of them, and two more on the
+/// engine's thread for renewals and reads. A pool shared with bodies could run dry while each of them waits for its
+/// claim to be completed.
 ///
 /// ```
 /// # #[cfg(feature = "sqlite")]
@@ -205,13 +205,13 @@ pub struct SqlStore<B: Backend>(Arc<Inner<B>>);
 
 pub(crate) struct Inner<B: Sealed> {
     lane: Lane<B>,
-    /// For renewals and reads: its connections are made on the engine's own thread.
+    /// For renewals and reads. Its connections are made on the engine's own thread.
     own: Lane<B>,
-    /// For listings: its one connection is made there as well, and keeps no other statement waiting.
+    /// For listings. Its one connection is made there as well, and delays no other statement.
     listing: Lane<B>,
     statements: Statements,
     met: claim::Met,
-    /// Told of steps of the database's clock.
+    /// Notified of steps of the database's clock.
     observers: Arc<Observers>,
     table: String,
     #[cfg(feature = "postgres")]
@@ -219,7 +219,9 @@ pub(crate) struct Inner<B: Sealed> {
     warnings: Vec<String>,
     /// The longest record that is read.
     reads_bytes: usize,
-    /// The longest that is written: of others the server would refuse each completion, and their bodies would run again.
+    /// The longest record that is written.
+    ///
+    /// The server would refuse each completion of a longer one, and its body would run again.
     max_record_bytes: usize,
 }
 
@@ -240,8 +242,9 @@ impl<B: Backend> fmt::Debug for SqlStore<B> {
 }
 
 impl<B: Backend> SqlStore<B> {
-    /// Connects with the default settings: to a URL, or with the options of a pool that the application
-    /// has. See [`SqlSource`].
+    /// Connects with the default settings.
+    ///
+    /// The source is a URL, or the options of a pool of the application. See [`SqlSource`].
     ///
     /// # Errors
     ///
@@ -254,27 +257,28 @@ impl<B: Backend> SqlStore<B> {
         Self::builder(source).connect().await
     }
 
-    /// Sets up a store.
+    /// Configures a store.
     pub fn builder(source: impl Into<SqlSource<B>>) -> SqlStoreBuilder<B> {
         SqlStoreBuilder::new(source.into())
     }
 
-    /// Creates the table, unless it is there. Any number of processes may do so at once, also one that
-    /// may not create tables, if another has.
+    /// Creates the table, unless it exists.
+    ///
+    /// Any number of processes may do so at once, also one that may not create tables, if another has.
     ///
     /// # Errors
     ///
-    /// [`StoreErrorKind::Refused`](crate::store::StoreErrorKind::Refused) if this user may not create a
-    /// table: then whoever may runs the file in `migrations`. `Unavailable` if the server is.
+    /// [`StoreErrorKind::Refused`](crate::store::StoreErrorKind::Refused) if this user may not create a table: then a
+    /// user with that right runs the file in `migrations`. `Unavailable` if the server is.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves open whether the table was created. Call it again.
+    /// If dropped, it leaves open whether the table was created. Call it again.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.0.migrate().await
     }
 
-    /// The plain SQL of the table, with its name in it.
+    /// The plain SQL of the table, with the configured name.
     #[must_use]
     pub fn schema(&self) -> String {
         builder::schema::<B>(&self.0.table)
@@ -304,7 +308,7 @@ impl<B: Sealed> Inner<B> {
                 }
                 created => created.map_err(|error| failure::not_created::<B>(WHAT, error))?,
             }
-            // It may have been there, and be another.
+            // The table may have existed with other columns.
             let probe = B::run(&mut conn, &probe, &nowhere).await;
             probe.map_err(|error| failure::not_usable::<B>(WHAT, error))?;
             break;

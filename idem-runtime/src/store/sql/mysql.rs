@@ -25,13 +25,13 @@ impl Sealed for MySql {
 
     const NAME: &'static str = "MySQL";
 
-    // UTC: the time zone of a session is nobody's business here.
+    // UTC, so that the time zone of the session has no effect.
     const NOW: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
     // A round trip more for a first call, and half the work for a replay.
     const READS_FIRST: u32 = Met::ALL / 16 * 15;
 
-    // InnoDB does, for the time that a write to its log takes: seen with servers that were killed.
+    // InnoDB does, for the time that a write to its log takes: observed with killed servers.
     const SHOWS_EARLY: bool = true;
 
     // Two statements in one message: MySQL has no `RETURNING`. `ROW_COUNT` is about the first of them.
@@ -49,18 +49,18 @@ impl Sealed for MySql {
         fence, attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1)";
 
-    // `innodb_lock_wait_timeout` does it, sooner or later.
+    // `innodb_lock_wait_timeout` bounds the wait.
     const BOUNDED: &'static str = "";
 
-    // A record that a transaction holds is left to the next purge: waiting for it would hold up whoever
-    // wants one of those that this statement has locked already.
+    // A record that a transaction holds is left to the next purge, because a wait for it would delay all calls that
+    // need a record that this statement has locked already.
     const PURGE: &'static str = "DELETE {t} FROM (SELECT record_key FROM {t} WHERE expires_us <= {now} \
         ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED) AS expired \
         STRAIGHT_JOIN {t} ON {t}.record_key = expired.record_key";
 
     const SCHEMA: &'static str = include_str!("../../../migrations/mysql/0001_idem_records.sql");
 
-    // The server lets one at a time create a table.
+    // The server serializes the creation of a table.
     async fn migrate(conn: &mut MySqlConnection, schema: &str) -> Result<(), sqlx::Error> {
         conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(schema)))
             .await?;
@@ -83,12 +83,12 @@ impl Sealed for MySql {
             Some(1146 | 1054 | 1364) => Trouble::NoTable,
             Some(1049) => Trouble::NoDatabase,
             Some(1044 | 1045 | 1130 | 1698) => Trouble::Login,
-            // A savepoint that is gone: it went with its transaction.
+            // A savepoint that is gone, because its transaction is.
             Some(1305) => Trouble::Ended,
             Some(1142 | 1143 | 1227) => Trouble::Refused,
             Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
-            // 1927 and 4031 are told to who comes back to a connection that the server has closed; a proxy
-            // that has lost its server passes on what it was told as a client, 2000 and more.
+            // 1927 and 4031 are returned on a connection that the server has closed; a proxy that has lost its server
+            // forwards its own client errors, 2000 and more.
             Some(1040 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => Trouble::Busy,
             Some(1047 | 1053 | 1077 | 1079 | 2000..=2999) => Trouble::Unavailable,
             _ => Trouble::Other,
@@ -107,8 +107,8 @@ impl Sealed for MySql {
         Self::fetch_script(conn, script).await
     }
 
-    // `RETURNING` is for other statements. The number goes into the reply to any that changes a row, and is the
-    // session's until the next.
+    // `RETURNING` exists for other statements only. The number is part of the reply to any statement that changes a
+    // row, and stays in the session until the next one.
     const DATED: (&'static str, &'static str) = ("LAST_INSERT_ID({now})", "");
 
     fn left(done: &MySqlQueryResult) -> Option<i64> {
@@ -119,26 +119,26 @@ impl Sealed for MySql {
 
     const INSERT_WITHIN: &'static str = "INSERT IGNORE INTO {t} {values}";
 
-    // What a statement waits for a row is the session's; it is given back. A claim that is dropped while it
-    // waits cannot do that; the next one of the session then does.
+    // The limit of a wait for a row is a setting of the session, and is restored. A claim that is dropped while it
+    // waits cannot do that; the next claim of the session then does.
     const WAIT: (&'static str, &'static str) = (
         "SET @idem_wait = CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), \
          innodb_lock_wait_timeout = ?11; ",
         "SET innodb_lock_wait_timeout = @idem_wait, @idem_wait = NULL; ",
     );
 
-    // Outside of a transaction a savepoint is gone at once, and no error.
+    // Outside of a transaction a savepoint vanishes immediately, without an error.
     const IN_TRANSACTION: &'static str = "ROLLBACK TO SAVEPOINT {claim}; ";
 
-    // For MariaDB: MySQL has no such variable, and what it has needs the right `PROCESS`.
+    // For MariaDB only: MySQL has no such variable, and its equivalent needs the right `PROCESS`.
     const DURING: &'static str = " /*M! AND @@in_transaction = 1 */";
 
     // The transaction may have begun to read before the record was committed.
     const SHARED: &'static str = " LOCK IN SHARE MODE";
     const RESTORE: &'static str = "SET innodb_lock_wait_timeout = \
         CAST(COALESCE(@idem_wait, @@innodb_lock_wait_timeout) AS UNSIGNED), @idem_wait = NULL; ";
-    // A claim whose caller has given up does not wait for a transaction that holds the key: granted in the
-    // end, it would hold it for a lease.
+    // A claim whose caller has given up must not wait for a transaction that holds the key: if it were granted later,
+    // it would hold the key for a lease.
     const SESSION: &'static str = "SET innodb_lock_wait_timeout = 1";
     const RELEASES: bool = false;
     const BYTES: (&'static str, &'static str) = ("x'", "'");

@@ -1,5 +1,5 @@
-//! `LISTEN` and `NOTIFY` of PostgreSQL: an option, since a transaction that notifies takes a lock of the
-//! whole server when it is committed.
+//! `LISTEN` and `NOTIFY` of PostgreSQL. Optional, because a transaction that notifies takes a lock of the whole server
+//! when it is committed.
 
 #![allow(
     unnameable_types,
@@ -23,15 +23,15 @@ use crate::store::{Feed, StoreError, StoreErrorKind, StoreFuture, Watch, Watcher
 
 const WHAT: &str = "listening";
 
-/// What a store hears of its keys by.
+/// The change notifications of a store.
 pub struct Notices {
     options: PgConnectOptions,
     channel: String,
     patience: Duration,
     watchers: Watchers,
-    /// Notices name places.
+    /// The watched keys by place, because a notification names a place.
     keys: Arc<Keys>,
-    /// Who listens, on the engine's thread that asked first.
+    /// The listening task, on the thread of the engine that watched first.
     listens: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -49,7 +49,7 @@ impl Feed for Keys {
         self.lock().remove(&place(key));
     }
 
-    // The driver looks after its connection; what it missed meanwhile is found by asking.
+    // The driver checks its connection; a missed notification is found by polling.
     fn missed(&self) {}
 }
 
@@ -61,7 +61,7 @@ impl fmt::Debug for Notices {
     }
 }
 
-/// The channel of a table: its name, without what a channel's may not have.
+/// The channel of a table: its name, without characters that a channel's may not have.
 fn channel(table: &str) -> String {
     format!("idem_{}", table.replace('.', "_"))
         .chars()
@@ -69,7 +69,7 @@ fn channel(table: &str) -> String {
         .collect()
 }
 
-/// What tells others of the record that a statement changes, at its end.
+/// The suffix of a statement that notifies of the changed record.
 pub(super) fn told(table: &str) -> String {
     let channel = channel(table);
     format!(" RETURNING pg_notify('{channel}', encode(record_key, 'hex'))")
@@ -92,7 +92,7 @@ impl Notices {
     pub(super) fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
         StoreFuture::pending(async move {
             self.listen().await?;
-            // In this order: somebody else may leave the key in between.
+            // In this order, because another watch may leave the key in between.
             let watch = self.watchers.watch(key);
             self.keys.lock().insert(place(key), key.clone());
             Ok(Some(watch))
@@ -130,7 +130,7 @@ impl Drop for Notices {
     }
 }
 
-/// Whoever watches is told when nobody listens any more, be it that the engine that began to has ended.
+/// Lapses all watches when the listening task ends, for example with the engine that started it.
 struct Ear(Watchers);
 
 impl Drop for Ear {
@@ -150,16 +150,15 @@ async fn hear(mut listener: PgListener, watchers: Watchers, keys: Weak<Keys>) {
                     ear.0.wake(&key);
                 }
             }
-            // The connection was lost, and what was told meanwhile with it. The driver makes another
-            // when it is asked again.
+            // The connection was lost, and notifications with it. The driver makes another at the next receive.
             Ok(None) => ear.0.lapse_all(),
-            // It cannot: whoever watches next tries.
+            // The driver cannot reconnect: the next watch tries again.
             Err(_) => return,
         }
     }
 }
 
-/// The place that a notice names, in hexadecimal digits.
+/// The place in a notification, in hexadecimal digits.
 fn read(payload: &str) -> Option<Place> {
     let mut place = [0; PLACE];
     (payload.len() == 2 * PLACE && payload.is_ascii()).then_some(())?;

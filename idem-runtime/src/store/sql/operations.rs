@@ -1,5 +1,5 @@
-//! What each operation does: one statement where it meets what it expects, else it reads the record,
-//! decides as every other store, and writes unless somebody has written since.
+//! The operations. In the expected case an operation is one statement. Otherwise it reads the record, decides as every
+//! other store, and writes unless the record has changed since.
 
 use bytes::Bytes;
 
@@ -76,8 +76,8 @@ impl<B: Sealed> Inner<B> {
             Argument::Bytes(&site.place),
             Argument::Bytes(owner.as_bytes()),
             Argument::Int(i64::from(!remains.counts())),
-            // Of a record whose attempts are no more than that nothing remains: it loses its fingerprint, its types
-            // with it, and lives for its lease, or for the last of these.
+            // Nothing remains of a record with no more attempts than this: it loses its fingerprint, its types with it,
+            // and lives for its lease, at least for the last of these arguments.
             Argument::Int(if remains == Remains::Nothing { 1 } else { -1 }),
             Argument::Bytes(&NO_FINGERPRINT),
             Argument::Int(RELEASED_AT_LEAST_MS),

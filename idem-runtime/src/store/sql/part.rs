@@ -1,43 +1,45 @@
-//! The part of a batch that goes in one message: a text for some of its jobs.
+//! The part of a batch that is sent in one message.
+//!
+//! It is a text for some of the batch's jobs.
 
 use std::sync::Arc;
 
 use super::backend::{Answer, Text};
 use super::job::Job;
 
-/// How many times a statement stands in a text at most.
+/// The maximum number of repetitions of a statement in a text.
 pub(super) const WIDEST: usize = 64;
 
 /// How the statements of a batch are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// What does for one in one for many: each of them is expected to do what it is for.
+    /// One statement for many jobs; each of them is expected to have its effect.
     AtOnce,
-    /// One behind the other.
+    /// One statement after the other.
     InTurn,
 }
 
-/// What a message does besides: each message takes two hand-overs between threads.
+/// What a message does besides its statements. Combined, because each message takes two hand-overs between threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) begins: bool,
     pub(super) commits: bool,
 }
 
-/// What became of a statement: how many rows it changed, and the fence that it gave back.
+/// The result of a statement: the number of changed rows, and the fence that it returned.
 pub(super) type Done = (u64, Option<i64>);
 
-/// Some jobs that want the same statement.
+/// Jobs with the same statement.
 pub(super) struct Part {
     pub(super) members: Vec<usize>,
     pub(super) mode: Mode,
-    /// All of them must do what they are for: it is not known afterwards which did.
+    /// All of them must have their effect, because it is not known afterwards which had.
     pub(super) is_strict: bool,
 }
 
 impl Part {
-    /// All parts, in the order in which they are sent. The transaction can be committed in the message of
-    /// the last one, unless that is strict.
+    /// All parts, in the order in which they are sent. The transaction can be committed in the message of the last one,
+    /// unless that one is strict.
     pub(super) fn all(jobs: &[Job], mode: Mode) -> Vec<Self> {
         let mut parts = Vec::new();
         for members in alike(jobs) {
@@ -47,7 +49,7 @@ impl Part {
             while !rest.is_empty() {
                 let width = match many {
                     Some(_) => WIDEST.min(rest.len()),
-                    // Few widths, since each takes as many statements.
+                    // Powers of two, because each width takes as many statements.
                     None => WIDEST.min(1 << rest.len().ilog2()),
                 };
                 let (these, others) = rest.split_at(width);
@@ -63,7 +65,7 @@ impl Part {
         parts
     }
 
-    /// How many statements it is.
+    /// The number of its statements.
     pub(super) fn statements(&self) -> usize {
         match self.mode {
             Mode::AtOnce => 1,
@@ -71,20 +73,20 @@ impl Part {
         }
     }
 
-    /// Whether what its statements did is enough to say what each of them did.
+    /// Whether the results of its statements determine the result of each job.
     pub(super) fn is_enough(&self, done: &[Done]) -> bool {
         let all = || done.iter().map(|(affected, _)| affected).sum::<u64>();
         !self.is_strict || all() == self.members.len() as u64
     }
 
-    /// Puts down what became of each of them.
+    /// Stores the result of each job.
     pub(super) fn tell(&self, done: &[Done], now: i64, answers: &mut [Answer]) {
         let all = done.iter().map(|(affected, _)| affected).sum::<u64>();
         for (index, &member) in self.members.iter().enumerate() {
             let (affected, granted) = match self.mode {
                 Mode::InTurn => done[index],
                 Mode::AtOnce if all == self.members.len() as u64 => (1, Some(now)),
-                // Not all of them did. Each looks for itself: what it did stands there.
+                // Not all of them had their effect. Each reads its record, which shows it.
                 Mode::AtOnce => (0, None),
             };
             answers[member] = Answer {
@@ -96,7 +98,7 @@ impl Part {
     }
 }
 
-/// Which of the jobs want the same statement.
+/// Groups the jobs by statement.
 fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
     let mut all: Vec<(&Text, Vec<usize>)> = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
@@ -111,7 +113,7 @@ fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
     all.into_iter().map(|(_, members)| members).collect()
 }
 
-/// Of a statement, how it is sent, for how many, what else the message does, and the text.
+/// The texts by statement, mode, width and ends.
 #[derive(Default)]
 pub(super) struct Texts(Vec<(Text, Mode, usize, Ends, Text)>);
 
@@ -128,7 +130,7 @@ impl Texts {
             Some(many) if part.mode == Mode::AtOnce => many.text(width),
             _ => vec![&job.text[..]; width].join(";"),
         };
-        // For writing from the start: it waits for other processes there, and nowhere else.
+        // For writing from the start, because then it waits for other processes there, and nowhere else.
         let before = if ends.begins { "BEGIN IMMEDIATE;" } else { "" };
         let after = if ends.commits { ";COMMIT" } else { "" };
         let text: Text = format!("{before}{text}{after}").into();

@@ -1,4 +1,4 @@
-//! What tests do behind a store's back.
+//! Direct access to the table, for tests.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::store::StoreError;
 const WHAT: &str = "a test";
 
 impl<B: Backend> SqlStore<B> {
-    /// Makes every record older by as much. For tests: a database's clock cannot be moved.
+    /// Makes every record older by `by`. For tests, because a database's clock cannot be moved.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl<B: Backend> SqlStore<B> {
         Ok(())
     }
 
-    /// Puts bytes under a key, past the store.
+    /// Stores raw bytes under a key, past the store.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl<B: Backend> SqlStore<B> {
         Ok(())
     }
 
-    /// The bytes under a key, past the store; `None` if nothing is alive there.
+    /// The raw bytes under a key, past the store, if alive.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl<B: Backend> SqlStore<B> {
     }
 }
 
-/// What the columns say beside bytes that are no record.
+/// The columns beside bytes that are no record.
 fn nobody() -> Header {
     Header {
         state: State::Released,

@@ -27,8 +27,8 @@ impl Sealed for Postgres {
 
     const NAME: &'static str = "PostgreSQL";
 
-    // The time at which it is read, not the one at which the transaction began. By numbers with a point, which
-    // hold it exactly enough for longer than two centuries: `extract` takes three times as long.
+    // The time of the read, not that of the transaction's beginning. In floating point, which holds it exactly enough
+    // for longer than two centuries, because `extract` is slower.
     const NOW: &'static str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
     // A round trip more for a first call, and half the work for a replay.
@@ -36,11 +36,11 @@ impl Sealed for Postgres {
 
     const SHOWS_EARLY: bool = false;
 
-    // Known without reading the answer, also of one that is stored apart from its row or compressed.
+    // Known without reading the answer, also if it is stored apart from its row or compressed.
     const BODY_BYTES: &'static str = "length(body)::bigint";
 
-    // One round trip for a first call and for a replay, which locks nothing. Zero rows is an answer
-    // as well: the record was made after this statement began, which therefore does not see it.
+    // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
+    // record was inserted after this statement began, which therefore does not see it.
     const CLAIM: Template = Template {
         text: "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
                fresh AS (INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
@@ -54,8 +54,8 @@ impl Sealed for Postgres {
         kind: Kind::Fetch,
     };
 
-    // Each of them as if it were alone: a plan that was made while the table was small looks through all of it
-    // for as long as it is kept.
+    // Each place as a query of its own, because a plan that was made while the table was small scans all of it for as
+    // long as it is kept.
     const SEVERAL: &'static str = "SELECT found.* FROM unnest($1::bytea[]) AS wanted (place) \
         CROSS JOIN LATERAL (SELECT {columns}, record_key FROM {t} \
         WHERE record_key = wanted.place LIMIT 1) AS found";
@@ -67,19 +67,19 @@ impl Sealed for Postgres {
         SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1 WHERE true{bounded} \
         ON CONFLICT (record_key) DO NOTHING";
 
-    // A backend that waits for a lock does not notice that its client is gone: it would wait for as long
-    // as the transaction lasts that holds the record, one more for each claim that is sent again. For this
-    // statement alone, so that a proxy may give the session to others.
+    // A backend that waits for a lock does not notice that its client is gone: it would wait for as long as the
+    // transaction lasts that holds the record, and each retry of a claim would add another. Set for this statement
+    // alone, so that a proxy may give the session to other clients.
     const BOUNDED: &'static str = " AND set_config('lock_timeout', '{patience}', true) IS NOT NULL";
 
-    // The time in a query of its own: an index is of no use to what may change from row to row.
+    // The time in a query of its own, because an index does not serve an expression that may change from row to row.
     const PURGE: &'static str = "DELETE FROM {t} WHERE record_key IN \
         (SELECT record_key FROM {t} WHERE expires_us <= (SELECT {now}) \
          ORDER BY expires_us LIMIT ?1 FOR UPDATE SKIP LOCKED)";
 
     const SCHEMA: &'static str = include_str!("../../../migrations/postgres/0001_idem_records.sql");
 
-    // `IF NOT EXISTS` alone is not safe beside another that does the same.
+    // `IF NOT EXISTS` alone is not safe beside a concurrent migration.
     async fn migrate(conn: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
         let script = format!("BEGIN; SELECT pg_advisory_xact_lock(8245920571); {schema}; COMMIT");
         conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
@@ -105,7 +105,7 @@ impl Sealed for Postgres {
             "28000" | "28P01" => Trouble::Login,
             "42501" => Trouble::Refused,
             "25006" => Trouble::ReadOnly,
-            // PgBouncer without room for another client says 08P01. The last three: it has ended the session, or its
+            // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
             // prepared statements.
             "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Busy,
             code if code.starts_with("58") => Trouble::Busy,
@@ -131,8 +131,7 @@ impl Sealed for Postgres {
     const INSERT_WITHIN: &'static str =
         "INSERT INTO {t} {values} ON CONFLICT (record_key) DO NOTHING";
 
-    // `lock_timeout` is the caller's; it is given back. Where a statement in between fails, it comes back
-    // with the savepoint.
+    // `lock_timeout` is the caller's, and is restored. If a statement in between fails, the savepoint restores it.
     const WAIT: (&'static str, &'static str) = (
         "SELECT set_config('idem.lock_timeout', current_setting('lock_timeout'), true), \
          set_config('lock_timeout', (?11)::text, true); ",
@@ -207,8 +206,8 @@ impl Sealed for Postgres {
     }
 }
 
-/// Bytes as the simple protocol gives them: as a text, in the format that the session's `bytea_output`
-/// names. sqlx knows the one of them.
+/// Bytes in the simple protocol: a text, in the format of the session's `bytea_output`. sqlx decodes only one of the
+/// formats.
 struct Written(Vec<u8>);
 
 impl Deref for Written {

@@ -1,4 +1,4 @@
-//! Deleting what has expired.
+//! Deletes expired records.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,10 +19,12 @@ use crate::store::{Admission, ClaimReply, ClaimRequest, Needs, RenewReply, Store
 
 const WHAT: &str = "the purge";
 
-/// How long whoever purges is believed to be alive between two batches.
+/// How long the purging process counts as alive between two batches.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How expired records are deleted: in batches, with pauses, so that nobody notices.
+/// Settings of a purge of expired records.
+///
+/// It deletes in batches with pauses, so that calls are not disturbed.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Purge {
@@ -42,22 +44,23 @@ impl Default for Purge {
 }
 
 impl Purge {
-    /// How many records a statement deletes at most. Default: 1,000; at least 1.
+    /// The maximum number of records that a statement deletes. Default: 1,000; at least 1.
     #[must_use]
     pub fn batch(mut self, records: u32) -> Self {
         self.batch = records.max(1);
         self
     }
 
-    /// How long it waits between two batches. Default: 100 milliseconds; at most 10 seconds.
+    /// The pause between two batches. Default: 100 milliseconds; at most 10 seconds.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause.min(LEASE / 3);
         self
     }
 
-    /// How long [`SqlStore::spawn_purge`] waits between two purges, in whichever process. Default: one
-    /// minute; at least 1 second.
+    /// The pause of [`SqlStore::spawn_purge`] between two purges, in any process.
+    ///
+    /// Default: one minute; at least 1 second.
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every.max(Duration::from_secs(1));
@@ -65,7 +68,7 @@ impl Purge {
     }
 }
 
-/// A purge in the background; it ends when this is dropped.
+/// A purge in the background, which ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the purge ends when this is dropped"]
 pub struct PurgeTask {
@@ -73,7 +76,7 @@ pub struct PurgeTask {
     told: Arc<Told>,
 }
 
-/// What the task has to say.
+/// The results of the task.
 #[derive(Debug, Default)]
 struct Told {
     deleted: AtomicU64,
@@ -87,13 +90,13 @@ impl Told {
 }
 
 impl PurgeTask {
-    /// How many records this process has deleted so far.
+    /// The number of records that this process has deleted so far.
     #[must_use]
     pub fn deleted(&self) -> u64 {
         self.told.deleted.load(Ordering::Relaxed)
     }
 
-    /// Why the last purge of this process failed, if it did. It is tried again.
+    /// The error of this process's last purge, if it failed. It is tried again.
     #[must_use]
     pub fn error(&self) -> Option<StoreError> {
         let error = self.told.error.lock();
@@ -108,12 +111,13 @@ impl Drop for PurgeTask {
 }
 
 impl<B: Backend> SqlStore<B> {
-    /// Deletes expired records until there are none, and says how many those were. No other process is
-    /// asked; two that do this at once get on beside each other.
+    /// Deletes expired records until there are none, and returns their number.
+    ///
+    /// It does not coordinate with other processes; concurrent purges do not disturb each other.
     ///
     /// # Errors
     ///
-    /// As the store's operations. What is deleted is deleted.
+    /// As the store's operations. Deleted records stay deleted.
     ///
     /// # Cancel safety
     ///
@@ -130,9 +134,10 @@ impl<B: Backend> SqlStore<B> {
         }
     }
 
-    /// Purges now and then, in this runtime, until the task is dropped. Of all processes that do so on
-    /// a table one at a time does the work, and none sooner than [`every`](Purge::every) after the
-    /// last: they agree on it by a claim in the table itself.
+    /// Purges periodically, in this runtime, until the task is dropped.
+    ///
+    /// Of all processes that do so on a table one at a time does the work, and none sooner than [`every`](Purge::every)
+    /// after the last: they coordinate by a claim in the table itself.
     ///
     /// # Panics
     ///
@@ -152,7 +157,7 @@ impl<B: Backend> SqlStore<B> {
                         purge.every.min(LEASE)
                     }
                 };
-                // Never at once, whatever a clock says.
+                // A minimum, whatever the clocks report.
                 sleep(pause.max(Duration::from_millis(100))).await;
             }
         });
@@ -171,7 +176,7 @@ impl<B: Sealed> Inner<B> {
             .affected)
     }
 
-    /// Purges if it is this process's turn, and says when to ask again.
+    /// Purges if it is this process's turn, and returns the pause until the next attempt.
     async fn purge_turn(&self, purge: Purge, told: &Told) -> Result<Duration, StoreError> {
         let key = turn();
         let admission = Admission::new(self.lane.patience());
@@ -223,7 +228,7 @@ impl<B: Sealed> Inner<B> {
     }
 }
 
-/// The key of whoever purges. Its operation is one that no application has.
+/// The key of the purge's claim. No application has its operation.
 fn turn() -> RecordKey {
     let operation = Operation::new("idem: the purge of this table");
     RecordKey::new("".into(), operation, KeyDigest::from_bytes([0; 32]))

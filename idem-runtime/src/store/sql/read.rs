@@ -1,4 +1,4 @@
-//! Reading a record: alone, or with others who wait.
+//! Reads a record: alone, or together with other waiting reads.
 
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use super::seats::Rank;
 use super::statement::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long somebody waits until another takes him along, and then as long for what he is told. Longer than
-/// a statement takes, where nothing is wrong.
+/// How long a read waits for a statement to take it along.
+///
+/// The read then waits as long again for its row. The limit is longer than a statement takes in normal operation.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl<B: Sealed> Lane<B> {
-    /// What stands at a place. Whoever asks while this waits may get the answer of one statement with it,
-    /// which began after all of them had asked.
+    /// Reads the row at a place. Reads that wait meanwhile may share one statement with it, which begins after all of
+    /// them were called.
     pub(crate) async fn read(
         &self,
         purpose: (&'static str, Rank<'_>),
@@ -31,14 +32,14 @@ impl<B: Sealed> Lane<B> {
             Way::Later(told, number) => match self.hear_of(told, number).await {
                 Some(Ok(Told::Row(row))) => return Ok(row),
                 Some(Ok(Told::Turn(turn))) => Some(turn),
-                // Whoever had the turn has given up, or has failed, which each is to see for itself.
+                // The read with the turn was dropped, or has failed: then each reads alone.
                 Some(Err(_)) => None,
                 None => Some(self.crowd.overtake()),
             },
         };
         let _turn = match turn {
             Some(turn) if !turn.is_for_one() => {
-                // Few do this, and what it takes would lie in the future of each.
+                // Boxed, because it is rare, and its state would be part of every future.
                 match Box::pin(self.read_for(purpose, statements, place, turn)).await? {
                     Ok(row) => return Ok(row),
                     Err(turn) => Some(turn),
@@ -50,7 +51,7 @@ impl<B: Sealed> Lane<B> {
         Ok(self.run(purpose, &statements.read, &here).await?.row)
     }
 
-    /// Waits for what another says. `None`: it has taken too long.
+    /// Waits for the result of another read. `None`: it has taken too long.
     async fn hear_of(
         &self,
         mut told: Receiver<Told>,
@@ -60,15 +61,14 @@ impl<B: Sealed> Lane<B> {
         loop {
             match timeout(PATIENCE, &mut told).await {
                 Ok(heard) => return Some(heard),
-                // That statement has just begun, and another would not be sooner back.
+                // That statement has just begun, and another would not return sooner.
                 Err(_) if !taken && self.crowd.has_taken(number) => taken = true,
                 Err(_) => return None,
             }
         }
     }
 
-    /// Reads for others as well. Gives the turn back where that statement is refused, or its reply cannot be
-    /// read.
+    /// Reads for others as well. Returns the turn if that statement is refused, or its reply cannot be read.
     async fn read_for(
         &self,
         purpose: (&'static str, Rank<'_>),
@@ -81,7 +81,7 @@ impl<B: Sealed> Lane<B> {
         let arguments = [Argument::Places(&places)];
         let mut rows = match self.tell(purpose, statement, &arguments).await {
             Ok(answer) => answer.rows,
-            // It may be about what stands at the place of another.
+            // The error may be about the row of another read.
             Err((trouble, error))
                 if trouble.is_some() || error.kind() == StoreErrorKind::Protocol =>
             {

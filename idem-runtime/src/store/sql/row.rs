@@ -12,25 +12,27 @@ use crate::identity::operation::RecordKey;
 use crate::record::{FOREVER, HEADER, Header, LAYOUT, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
 
-/// What `expires_us` of a record that is kept for ever lies ahead of its last write, so that its age is
-/// known as any other's. Longer than any database is kept.
+/// The life of a record that is kept for ever, in its row.
+///
+/// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than
+/// any database is kept.
 const AHEAD: Duration = Duration::from_hours(24 * 365 * 1_000);
 
-/// How long a record is to live from now, in the database's unit.
+/// The life of a record from now on, in the database's unit.
 pub(crate) fn life_us(retain: Duration) -> i64 {
     let life = if retain == FOREVER { AHEAD } else { retain };
     i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
 }
 
-/// The bytes of a [`Place`].
+/// The length of a [`Place`] in bytes.
 pub(crate) const PLACE: usize = SPACE + 32;
 const SPACE: usize = 16;
 
-/// Where a record stands: its [`space`], and its digest. So the records of an operation stand side by side, and a
-/// listing reads their digests back.
+/// The primary key of a record: its [`space`], and its digest. So the records of an operation are adjacent, and a
+/// listing reads their digests from it.
 pub(crate) type Place = [u8; PLACE];
 
-/// What the places of an operation begin with: 16 bytes, whatever prefix and operation are.
+/// The first bytes of the places of an operation: 16, whatever prefix and operation are.
 fn space(prefix: &str, operation: &str) -> [u8; SPACE] {
     let mut hash = Sha256::new();
     for part in [prefix.as_bytes(), operation.as_bytes()] {
@@ -41,7 +43,7 @@ fn space(prefix: &str, operation: &str) -> [u8; SPACE] {
     *hash.first_chunk().expect("32 are more than 16")
 }
 
-/// Where the record of a key stands.
+/// The place of a key's record.
 pub(crate) fn place(key: &RecordKey) -> Place {
     place_of(
         key.prefix(),
@@ -68,8 +70,8 @@ pub(super) fn digest_at(place: &Place, prefix: &str, operation: &str) -> Option<
     (place[..SPACE] == space(prefix, operation)).then_some(KeyDigest::from_bytes(digest))
 }
 
-/// The operation as the table shows it to people. It may be any text, but not every database takes a zero
-/// byte, and a column has an end.
+/// The operation as the table shows it to operators. It may be any text, but not every database accepts a zero byte,
+/// and a column has a maximum length.
 pub(crate) fn shown(key: &RecordKey) -> Cow<'_, str> {
     let name = key.operation().as_str();
     let name = &name[..name.floor_char_boundary(255)];
@@ -80,10 +82,10 @@ pub(crate) fn shown(key: &RecordKey) -> Cow<'_, str> {
     }
 }
 
-/// What the column `fingerprint` says of a record that has been released with nothing remaining.
+/// The column `fingerprint` of a record that was released with nothing remaining.
 pub(crate) const NO_FINGERPRINT: [u8; 20] = [0; 20];
 
-/// The columns that come out of a header.
+/// The columns of a header.
 pub(crate) struct Columns {
     bytes: [u8; HEADER],
     pub(crate) retain: Duration,
@@ -97,7 +99,7 @@ impl Columns {
         }
     }
 
-    /// The arguments of a claim of what nobody has claimed yet, but for its fence, which is the time.
+    /// The arguments of a first claim, except its fence, which is the time.
     pub(crate) fn claim<'a>(&'a self, place: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
         [
             Argument::Bytes(place),
@@ -123,7 +125,7 @@ impl Columns {
     }
 
     pub(crate) fn state(&self) -> Argument<'_> {
-        // A header's is a letter.
+        // The state of a header is a letter.
         Argument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default())
     }
 
@@ -147,7 +149,7 @@ impl Columns {
         Argument::Int(self.number(31, 36))
     }
 
-    /// The fingerprint and the types of the answers, which are kept, compared and taken off together.
+    /// The fingerprint and the types of the answers, which are kept, compared and removed together.
     pub(crate) fn fingerprint(&self) -> Argument<'_> {
         Argument::Bytes(&self.bytes[36..])
     }
@@ -161,9 +163,9 @@ pub(crate) struct Row {
     fence: i64,
     left_us: i64,
     pub(crate) now_us: u64,
-    /// Below zero: it was put there by the statement that gives it back.
+    /// Below zero: the statement that returned the row has inserted it.
     pub(crate) version: i64,
-    /// How many bytes a record has whose answer is larger than is read.
+    /// The size of a record whose answer exceeds the read limit.
     too_large: Option<usize>,
 }
 
@@ -185,14 +187,14 @@ pub(crate) struct Parts<'r> {
 }
 
 impl Row {
-    /// How many bytes the record has.
+    /// The size of the record in bytes.
     pub(super) fn weight(&self) -> usize {
         self.record.len()
     }
 
-    /// Puts the bytes of the record together, with one copy of the answer.
+    /// Assembles the bytes of the record, with one copy of the answer.
     pub(crate) fn new(parts: &Parts<'_>) -> Self {
-        // What is not of this layout is refused as it stands.
+        // A record of another layout is refused unchanged.
         let record = match bytes(parts) {
             Some(record) => record,
             None => Bytes::copy_from_slice(parts.body.unwrap_or_default()),
@@ -211,7 +213,7 @@ impl Row {
         }
     }
 
-    /// Refuses a record that is alive, and larger than is read.
+    /// Refuses a record that is alive, and larger than the read limit.
     pub(crate) fn readable(&self, most: usize) -> Result<(), StoreError> {
         let Some(bytes) = self.too_large.filter(|_| self.is_alive()) else {
             return Ok(());
@@ -222,7 +224,7 @@ impl Row {
         ))
     }
 
-    /// The record and how long it will still be kept; `None` where its life is over.
+    /// The record and its remaining life; `None` if its life is over.
     pub(crate) fn record(&self) -> Result<Option<(Record, Duration)>, Unreadable> {
         let Ok(left) = u64::try_from(self.left_us) else {
             return Ok(None);
@@ -243,7 +245,7 @@ impl Row {
         self.left_us > 0
     }
 
-    /// Who wrote it, and with which fence, as the statements compare them.
+    /// The owner and the fence of the last write, as the statements compare them.
     pub(crate) fn written_by(&self) -> (&[u8; 16], i64) {
         (&self.owner, self.fence)
     }
@@ -259,13 +261,15 @@ impl Row {
         self.owner == *owner.as_bytes()
     }
 
-    /// Whether the statement that gave this back put it there, for this owner.
+    /// Whether the statement that returned this row inserted it, for this owner.
     pub(crate) fn is_fresh(&self, owner: &Owner) -> bool {
         self.version < 0 && self.is_of(owner)
     }
 }
 
-/// `None` if it is of another layout, or if a column holds what this one does not.
+/// The bytes of a record, if it is of this layout.
+///
+/// `None` if it is of another, or if a column has a value outside of this one.
 fn bytes(parts: &Parts<'_>) -> Option<Bytes> {
     let body = parts.body.unwrap_or_default();
     let mut record = Vec::with_capacity(HEADER + body.len());

@@ -11,7 +11,7 @@ pub(super) enum Piece<'a> {
     Argument(usize),
 }
 
-/// Takes a template apart at its `?1`.
+/// Splits a template at its parameters (`?1`).
 pub(super) fn pieces<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('?') {
@@ -38,8 +38,8 @@ pub(super) fn counted(template: &str) -> (String, Vec<usize>) {
     (text, order)
 }
 
-/// The text with its arguments in it. Whatever is not a number is written as the digits of its bytes,
-/// so that nothing in it can end the literal.
+/// The text with its arguments in it. Each argument but a number is written as the digits of its bytes, so that no part
+/// of it can end the literal.
 pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> String {
     let mut text = String::with_capacity(template.len() + 512);
     pieces(template, |piece| match piece {
@@ -53,7 +53,7 @@ pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> 
                 let _ = write!(text, "{number}");
             }
             Argument::Text(value) => literal(&mut text, B::TEXT, value.as_bytes()),
-            // No script asks for several.
+            // No script reads several places.
             Argument::Places(_) => {}
         },
     });

@@ -1,7 +1,7 @@
 //! The queue in front of a lane's connections.
 //!
-//! What ends or keeps a claim goes first: a claim that is not ended is an answer that is not stored, and claims in
-//! front of it would add more of those. A claim that cannot be sent in time is refused before it is sent.
+//! Statements that end or keep a claim go first, because a claim that is not ended is an answer that is not stored, and
+//! claims in front of it would add more of those. A claim that cannot be sent in time is refused before it is sent.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,26 +13,26 @@ use tokio::time::timeout;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, Pace, admits, crowded};
 
-/// What a statement is for.
+/// The purpose of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rank<'a> {
-    /// It ends or keeps what runs already. It is served first and never refused.
+    /// It ends or keeps a claim. It is served first and never refused.
     Ending,
-    /// It claims: refused if it cannot be sent in time.
+    /// It claims. It is refused if it cannot be sent in time.
     Claim(&'a Admission),
-    /// It reads, or works for an operator: behind the first, and bounded by the response time-out.
+    /// It reads, or works for an operator. It is served after endings, and bounded by the response time-out.
     Other,
 }
 
-/// Why there was no seat.
+/// Why a statement got no seat.
 #[derive(Debug)]
 pub(super) enum NoSeat {
-    /// So many claims wait already, and the queue is served after this time.
+    /// The number of claims that wait already, and the time after which the queue is served.
     Refused {
         waiting: usize,
         retry_after: Duration,
     },
-    /// None became free in time.
+    /// No seat became free in time.
     TooLate,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Seat {
 #[derive(Debug)]
 pub(super) struct Seats {
     most: usize,
-    /// How many of them claims and reads may have; the others are for endings.
+    /// The number of seats for claims and reads; the others are for endings.
     shared: usize,
     state: Mutex<State>,
 }
@@ -56,7 +56,7 @@ type Line = VecDeque<oneshot::Sender<Seat>>;
 #[derive(Debug)]
 struct State {
     used: usize,
-    /// How many of the used ones are no endings.
+    /// The number of used seats without those of endings.
     used_by_claims: usize,
     endings: Line,
     claims: Line,
@@ -87,7 +87,8 @@ impl Seats {
         self.lock().used
     }
 
-    /// Waits for a seat. Statements that are no claims wait for `patience` at most, endings for as long as it takes.
+    /// Waits for a seat. Claims wait as long as their admission permits, reads for `patience` at most, endings without
+    /// a limit.
     pub(super) async fn take(
         self: &Arc<Self>,
         rank: Rank<'_>,
@@ -152,7 +153,7 @@ impl Seats {
         }
     }
 
-    /// Gives free seats to those in line.
+    /// Gives free seats to the queued statements.
     fn serve(self: &Arc<Self>) {
         loop {
             let mut state = self.lock();
@@ -176,14 +177,14 @@ impl Seats {
             }
             let seat = self.seat(&mut state, claims);
             drop(state);
-            // Left in this moment: the seat comes back, and is given to the next.
+            // If its future is dropped at this moment, the seat comes back, and goes to the next.
             let left = give.send(seat);
             drop(left);
         }
     }
 }
 
-/// Takes those out of the front of a line who have left.
+/// Removes dropped futures from the front of a queue.
 fn clear(line: &mut Line) {
     while line.front().is_some_and(oneshot::Sender::is_closed) {
         line.pop_front();
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    /// In line, unless there is a seat.
+    /// Queued, unless there is a seat.
     fn take<'a>(seats: &'a Arc<Seats>, rank: Rank<'a>) -> (Taking<'a>, Option<Seat>) {
         let mut taking: Taking<'a> = Box::pin(seats.take(rank, LONG));
         let seat = poll(&mut taking).map(|taken| taken.expect("a seat"));
@@ -284,7 +285,7 @@ mod tests {
         let (mut next, _) = take(&seats, Rank::Ending);
         drop(leaves);
         drop(first);
-        // It has the seat already, and does not look.
+        // Dropped after it got the seat, and before it was polled.
         drop(given);
         assert!(poll(&mut next).is_some());
         drop(next);

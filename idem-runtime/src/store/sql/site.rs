@@ -1,4 +1,4 @@
-//! Reading a record, deciding, and writing unless somebody has written since.
+//! Reads a record, decides, and writes unless the record has changed since.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use crate::identity::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};
 use crate::store::{Current, StoreError, StoreErrorKind};
 
-/// How often an operation begins again because somebody was quicker, before it gives up: each time
-/// somebody else got on.
+/// How often an operation begins again because another write came first, before it gives up. Each time another caller
+/// made progress.
 pub(super) const TRIES: usize = 1_000;
 
 /// Longer than a server takes to write its log.
 const YOUNG: Duration = Duration::from_secs(3);
 
-/// What an operation writes.
+/// The write of an operation.
 pub(super) struct Write {
     pub(super) header: Header,
-    /// The life of the record; `None`: what it has left.
+    /// The life of the record; `None`: its remaining life.
     pub(super) life: Option<Duration>,
-    /// Whether it ends the wait of others.
+    /// Whether it notifies waiting calls.
     pub(super) told: bool,
 }
 
-/// Where an operation works.
+/// The lane, the purpose and the record of an operation.
 pub(super) struct Site<'a, B: Sealed> {
     pub(super) lane: &'a Lane<B>,
-    /// What it is, for errors.
+    /// Its name, for errors.
     pub(super) what: &'static str,
     rank: Rank<'a>,
     pub(super) key: &'a RecordKey,
     pub(super) place: Place,
-    /// The answer that goes with what it writes.
+    /// The answer of a record that it writes.
     pub(super) body: &'a [u8],
 }
 
@@ -57,7 +57,7 @@ impl<'a, B: Sealed> Site<'a, B> {
         }
     }
 
-    /// What its next statement is and does. A claim that has sent one goes on as what is under way.
+    /// The purpose of its next statement. A claim that has sent one continues with the rank of an ending.
     pub(super) fn purpose(&self) -> (&'static str, Rank<'a>) {
         match self.rank {
             Rank::Claim(admission) if admission.was_sent() => (self.what, Rank::Ending),
@@ -74,12 +74,14 @@ impl<'a, B: Sealed> Site<'a, B> {
     }
 }
 
-/// A decision on what was read.
+/// A decision on the record that was read.
 pub(super) type Decision<T> = (T, Option<Write>);
 
 impl<B: Sealed> Inner<B> {
-    /// Sees to it that an answer that is about to be told is in the server's log: whoever told it early,
-    /// and whose server then forgot it, would have told what never was.
+    /// Ensures that a done record is in the server's log.
+    ///
+    /// Called before it is replayed, because otherwise a server that loses it would have shown an answer that never
+    /// existed.
     pub(super) async fn ascertain(
         &self,
         site: &Site<'_, B>,
@@ -88,13 +90,13 @@ impl<B: Sealed> Inner<B> {
     ) -> Result<(), StoreError> {
         let done = matches!(record.header.state, State::Done { .. });
         if B::SHOWS_EARLY && done && record.header.age(left) < YOUNG {
-            // What is committed later is in the log later.
+            // A later commit reaches the log later.
             let here = [Argument::Bytes(&site.place)];
             let touched = site
                 .lane
                 .tell(site.purpose(), &self.statements.touch, &here);
             match touched.await {
-                // A server that only reads has it from another's log.
+                // A read-only server has the answer from the log of another.
                 Ok(_) | Err((Some(Trouble::ReadOnly), _)) => {}
                 Err((_, error)) => return Err(error),
             }
@@ -102,7 +104,7 @@ impl<B: Sealed> Inner<B> {
         Ok(())
     }
 
-    /// Writes nothing, on a server that would have.
+    /// Fails on a read-only server, by a write to a record that does not exist.
     pub(super) async fn writes(&self, site: &Site<'_, B>) -> Result<(), StoreError> {
         let here = [Argument::Bytes(&site.place)];
         let touched = site
@@ -111,14 +113,14 @@ impl<B: Sealed> Inner<B> {
         touched.await.map(|_| ()).map_err(|(_, error)| error)
     }
 
-    /// Reads what is there.
+    /// Reads the row at the place.
     pub(super) async fn look(&self, site: &Site<'_, B>) -> Result<Option<Row>, StoreError> {
         (site.lane)
             .read(site.purpose(), &self.statements, &site.place)
             .await
     }
 
-    /// Reads, lets `decide` say what to write in front of `body`, and writes.
+    /// Reads, lets `decide` choose the header to write in front of `body`, and writes.
     pub(super) async fn operate<T>(
         &self,
         site: &Site<'_, B>,
@@ -147,7 +149,7 @@ impl<B: Sealed> Inner<B> {
             let Some(write) = write else {
                 return Ok(reply);
             };
-            // Seldom: most of what is decided writes nothing.
+            // Boxed, because it is rare: most decisions write nothing.
             let done = match &row {
                 Some(row) => Box::pin(self.replace(site, row, &write)).await?,
                 None => Box::pin(self.insert(site, &write)).await?,
@@ -223,7 +225,7 @@ pub(super) fn overtaken(what: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, message)
 }
 
-/// The answer goes with the records that have one.
+/// The answer, for records that have one.
 pub(super) fn kept<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
     let done = matches!(header.state, State::Done { .. });
     Argument::Body(done.then_some(body))

@@ -1,4 +1,4 @@
-//! Where the database is.
+//! The address of a database.
 
 use std::fmt;
 use std::str::FromStr as _;
@@ -9,11 +9,11 @@ use super::backend::{Backend, Sealed};
 use super::lane::Options;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Where the database is: a URL, or a pool or connection options that the application has.
+/// The address of a database: a URL, a pool, or connection options.
 ///
-/// Of a pool the options are taken, not the connections: see [`SqlStore`](super::SqlStore). Settings
-/// that idem has no name for (TLS, certificates, the size of the statement cache, which PgBouncer wants
-/// to be 0 before its version 1.21) are set on sqlx's own options.
+/// Of a pool the options are used, not the connections: see [`SqlStore`](super::SqlStore). Settings that idem has no
+/// name for (TLS, certificates, the size of the statement cache, which must be 0 for PgBouncer before its version 1.21)
+/// are set on sqlx's own options.
 ///
 /// | database | URL |
 /// |---|---|
@@ -42,7 +42,7 @@ impl<B: Backend> SqlSource<B> {
 
 impl<B: Backend> From<&str> for SqlSource<B> {
     fn from(url: &str) -> Self {
-        // What sqlx says may quote the address, with the password in it.
+        // The error of sqlx may quote the address, with the password in it.
         Self(Options::<B>::from_str(url).map_err(|_| {
             let message = format!("connecting: this is no URL for {}", <B as Sealed>::NAME);
             StoreError::new(StoreErrorKind::Refused, message)

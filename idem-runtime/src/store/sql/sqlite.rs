@@ -16,15 +16,15 @@ use super::statement::{Kind, Statement, Template};
 use super::step;
 use super::transaction::SqlConnection;
 
-/// SQLite 3.42 or newer; the one that is built in is.
+/// SQLite 3.42 or newer; the bundled one is.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Sqlite;
 
-/// How long a statement waits for another process that writes.
+/// How long a statement waits for a writer in another process.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// The code of these is that of any other error in a statement.
+/// By the message, because the code is that of any other error in a statement.
 fn lacks_table(message: &str) -> bool {
     let signs = ["no such table", "no such column", "has no column"];
     signs.iter().any(|sign| message.contains(sign))
@@ -40,14 +40,14 @@ impl Sealed for Sqlite {
 
     const NAME: &'static str = "SQLite";
 
-    // It has no other group commit than the one that is made for it.
+    // SQLite has no group commit of its own.
     const GROUPS: bool = true;
 
-    // The machine's clock, which is everybody's who can open the file. Whole milliseconds: a number
-    // with a point holds no more exactly.
+    // The machine's clock, which all processes with the file share. Whole milliseconds, because a floating point number
+    // holds no more exactly.
     const NOW: &'static str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
-    // A statement that may write takes the file's only lock for writing: replays are not to.
+    // A statement that may write takes the file's only lock for writing, and a replay must not.
     const READS_FIRST: u32 = Met::ALL / 256;
 
     const WAITS: bool = true;
@@ -67,7 +67,7 @@ impl Sealed for Sqlite {
 
     const INSERT: &'static str = super::statement::INSERT;
 
-    // `busy_timeout` does it.
+    // `busy_timeout` bounds the wait.
     const BOUNDED: &'static str = "";
 
     const PURGE: &'static str = "DELETE FROM {t} WHERE record_key IN \
@@ -82,7 +82,7 @@ impl Sealed for Sqlite {
         Ok(())
     }
 
-    // Numbers would begin again with every statement of a script; see `batch`.
+    // Numbered parameters would begin again with every statement of a script; see `batch`.
     fn parameters(template: &str) -> (String, Vec<usize>) {
         counted(template)
     }
@@ -123,7 +123,7 @@ impl Sealed for Sqlite {
     const INSERT_WITHIN: &'static str =
         "INSERT INTO {t} {values} ON CONFLICT (record_key) DO NOTHING";
 
-    // The engine waits, and not the connection's thread: a wait there ends neither with its call nor at a deadline.
+    // The engine waits, not the connection's thread, because a wait there ends neither with its call nor at a deadline.
     const WAIT: (&'static str, &'static str) =
         ("PRAGMA busy_timeout = 0; ", "PRAGMA busy_timeout = ?11; ");
 
@@ -148,7 +148,7 @@ impl Sealed for Sqlite {
         step::start(conn, format!("PRAGMA busy_timeout = {own_lock_wait}"));
     }
 
-    // Not `SQLITE_BUSY_SNAPSHOT`: what the transaction has read is outdated, and stays so.
+    // Not `SQLITE_BUSY_SNAPSHOT`, because the reads of that transaction are outdated, and stay so.
     fn is_busy(error: &dyn DatabaseError) -> bool {
         const BUSY: i32 = 5;
         const SNAPSHOT: i32 = 517;
@@ -211,7 +211,7 @@ impl Sealed for Sqlite {
         options
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // An answer that was acknowledged survives a power cut too.
+            // An acknowledged answer survives a power cut too.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY)
     }

@@ -1,5 +1,4 @@
-//! The statements of the store. They are the same in every dialect but for the few that a
-//! [`Backend`](super::Backend) has itself.
+//! The statements of the store. All dialects share them, except the few that a [`Backend`](super::Backend) has itself.
 //!
 //! `{t}` is the table, `{now}` the database's clock, `?1` the first argument. Times are microseconds.
 
@@ -29,15 +28,15 @@ pub struct Template {
 /// How a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Prepared once a connection; gives back at most a row.
+    /// Prepared once a connection; returns at most one row.
     Fetch,
-    /// Prepared once a connection; gives back a row for each of the places that it names.
+    /// Prepared once a connection; returns a row for each existing record of its places.
     Several,
-    /// Planned anew each time, by its arguments; gives back a block of a listing.
+    /// Planned anew each time, by its arguments; returns a block of a listing.
     Block,
-    /// Prepared once a connection; gives back how many rows it changed.
+    /// Prepared once a connection; returns the number of changed rows.
     Execute,
-    /// As that, and gives back the time at which it changed a row, if it did.
+    /// As `Execute`, and returns the time at which it changed a row, if it did.
     Grant,
     /// Several statements in one message, with the arguments written into the text.
     #[cfg(feature = "mysql")]
@@ -49,12 +48,12 @@ pub(crate) enum Kind {
 #[doc(hidden)]
 pub struct Statement {
     pub(crate) text: Text,
-    /// Which argument each parameter is, where the dialect only counts them.
+    /// The argument of each parameter, for dialects without numbered parameters.
     pub(crate) order: Arc<[usize]>,
     pub(crate) kind: Kind,
-    /// Its columns have the types that they should have.
+    /// Whether its columns are known to have the expected types.
     pub(crate) is_known: AtomicBool,
-    /// The one that does the same for several.
+    /// The statement that does the same for several calls.
     #[cfg(feature = "sqlite")]
     pub(crate) many: Option<Arc<Many>>,
 }
@@ -84,11 +83,11 @@ impl Statement {
     }
 }
 
-/// A write of no consequence.
+/// A write without consequence.
 const TOUCH: &str = "UPDATE {t} SET version = version + 1 WHERE record_key = ?1";
 
-/// A text with the table, the clock and the columns in it. Of an answer of more bytes than `most` only the length is
-/// sent, and nothing of it is read where the server can tell the length without.
+/// A text with the table, the clock and the columns filled in. Of an answer of more bytes than `most` only the length
+/// is sent, and nothing of it is read if the server can determine the length without.
 pub(super) fn filled<B: Sealed>(text: &str, table: &str, most: usize) -> String {
     let text = text.replace("{columns}", COLUMNS);
     let text = text
@@ -98,7 +97,7 @@ pub(super) fn filled<B: Sealed>(text: &str, table: &str, most: usize) -> String 
     text.replace("{t}", table).replace("{now}", B::NOW)
 }
 
-/// What [`Row`](super::row::Row) reads, in its order.
+/// The columns of [`Row`](super::row::Row), in its order.
 pub(super) const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer} AS body, \
                        expires_us - {now} AS left_us, {now} AS now_us, version, {answer_bytes} AS body_bytes";
 
@@ -106,30 +105,31 @@ const ANSWER: &str = "CASE WHEN length(body) <= {most} THEN body END";
 
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
-/// Whoever read the record writes, unless somebody has written since.
+/// Replaces a record, unless it has changed since it was read.
 const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence = ?5, attempts = ?6, \
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = ?10, \
      expires_us = CASE WHEN ?11 < 0 THEN expires_us ELSE {now} + ?11 END, version = version + 1 \
      WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14{bounded}";
 
-/// The owner of a claim finishes it. What else a completion may meet is decided where it was read.
+/// Completes the claim of an owner. All other cases are decided after a read.
 const COMPLETE: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8 AND attempts = ?9 AND fingerprint = ?10 \
      AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
-/// As that, in the transaction of the claim, which nobody else sees.
+/// As `COMPLETE`, in the transaction of the claim, whose record no other transaction sees.
 const COMPLETE_WITHIN: &str = "UPDATE {t} SET state = ?2, detail = ?3, retain_ms = ?4, body = ?5, \
      expires_us = {now} + ?6, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?7 AND fence = ?8{during}";
 
-/// `{date}` is the time, which comes back.
+/// `{date}` is the time, which is returned.
 const RENEW: &str = "UPDATE {t} SET expires_us = {date} + ?2, version = version + 1 \
      WHERE record_key = ?1 AND owner = ?3 AND fence = ?4 AND retain_ms = ?5 \
      AND layout = 50 AND state IN ('P', 'Q') AND expires_us > {now}{bounded}";
 
-/// MySQL assigns from left to right, and a later expression sees what an earlier one has assigned: what is read
-/// comes before it is written.
+/// Each column is read before it is written.
+///
+/// MySQL assigns from left to right, and a later expression sees an earlier assignment.
 const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
      fingerprint = CASE WHEN attempts <= ?4 THEN ?5 ELSE fingerprint END, \
      retain_ms = CASE WHEN attempts > ?4 THEN retain_ms WHEN detail < ?6 THEN ?6 ELSE detail END, \
@@ -139,7 +139,7 @@ const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
      attempts = CASE WHEN attempts > ?3 THEN attempts - ?3 ELSE 0 END \
      WHERE record_key = ?1 AND owner = ?2 AND layout = 50 AND state = 'P' AND expires_us > {now}{bounded}";
 
-/// `?6` is the fence. What is there already stays.
+/// `?6` is the fence. An existing record stays.
 #[cfg(feature = "sqlite")]
 pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
      attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
@@ -151,7 +151,7 @@ pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, op, layout, state,
 pub(crate) struct Statements {
     pub(crate) claim: Statement,
     pub(crate) read: Statement,
-    /// The same for several: twice as many each, unless they are one parameter.
+    /// The same for several places: each for twice as many, unless they are one parameter.
     several: Vec<Statement>,
     pub(crate) insert: Statement,
     pub(crate) replace: Statement,
@@ -162,15 +162,15 @@ pub(crate) struct Statements {
     pub(crate) purge: Statement,
     pub(crate) touch: Statement,
     pub(crate) list: Statement,
-    /// [`insert`](Self::insert) and [`replace`](Self::replace) where that ends the wait of others.
+    /// [`insert`](Self::insert) and [`replace`](Self::replace) that notify waiting calls.
     pub(crate) insert_told: Statement,
     pub(crate) replace_told: Statement,
 }
 
 impl Statements {
-    /// `told` is what tells others, at the end of a statement; empty if nobody is told.
-    /// No statement waits for a row for longer than `patience`, where the database can be told so, and none reads an
-    /// answer of more than `most` bytes.
+    /// `told` is the suffix of a statement that notifies; empty without notifications. No statement waits for a row for
+    /// longer than `patience`, if the database supports such a limit, and none reads an answer of more than `most`
+    /// bytes.
     pub(crate) fn new<B: Sealed>(table: &str, told: &str, patience: Duration, most: usize) -> Self {
         #[allow(unused_mut, reason = "it is changed where one database is a feature")]
         let mut all = Self::each::<B>(table, told, patience, most);
@@ -223,15 +223,16 @@ impl Statements {
 }
 
 impl Statements {
-    /// What reads so many at once.
+    /// The statement that reads this number of places at once.
     pub(crate) fn several(&self, places: usize) -> &Statement {
         let index = places.max(1).next_power_of_two().ilog2() as usize;
         &self.several[index.min(self.several.len() - 1)]
     }
 }
 
-/// Where places are a parameter each, there is one for each power of two; what is too much names a place
-/// again.
+/// The statements for several places.
+///
+/// If each place is a parameter, there is a statement for each power of two; surplus parameters repeat a place.
 fn several<B: Sealed>(table: &str, most: usize) -> Vec<Statement> {
     let of = |width: usize| {
         let places = vec!["?"; width].join(", ");
@@ -249,7 +250,7 @@ fn several<B: Sealed>(table: &str, most: usize) -> Vec<Statement> {
     (0..=most).map(|power| of(1 << power)).collect()
 }
 
-/// Succeeds where all columns are.
+/// Succeeds if all columns exist.
 pub(super) fn probe<B: Sealed>(table: &str) -> Statement {
     let text = "SELECT {columns}, op FROM {t} WHERE record_key = ?1";
     Statement::new::<B>(Kind::Fetch, text, table, 0)

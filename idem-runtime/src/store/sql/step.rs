@@ -1,4 +1,4 @@
-//! sqlx's count of transactions on a connection, and what SQLite has open.
+//! Compares sqlx's count of transactions on a connection with SQLite's state.
 //!
 //! SQLite ends a transaction by itself after some errors: a full disk, an I/O error, an interrupt,
 //! `ON CONFLICT ROLLBACK`, `RAISE(ROLLBACK)`, a `COMMIT` that fails. sqlx does not notice. Its `ROLLBACK` fails
@@ -19,22 +19,24 @@ fn depth(conn: &SqliteConnection) -> usize {
     Manager::get_transaction_depth(conn)
 }
 
-/// Whether the connection is usable for a call; `most` is the depth that a caller may have reached.
+/// Whether the connection is usable for a call.
 ///
-/// From the second transaction of sqlx on, which is a savepoint, SQL cannot show whether the first one is
-/// there: both look the same from within.
+/// `most` is the depth that a caller may have reached.
+///
+/// From the second transaction of sqlx on, which is a savepoint, SQL cannot show whether the first one exists: both
+/// look the same from within.
 pub(super) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
     if depth(conn) == 0 {
         return true;
     }
-    // `BEGIN` fails in a transaction, and takes no lock outside of one. It runs after what was sent before,
-    // such as the rollback of a dropped transaction, so that the count is final afterwards.
+    // `BEGIN` fails in a transaction, and takes no lock outside of one. It runs after earlier commands, such as the
+    // rollback of a dropped transaction, so that the count is final afterwards.
     let script = sqlx::raw_sql("BEGIN; ROLLBACK");
     let is_open = conn.execute(script).await.is_err();
     depth(conn) == 0 || is_open && depth(conn) <= most
 }
 
-/// Rolls back the transaction that idem began, where SQLite has not done so.
+/// Rolls back the transaction that idem began, unless SQLite has done so.
 pub(super) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     // Outside of a transaction `ROLLBACK` would fail, and sqlx would go on counting.
     let _ = conn.execute(sqlx::raw_sql("BEGIN")).await;
@@ -52,12 +54,13 @@ pub(super) fn start_rollback(conn: &mut SqliteConnection) {
     Manager::start_rollback(conn);
 }
 
-/// Ends a connection on which sqlx counts a transaction: every later use of it fails, a commit included, and a
-/// pool replaces it.
+/// Ends a connection on which sqlx counts a transaction.
 ///
-/// sqlx ends its thread of a connection where it refuses a `BEGIN` whose caller is gone.
+/// Every later use of it fails, a commit included, and a pool replaces it.
+///
+/// sqlx ends the thread of a connection when it refuses a `BEGIN` whose caller is gone.
 pub(super) async fn close(conn: &mut SqliteConnection) {
-    // The thread may be quick enough to refuse it to a caller that is still there.
+    // The thread may refuse it so quickly that the caller is still there.
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
         let begin = SqlStr::from_static("BEGIN");
@@ -65,7 +68,7 @@ pub(super) async fn close(conn: &mut SqliteConnection) {
             break;
         }
     }
-    // Free when the thread has ended. What was sent to it meanwhile would never be answered.
+    // Acquired when the thread has ended. A command sent to it meanwhile would never get a reply.
     let _ = conn.lock_handle().await;
 }
 

@@ -9,10 +9,11 @@ use sqlx_core::transaction::TransactionManager as _;
 
 use super::backend::{Manager, Sealed};
 
-/// What `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx) take: a transaction of sqlx,
-/// or a connection.
+/// A transaction or connection of sqlx that a call can use.
 ///
-/// | type | who begins and commits |
+/// For `tx = …` of the attribute and [`in_tx`](crate::CallBuilder::in_tx).
+///
+/// | type | begun and committed by |
 /// |---|---|
 /// | `sqlx::PgTransaction<'_>`, `sqlx::Transaction<'_, MySql>`, … | the caller |
 /// | `sqlx::PgConnection`, `PoolConnection<Postgres>`, … in a transaction that sqlx began | the caller |
@@ -21,8 +22,7 @@ use super::backend::{Manager, Sealed};
 /// On SQLite, a transaction of sqlx within another is refused, and so is a pool connection that sqlx counts a
 /// transaction on: SQLite may have rolled that back by itself.
 ///
-/// A transaction that was begun by an SQL text (`BEGIN`) is one that sqlx does not know of; take one of
-/// sqlx's.
+/// sqlx does not know of a transaction that was begun by an SQL text (`BEGIN`); use one of sqlx's.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no transaction that idem can use",
     label = "not a transaction or connection of sqlx",
@@ -30,16 +30,17 @@ use super::backend::{Manager, Sealed};
             database, and enable its feature of idem-runtime: `postgres`, `mysql` or `sqlite`"
 )]
 pub trait SqlTransaction: Send {
-    /// The connection beneath.
+    /// The underlying connection.
     #[doc(hidden)]
     fn connection(&mut self) -> SqlConnection<'_>;
 
-    /// Nobody is to have the connection next, as far as that can be helped: what the server makes of what
-    /// it was sent is not known.
+    /// Keeps the connection from being used again, as far as possible.
+    ///
+    /// It is not known how the server handles the commands that it was sent.
     #[doc(hidden)]
     fn give_up(&mut self) {}
 
-    /// How many transactions sqlx may count on it before the call.
+    /// The number of transactions that sqlx may count on it before the call.
     #[doc(hidden)]
     fn most(&self) -> usize {
         1
@@ -83,7 +84,7 @@ macro_rules! transactions {
                     self.close_on_drop();
                 }
 
-                // A transaction on it borrows it.
+                // A transaction of sqlx on it borrows it.
                 fn most(&self) -> usize {
                     0
                 }
@@ -98,7 +99,7 @@ macro_rules! transactions {
         )*
 
         impl SqlConnection<'_> {
-            /// How many transactions and savepoints sqlx knows of.
+            /// The number of transactions and savepoints that sqlx counts.
             pub(crate) fn depth(&self) -> usize {
                 match self {
                     $(
@@ -135,7 +136,7 @@ macro_rules! transactions {
                 }
             }
 
-            /// Whether the transaction is there that sqlx counts, with at most `most` before the call.
+            /// Whether the transaction that sqlx counts exists, with at most `most` counted before the call.
             pub(crate) async fn in_step(self, most: usize) -> bool {
                 match self {
                     $(
@@ -145,7 +146,7 @@ macro_rules! transactions {
                 }
             }
 
-            /// Ends a connection whose transaction is not there.
+            /// Ends a connection whose transaction does not exist.
             pub(crate) async fn close(self) {
                 match self {
                     $(
@@ -155,8 +156,9 @@ macro_rules! transactions {
                 }
             }
 
-            /// Whether this error leaves it open what became of a statement: it is about the server, or of a
-            /// proxy in front of it.
+            /// Whether this error leaves the outcome of a statement unknown.
+            ///
+            /// Then it is about the server, or of a proxy in front of it.
             pub(crate) fn is_silence(&self, error: &dyn DatabaseError) -> bool {
                 let trouble = match self {
                     $(
@@ -167,7 +169,7 @@ macro_rules! transactions {
                 trouble.is_silence()
             }
 
-            /// Before anything else is done with the connection.
+            /// Starts a rollback, which is sent before any later command on the connection.
             pub(crate) fn start_rollback(self) {
                 match self {
                     $(

@@ -1,8 +1,8 @@
-//! Claims and completions inside a transaction that is somebody else's.
+//! Claims and completions inside a transaction of the caller.
 //!
-//! A claim is a row that nobody sees before the transaction is committed, and that whoever claims the same
-//! key waits for. Until the answer takes its place it says that nobody knows the outcome: should a
-//! transaction be committed after its call was dropped half-way, nothing runs a second time.
+//! A claim is a row that is invisible before the transaction is committed, and that other claims of the same key wait
+//! for. Until the answer replaces it, it is an unknown outcome: if a transaction is committed after its call was
+//! dropped half-way, nothing runs a second time.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -26,27 +26,28 @@ use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
 type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
 
-/// Why nothing came of it.
+/// Why an operation failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// The transaction is of another database than the store.
     Elsewhere { store: &'static str },
-    /// Another transaction holds the row for longer than this call waits. Ours can go on.
+    /// Another transaction holds the row for longer than this call waits. The caller's transaction can go on.
     Locked,
-    /// Another connection holds the one lock for writing; the claim has not waited. Ours can go on.
+    /// Another connection holds the only lock for writing; the claim has not waited. The caller's transaction can go
+    /// on.
     Busy,
     /// The transaction can only be rolled back.
     Aborted(StoreError),
-    /// The store refuses, or cannot be asked.
+    /// The store refuses, or is not available.
     Store(StoreError),
 }
 
-/// A store that can work inside a transaction of the database that it is in.
+/// A store that can work inside a transaction of its database.
 pub(crate) trait Within: Send + Sync {
     /// Whether a claim beside another writer fails as [`Failed::Busy`].
     fn has_one_writer(&self) -> bool;
 
-    /// Claims, waiting for whoever holds the row for as long as `wait`.
+    /// Claims, and waits up to `wait` for a transaction that holds the row.
     fn claim_within<'a>(
         &'a self,
         conn: SqlConnection<'a>,
@@ -55,7 +56,7 @@ pub(crate) trait Within: Send + Sync {
         wait: Duration,
     ) -> Boxed<'a, ClaimReply>;
 
-    /// Stores `record`; undoes before what the body has written, if told to.
+    /// Stores `record`; before that undoes the writes of the body, if `undo` is set.
     fn complete_within<'a>(
         &'a self,
         conn: SqlConnection<'a>,
@@ -64,11 +65,11 @@ pub(crate) trait Within: Send + Sync {
         undo: bool,
     ) -> Boxed<'a, ()>;
 
-    /// Undoes everything since the claim, and the claim.
+    /// Undoes everything since the claim, and the claim itself.
     fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()>;
 }
 
-/// What a record says while the body runs.
+/// The header of a record while the body runs.
 fn half_way(header: Header) -> Header {
     Header {
         state: State::Done {
@@ -90,16 +91,16 @@ const REPLACE: &str = "UPDATE {t} SET layout = ?2, state = ?3, owner = ?4, fence
      detail = ?7, retain_ms = ?8, fingerprint = ?9, body = NULL, expires_us = {now} + ?10, \
      version = version + 1 WHERE record_key = ?1 AND version = ?12 AND owner = ?13 AND fence = ?14";
 
-/// Before the answer is stored. That is a statement of its own, with parameters: sqlx logs texts,
-/// and no answer is to be in a log.
+/// Before the answer is stored. That is a statement of its own, with parameters, because sqlx logs texts, and no answer
+/// may be in a log.
 const RELEASE: &str = "RELEASE SAVEPOINT {claim}";
 const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}";
 const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
 
-/// A text with its savepoints named. Each key has its own: in MySQL a savepoint takes the place of another
-/// of its name, which for a call within a body would be the outer call's.
+/// A text with its savepoints named. Each key has its own, because in MySQL a savepoint replaces another of its name,
+/// which for a call within a body would be the outer call's.
 fn named(place: &[u8], text: &str) -> String {
-    // Of the operation, where a place begins, and of the digest, where it ends.
+    // From the operation, where a place begins, and the digest, where it ends.
     let number = match (place.first_chunk(), place.last_chunk()) {
         (Some(operation), Some(digest)) => {
             u64::from_be_bytes(*operation) ^ u64::from_be_bytes(*digest)
@@ -112,14 +113,14 @@ fn named(place: &[u8], text: &str) -> String {
 
 /// The connection of a claim.
 ///
-/// Its setting for lock waits is the caller's again however the claim ends.
+/// Its setting for lock waits is restored, however the claim ends.
 struct Session<'c, B: Sealed> {
     conn: &'c mut Conn<B>,
     /// `?11` of [`Sealed::WAIT`].
     lock_wait: i64,
-    /// Only the client can restore the setting.
+    /// Whether only the client can restore the setting.
     is_own: bool,
-    /// It is to be restored.
+    /// Whether the setting must be restored.
     is_changed: bool,
 }
 
@@ -160,11 +161,11 @@ impl<B: Sealed> Drop for Session<'_, B> {
     }
 }
 
-/// How often a claim begins again because somebody was quicker.
+/// How often a claim begins again because another write came first.
 const TRIES: usize = 100;
 
 impl<B: Sealed> Inner<B> {
-    /// A script with its arguments in it.
+    /// A script with its arguments filled in.
     fn script(&self, place: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
         let text = super::statement::filled::<B>(template, &self.table, self.reads_bytes - HEADER);
         super::script::written::<B>(&named(place, &text), arguments)
@@ -224,7 +225,7 @@ impl<B: Sealed> Inner<B> {
         Err(Failed::Store(StoreError::new(kind, message)))
     }
 
-    /// Decides on what another has left there. `None`: it has changed since, ask again.
+    /// Decides on the record of an earlier claim. `None`: it has changed since; claim again.
     async fn take_over(
         &self,
         session: &mut Session<'_, B>,
@@ -272,7 +273,7 @@ impl<B: Sealed> Inner<B> {
         }
     }
 
-    /// What a claim that failed has left of the transaction.
+    /// Determines the state of the transaction after a failed claim.
     async fn claim_failed(
         &self,
         session: &mut Session<'_, B>,
@@ -283,7 +284,7 @@ impl<B: Sealed> Inner<B> {
         let is_busy = error.as_database_error().is_some_and(B::is_busy);
         let store = store_error::<B>("a claim", error);
         match kind {
-            // After a deadlock or a serialization failure nothing of the transaction is of use.
+            // After a deadlock or a serialization failure the transaction is unusable.
             Some(Trouble::Collision) if !is_busy => {
                 if !B::RESTORE.is_empty() {
                     // The session outlives its transaction.
@@ -334,7 +335,7 @@ impl<B: Sealed> Inner<B> {
             (false, false) => String::new(),
         };
         let stored = async {
-            // Where the transaction is over it fails, so that no answer is committed by itself.
+            // Fails if the transaction is over, so that no answer is committed by itself.
             if !before.is_empty() {
                 B::execute_script(conn, named(&place, &before)).await?;
             }

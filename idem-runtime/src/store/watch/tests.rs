@@ -27,17 +27,17 @@ impl Wake for Bell {
 
 type Waiting = Pin<Box<dyn Future<Output = Watch>>>;
 
-/// One who watches, and what is expected of them.
+/// A watcher, and the changes that it must see.
 struct Guest {
     key: u8,
-    /// Changes of the key since the last answer.
+    /// Changes of the key since the last notification.
     changes: u32,
     waits: Waits,
 }
 
 enum Waits {
     No(Watch),
-    /// With how often the bell had rung when the future was last polled.
+    /// With the number of wakes at the last poll of the future.
     Yes(Waiting, Arc<Bell>, u32),
     Gone,
 }
@@ -51,7 +51,7 @@ impl Guest {
         }
     }
 
-    /// Polls, and checks that the answer is there exactly if the key has changed.
+    /// Polls, and checks that the future is ready exactly if the key has changed.
     fn poll(&mut self) {
         let (mut waiting, bell) = match std::mem::replace(&mut self.waits, Waits::Gone) {
             Waits::No(mut watch) => {
@@ -87,7 +87,7 @@ impl Guest {
         }
     }
 
-    /// Drops the future half-way and watches on.
+    /// Drops the future half-way and keeps watching.
     fn give_up(&mut self, watchers: &Watchers) {
         *self = Self::arrive(watchers, self.key);
     }
@@ -175,7 +175,7 @@ fn what_happened_before_a_watch_is_not_told() {
     assert!(pin!(watch.changed()).poll(&mut cx).is_pending());
 }
 
-/// Threads that race for real. A lost message would leave a task waiting for ever.
+/// Threads that race. A lost message would leave a task waiting for ever.
 #[test]
 fn no_message_is_lost_between_threads() {
     const ROUNDS: u32 = 2_000;
@@ -190,7 +190,7 @@ fn no_message_is_lost_between_threads() {
             let (watchers, round) = (watchers.clone(), Arc::clone(&round));
             runtime.spawn(async move {
                 loop {
-                    // Some keep their watch, some begin anew each time and look then.
+                    // Some keep their watch, some begin a new one each time and read the record then.
                     let mut watch = watchers.watch(&key(1));
                     let mut seen = round.load(Ordering::SeqCst);
                     while seen < ROUNDS {
@@ -263,6 +263,6 @@ fn a_feed_hears_who_left_and_what_was_missed() {
     assert_eq!(listener.missed.load(Ordering::SeqCst), 1);
     let watch = watchers.watch(&key(2));
     drop((feed, listener));
-    // A feed that is gone hears nothing.
+    // A dropped feed receives nothing.
     watch.missed();
 }
