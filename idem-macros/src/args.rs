@@ -1,4 +1,4 @@
-//! `#[idempotent(..)]`: what was written, not yet whether it makes sense.
+//! Arguments of `#[idempotent(..)]` as written, not yet checked against each other.
 
 mod slot;
 mod value;
@@ -41,7 +41,7 @@ const NAMES: [&str; 24] = [
     "crate",
 ];
 
-/// Not said by an operation, but known to whoever read the manual.
+/// Settings of the engine, documented in the manual, that an operation cannot set.
 const OF_THE_ENGINE: [&str; 6] = [
     "prefix",
     "claim_deadline",
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     pub(crate) krate: Slot<Path>,
 }
 
-/// What other crates and specifications say, and what is said here.
+/// Argument names of other crates and specifications, and their equivalent here.
 const IN_OTHER_WORDS: [(&str, &str); 10] = [
     ("expire", "ttl = \"24h\""),
     ("expires", "ttl = \"24h\""),
@@ -97,7 +97,7 @@ const IN_OTHER_WORDS: [(&str, &str); 10] = [
 ];
 
 impl Args {
-    /// Whatever can be understood; the rest is in `errors`.
+    /// Parses every argument it can; the errors of the rest go to `errors`.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut args = Self::default();
         let list = |input: ParseStream<'_>| {

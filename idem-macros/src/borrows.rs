@@ -1,4 +1,4 @@
-//! What a type borrows.
+//! Borrows in a type.
 
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
@@ -10,18 +10,18 @@ use syn::{
 /// The first reference or lifetime in the type that is not `'static`.
 pub(crate) fn borrowed(ty: &Type) -> Option<Span> {
     let mut borrows = Borrows(None);
-    // `visit-mut` is the one visitor feature that is on, so even reading goes through a clone.
+    // `visit-mut` is the only visitor feature that is enabled, so reading needs a clone too.
     borrows.visit_type_mut(&mut ty.clone());
     borrows.0
 }
 
-/// The type with `'static` for each lifetime.
+/// The type with every lifetime replaced by `'static`.
 pub(crate) fn owned(mut ty: Type) -> Type {
     Relabel("static").visit_type_mut(&mut ty);
     ty
 }
 
-/// The type with `'_` for each lifetime.
+/// The type with every lifetime replaced by `'_`.
 pub(crate) fn inferred(mut ty: Type) -> Type {
     Relabel("_").visit_type_mut(&mut ty);
     ty
@@ -55,7 +55,7 @@ impl VisitMut for Borrows {
         }
     }
 
-    // `fn(&str)`, `Fn(&str)` and `for<'a> Trait<'a>` hold nothing that is borrowed.
+    // `fn(&str)`, `Fn(&str)` and `for<'a> Trait<'a>` hold no borrowed value.
     fn visit_type_fn_ptr_mut(&mut self, _: &mut TypeFnPtr) {}
 
     fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {

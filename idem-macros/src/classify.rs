@@ -1,4 +1,4 @@
-//! `#[derive(Classify)]`: the same stages in small.
+//! `#[derive(Classify)]`, in the same stages as the attribute.
 
 use crate::errors::Errors;
 use crate::nearest::nearest;
@@ -10,18 +10,18 @@ use syn::{Attribute, Data, DeriveInput, Error, Fields, Generics, Meta, Path, Res
 const CLASSES: [&str; 4] = ["business", "system", "unknown", "delegate"];
 const CHOICE: &str =
     "`#[class(business)]`, `#[class(system)]`, `#[class(unknown)]` or `#[class(delegate)]`";
-/// The other helper, for this one.
+/// The other helper attribute, named in the error about this one.
 const OTHER: &str = "the crate is named by `#[classify(crate = ..)]`";
 
 enum Class {
     Business,
     System,
     Unknown,
-    /// Ask the only field, of this name and type.
+    /// Delegate to the only field, of this name and type.
     Delegate(syn::Member, Box<Type>),
 }
 
-/// One pattern and what it means.
+/// One match arm: a pattern and its class.
 struct Arm {
     pattern: TokenStream,
     class: Class,
@@ -38,7 +38,8 @@ pub(crate) fn derive(item: TokenStream) -> TokenStream {
     match errors.finish(arms) {
         Ok(arms) => print(&input, &krate, &arms),
         Err(error) => {
-            // A bound on this type, elsewhere, must not fail as well.
+            // The body is unreachable, but the implementation has to exist: bounds on this type elsewhere
+            // must not fail as well.
             let body = quote_spanned!(Span::mixed_site()=> ::core::unreachable!());
             crate::errors::beside(&error, &implementation(&input, &krate, &[], &body))
         }
@@ -105,7 +106,7 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
             let mut arms = Vec::new();
             for variant in &data.variants {
                 let name = &variant.ident;
-                // On the enum it names the crate.
+                // `#[classify(..)]` belongs on the enum, where it names the crate.
                 let mut attrs = variant.attrs.iter();
                 if let Some(attr) = attrs.find(|attr| attr.path().is_ident("classify")) {
                     errors.at(span_of(attr), format!("a class is written as {CHOICE}"));
@@ -125,7 +126,7 @@ fn arms(input: &DeriveInput, errors: &mut Errors) -> Option<Vec<Arm>> {
 
 /// The class written on a variant or struct called `name`.
 ///
-/// None is missed where one is `misplaced`: that is one mistake.
+/// A missing class is not reported beside a `misplaced` one: that is one mistake.
 fn class(
     attrs: &[Attribute],
     name: &Ident,
@@ -244,7 +245,7 @@ fn print(input: &DeriveInput, krate: &Path, arms: &[Arm]) -> TokenStream {
             Class::Business => known("Business"),
             Class::System => known("System"),
             Class::Unknown => known("Unknown"),
-            // The type stands where rustc reports that it is not `Classify`.
+            // The type is located where rustc reports that it is not `Classify`.
             Class::Delegate(member, ty) => quote_spanned! {here=>
                 #pattern { #member: inner } => <#ty as #krate::Classify>::class(inner),
             },
@@ -280,7 +281,7 @@ fn implementation(
     }
 }
 
-/// A field that is asked has to be able to answer, where that depends on a parameter.
+/// Adds a `Classify` bound for each delegated field whose type depends on a parameter.
 fn bounded(generics: &Generics, krate: &Path, delegated: &[&Type]) -> Generics {
     let mut generics = generics.clone();
     let parameters: Vec<String> = generics

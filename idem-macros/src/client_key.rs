@@ -4,10 +4,10 @@ use crate::target::bound_names;
 use syn::visit_mut::{self, VisitMut};
 use syn::{Ident, ParenthesizedGenericArguments, Pat, Path, Type, TypeFnPtr, TypeParamBound};
 
-/// The extractor of `idem_runtime::http`. Known by its name: an attribute does not see types.
+/// The extractor of `idem_runtime::http`, recognized by its name because an attribute does not see types.
 const NAME: &str = "IdempotencyKey";
 
-/// The names of a parameter that hold a client's key: all where its type names one, else those in a pattern of one.
+/// Names of a parameter that hold a client's key: all names if its type names one, else those in a pattern of one.
 pub(crate) fn names(pat: &Pat, ty: &Type, bound: &[Ident]) -> Vec<Ident> {
     if is_in(ty) {
         return bound.to_vec();
@@ -19,12 +19,12 @@ pub(crate) fn names(pat: &Pat, ty: &Type, bound: &[Ident]) -> Vec<Ident> {
 
 fn is_in(ty: &Type) -> bool {
     let mut named = Named(false);
-    // `visit-mut` is the one visitor feature that is on, so even reading goes through a clone.
+    // `visit-mut` is the only visitor feature that is enabled, so reading needs a clone too.
     named.visit_type_mut(&mut ty.clone());
     named.0
 }
 
-/// The names in `IdempotencyKey(key)`, wherever that is in a pattern.
+/// Collects the names in `IdempotencyKey(key)`, at any depth of a pattern.
 fn taken_apart(pat: &Pat, names: &mut Vec<Ident>) {
     let path = match pat {
         Pat::TupleStruct(outer) => Some(&outer.path),
@@ -68,7 +68,7 @@ impl VisitMut for Named {
         visit_mut::visit_path_mut(self, path);
     }
 
-    // What these hold is not in the value.
+    // The types named in these are not part of the value.
     fn visit_type_fn_ptr_mut(&mut self, _: &mut TypeFnPtr) {}
     fn visit_type_param_bound_mut(&mut self, _: &mut TypeParamBound) {}
     fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {

@@ -1,4 +1,4 @@
-//! `"24h"`: a duration as it is written in the attribute.
+//! Durations as written in the attribute: `"24h"`.
 
 /// Units from large to small, in milliseconds.
 const UNITS: [(&str, u64); 6] = [
@@ -10,7 +10,7 @@ const UNITS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// Why a text is not a duration. `Display` is the rest of a sentence about it.
+/// Reason why a text is not a duration. `Display` is the rest of a sentence about it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     Empty,
@@ -99,7 +99,7 @@ pub(crate) fn millis(text: &str) -> Result<u64, Mistake> {
     }
 }
 
-/// `millis` the other way round, in its largest unit, for messages.
+/// Inverse of `millis`, in the largest unit that fits, for messages.
 pub(crate) fn words(millis: u64) -> String {
     let (name, size) = UNITS
         .into_iter()

@@ -19,7 +19,7 @@ impl Errors {
         self.push(Error::new(span, message));
     }
 
-    /// Keeps the value, or remembers the error.
+    /// Returns the value, or records the error.
     pub(crate) fn ok<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.push(error)).ok()
     }
@@ -28,7 +28,7 @@ impl Errors {
         self.0.is_none()
     }
 
-    /// The value if nothing went wrong. `value` is `None` only beside an error.
+    /// The value if there was no error. `value` is `None` only beside an error.
     pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T> {
         match self.0 {
             Some(error) => Err(error),
@@ -37,7 +37,7 @@ impl Errors {
     }
 }
 
-/// The item stays where it was, so that its callers do not fail as well.
+/// The error beside the unchanged item, so that callers of the item do not fail as well.
 pub(crate) fn beside(error: &Error, item: &TokenStream) -> TokenStream {
     let error = error.to_compile_error();
     quote!(#error #item)

@@ -75,13 +75,13 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
     let outcome = outcome(plan, &rt);
     let body = body::future(plan, target, &rt);
     let run = if let Some(word) = plan.finish {
-        // It is this word that asks for `Send` and `'static`.
+        // The bounds `Send` and `'static` are reported at this word.
         let rt = located(&rt, word);
         quote_spanned!(at(word)=> #rt::finish(call, #outcome, #body).await)
     } else if let Some(tx) = &plan.tx {
         transaction::run(tx, &outcome, &body, &rt)
     } else {
-        // In an `Option`, so that the runtime can drop the body before it gives the key back.
+        // In an `Option`, so that the runtime can drop the body before it releases the key.
         let body = quote_spanned!(here()=> ::core::option::Option::Some(#body));
         quote_spanned!(here()=> #rt::run(call, #outcome, ::core::pin::pin!(#body)).await)
     };
@@ -105,7 +105,7 @@ fn print(plan: &Plan, target: &Target) -> TokenStream {
         Some(tx) => &transaction::signature(sig, tx),
         None => sig,
     };
-    // The user's braces, or else rustc points at the attribute when it means the function.
+    // The user's braces, because otherwise rustc points at the attribute when it means the function.
     let mut braces = Group::new(
         Delimiter::Brace,
         quote_spanned!(here()=> #(#inner_attrs)* #wrapped),
@@ -123,7 +123,7 @@ fn runtime(plan: &Plan) -> TokenStream {
     quote_spanned!(here()=> #krate::__private)
 }
 
-/// `let call = ..;`: everything that is decided before the body may run.
+/// `let call = ..;`: all decisions before the body may run.
 fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let here = here();
     let op = op(&plan.op, rt);
@@ -160,8 +160,8 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
         quote_spanned!(here=> call.engine(#rt::engine_of(#engine));)
     });
     let settings = settings::setters(plan, rt);
-    // In a block, after which what was borrowed for it has no place in the future. One call after the other on
-    // a place that stays: to hand it through them all would be more to compile, and slower.
+    // A block, so that the borrows of the builder do not become part of the future. The builder calls are separate
+    // statements on one place: a chain that moves the value would compile and run slower.
     quote_spanned! {here=>
         let call = {
             let mut call = #rt::Call::new(#op);
@@ -213,8 +213,8 @@ fn reference(value: &Value, rt: &TokenStream) -> TokenStream {
     }
 }
 
-/// What a format string stands for: each placeholder is formatted by itself, so that none can be taken for a part of
-/// another.
+/// A format string as a key or scope: each placeholder is formatted by itself, so that none can be taken for
+/// a part of another.
 ///
 /// Output, for `"{merchant}/{order:>8}"`:
 /// ```text
@@ -225,10 +225,10 @@ fn formatted(text: &LitStr, format: &Format, rt: &TokenStream) -> TokenStream {
     let template = &*format.template;
     match &*format.placeholders {
         [] => LitStr::new(&format.text(), span).to_token_stream(),
-        // The whole literal, in which rustc can point at the name.
+        // The whole literal, so that rustc can point at the name inside it.
         [_] if template == "{}" => quote_spanned!(at(span)=> ::core::format_args!(#text)),
         placeholders => {
-            // The literals keep the span: it is where their captures are looked up.
+            // The literals keep the span, which resolves their captures.
             let placeholders = placeholders
                 .iter()
                 .map(|placeholder| LitStr::new(&format!("{{{placeholder}}}"), span));
@@ -241,7 +241,7 @@ fn formatted(text: &LitStr, format: &Format, rt: &TokenStream) -> TokenStream {
 
 fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
     let here = here();
-    // As the runtime encodes them.
+    // The order in which the runtime encodes them.
     let mut compared: Vec<&Compared> = compared.iter().collect();
     compared.sort_by_key(|argument| (argument.name.len(), &argument.name));
     let always = compared
@@ -265,7 +265,7 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
              span,
              ..
          }| {
-            // A type that can be written carries the blame; any other lends its place.
+            // Errors are located on the type if it can be written, else on the span of the value.
             let (arg, value) = if let Some(ty) = ty {
                 (
                     quote_spanned!(here=> #rt::arg::<#ty>),
@@ -291,7 +291,7 @@ fn fingerprint(compared: &[Compared], rt: &TokenStream) -> TokenStream {
     }
 }
 
-/// `feature = "x"` of `#[cfg(feature = "x")]`.
+/// The `feature = "x"` of `#[cfg(feature = "x")]`.
 fn condition(cfg: &Attribute) -> Option<&TokenStream> {
     match &cfg.meta {
         Meta::List(list) => Some(&list.tokens),
@@ -299,11 +299,11 @@ fn condition(cfg: &Attribute) -> Option<&TokenStream> {
     }
 }
 
-/// The place of the output: the one place where the bounds of the return type are checked.
+/// Typed place of the output: the only place where the bounds of the return type are checked.
 fn outcome(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let ty = &plan.output;
     let here = here();
-    // Its type is written out: inferred, it would let rustc speak of any policy.
+    // The policy type is written out: if it were inferred, rustc's error would name an arbitrary policy.
     let (policy, value) = match &plan.on_error {
         OnError::Classify => (quote_spanned!(here=> Classified), None),
         OnError::Release => (quote_spanned!(here=> Release), None),

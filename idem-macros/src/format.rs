@@ -1,20 +1,20 @@
 //! Format strings with inline captures, as keys and scopes.
 
-/// A string literal taken apart: its text, and the placeholders in it.
+/// A parsed string literal: its text and its placeholders.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Format {
     /// The literal with `{}` for each placeholder; a brace of the text stays doubled.
     ///
     /// Two literals have one template only where they have the same text between the same number of placeholders.
     pub(crate) template: String,
-    /// What is between the braces, format specifications included: `order:>4`.
+    /// Contents of the braces, format specifications included: `order:>4`.
     pub(crate) placeholders: Vec<String>,
 }
 
 impl Format {
     /// # Errors
     ///
-    /// What is wrong with the literal, and what to write.
+    /// The defect of the literal, and the correct form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut format = Self::default();
         for piece in Pieces(text) {
@@ -55,7 +55,7 @@ impl Format {
     }
 }
 
-/// The names that a literal captures, of one that is none of ours (`format!("{id}{}", 1)`) as well.
+/// Names that a literal captures, including literals with positional arguments (`format!("{id}{}", 1)`).
 pub(crate) fn captures(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for piece in Pieces(text) {
@@ -102,11 +102,11 @@ fn check(placeholder: &str) -> Result<(), String> {
 }
 
 enum Piece<'a> {
-    /// As it is written: a brace is doubled.
+    /// Literal text as written: a brace is doubled.
     Text(&'a str),
-    /// What is between its braces.
+    /// Contents of the braces.
     Placeholder(&'a str),
-    /// A `{`, and what follows it.
+    /// A `{` without its `}`, and the text after it.
     NotClosed(&'a str),
     /// A lone `}`.
     NotOpened,
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(captures("{a} }"), ["a"]);
     }
 
-    /// The text between placeholders, one character after the other.
+    /// The text between placeholders, by a second, character-wise parser.
     fn texts(literal: &str) -> Option<Vec<String>> {
         let mut texts = vec![String::new()];
         let mut chars = literal.chars().peekable();
@@ -194,7 +194,7 @@ mod tests {
                 '{' => {
                     let name: String = chars.by_ref().take_while(|c| *c != '}').collect();
                     texts.push(String::new());
-                    // The last brace may be missing, but then `Format` says so.
+                    // The last brace may be missing, but then `Format` reports it.
                     name.chars().all(|c| c == 'a').then_some(())?;
                 }
                 '}' => return None,
@@ -204,7 +204,7 @@ mod tests {
         Some(texts)
     }
 
-    /// All literals of up to eight of these characters: two have one template where the text between is the same.
+    /// All literals of up to eight of these characters: equal templates imply equal text between placeholders.
     #[test]
     fn one_template_is_one_text_between() {
         let mut of_template: HashMap<String, Vec<String>> = HashMap::new();

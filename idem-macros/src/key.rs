@@ -7,10 +7,10 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
 
-/// The longest tuple that serde serializes.
+/// Maximum length of a tuple that serde serializes.
 const MOST_ELEMENTS: usize = 16;
 
-/// How an expression is handed to the runtime without moving what it mentions.
+/// An expression passed to the runtime without moving the values it mentions.
 pub(crate) enum Value {
     /// Each element by reference: `(req.a, req.b)` would move two fields.
     Tuple(Span, Vec<Self>),
@@ -51,7 +51,7 @@ impl Value {
     }
 }
 
-/// Whether this looks like `idem_runtime::token(..)`: only its type can tell.
+/// Whether the expression looks like `idem_runtime::token(..)`; only its type decides.
 pub(crate) fn may_be_token(expr: &Expr) -> bool {
     match expr {
         Expr::Call(call) => match &*call.func {
@@ -67,7 +67,7 @@ pub(crate) fn may_be_token(expr: &Expr) -> bool {
     }
 }
 
-/// Where an expression begins; with a nightly compiler, all of it.
+/// Span of the start of an expression; with a nightly compiler, of all of it.
 pub(crate) fn span(expr: &Expr) -> Span {
     expr.span()
 }
@@ -89,19 +89,19 @@ pub(crate) fn is_constant(expr: &Expr) -> bool {
     }
 }
 
-/// Whether the expression names one of `names`, be it in a format string.
+/// Whether the expression mentions one of `names`, in a format string as well.
 ///
-/// Shadowing is not looked at: what matters is to catch a key that varies with nothing.
+/// Shadowing is ignored: the purpose is to catch a key that never varies.
 pub(crate) fn mentions(expr: &Expr, names: &[String]) -> bool {
     mention(expr, names).is_some()
 }
 
-/// The first of `names` in the expression, and where it is.
+/// The first of `names` in the expression, and its span.
 pub(crate) fn mention(expr: &Expr, names: &[String]) -> Option<(String, Span)> {
     first(expr.to_token_stream(), names)
 }
 
-/// Whether the tokens name one of `names`, and not as a field.
+/// Whether the tokens mention one of `names` other than as a field.
 pub(crate) fn any(tokens: TokenStream, names: &[String]) -> bool {
     first(tokens, names).is_some()
 }
@@ -134,8 +134,8 @@ fn first(tokens: TokenStream, names: &[String]) -> Option<(String, Span)> {
     None
 }
 
-/// What may be meant to be arguments: names that are neither fields nor called nor parts of paths, and the names
-/// in format strings; and where they stand.
+/// Possible argument names: identifiers that are no fields, calls or path segments, and captures of format
+/// strings; with their spans.
 pub(crate) fn variables(expr: &Expr) -> Vec<(String, Span)> {
     let mut found = Vec::new();
     collect(expr.to_token_stream(), &mut found);

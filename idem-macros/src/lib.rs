@@ -1,8 +1,7 @@
 //! The macros of `idem-runtime`, which re-exports them: depend on that crate, not on this one.
 //!
-//! An attribute passes through four stages, a module each: `args` reads what stands in the
-//! attribute, `target` the function under it, `plan` checks both and decides, `expand` prints.
-//! The body of the function is never parsed.
+//! An attribute passes through four stages, a module each: `args` parses the attribute, `target` the function under it,
+//! `plan` checks both and decides, `expand` prints. The body of the function is never parsed.
 
 mod args;
 mod borrows;

@@ -1,6 +1,6 @@
 //! "Did you mean": the known word nearest to an unknown one.
 
-/// The nearest of `known`, if a slip of the fingers explains the difference.
+/// The nearest of `known`, if a typing error explains the difference.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let slips = |candidate: &str| 1 + candidate.len() / 6;
     known
@@ -13,7 +13,7 @@ pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// Edit distance: insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

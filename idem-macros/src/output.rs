@@ -1,4 +1,4 @@
-//! The return type: where the answer's type stands, and what it may not hold.
+//! The return type: position of the answer's type, and its restrictions.
 
 use crate::borrows::borrowed;
 use crate::errors::Errors;
@@ -12,7 +12,7 @@ use syn::{
 pub(crate) enum Shape {
     /// `async fn`
     Async(Token![async]),
-    /// `fn .. -> Pin<Box<dyn Future<Output = R>>>`, which is what `#[async_trait]` leaves.
+    /// `fn .. -> Pin<Box<dyn Future<Output = R>>>`, the form that `#[async_trait]` generates.
     Boxed(Box<Type>),
 }
 
@@ -108,7 +108,7 @@ fn argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     })
 }
 
-/// The `&` of `Result<&'static T, E>`: nothing that is read back lives that long.
+/// The `&` of `Result<&'static T, E>`: a decoded answer does not live that long.
 fn static_answer(output: &Type) -> Option<Span> {
     match argument(output, "Result")? {
         Type::Reference(reference) => {
@@ -133,7 +133,7 @@ pub(crate) fn returning(sig: &Signature, answer: Type) -> ReturnType {
     ReturnType::Type(*arrow, declared)
 }
 
-/// Puts another answer into `Pin<Box<dyn Future<Output = R>>>`.
+/// Replaces the answer in `Pin<Box<dyn Future<Output = R>>>`.
 struct Answering(Type);
 
 impl VisitMut for Answering {
@@ -153,7 +153,7 @@ fn is_unit(ty: &Type) -> bool {
     }
 }
 
-// `visit-mut` is the one visitor feature that is on, so even reading goes through a clone.
+// `visit-mut` is the only visitor feature that is enabled, so reading needs a clone too.
 
 /// Whether the type cannot be written outside a signature.
 pub(crate) fn mentions_impl(ty: &Type) -> bool {

@@ -1,4 +1,4 @@
-//! What the expansion will do: `Args` and `Target`, checked against each other.
+//! Plan of the expansion: `Args` and `Target`, checked against each other.
 
 mod client_key;
 mod contradictions;
@@ -38,9 +38,9 @@ pub(crate) struct Plan {
     pub(crate) key: Option<Value>,
     /// The `scope`, where the key may be a one-time token, which takes none.
     pub(crate) scope_of_token: Option<Span>,
-    /// The key may be a one-time token made of what a client chose, and nothing else says whose it is.
+    /// Whether the key may be a one-time token made of a client's key, with no other argument that names its owner.
     pub(crate) token_of_client: bool,
-    /// In the order in which they are declared or listed; `None`: nothing is compared.
+    /// In the order of declaration or listing; `None`: nothing is compared.
     pub(crate) fingerprint: Option<Vec<Compared>>,
     pub(crate) settings: Settings,
     pub(crate) on_error: OnError,
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     /// The record is part of the caller's transaction.
     pub(crate) tx: Option<Transaction>,
     pub(crate) shape: Shape,
-    /// With `_` for `impl Trait`.
+    /// With `_` for each `impl Trait`.
     pub(crate) output: Type,
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Op {
     Given(LitStr),
     /// The function's own path.
     Function,
-    /// Type name of `Self` and this.
+    /// Type name of `Self`, followed by this text.
     Method(String),
 }
 
@@ -131,7 +131,7 @@ impl Plan {
                 Shape::Boxed(whole) if finish.is_some() => {
                     Shape::Boxed(Box::new(borrows::owned(*whole)))
                 }
-                // The body gets a shorter loan of the transaction than the caller gave.
+                // The body borrows the transaction for a shorter time than the caller lent it.
                 Shape::Boxed(whole) if tx.is_some() => {
                     Shape::Boxed(Box::new(borrows::inferred(*whole)))
                 }
@@ -152,7 +152,7 @@ fn bare(name: &Ident) -> String {
     name.unraw().to_string()
 }
 
-/// The argument whose name was misspelt.
+/// The argument whose name was probably misspelt.
 fn guess<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     nearest(name, &names)
@@ -187,7 +187,7 @@ fn op(given: Slot<LitStr>, names: &[String], sig: &Signature, errors: &mut Error
     }
 }
 
-/// The first parameter that stands for several types. Lifetimes do not reach the record.
+/// The first parameter that makes the function generic over types. Lifetimes do not reach the record.
 fn generic(sig: &Signature) -> Option<Span> {
     let written = sig.generics.params.iter().find_map(|param| match param {
         GenericParam::Lifetime(_) => None,
@@ -202,7 +202,7 @@ fn generic(sig: &Signature) -> Option<Span> {
     })
 }
 
-/// `#[async_trait]` expands first: of a pattern it leaves `__arg1`, and takes it apart in the body.
+/// `#[async_trait]` expands first: it replaces a pattern by `__arg1` and destructures it in the body.
 fn hidden(names: &[String]) -> Option<&'static str> {
     names.iter().any(|name| name.starts_with("__arg")).then_some(
         "under `#[async_trait]` the names of a pattern are not seen; name the argument, and take \

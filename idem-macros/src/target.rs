@@ -26,15 +26,15 @@ pub(crate) struct Target {
 /// A parameter other than `self`.
 pub(crate) struct Parameter {
     pub(crate) cfgs: Vec<Attribute>,
-    /// What its pattern binds.
+    /// Names that the pattern binds.
     pub(crate) names: Vec<Ident>,
-    /// The type of the only name, if that can be written in an expression.
+    /// Type of the only name, if it can be written in an expression.
     pub(crate) ty: Option<Type>,
-    /// Whether the only name is written to be a reference.
+    /// Whether the type of the only name is written as a reference.
     pub(crate) reference: bool,
-    /// A set without an order among what the names stand for.
+    /// Span of an unordered set among the types of the names.
     pub(crate) unordered: Option<Span>,
-    /// Those of the names that hold the key that a client sent.
+    /// The names that hold a client's key.
     pub(crate) client_keys: Vec<Ident>,
     /// The `skip` of `#[idem(skip)]`.
     pub(crate) skip: Option<Span>,
@@ -84,7 +84,7 @@ fn not_a_function(input: ParseStream<'_>) -> &'static str {
 }
 
 impl Target {
-    /// The function as it would stand without our attributes.
+    /// The function without idem's attributes.
     pub(crate) fn original(&self) -> TokenStream {
         let Self {
             attrs,
@@ -99,7 +99,7 @@ impl Target {
         quote!(#(#attrs)* #vis #sig #body)
     }
 
-    /// Removes a second `#[idempotent]`: it would wrap the first.
+    /// Removes a second `#[idempotent]`, because it would wrap the first.
     pub(crate) fn take_second_attribute(&mut self, errors: &mut Errors) {
         self.attrs.retain(|attr| {
             let last = attr.path().segments.last();
@@ -115,7 +115,7 @@ impl Target {
         });
     }
 
-    /// Removes `#[idem(..)]` from the function: it is an option of a parameter.
+    /// Removes `#[idem(..)]` from the function, because it is an option of a parameter.
     pub(crate) fn take_misplaced_options(&mut self, errors: &mut Errors) {
         self.attrs.retain(|attr| {
             let misplaced = attr.path().is_ident("idem");
@@ -128,7 +128,7 @@ impl Target {
         });
     }
 
-    /// The parameters; their `#[idem(..)]` is removed.
+    /// The parameters, with their `#[idem(..)]` removed.
     pub(crate) fn take_parameters(&mut self, errors: &mut Errors) -> Vec<Parameter> {
         let mut parameters = Vec::new();
         for input in &mut self.sig.inputs {
@@ -214,7 +214,7 @@ pub(crate) fn bound_names(pat: &Pat, names: &mut Vec<Ident>) {
                 bound_names(inner, names);
             }
         }
-        // All cases bind the same names.
+        // All alternatives bind the same names.
         Pat::Or(pat) => pat
             .cases
             .iter()
@@ -234,7 +234,7 @@ pub(crate) fn bound_names(pat: &Pat, names: &mut Vec<Ident>) {
     }
 }
 
-/// Removes every `#[idem(..)]` and says where the first `skip` stands.
+/// Removes every `#[idem(..)]` and returns the span of the first `skip`.
 fn take_skip(attrs: &mut Vec<Attribute>, errors: &mut Errors) -> Option<Span> {
     let mut skip = None;
     attrs.retain(|attr| {

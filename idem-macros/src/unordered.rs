@@ -1,4 +1,4 @@
-//! Sets that serialize in another order in each process, and each time they are made.
+//! Sets whose serialized order differs between processes and between instances.
 
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
@@ -7,15 +7,15 @@ use syn::{
     TypeFnPtr, TypeParamBound,
 };
 
-/// The first `HashSet` in the type that has the default hasher, which is random.
+/// The first `HashSet` in the type with the default, randomly seeded hasher.
 pub(crate) fn unordered(ty: &Type) -> Option<Span> {
     let mut unordered = Unordered(None);
-    // `visit-mut` is the one visitor feature that is on, so even reading goes through a clone.
+    // `visit-mut` is the only visitor feature that is enabled, so reading needs a clone too.
     unordered.visit_type_mut(&mut ty.clone());
     unordered.0
 }
 
-/// Whether the names of a pattern are all that is in the value.
+/// Whether the names of a pattern bind the whole value.
 pub(crate) fn binds_all(pat: &Pat) -> bool {
     match pat {
         Pat::Ident(_) => true,
@@ -41,14 +41,14 @@ impl VisitMut for Unordered {
         visit_mut::visit_path_mut(self, path);
     }
 
-    // What these hold is not serialized with them.
+    // The types named in these are not serialized.
     fn visit_type_fn_ptr_mut(&mut self, _: &mut TypeFnPtr) {}
     fn visit_type_param_bound_mut(&mut self, _: &mut TypeParamBound) {}
     fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {
     }
 }
 
-/// A second type is a hasher of one's own, which may well be the same in every process.
+/// A second type argument is a custom hasher, which may be the same in every process.
 fn is_random(segment: &PathSegment) -> bool {
     let PathArguments::AngleBracketed(generics) = &segment.arguments else {
         return false;

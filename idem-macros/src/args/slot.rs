@@ -1,4 +1,4 @@
-//! Room for one argument of the attribute.
+//! Slot for one argument of the attribute.
 
 use super::value::{Fingerprint, Time, Word};
 use proc_macro2::{Span, TokenStream};
@@ -7,12 +7,12 @@ use syn::token::Paren;
 use syn::{Error, Ident, Lifetime, Result, Token};
 
 pub(crate) struct Slot<T> {
-    /// Where it was named; `value` is `None` then only beside an error.
+    /// Span of the argument's name. If it is set and `value` is `None`, an error was reported.
     pub(crate) named: Option<Span>,
     pub(crate) value: Option<T>,
 }
 
-// Derived, it would ask for `T: Default`.
+// Written by hand because the derived impl would require `T: Default`.
 impl<T> Default for Slot<T> {
     fn default() -> Self {
         Self {
@@ -62,7 +62,8 @@ impl<T> Slot<T> {
     }
 }
 
-/// An error at the end of all arguments has no place of its own: it would point at the whole attribute.
+/// Moves an error at the end of the arguments to `name`: without a span of its own it would point at the
+/// whole attribute.
 fn broken_off(name: &Ident, value: ParseStream<'_>, error: Error) -> Error {
     let text = error.to_string();
     let Some(missing) = text.strip_prefix("unexpected end of input, ") else {

@@ -8,12 +8,12 @@ use syn::punctuated::Punctuated;
 use syn::{Error, Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Path, Result, Token, UnOp};
 
 pub(crate) enum Fingerprint {
-    /// `fingerprint = none`, and where it says so.
+    /// `fingerprint = none`, with the span of `none`.
     None(Span),
     List(Punctuated<Expr, Token![,]>),
 }
 
-/// Whose keys they are.
+/// Namespace of the keys.
 pub(crate) enum Scope<T> {
     /// `scope = public`: all callers share one namespace.
     Public(Span),
@@ -39,14 +39,14 @@ pub(crate) enum OnRunning {
     Reject,
 }
 
-/// One of a few words, each of which is a variant of an enum of the runtime.
+/// One of a fixed set of words, each a variant of an enum of the runtime.
 #[derive(Clone, Copy)]
 pub(crate) struct Word {
     pub(crate) text: &'static str,
     pub(crate) span: Span,
 }
 
-/// `max_attempts`
+/// Value of `max_attempts`.
 #[derive(Clone, Copy)]
 pub(crate) enum Attempts {
     Most(u16),
@@ -54,7 +54,7 @@ pub(crate) enum Attempts {
 }
 
 impl Fingerprint {
-    /// `(a, b.c)` or `= none`: what follows the name.
+    /// Parses what follows the name: `(a, b.c)` or `= none`.
     pub(super) fn parse(name: &Ident, input: ParseStream<'_>) -> Result<Self> {
         let usage =
             "`fingerprint` takes the arguments to compare, `fingerprint(a, b.c)`, or `= none`";
@@ -84,7 +84,7 @@ impl Fingerprint {
 impl Scope<Expr> {
     pub(super) fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut expr = input.parse::<Expr>()?;
-        // `$scope:expr` of a `macro_rules!` comes in invisible delimiters.
+        // `$scope:expr` of a `macro_rules!` is wrapped in a group with invisible delimiters.
         while let Expr::Group(group) = expr {
             expr = *group.expr;
         }
@@ -100,7 +100,7 @@ impl Scope<Expr> {
 impl Time {
     pub(super) fn parse(input: ParseStream<'_>, name: &Ident) -> Result<Self> {
         let mut expr = input.parse::<Expr>()?;
-        // `$ttl:literal` of a `macro_rules!` comes in invisible delimiters.
+        // `$ttl:literal` of a `macro_rules!` is wrapped in a group with invisible delimiters.
         while let Expr::Group(group) = expr {
             expr = *group.expr;
         }
@@ -137,7 +137,7 @@ fn is_number(expr: &Expr) -> bool {
     }
 }
 
-/// `24h` where `"24h"` is meant.
+/// Text of an unquoted duration: `24h` where `"24h"` is meant.
 fn unquoted(expr: &Expr) -> Option<String> {
     let Expr::Lit(ExprLit {
         lit: Lit::Int(number),
@@ -169,7 +169,7 @@ impl OnError {
             && let Some(meant) =
                 synonym(word).or_else(|| almost(word, &["classify", "release", "keep", "unknown"]))
         {
-            // No function is called `Keep`.
+            // A function is never called `Keep`, so a word that differs only in case is a mistake for the keyword.
             let function = if word.eq_ignore_ascii_case(meant) {
                 String::new()
             } else {
@@ -189,7 +189,7 @@ impl OnError {
     }
 }
 
-/// The word that says what becomes of errors of this class, if that is what the path names.
+/// The keyword for errors of this class, if the path names a class.
 fn class(path: &Path) -> Option<&'static str> {
     let mut last = path.segments.iter().rev();
     let (variant, of) = (last.next()?, last.next()?);
@@ -204,7 +204,7 @@ fn class(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// What a word means that says the same in other words.
+/// The keyword for a synonym.
 fn synonym(word: &str) -> Option<&'static str> {
     Some(match word {
         "business" | "kept" | "store" | "stored" => "keep",
@@ -214,14 +214,14 @@ fn synonym(word: &str) -> Option<&'static str> {
     })
 }
 
-/// What a word was meant to be that may also be the name of a function.
+/// The keyword that a similar word, possibly the name of a function, was meant to be.
 fn almost(word: &str, words: &[&'static str]) -> Option<&'static str> {
     if words.contains(&word) {
         return None;
     }
     let lower = word.to_lowercase();
     let meant = nearest(&lower, words)?;
-    // A function may well be called `reclassify`.
+    // A function may be called `reclassify`, so a word that contains the keyword is accepted as a name.
     (lower == meant || !lower.contains(meant)).then_some(meant)
 }
 
@@ -234,7 +234,7 @@ impl Word {
         if let Some(text) = input.parse::<Option<LitStr>>()? {
             return Err(Error::new(text.span(), quoted(name, &text, words)));
         }
-        // `continue` is a keyword.
+        // `parse_any`, because `continue` is a Rust keyword.
         let word = input
             .call(Ident::parse_any)
             .map_err(|error| Error::new(error.span(), choice(name, words)))?;
@@ -341,7 +341,7 @@ pub(super) fn text(input: ParseStream<'_>, name: &Ident) -> Result<LitStr> {
     Ok(text)
 }
 
-/// The value of `tx`.
+/// Parses the value of `tx`.
 pub(super) fn parameter(input: ParseStream<'_>) -> Result<Ident> {
     let usage =
         "`tx` takes the name of the parameter that is the caller's transaction, such as `tx = tx`";
@@ -373,7 +373,7 @@ pub(super) fn parameter(input: ParseStream<'_>) -> Result<Ident> {
     })
 }
 
-/// The value of `entry`.
+/// Parses the value of `entry`.
 pub(super) fn function(input: ParseStream<'_>) -> Result<Ident> {
     let usage = "`entry` takes a name for the function that finds the record of a call, such as `entry = pay_entry`";
     if let Some(text) = input.parse::<Option<LitStr>>()? {
@@ -396,7 +396,7 @@ fn bare_name(expr: &Expr) -> Option<Ident> {
     match expr {
         Expr::Path(path) => path.path.get_ident().cloned(),
         Expr::Paren(paren) => bare_name(&paren.expr),
-        // `$tx:expr` of a `macro_rules!` comes in invisible delimiters.
+        // `$tx:expr` of a `macro_rules!` is wrapped in a group with invisible delimiters.
         Expr::Group(group) => bare_name(&group.expr),
         _ => None,
     }

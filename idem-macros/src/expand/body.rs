@@ -1,4 +1,4 @@
-//! The future that stands for the body.
+//! The future that replaces the body.
 
 use super::{at, here, located};
 use crate::key;
@@ -37,7 +37,7 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
         }
     };
     match &plan.shape {
-        // On the user's `async`: elsewhere rustc speaks of a moved value without naming it.
+        // Located on the user's `async`: elsewhere rustc reports a moved value without naming it.
         Shape::Async(asyncness) => {
             let answer = quote_spanned! {here()=>
                 #typed
@@ -49,8 +49,8 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
             };
             quote_spanned!(asyncness.span=> async move { #answer })
         }
-        // A closure keeps a body that returns its own future whole. It is called in here, since
-        // what stands before that future is body as well.
+        // A closure keeps a body that returns its own future whole. It is called in this block, because the statements
+        // before that future belong to the body as well.
         Shape::Boxed(whole) => {
             let typed = reconciled.as_ref().map(|_| typed);
             quote_spanned! {here()=>
@@ -65,11 +65,11 @@ pub(super) fn future(plan: &Plan, target: &Target, rt: &TokenStream) -> TokenStr
     }
 }
 
-/// As many references a hook takes, the context included, of which the runtime can say what is wrong with them.
+/// Maximum number of references a hook takes, context included, for which the runtime has diagnostics.
 const MOST_TAKEN: usize = 8;
 
-/// Whether an earlier attempt had its effect is found out inside the body's future: there the
-/// arguments still are, and the runtime can end it as it ends a body.
+/// The hook runs inside the body's future, which still owns the arguments and which the runtime can end as it
+/// ends a body.
 ///
 /// Output:
 /// ```text
@@ -110,8 +110,8 @@ fn reconciled(hook: &Hook, rt: &TokenStream) -> TokenStream {
         }
         Hook::Call(call) => (key::span(call), None, quote_spanned!(here()=> #call)),
     };
-    // The hook carries the blame for what it takes and gives. In a block of its own it is blamed
-    // once, and what it does before its first await counts as the hook's.
+    // Type errors of the hook's arguments and result are located on the hook. In a block of its own they are reported
+    // once, and code of the hook before its first await counts as the hook's.
     let said = located(rt, span);
     let said = quote_spanned!(at(span)=> #said::Finding::verdict(#hook.await));
     let landed = quote_spanned!(at(span)=> landed);

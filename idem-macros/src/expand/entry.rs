@@ -1,4 +1,4 @@
-//! The function beside it that finds the record of a call.
+//! The companion function that finds the record of a call.
 
 use super::here;
 use crate::output::{self, Shape};
@@ -53,13 +53,13 @@ pub(super) fn function(
     }
 }
 
-/// What is said of the function that holds of this one as well.
+/// An attribute of the function that applies to the companion as well.
 fn shared(attr: &Attribute) -> Option<TokenStream> {
     match &attr.meta {
         _ if attr.path().is_ident("cfg") || attr.path().is_ident("allow") => {
             Some(quote_spanned!(here()=> #attr))
         }
-        // What is expected there may not come about here.
+        // An expected lint may not fire here, so `expect` becomes `allow`.
         Meta::List(list) if attr.path().is_ident("expect") => {
             let lints = &list.tokens;
             Some(quote_spanned!(here()=> #[allow(#lints)]))
@@ -68,12 +68,12 @@ fn shared(attr: &Attribute) -> Option<TokenStream> {
     }
 }
 
-/// The same arguments, less the transaction.
+/// The same arguments, without the transaction.
 fn signature(name: &Ident, plan: &Plan, sig: &Signature) -> Signature {
     let krate = &plan.krate;
     let mut sig = sig.clone();
     sig.ident = name.clone();
-    // What rustc says of the whole function, it says of its name.
+    // Lints about the whole companion function are located on its name.
     sig.fn_token.span = name.span();
     if let Some(asyncness) = &mut sig.asyncness {
         asyncness.span = name.span();

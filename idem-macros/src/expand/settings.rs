@@ -1,4 +1,4 @@
-//! The setters of the arguments that were given: the rest is the engine's to decide.
+//! Setters of the given arguments; the engine decides the rest.
 
 use super::here;
 use crate::args::Attempts;

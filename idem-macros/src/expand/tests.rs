@@ -1,7 +1,7 @@
 use super::attribute;
 use proc_macro2::TokenStream;
 
-/// Compares tokens, so that a golden file may be laid out and commented for its reader.
+/// Compares tokens, so that a golden file may be formatted and commented freely.
 #[track_caller]
 fn expands(args: &str, item: &str, golden: &str) {
     let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
@@ -24,7 +24,7 @@ fn an_async_fn_expands_as_documented() {
     );
 }
 
-/// What a function of an application expands to is read by those who debug it, and compiled with each.
+/// Application developers read the expansion when they debug, and every use compiles it.
 #[test]
 fn a_typical_expansion_is_short() {
     let golden = include_str!("../../golden/typical.rs");

@@ -6,7 +6,7 @@ use proc_macro2::TokenStream;
 use quote::quote_spanned;
 use syn::{FnArg, Pat, Signature};
 
-/// The body gets the transaction back for as long as it runs, under its own name.
+/// Rebinds the transaction under its own name for the duration of the body.
 ///
 /// Output:
 /// ```text
@@ -36,8 +36,8 @@ pub(super) fn run(
         ty,
         span,
     } = tx;
-    // The type carries the blame for not being a transaction. One that cannot be written lends its
-    // place.
+    // Errors about a type that is not a transaction are located on the type, or on the parameter if the type
+    // cannot be written.
     let lent = if let Some(ty) = ty {
         quote_spanned!(here()=> #rt::lend::<#ty>(&mut *#name))
     } else {
@@ -49,7 +49,7 @@ pub(super) fn run(
     quote_spanned! {here()=>
         #[allow(clippy::used_underscore_binding)]
         let mut lent = #lent;
-        // Bound to a name: as a temporary it would outlive what is lent.
+        // Bound to a name: a temporary would outlive `lent`.
         let turn = #rt::begin_in_tx(call, #outcome, &mut lent).await;
         match turn {
             #rt::InTx::Answered(out) => out,
@@ -66,7 +66,7 @@ pub(super) fn run(
     }
 }
 
-/// The `mut` of `mut tx: &mut T` goes to where the body gets it from; here nothing needs it.
+/// The `mut` of `mut tx: &mut T` moves to the rebinding inside the body; the signature does not need it.
 pub(super) fn signature(sig: &Signature, tx: &Transaction) -> Signature {
     let mut sig = sig.clone();
     for input in &mut sig.inputs {

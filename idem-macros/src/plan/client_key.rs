@@ -1,4 +1,4 @@
-//! A key that the client chose needs a scope: any other client can send it as well.
+//! Client-chosen keys need a scope, because any other client can send the same key.
 
 use super::bare;
 use super::fingerprint::Compared;
@@ -10,8 +10,8 @@ use crate::target::Parameter;
 use proc_macro2::Span;
 use syn::{Expr, ExprLit, Lit};
 
-/// Whether it is left to the type of the key: a one-time token needs no scope. `compared` is what takes the place of a
-/// key that is not given.
+/// Whether the check is left to the type of the key: a one-time token needs no scope. `compared` replaces a key that is
+/// not given.
 pub(super) fn check(
     key: &Slot<Expr>,
     scope: &Slot<Scope<Expr>>,
@@ -49,7 +49,7 @@ pub(super) fn check(
     false
 }
 
-/// The client's key in what the call is known by.
+/// The client's key within the key or the compared arguments.
 fn used(
     key: &Slot<Expr>,
     compared: Option<&[Compared]>,
@@ -66,7 +66,7 @@ fn used(
     }
 }
 
-/// Whether the value is made of clients' keys alone. What a function makes of one may well be the tenant.
+/// Whether the value consists of clients' keys alone. The result of a function of one may be the tenant.
 fn is_client_key(value: &Expr, names: &[String]) -> bool {
     let known = |name: &String| names.contains(name);
     match value {

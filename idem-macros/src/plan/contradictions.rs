@@ -1,4 +1,4 @@
-//! Arguments that make sense alone, and not together.
+//! Arguments that are valid alone, but not together.
 
 use crate::args::{Args, Attempts, OnError, Time};
 use crate::borrows;
@@ -15,7 +15,7 @@ pub(super) fn check(args: &Args, errors: &mut Errors) {
     in_tx(args, errors);
 }
 
-/// At most once, and whenever the store is away.
+/// `max_attempts = 1` contradicts running unprotected during an outage.
 fn unprotected_once(args: &Args, errors: &mut Errors) {
     let (Some(Attempts::Most(1)), Some(outage)) = (args.max_attempts.value, args.on_outage.value)
     else {
@@ -30,7 +30,7 @@ fn unprotected_once(args: &Args, errors: &mut Errors) {
     }
 }
 
-/// Errors are counted, or not, and it makes no difference.
+/// `count_errors` without any effect.
 fn counted_in_vain(args: &Args, errors: &mut Errors) {
     let Some(count) = &args.count_errors.value else {
         return;
@@ -53,7 +53,7 @@ fn counted_in_vain(args: &Args, errors: &mut Errors) {
     errors.at(count.span, format!("{because}; remove one"));
 }
 
-/// The life of something that never is.
+/// `error_ttl` for errors that are never stored.
 fn errors_that_are_not_kept(args: &Args, errors: &mut Errors) {
     let (Some(named), Some(on_error)) = (args.error_ttl.named, &args.on_error.value) else {
         return;
@@ -69,7 +69,7 @@ fn errors_that_are_not_kept(args: &Args, errors: &mut Errors) {
     errors.at(named, message);
 }
 
-/// Whoever writes this takes `max_run` for a timeout of the body.
+/// A `max_run` this short was probably meant as a timeout of the body.
 fn short_run(args: &Args, errors: &mut Errors) {
     let (Some(Time::Text(lease)), Some(Time::Text(run))) = (&args.lease.value, &args.max_run.value)
     else {
@@ -90,7 +90,7 @@ fn short_run(args: &Args, errors: &mut Errors) {
     }
 }
 
-/// What goes on inside the caller's transaction is undone as a whole, or committed as a whole.
+/// The caller's transaction commits or rolls back everything inside it as a whole.
 fn in_tx(args: &Args, errors: &mut Errors) {
     if args.tx.named.is_none() {
         return;
@@ -137,7 +137,7 @@ fn in_tx(args: &Args, errors: &mut Errors) {
     }
 }
 
-/// A body that outlives its caller owns all that it uses.
+/// A body that outlives its caller must own all that it uses.
 pub(super) fn borrowed(sig: &Signature, errors: &mut Errors) {
     for input in &sig.inputs {
         let (span, instead) = match input {

@@ -26,7 +26,7 @@ pub(super) fn check(
         );
         errors.at(name.span(), message);
     }
-    // A generic function is told so anyway.
+    // A generic function gets its own error.
     if args.op.named.is_none() && generic(sig).is_none() {
         errors.at(
             name.span(),
@@ -50,7 +50,7 @@ pub(super) fn check(
     }
 }
 
-/// A type parameter that no argument names but the transaction.
+/// A type parameter that only the transaction's type names.
 fn only_of<'a>(tx: &Transaction, sig: &'a Signature) -> Option<&'a Ident> {
     let (of_tx, of_others): (Vec<_>, Vec<_>) = sig.inputs.iter().partition(|input| {
         matches!(input, FnArg::Typed(typed) if key::any(typed.pat.to_token_stream(), &[bare(&tx.name)]))

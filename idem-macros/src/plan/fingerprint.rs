@@ -1,4 +1,4 @@
-//! What "the same request" means: the compared arguments.
+//! The fingerprint: the arguments that are compared.
 
 use super::transaction::{Transaction, is_no_input};
 use super::{bare, guess, hidden, names};
@@ -14,13 +14,13 @@ pub(crate) struct Compared {
     pub(crate) cfgs: Vec<Attribute>,
     pub(crate) name: String,
     pub(crate) value: Expr,
-    /// Whether the value is written to be a reference.
+    /// Whether the type is written as a reference.
     pub(crate) reference: bool,
     pub(crate) ty: Option<Type>,
     pub(crate) span: Span,
 }
 
-/// In the order in which they are written; `None`: nothing is compared.
+/// In the order as written; `None`: nothing is compared.
 pub(super) fn plan(
     given: Slot<Fingerprint>,
     parameters: &[Parameter],
@@ -54,7 +54,7 @@ pub(super) fn plan(
             }
             compared
         }
-        // Named, but not understood.
+        // An error was already reported for it.
         None if given.named.is_some() => return None,
         None => every(parameters, tx, errors),
     };
@@ -97,7 +97,7 @@ fn every(parameters: &[Parameter], tx: Option<&Transaction>, errors: &mut Errors
     compared
 }
 
-/// Refuses what is another request each time.
+/// Rejects a value that serializes differently each time.
 fn ordered(parameter: &Parameter, errors: &mut Errors) {
     if let Some(set) = parameter.unordered {
         errors.at(

@@ -1,4 +1,4 @@
-//! Which call it is, and whose.
+//! Key and scope: the identity of a call.
 
 use super::{guess, hidden, names};
 use crate::args::Scope;
@@ -60,7 +60,7 @@ fn mistake(key: &Expr, parameters: &[Parameter], sig: &Signature) -> Option<(Spa
     Some((span, message))
 }
 
-/// A set whose order is another one each time, as it is.
+/// A set with random iteration order that is used directly as the key.
 fn unordered(key: &Expr, parameters: &[Parameter]) -> Option<(Span, String)> {
     match key {
         Expr::Path(path) => {
@@ -82,7 +82,7 @@ fn unordered(key: &Expr, parameters: &[Parameter]) -> Option<(Span, String)> {
     }
 }
 
-/// A constant that is not literal may well be the region of a deployment.
+/// A constant that is not a literal may be the region of a deployment.
 pub(super) fn scope(
     scope: Scope<Expr>,
     parameters: &[Parameter],
@@ -120,7 +120,7 @@ pub(super) fn scope(
     Some(Scope::Of(value))
 }
 
-/// `"public"`, and what is written for it by analogy.
+/// `"public"`, and other spellings of it by analogy.
 fn mistaken_word(scope: &Expr, names: &[String]) -> Option<String> {
     match scope {
         Expr::Lit(ExprLit {

@@ -1,4 +1,4 @@
-//! Durations, and the limits between which a written one has to be.
+//! Durations, and the limits of each.
 
 use crate::args::Time;
 use crate::duration::{self, Mistake};
@@ -58,7 +58,7 @@ pub(super) fn length(
     }
 }
 
-/// Answers may be kept for ever; nothing else lasts.
+/// Only answers may be kept for ever.
 fn forever(name: &str, span: Span, errors: &mut Errors) -> Option<Length> {
     let because = match name {
         "ttl" | "error_ttl" => return Some(Length::Forever),

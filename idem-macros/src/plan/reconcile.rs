@@ -1,4 +1,4 @@
-//! Who is asked whether an earlier attempt had its effect.
+//! The hook that reconciles an earlier attempt.
 
 use super::fingerprint::Compared;
 use crate::errors::Errors;
@@ -12,16 +12,16 @@ const USAGE: &str = "`reconcile` takes the path of an async function, or a call 
                      `self.find_charge(&order_no)`";
 
 pub(crate) enum Hook {
-    /// Called with these, and the context after them.
+    /// A path, called with these values and then the context.
     Path(ExprPath, Vec<Lent>),
-    /// Called as it is written.
+    /// An expression, called as written.
     Call(Expr),
 }
 
-/// What the hook gets to see.
+/// A value that is passed to the hook.
 pub(crate) struct Lent {
     pub(crate) value: Expr,
-    /// Whether the value is written to be a reference, which is then passed on itself.
+    /// Whether the type is written as a reference, which is then passed on itself.
     pub(crate) reference: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn plan(
     }
 }
 
-/// The receiver, and what is compared.
+/// The receiver and the compared values.
 fn lent(compared: &[Compared], sig: &Signature) -> Vec<Lent> {
     let receiver = sig.receiver().map(|receiver| {
         let token = receiver.self_token;

@@ -1,13 +1,13 @@
-//! The arguments that are handed to the runtime as they are.
+//! Arguments that are passed to the runtime unchanged.
 
 use super::length::{LEASE, Length, MAX_RUN, TTL, WAIT, length};
 use crate::args::{Args, Attempts, OnRunning, Word};
 use crate::errors::Errors;
 
 pub(crate) struct Settings {
-    /// By the name of the argument.
+    /// By argument name.
     pub(crate) lengths: Vec<(&'static str, Length)>,
-    /// By the name of the argument.
+    /// By argument name.
     pub(crate) words: Vec<(&'static str, Word)>,
     pub(crate) on_running: Option<Running>,
     pub(crate) max_attempts: Option<Attempts>,
@@ -31,7 +31,7 @@ impl Settings {
             .into_iter()
             .filter_map(|(name, time, limits)| Some((name, length(name, time, limits, errors)?)));
         let lengths = lengths.collect();
-        // To finish is not a setting: the body is handed over in another way.
+        // `finish` is not a setting: it changes how the body is passed to the runtime.
         let on_cancel = args.on_cancel.value.filter(|word| word.text != "finish");
         let words = [
             ("on_duplicate", args.on_duplicate.value),

@@ -12,9 +12,9 @@ use syn::{FnArg, Ident, Pat, PatIdent, PatType, Signature, Token, Type};
 
 pub(crate) struct Transaction {
     pub(crate) name: Ident,
-    /// Of the binding, as in `mut tx: &mut T`.
+    /// The `mut` of the binding, as in `mut tx: &mut T`.
     pub(crate) mutability: Option<Token![mut]>,
-    /// What it is a reference to, if that can be written in an expression.
+    /// The referenced type, if it can be written in an expression.
     pub(crate) ty: Option<Type>,
     pub(crate) span: Span,
 }
@@ -62,12 +62,12 @@ pub(super) fn plan(
         name: ident.clone(),
         mutability: *mutability,
         span: ty.span(),
-        // Of two that stand under `#[cfg]`, this may not be the one.
+        // If two parameters are under `#[cfg]`, this may not be the compiled one.
         ty: Some(ty.clone()).filter(|ty| parameter.cfgs.is_empty() && !output::mentions_impl(ty)),
     })
 }
 
-/// Said of a transaction where the values stand that make up a request.
+/// Error for a transaction among the values that make up a request.
 pub(super) fn is_no_input(name: &Ident) -> String {
     format!("`{name}` is the transaction, which does not tell two calls apart; remove it here")
 }
