@@ -1,9 +1,10 @@
-//! Where an example keeps a file that nobody gave it a place for.
+//! Default place of an example's file.
 
 use std::path::PathBuf;
 
-/// Beside the program: each clone of the repository has its own, in its `target` directory, and nobody
-/// comes upon what another user or another clone began. Without such a place, among temporary files.
+/// Beside the program, in the `target` directory, so that neither another user nor another clone of the
+/// repository finds
+/// the same file. Without such a place, among temporary files.
 #[must_use]
 pub(crate) fn beside_the_program(name: &str) -> PathBuf {
     let program = std::env::current_exe().ok();

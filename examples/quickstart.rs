@@ -4,7 +4,7 @@
 
 use idem_runtime::{Engine, Error, idempotent, store::memory::MemoryStore};
 
-// The order is the key. Every error of this body gives the key back, so that a retry runs.
+// The order is the key. Every error of this body releases the key, so that a retry runs.
 #[idempotent(op = "quickstart.charge", key = order, ttl = "24h", on_error = release)]
 async fn charge(order: &str, cents: u64) -> Result<String, Error> {
     println!("the body runs: {cents} cents for {order}");

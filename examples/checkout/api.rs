@@ -1,6 +1,6 @@
 //! The JSON API: `POST /api/orders` and `GET /api/orders/{id}`.
 //!
-//! Nothing here is about repeats: the layer around `create` is, see [`routes`](super::routes).
+//! This code does not handle repeats: the layer around `create` does, see [`routes`](super::routes).
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Json, Path, State};
@@ -18,7 +18,7 @@ use super::routes::DOCUMENTED_AT;
 use super::shop::Shop;
 use super::submit::Quantity;
 
-/// What the client sends.
+/// Body of an order request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewOrder {
@@ -31,22 +31,22 @@ fn visa() -> String {
     "tok_visa".to_owned()
 }
 
-/// Why there is no order.
+/// Reason why there is no order.
 #[derive(Debug)]
 pub enum ApiError {
-    /// The request does not say whose it is.
+    /// The request has no credential of a customer.
     CallerUnknown,
-    /// It cannot be read: why, in words for whoever wrote it.
+    /// The request cannot be read; the text is the reason, for the client's developer.
     OrderInvalid(String),
     /// The caller has no order of this number.
     NotFound,
-    /// It is not paid.
+    /// The order is not paid.
     NotPaid(NotPaid),
 }
 
 /// `POST /api/orders`: 201 and the order.
 ///
-/// The layer runs it to its end, and stores what it answers.
+/// The layer runs it to completion and stores the response.
 ///
 /// # Errors
 ///
@@ -141,7 +141,7 @@ impl ApiError {
     }
 }
 
-/// A problem document, as the layer answers its own.
+/// A problem document, in the form of the layer's own.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code, title, detail) = self.parts();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `--help` prints.
+/// Output of `--help`.
 pub const HELP: &str = "\
 A shop whose checkout survives double clicks, reloads and a client that calls again: a page with a
 form and its one-time token, a JSON API and a payment endpoint with the Idempotency-Key header, and
@@ -26,7 +26,7 @@ The books (orders, charges) and the records of idem survive the process, unless 
 Exit code: 0 after SIGTERM or Ctrl-C, 1 if calls were still running then, 2 if it cannot start.
 ";
 
-/// Where the records and the books are kept.
+/// Location of the records and the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Store {
     /// Both in a file.
@@ -39,22 +39,22 @@ pub enum Store {
     Postgres(String),
 }
 
-/// What is asked on the command line.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Args {
-    /// Where the records and the books are kept.
+    /// Location of the records and the books.
     pub store: Store,
     /// The file of the books.
     pub file: Option<PathBuf>,
     /// The port, 0 for a free one.
     pub port: u16,
-    /// Whether to begin new books.
+    /// Whether to start new books.
     pub fresh: bool,
-    /// How long a payment takes.
+    /// Duration of a payment.
     pub slow: Duration,
-    /// How long a form can be submitted.
+    /// Lifetime of a form.
     pub life: Duration,
-    /// Whether only the help is wanted.
+    /// Whether only the help is requested.
     pub help: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The shop's books in a database: carts, orders, and what the payment provider has charged.
+//! The shop's books in a database: carts, orders, and the charges of the payment provider.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use sqlx::sqlite::{
 use super::random::random_text;
 use super::sql;
 
-/// The books, and how to reach them. Clones are the same books.
+/// The books in one of the databases. Clones share the books.
 #[derive(Clone, Debug)]
 pub enum Books {
     /// In a file, or in this process.
@@ -24,12 +24,12 @@ pub enum Books {
     Postgres(PgPool),
 }
 
-/// Who these books belong to.
+/// Identity of the books.
 #[derive(Clone)]
 pub struct Owner {
-    /// The name of idem's records that go with them.
+    /// Prefix of idem's records that belong to the books.
     pub prefix: String,
-    /// What the tokens of the form are signed with. It stays, so that a form outlives a restart.
+    /// Secret that signs the form's tokens. It is stored, so that a form outlives a restart.
     pub secret: String,
 }
 
@@ -53,58 +53,58 @@ impl fmt::Debug for Owner {
 /// A cart.
 #[derive(Clone)]
 pub struct Cart {
-    /// What its form can be submitted with.
+    /// Token that the form is submitted with.
     pub token: String,
-    /// Whether that was tried, and failed so that another attempt may be made.
+    /// Whether the form was submitted and failed in a way that permits another attempt.
     pub tried: bool,
-    /// How many packets were asked for.
+    /// Number of packets in the form.
     pub quantity: i64,
-    /// With which card; empty before the first time.
+    /// Card in the form; empty before the first submission.
     pub card: String,
 }
 
 /// An order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Order {
-    /// Its number.
+    /// Order number.
     pub id: String,
-    /// How many packets.
+    /// Number of packets.
     pub quantity: i64,
-    /// What they cost, in cents.
+    /// Price, in cents.
     pub amount: i64,
     /// `new` while it is being paid, then `paid` or `declined`.
     pub state: String,
-    /// The provider's number of the charge, empty without one.
+    /// The provider's number of the charge; empty without one.
     pub charge: String,
 }
 
-/// What a charge came to.
+/// Outcome of a charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Charged {
-    /// Its number.
+    /// Charge number.
     pub id: String,
     /// Whether the bank paid.
     pub paid: bool,
 }
 
-/// What is in the books.
+/// Totals of the books.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sold {
-    /// Orders that are paid.
+    /// Paid orders.
     pub paid: u64,
     /// Orders whose card was declined.
     pub declined: u64,
-    /// Orders that are being paid, or whose payment broke off.
+    /// Orders that are being paid, or whose payment was interrupted.
     pub open: u64,
-    /// Paid charges that a paid order names. As many as there are paid orders, or something was paid twice.
+    /// Paid charges that a paid order names. The count equals that of paid orders unless an order was charged twice.
     pub of_paid: u64,
     /// Paid charges of other orders: those not paid yet.
     pub of_other: u64,
-    /// Paid charges that were asked for without an order, at `/v1/charges`.
+    /// Paid charges without an order, requested at `/v1/charges`.
     pub of_no_order: u64,
 }
 
-/// Does the same with the pool of each database; each has types of its own.
+/// Runs the same work on the pool of each database, because each has types of its own.
 macro_rules! each {
     ($books:expr, $pool:ident => $work:expr) => {
         match $books {
@@ -117,7 +117,7 @@ macro_rules! each {
 type Columns = (String, i64, i64, String, String);
 
 impl Books {
-    /// Opens a file, or makes it.
+    /// Opens or creates a file.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Books {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
-            // As the store has it: readers do not wait for the one who writes.
+            // Same mode as the store: readers do not wait for the writer.
             .journal_mode(SqliteJournalMode::Wal);
         let pool = SqlitePoolOptions::new().max_connections(4);
         Ok(Self::Sqlite(pool.connect_with(options).await?))
@@ -139,8 +139,9 @@ impl Books {
     /// sqlx's.
     pub async fn memory() -> Result<Self, sqlx::Error> {
         let options: SqliteConnectOptions = "sqlite::memory:".parse()?;
-        // They end with their last connection, and the pool gives up its own when a visitor leaves in the middle of a
-        // query. So there is one more that nobody uses, for as long as there is the pool.
+        // An in-memory database ends with its last connection, and the pool drops a connection when a visitor
+        // disconnects in the
+        // middle of a query. A spare connection therefore stays open as long as the pool.
         let open = Mutex::new(SqliteConnection::connect_with(&options).await?);
         let pool = SqlitePoolOptions::new()
             .max_connections(1)
@@ -161,7 +162,7 @@ impl Books {
         Ok(Self::Postgres(pool.connect(url).await?))
     }
 
-    /// Makes the tables that are not there, after removing them all with `fresh`; whose they are.
+    /// Creates missing tables, with `fresh` after dropping all of them; returns the owner of the books.
     ///
     /// # Errors
     ///
@@ -179,7 +180,7 @@ impl Books {
         Ok(Owner { prefix, secret })
     }
 
-    /// This session's cart. It gets the token `new`, which ends then, only if it has none that is still good.
+    /// This session's cart. It gets the token `new`, which ends at `ends_s`, only if it has no valid token.
     ///
     /// # Errors
     ///
@@ -198,8 +199,8 @@ impl Books {
         })
     }
 
-    /// Notes what was sent with the token of the cart: as long as nobody knows what came of it, it is all that this
-    /// token may send.
+    /// Stores the form submitted with the token of the cart: until its outcome is known, the token may send
+    /// nothing else.
     ///
     /// # Errors
     ///
@@ -217,7 +218,7 @@ impl Books {
         })
     }
 
-    /// Takes the token from the cart: the next form has a new one.
+    /// Removes the token from the cart: the next form has a new one.
     ///
     /// # Errors
     ///
@@ -229,7 +230,7 @@ impl Books {
         })
     }
 
-    /// Writes an order that is not yet paid. Once: the same number again changes nothing.
+    /// Inserts an order that is not yet paid. Repeats with the same number change nothing.
     ///
     /// # Errors
     ///
@@ -248,7 +249,7 @@ impl Books {
         })
     }
 
-    /// Writes how the order ended. Once: what has ended stays as it is.
+    /// Writes the final state of the order. Once: a final state never changes.
     ///
     /// # Errors
     ///
@@ -274,7 +275,7 @@ impl Books {
         Ok(found.map(Order::from))
     }
 
-    /// What this buyer ordered last.
+    /// The latest orders of this buyer.
     ///
     /// # Errors
     ///
@@ -286,7 +287,7 @@ impl Books {
         Ok(found.into_iter().map(Order::from).collect())
     }
 
-    /// Writes a charge, or finds the one of this name: the provider's half.
+    /// Inserts a charge, or finds the one of this name: the provider's half.
     ///
     /// # Errors
     ///
@@ -309,7 +310,7 @@ impl Books {
         })
     }
 
-    /// How many orders and charges there are.
+    /// Counts the orders and charges.
     ///
     /// # Errors
     ///
@@ -319,7 +320,7 @@ impl Books {
             each!(self, pool => sqlx::query_as(sql::ORDERS).fetch_one(pool).await)?;
         let (charges, of_paid, of_other): (i64, i64, i64) =
             each!(self, pool => sqlx::query_as(sql::CHARGES).fetch_one(pool).await)?;
-        // None is negative.
+        // Counts are never negative.
         let count = |count: i64| count.cast_unsigned();
         Ok(Sold {
             paid: count(paid),

@@ -1,4 +1,4 @@
-//! Ordering and paying: what the form and the API have in common.
+//! Ordering and paying, shared by the form and the API.
 
 use idem_runtime::Context;
 
@@ -6,34 +6,34 @@ use super::books::Order;
 use super::provider::{Charge, ProviderDown};
 use super::shop::{PRICE, Shop};
 
-/// What is to be bought.
+/// A purchase to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Purchase<'a> {
-    /// Whose order it is.
+    /// The customer.
     pub buyer: &'a str,
-    /// How many packets.
+    /// Number of packets.
     pub quantity: u32,
-    /// The card that pays.
+    /// The card to charge.
     pub card: &'a str,
 }
 
-/// Why an order is not paid.
+/// Reason why an order is not paid.
 #[derive(Clone, Copy, Debug)]
 pub enum NotPaid {
-    /// The bank said no.
+    /// The bank declined.
     Declined,
-    /// The provider did not answer; asking again is safe.
+    /// The provider did not answer; a retry is safe.
     ProviderDown,
-    /// The books cannot be written; asking again is safe.
+    /// The books cannot be written; a retry is safe.
     Books,
 }
 
 impl Shop {
     /// Orders and pays, in the body of an idempotent call.
     ///
-    /// Everything it does is named by the call: an attempt after a crash finds the order and the charge of the
-    /// attempt before it. When nobody makes another attempt, the order stays `new`, and the card may have been charged:
-    /// a real shop asks its provider about such orders from time to time.
+    /// All names are derived from the call: an attempt after a crash finds the order and the charge of the
+    /// attempt before it. Without another attempt, the order stays `new`, and the card may have been charged:
+    /// a real shop queries its provider about such orders from time to time.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Shop {
             card,
         } = purchase;
         let quantity = i64::from(quantity);
-        // What is bought is part of both names: when idem has forgotten the key, it may come with another request.
+        // The purchase is part of both names, because an expired key may come back with another request.
         let what = format!("{quantity}, paid with {card}");
         let id = order_id(call, &what);
         let amount = quantity * PRICE;
@@ -54,7 +54,7 @@ impl Shop {
 
         let payment = call.derive_key(&format!("payment of {what}"));
         let charge = Charge {
-            // The same in every attempt of this call, so the provider knows a repeat for a repeat.
+            // The same in every attempt of this call, so that the provider recognizes a repeat.
             name: &format!("{id}/{payment}"),
             amount,
             currency: "eur",
@@ -78,10 +78,10 @@ impl Shop {
     }
 }
 
-/// The number of the order, the same in every attempt.
+/// Order number, the same in every attempt.
 fn order_id(call: &Context, what: &str) -> String {
     let name = call.derive_key(&format!("order of {what}"));
-    // 96 bits: nobody guesses them, and no two orders have the same.
+    // 96 bits: not guessable, and without collisions.
     format!("ord_{}", name.get(..16).unwrap_or(&name))
 }
 

@@ -1,4 +1,4 @@
-//! Who calls the API: a bearer token, each one a customer of its own.
+//! Caller of the API: a bearer token, each one a customer of its own.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use axum::http::request::Parts;
 
 use super::api::ApiError;
 
-/// The customer. A real shop looks the credential up; here every credential is a customer.
+/// The customer. A real shop verifies the credential; here every credential is a customer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Caller(String);
 
 impl Caller {
-    /// The customer that a request says it is from: what the layer takes for the scope of a key.
+    /// The customer that a request claims to be: the layer's scope of a key.
     #[must_use]
     pub fn of(request: &Parts) -> Option<String> {
         let line = request.headers.get(AUTHORIZATION)?.to_str().ok()?;
@@ -23,14 +23,14 @@ impl Caller {
         known.then(|| format!("api:{credential}"))
     }
 
-    /// What its orders are written under.
+    /// Name under which the caller's orders are stored.
     #[must_use]
     pub fn buyer(&self) -> &str {
         &self.0
     }
 }
 
-/// A credential is not logged.
+/// Hides the credential from logs.
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Caller(..)")

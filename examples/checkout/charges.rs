@@ -1,4 +1,4 @@
-//! `POST /v1/charges`: a payment endpoint as payment SDKs call it, with a form for a body.
+//! `POST /v1/charges`: a payment endpoint for payment SDKs, with a form as the body.
 
 use axum::body::Body;
 use axum::extract::rejection::FormRejection;
@@ -16,7 +16,7 @@ use super::caller::Caller;
 use super::provider::{Charge, ProviderDown};
 use super::shop::Shop;
 
-/// What an SDK sends; it may send more.
+/// Form fields of an SDK, which may send more.
 #[derive(Debug, Deserialize)]
 pub struct NewCharge {
     amount: i64,
@@ -25,7 +25,7 @@ pub struct NewCharge {
     description: Option<String>,
 }
 
-/// 200 and the charge, or 402, 400 and an error as an SDK reads it.
+/// Answers 200 and the charge, or 402 or 400 and an error in the SDKs' format.
 pub async fn create(
     State(shop): State<Shop>,
     _: Caller,
@@ -36,7 +36,7 @@ pub async fn create(
         Ok(_) => return invalid("the amount must be more than 0"),
         Err(rejection) => return invalid(&rejection.body_text()),
     };
-    // What is paid is part of the name: when idem has forgotten the key, it may come with another request.
+    // The payment is part of the name, because an expired key may come back with another request.
     let what = format!("{} {} from {}", form.amount, form.currency, form.source);
     let charge = Charge {
         name: &context().derive_key(&format!("payment of {what}")),
@@ -73,7 +73,7 @@ pub async fn create(
     }
 }
 
-/// What idem itself answers, as an SDK reads it: a key that came with another request is a 400 to those.
+/// idem's own refusals in the SDKs' format, which uses 400 for a key that came with another request.
 #[must_use]
 pub fn refusal(problem: Problem) -> axum::http::Response<String> {
     let error = json!({

@@ -1,4 +1,4 @@
-//! What the API promises: for people, and for programs.
+//! Documentation of the API: for people, and for programs.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -6,7 +6,7 @@ use axum::response::Response;
 use super::html::{file, page};
 use super::routes::{MOST_BYTES, RETENTION};
 
-/// `GET /docs/idempotency`: the policy that the draft asks a server to publish.
+/// `GET /docs/idempotency`: the policy that the draft requires a server to publish.
 pub async fn policy() -> Response {
     let main = POLICY
         .replace("{hours}", &(RETENTION.as_secs() / 3_600).to_string())

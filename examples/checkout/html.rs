@@ -1,4 +1,4 @@
-//! What every page has around it, and text that is no markup.
+//! Page frame, and escaping of text.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 
-/// Text in a page: whatever is in it, it is text.
+/// Text in a page, escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a>(pub &'a str);
 
@@ -32,7 +32,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Cents as a person reads them.
+/// Cents, formatted for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Euro(pub i64);
 
@@ -42,7 +42,7 @@ impl fmt::Display for Euro {
     }
 }
 
-/// A while as a person says it, in whole minutes or else in seconds.
+/// A duration for people, in whole minutes or else in seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Spell(pub Duration);
 
@@ -58,7 +58,7 @@ impl fmt::Display for Spell {
     }
 }
 
-/// A page with this title. What is in it is markup: texts are in it as [`Text`].
+/// A page with this title. `main` is markup: texts in it are [`Text`].
 #[must_use]
 pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response {
     let title = Text(title);
@@ -72,7 +72,7 @@ pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response
          <a href=\"/openapi.json\">OpenAPI</a></nav>\n<main>\n<h1>{title}</h1>\n{main}</main>\n</body>\n</html>\n"
     );
     let headers = [
-        // Not `no-store`: then the back button would ask for the page again, and get a form with a new token.
+        // Not `no-store`, because then the back button would request the page again and get a form with a new token.
         (CACHE_CONTROL, "private, no-cache"),
         (
             CONTENT_SECURITY_POLICY,
@@ -83,7 +83,7 @@ pub fn page(status: StatusCode, title: &str, head: &str, main: &str) -> Response
     (status, headers, Html(html)).into_response()
 }
 
-/// A file of ours.
+/// A file of the example.
 #[must_use]
 pub fn file(content_type: &'static str, text: &'static str) -> Response {
     ([(CONTENT_TYPE, content_type)], text).into_response()

@@ -1,4 +1,4 @@
-//! What the engine did lately, by what it tells its observer.
+//! Recent events of the engine, recorded by its observer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,31 +6,31 @@ use std::time::SystemTime;
 
 use idem_runtime::{ErrorKind, Event, EventKind, Observer, OutcomeKind, StderrObserver};
 
-/// How many events are kept.
+/// Maximum number of events kept.
 pub const KEPT: usize = 200;
 
-/// What became of a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Its body ran, and the answer is stored.
+    /// The body ran, and the answer is stored.
     Executed,
-    /// It got a stored answer.
+    /// A stored answer was replayed.
     Replayed,
-    /// It got neither: another request under the same key, one that still runs, a forged token.
+    /// Neither: another request under the same key, a running call, a forged token.
     Refused,
-    /// Its body ran and failed, and the key was given back.
+    /// The body ran and failed, and the key was released.
     Released,
-    /// Nobody knows what came of it.
+    /// Unknown outcome.
     Unknown,
-    /// Something that an operator should look at. It is no call, and happens beside one.
+    /// An event for the operator. It is no call, and happens beside one.
     Trouble,
 }
 
 impl What {
-    /// How many there are.
+    /// Number of variants.
     const COUNT: usize = 6;
 
-    /// How a call ends: in one of these.
+    /// The results that end a call.
     pub const ENDS: [Self; 5] = [
         Self::Executed,
         Self::Replayed,
@@ -39,7 +39,7 @@ impl What {
         Self::Unknown,
     ];
 
-    /// Its word.
+    /// Name of the result.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -56,37 +56,37 @@ impl What {
 /// One event.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// When.
+    /// Time of the event.
     pub at: SystemTime,
-    /// Of what.
+    /// Operation of the call.
     pub operation: String,
-    /// The first characters of the digest of the key. The key itself is nobody's business.
+    /// First characters of the digest of the key. The key itself stays private.
     pub digest: String,
-    /// What became of the call.
+    /// Result of the call.
     pub what: What,
-    /// More about it.
+    /// Details.
     pub detail: String,
 }
 
-/// The latest events and how many there were. Clones are the same.
+/// The latest events and their counts. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Live(Arc<Mutex<Log>>);
 
-/// A look at them.
+/// Snapshot of the events and counts.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// How many there were of each.
+    /// Number of events of each kind.
     counts: [u64; What::COUNT],
-    /// How many bodies were started.
+    /// Number of bodies that were started.
     pub started: u64,
-    /// How many of them have ended.
+    /// Number of bodies that have ended.
     pub ended: u64,
-    /// The latest ones, the newest first.
+    /// The latest events, newest first.
     pub latest: VecDeque<Seen>,
 }
 
 impl Log {
-    /// How many there were.
+    /// Number of events of this kind.
     #[must_use]
     pub fn count(&self, what: What) -> u64 {
         self.counts[what as usize]
@@ -94,7 +94,7 @@ impl Log {
 }
 
 impl Live {
-    /// What there is now.
+    /// Snapshot of the current state.
     #[must_use]
     pub fn look(&self) -> Log {
         self.log().clone()
@@ -107,7 +107,7 @@ impl Live {
 
 impl Observer for Live {
     fn observe(&self, event: &Event<'_>) {
-        // Says what must not go unseen, and is silent otherwise.
+        // Prints the events that need attention, and no others.
         StderrObserver.observe(event);
         match event.kind {
             EventKind::Claimed { .. } => self.log().started += 1,

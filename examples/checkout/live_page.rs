@@ -1,4 +1,4 @@
-//! `GET /live`: what was executed and what was replayed.
+//! `GET /live`: executed and replayed calls.
 
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
@@ -30,7 +30,7 @@ pub async fn live(State(shop): State<Shop>) -> Response {
     page(StatusCode::OK, "Live", head, &main)
 }
 
-/// What changes in it.
+/// The part of the page that changes.
 pub async fn live_rows(State(shop): State<Shop>) -> Response {
     ([(CACHE_CONTROL, "no-store")], Html(rows(&shop).await)).into_response()
 }
@@ -70,10 +70,10 @@ async fn rows(shop: &Shop) -> String {
     html
 }
 
-/// The name of a counter, its words and its count.
+/// Name of a counter, its label and its count.
 type Counter<'a> = (&'a str, &'a str, u64);
 
-/// A total, which is what its parts come to, and these.
+/// A total, computed from its parts, and the parts.
 fn sum(html: &mut String, title: &str, (name, words): (&str, &str), parts: &[Counter<'_>]) {
     let total = parts.iter().map(|(_, _, count)| count).sum();
     let all = [&[(name, words, total)], parts].concat();

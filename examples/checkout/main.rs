@@ -60,7 +60,7 @@ fn fail(message: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints. Whoever closed standard output does not want the rest.
+/// Prints, and ignores a closed standard output.
 fn say(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes());

@@ -1,9 +1,8 @@
 //! An axum shop whose checkout survives double clicks, reloads and clients that call again.
 //!
 //! Start reading at [`submit`]: the form, whose one-time token is the key, and the attribute on the handler. Then
-//! [`routes`]: the layer that reads `Idempotency-Key` around an API that knows nothing of it. Both buy by [`buy`]. The
-//! rest is a shop: [`pages`], [`books`], a payment [`provider`], and a [`live`] page of what was executed and what was
-//! replayed.
+//! [`routes`]: the layer that reads `Idempotency-Key` around an API without idempotency code. Both buy by [`buy`]. The
+//! rest is a shop: [`pages`], [`books`], a payment [`provider`], and a [`live`] page of executed and replayed calls.
 
 pub mod api;
 pub mod args;

@@ -1,4 +1,4 @@
-//! The pages for people: the product with its form, an order, and what went wrong.
+//! The pages for people: the product with its form, an order, and errors.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub async fn product(State(shop): State<Shop>, Extension(session): Extension<Ses
     form_page(&shop, &session, StatusCode::OK, None).await
 }
 
-/// `GET /orders/{id}`: an order of this visitor's.
+/// `GET /orders/{id}`: an order of this visitor.
 pub async fn order(
     State(shop): State<Shop>,
     Extension(session): Extension<Session>,
@@ -45,8 +45,8 @@ pub async fn order(
     }
 }
 
-/// Makes a page of a form that was refused: what is the matter, and the form that the cart has now. After a system error
-/// that is the same one, after an answer that stays it is a new one.
+/// Turns a refused form into a page: the reason, and the current form of the cart. After a system error
+/// that is the same form, after a stored answer a new one.
 pub async fn explain(
     State(shop): State<Shop>,
     Extension(session): Extension<Session>,
@@ -57,14 +57,14 @@ pub async fn explain(
     let status = response.status();
     let refusal = match response.extensions_mut().remove::<SubmitError>() {
         Some(error) => Refusal::Said(error),
-        // By axum itself, of a form that lacks a field, say.
+        // A response of axum itself, for example to a form that lacks a field.
         None if status.is_client_error() => Refusal::Unreadable,
         None => return response,
     };
     form_page(&shop, &session, status, Some(&refusal)).await
 }
 
-/// Wherever nothing is: a page for people, a problem document for programs.
+/// Fallback route: a page for people, a problem document for programs.
 pub async fn nowhere(OriginalUri(uri): OriginalUri) -> Response {
     let path = uri.path();
     let status = StatusCode::NOT_FOUND;
@@ -122,7 +122,7 @@ async fn form_page(
 }
 
 fn form_markup(cart: &Cart, life: Duration) -> String {
-    // What was tried is tried again as it was: nobody knows yet what came of it, and it is paid once.
+    // A submitted form with an unknown outcome is repeated unchanged, so that it is paid once.
     let readonly = if cart.tried { " readonly" } else { "" };
     let mut cards = String::new();
     for (card, words) in CARDS {
@@ -189,7 +189,7 @@ fn orders_markup(orders: &[Order]) -> String {
     format!("<h2>Your orders</h2>\n<ul id=\"orders\">\n{rows}</ul>\n")
 }
 
-/// The visitor need not know; whoever runs the shop does.
+/// The details are for the operator, not for the visitor.
 fn trouble(message: &str) -> Response {
     eprintln!("checkout: {message}");
     page(

@@ -1,4 +1,4 @@
-//! The payment provider's double: another party, which knows a repeat by the name its caller gives a charge.
+//! Double of the payment provider: another party, which recognizes a repeat by the caller's name for a charge.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::books::{Books, Charged};
 
-/// The test cards of the shop. Real providers have them too.
+/// The test cards of the shop, as real providers have them.
 pub const CARDS: [(&str, &str); 3] = [
     ("tok_visa", "a card that pays"),
     ("tok_chargeDeclined", "a card that is declined"),
@@ -16,20 +16,20 @@ pub const CARDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Charges cards. Clones are the same provider.
+/// Charges cards. Clones share one provider.
 #[derive(Clone, Debug)]
 pub struct Provider {
     books: Books,
     slow: Duration,
-    /// The charges that were turned away because the bank could not be reached. They are not kept when the process
-    /// ends: then the bank cannot be reached once more.
+    /// Names of the charges that were refused because the bank was unreachable. They are not kept when the process
+    /// ends: then the bank is unreachable once more.
     down: Arc<Mutex<HashSet<String>>>,
 }
 
-/// What is to be charged.
+/// A charge to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Charge<'a> {
-    /// What its caller names it by: the same name is the same charge.
+    /// The caller's name for it: the same name is the same charge.
     pub name: &'a str,
     /// In the smallest unit of the currency.
     pub amount: i64,
@@ -39,12 +39,12 @@ pub struct Charge<'a> {
     pub card: &'a str,
 }
 
-/// Why it is not known whether the card was charged. Asking again with the same name is safe.
+/// It is unknown whether the card was charged. A retry with the same name is safe.
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderDown;
 
 impl Provider {
-    /// A provider that takes so long, and keeps its charges in these books.
+    /// A provider with this latency that keeps its charges in these books.
     #[must_use]
     pub fn new(books: Books, slow: Duration) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Provider {
     ///
     /// [`ProviderDown`].
     pub async fn charge(&self, charge: Charge<'_>) -> Result<Charged, ProviderDown> {
-        // Half of the way there and half of the way back: whoever is killed meanwhile may have paid.
+        // Half of the latency before the charge and half after it: a caller killed in between may have paid.
         tokio::time::sleep(self.slow / 2).await;
         if charge.card == "tok_down" && self.down().insert(charge.name.to_owned()) {
             return Err(ProviderDown);

@@ -1,4 +1,4 @@
-//! Text that nobody can guess.
+//! Unguessable text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 ///
 /// # Panics
 ///
-/// If the system has no randomness: nothing here would be safe without it.
+/// If the system has no randomness: the shop would be unsafe without it.
 #[must_use]
 pub(super) fn random_text(bytes: usize) -> String {
     let mut random = vec![0; bytes];

@@ -1,4 +1,4 @@
-//! Where everything is.
+//! Routes of the shop.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use super::shop::Shop;
 use super::submit::submit;
 use super::{api, charges, docs, html, live_page, pages};
 
-/// Where the policy of the API is published.
+/// Path of the API's published policy.
 pub const DOCUMENTED_AT: &str = "/docs/idempotency";
 
-/// How long the answers of the API are kept.
+/// Retention of the API's answers.
 pub const RETENTION: Duration = Duration::from_hours(24);
 
-/// How much a request to the API may hold.
+/// Maximum size of an API request.
 pub const MOST_BYTES: usize = 64 * 1024;
 
-/// The whole shop.
+/// Routes of the whole shop.
 pub fn routes(shop: Shop) -> Router {
     pages(&shop)
         .merge(api(&shop))
@@ -32,7 +32,7 @@ pub fn routes(shop: Shop) -> Router {
         .with_state(shop)
 }
 
-/// For people. What is submitted here carries a one-time token: see [`submit`].
+/// Routes for people. The form carries a one-time token: see [`submit`].
 fn pages(shop: &Shop) -> Router<Shop> {
     let submit = post(submit).layer(from_fn_with_state(shop.clone(), pages::explain));
     Router::new()
@@ -57,17 +57,17 @@ fn pages(shop: &Shop) -> Router<Shop> {
         )
 }
 
-/// For programs: what changes something needs an `Idempotency-Key`.
+/// Routes for programs: a request that changes something needs an `Idempotency-Key`.
 fn api(shop: &Shop) -> Router<Shop> {
     let orders = IdempotencyLayer::scoped(shop.engine.clone(), "shop.api", Caller::of)
         .keys(KeyRules::default().bare(true))
-        // The provider and the books know a repeat for a repeat, so what failed there may run again.
+        // The provider and the books recognize a repeat, so a failed request may run again.
         .status_policy(
             StatusPolicy::careful().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release),
         )
         .ttl(RETENTION)
         .lease(Duration::from_secs(3))
-        // Programs give up on a response sooner than people do.
+        // Programs time out sooner than people.
         .on_running(OnRunning::Wait(Duration::from_secs(1)))
         .max_body_bytes(MOST_BYTES)
         .documented_at(DOCUMENTED_AT);
@@ -76,7 +76,7 @@ fn api(shop: &Shop) -> Router<Shop> {
         .status_policy(StatusPolicy::stripe().on(StatusCode::SERVICE_UNAVAILABLE, Verdict::Release))
         .ttl(RETENTION)
         .lease(Duration::from_secs(3))
-        // As Stripe does: its SDKs come back by themselves.
+        // As Stripe does: its SDKs retry by themselves.
         .on_running(OnRunning::Reject)
         .max_body_bytes(MOST_BYTES)
         .on_problem(charges::refusal);

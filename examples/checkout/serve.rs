@@ -1,4 +1,4 @@
-//! The server: until it is asked to stop, and then to the end of what it has begun.
+//! The server: runs until it is stopped, then completes the calls under way.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::routes::routes;
 use super::shop::Shop;
 
-/// How long open connections, and then calls that are under way, may take to end.
+/// How long open connections, and then calls under way, may take to end.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Serves the shop until SIGTERM or Ctrl-C.
@@ -39,7 +39,7 @@ pub async fn serve(listener: TcpListener, shop: Shop) -> Result<(), String> {
         served = serving.into_future() => served.map_err(|error| format!("cannot serve: {error}"))?,
         () = out_of_patience => {}
     }
-    // A visitor who closed the page has no connection, and an order that is still being paid.
+    // An order may still be in progress after its visitor closed the connection.
     let ended = shop.engine.shutdown(PATIENCE).await;
     ended.map_err(|error| error.to_string())
 }

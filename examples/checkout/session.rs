@@ -1,4 +1,4 @@
-//! Who a visitor is: a random cookie.
+//! A visitor's session: a random cookie.
 
 use axum::extract::Request;
 use axum::http::HeaderMap;
@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::random::random_text;
 
-/// A visitor's session. Whoever knows its text is the visitor: it is neither logged nor shown.
+/// A visitor's session. Its text authenticates the visitor, so it is neither logged nor shown.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Session(String);
 
 impl Session {
-    /// Its text.
+    /// Text of the session.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -40,8 +40,9 @@ impl std::fmt::Debug for Session {
 
 /// Gives every request a session, and a visitor without one a cookie.
 ///
-/// `SameSite=Lax`: a form on another site that posts to this one comes without it, and gets none: it would take the
-/// place of the visitor's own. Where a shop speaks HTTPS, `Secure` belongs to it too.
+/// `SameSite=Lax`: a form on another site that posts to this one comes without the cookie, and gets none: a
+/// new one would
+/// replace the visitor's own. With HTTPS, a shop sets `Secure` as well.
 pub async fn with_session(mut request: Request, next: Next) -> Response {
     let known = Session::of(request.headers());
     let site = request.headers().get("sec-fetch-site");

@@ -1,4 +1,4 @@
-//! The shop: what its pages and its API share, and how it is opened.
+//! The shop: state shared by its pages and its API, and how it is opened.
 
 use std::error::Error;
 use std::path::Path;
@@ -17,35 +17,35 @@ use super::provider::Provider;
 use super::session::Session;
 use crate::kept::beside_the_program;
 
-/// What one packet costs, in cents.
+/// Price of one packet, in cents.
 pub const PRICE: i64 = 1250;
 
-/// How many packets one order may have.
+/// Maximum number of packets in one order.
 pub const MOST: u32 = 20;
 
-/// How long a store may take: a visitor waits rather than reads that the shop is busy.
+/// Store deadline: a visitor waits longer instead of seeing that the shop is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The name of what the form does. Its tokens are good for nothing else.
+/// Operation name of the form. Its tokens are valid for no other.
 pub const SUBMIT: &str = "orders.submit";
 
-/// The shop. Clones are the same shop.
+/// The shop. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Shop {
-    /// What makes the calls idempotent.
+    /// The engine that makes the calls idempotent.
     pub engine: Engine,
     /// Carts, orders and charges.
     pub books: Books,
-    /// Charges cards.
+    /// The payment provider.
     pub provider: Provider,
-    /// What was executed and what was replayed.
+    /// Executed and replayed calls.
     pub live: Live,
-    /// How long a form can be submitted.
+    /// Lifetime of a form.
     pub form_life: Duration,
 }
 
 impl Shop {
-    /// What the arguments ask for, and where it is, in words.
+    /// Opens the shop of the arguments, and describes its location in words.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Shop {
                 Self::on(args, MemoryStore::new(), books, place).await
             }
             Store::Sqlite => {
-                // First: it makes the file.
+                // First, because it creates the file.
                 let books = in_file(&file).await?;
                 let store = SqliteStore::builder(format!("sqlite:{}", file.display()));
                 let store = store.response_timeout(PATIENCE).connect().await;
@@ -118,8 +118,8 @@ impl Shop {
         Ok((shop, place))
     }
 
-    /// This session's cart, with its token. Every tab of the cart gets the same, until it is ordered or the token
-    /// ends; so two tabs are one order.
+    /// This session's cart, with its token. Every tab of the cart gets the same token, until it is ordered or the token
+    /// expires; so two tabs are one order.
     ///
     /// # Errors
     ///
@@ -127,7 +127,8 @@ impl Shop {
     pub async fn cart(&self, session: &Session) -> Result<Cart, String> {
         let new = self.engine.issue_token(SUBMIT, session);
         let new = new.map_err(|error| error.to_string())?;
-        // Not before the token, which is counted in whole seconds, too: so no cart has two that are good.
+        // Not before the token's own expiry, which is counted in whole seconds too: so a cart never has two
+        // valid tokens.
         let ends = now() + 1 + self.form_life.as_secs();
         let cart = self.books.cart(session.as_str(), &new, ends).await;
         cart.map_err(cannot("ask for a cart"))

@@ -1,7 +1,6 @@
-//! The statements of the books, as SQLite and PostgreSQL both read them.
+//! SQL statements of the books, in syntax that SQLite and PostgreSQL share.
 
-/// The shop itself, the carts, the orders; and, as another party would keep them elsewhere, the charges of the
-/// payment provider.
+/// The shop itself, the carts, the orders; and the charges of the payment provider, which a real shop would not have.
 pub(super) const TABLES: [&str; 4] = [
     "CREATE TABLE IF NOT EXISTS checkout_shop (one BIGINT NOT NULL PRIMARY KEY, prefix TEXT NOT NULL, \
      secret TEXT NOT NULL)",
@@ -21,12 +20,12 @@ pub(super) const FORGET: [&str; 4] = [
     "DROP TABLE IF EXISTS checkout_charges",
 ];
 
-/// The first one to open new books names them; everybody else reads what it wrote.
+/// The first process to open new books names them; every other process reads that row.
 pub(super) const OPEN: &str = "INSERT INTO checkout_shop (one, prefix, secret) VALUES (1, $1, $2) \
      ON CONFLICT (one) DO UPDATE SET one = 1 RETURNING prefix, secret";
 
-/// The cart, with the new token where it has none or where that one ends: in one statement, so that two tabs that open
-/// at the same moment get the same.
+/// The cart, with the new token if it has none or an expiring one: in one statement, so that two tabs that open
+/// at the same moment get the same token.
 pub(super) const CART: &str = "INSERT INTO checkout_carts (session, token, ends_s, tried, quantity, card) \
      VALUES ($1, $2, $3, 0, 1, '') ON CONFLICT (session) DO UPDATE SET \
      token = CASE WHEN checkout_carts.ends_s > $4 THEN checkout_carts.token ELSE excluded.token END, \
@@ -49,13 +48,13 @@ pub(super) const ORDERS_OF: &str = "SELECT id, quantity, amount, state, charge F
 pub(super) const ORDERS: &str = "SELECT count(*), count(CASE WHEN state = 'paid' THEN 1 END), \
      count(CASE WHEN state = 'declined' THEN 1 END) FROM checkout_orders";
 
-/// The provider knows a repeat by the name that its caller gave the charge.
+/// The provider recognizes a repeat by the caller's name for the charge.
 pub(super) const CHARGE: &str = "INSERT INTO checkout_charges (name, id, amount, currency, state) \
      VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO UPDATE SET name = excluded.name \
      RETURNING id, state";
 
-/// All that are paid, those that a paid order names, and those that were made for another order: the charge of an order
-/// begins with its number.
+/// All paid charges, those that a paid order names, and those made for another order: the name of an order's charge
+/// begins with the order's number.
 pub(super) const CHARGES: &str = "SELECT count(*), count(o.id), \
      count(CASE WHEN o.id IS NULL AND c.name LIKE 'ord_%/%' THEN 1 END) FROM checkout_charges c \
      LEFT JOIN checkout_orders o ON o.charge = c.id AND o.state = 'paid' WHERE c.state = 'paid'";

@@ -12,7 +12,7 @@ use super::buy::{NotPaid, Purchase};
 use super::session::Session;
 use super::shop::{MOST, Shop};
 
-/// What the form sends.
+/// Fields of the form.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OrderForm {
     token: String,
@@ -20,7 +20,7 @@ pub struct OrderForm {
     card: String,
 }
 
-/// How many packets: 1 to 20. Another number is refused before anything is claimed.
+/// Number of packets: 1 to 20. Another number is refused before a claim is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Quantity(u32);
@@ -42,7 +42,7 @@ impl From<Quantity> for u32 {
     }
 }
 
-/// What was ordered. As a response it leads to the page of the order, so that a reload of that page sends no form.
+/// A placed order. Its response redirects to the page of the order, so that a reload of that page sends no form.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Placed {
     order: String,
@@ -54,26 +54,26 @@ impl IntoResponse for Placed {
     }
 }
 
-/// Why nothing was ordered. The class says what a repeat of the form gets.
+/// Reason why no order was placed. The class decides what a repeat of the form gets.
 #[derive(Clone, Debug, Serialize, Deserialize, Classify)]
 pub enum SubmitError {
-    /// The same answer again: the form is used up.
+    /// A repeat gets the same answer: the form is used up.
     #[class(business)]
     Declined,
-    /// Another attempt: the form is as good as before.
+    /// A repeat is another attempt: the form stays valid.
     #[class(system)]
     ProviderDown,
-    /// Another attempt, too.
+    /// A repeat is another attempt, too.
     #[class(system)]
     Books,
-    /// idem's own refusals: a forged token, a form that came before with another quantity.
+    /// idem's own refusals: a forged token, a form submitted before with another quantity.
     #[class(delegate)]
     Idem(Error),
 }
 
-/// Every submission of one form gets the same order: the token is the key, and it is good for this session only.
+/// Every submission of one form gets the same order: the token is the key, and it is valid for this session only.
 ///
-/// It runs to its end when the visitor closes the page. A double click waits for the first one; after a crash the
+/// It runs to completion even if the visitor closes the page. A double click waits for the first one; after a crash the
 /// lease is how long a repeat waits at most.
 ///
 /// # Errors
@@ -137,7 +137,7 @@ impl From<Error> for SubmitError {
 }
 
 impl SubmitError {
-    /// The status of the page that tells it.
+    /// Status of the error page.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -147,8 +147,7 @@ impl SubmitError {
         }
     }
 
-    /// What the visitor reads. `tried`: whether the form that goes with it was submitted before, and nobody knows
-    /// what came of it.
+    /// Text for the visitor. `tried`: whether the form of the page was submitted before with an unknown outcome.
     #[must_use]
     pub fn notice(&self, tried: bool) -> &'static str {
         let code = match self {
@@ -194,7 +193,7 @@ impl SubmitError {
     }
 }
 
-/// The error goes along with the response, and [`explain`](super::pages::explain) makes a page of it.
+/// The error is an extension of the response, and [`explain`](super::pages::explain) makes a page of it.
 impl IntoResponse for SubmitError {
     fn into_response(self) -> Response {
         let mut response = self.status().into_response();

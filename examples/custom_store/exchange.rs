@@ -1,4 +1,4 @@
-//! Compare and exchange: nodes are read with the time, and written if nobody has since.
+//! Compare-and-set: nodes are read with the time, and written if they are unchanged.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error, MultiWrit
 
 use super::place::{self, Place};
 
-/// Whoever reaches the server may read and write. A server for several applications takes
-/// `Acls::creator_all()` and a client that says who it is.
+/// Every client that reaches the server may read and write. A server for several applications needs
+/// `Acls::creator_all()` and a client that authenticates.
 pub(super) const NEW: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
-/// What stands under a key, and what is needed to replace it.
+/// The stored record, and the versions needed to replace it.
 pub(super) struct Found {
     pub(super) record: Result<Option<(Record, Duration)>, Unreadable>,
     pub(super) now_us: u64,
-    /// Of the node, which may be there with an expired record.
+    /// Version of the node, which may exist with an expired record.
     version: Option<i32>,
-    /// Of its shard.
+    /// Generation of its shard.
     generation: i32,
 }
 
-/// What is to stand under a key, and for how long.
+/// A record to be stored, and its lifetime.
 pub(super) struct Write {
     pub(super) record: Vec<u8>,
     life: Duration,
@@ -36,7 +36,7 @@ impl Write {
         }
     }
 
-    /// `record` with the header that was decided on.
+    /// `record` with the given header.
     pub(super) fn answer(header: &Header, record: &[u8]) -> Self {
         Self {
             record: [&header.encode(), &record[HEADER..]].concat(),
@@ -45,8 +45,8 @@ impl Write {
     }
 }
 
-/// Reads the time and what stands under a key. The requests leave together and are answered in
-/// order, after whatever this session or, since the first is a write, any other has written.
+/// Reads the time and the stored record. The requests are sent together and answered in
+/// order, after every write of this session and, since the first is a write, of any other session.
 pub(super) async fn look(client: &Client, root: &str, place: &Place) -> Result<Found, Error> {
     loop {
         let clock = place::clock(root);
@@ -79,7 +79,7 @@ pub(super) async fn look(client: &Client, root: &str, place: &Place) -> Result<F
     }
 }
 
-/// Writes, unless somebody has written or deleted since; says whether it did.
+/// Writes unless the node was written or deleted since; returns whether it did.
 pub(super) async fn replace(
     client: &Client,
     place: &Place,
@@ -89,7 +89,7 @@ pub(super) async fn replace(
     let data = place::data(&write.record, write.life);
     let mut writer = client.new_multi_writer();
     // A node that was deleted and created again has the version of a new one. The generation of
-    // the shard says that something was deleted.
+    // the shard detects the deletion.
     writer.add_check_version(&place.shard, found.generation)?;
     match found.version {
         Some(version) => writer.add_set_data(&place.node, &data, Some(version))?,
@@ -98,7 +98,7 @@ pub(super) async fn replace(
     done(writer.commit().await)
 }
 
-/// Whether a transaction happened, or was overtaken.
+/// Whether a transaction was committed, or overtaken.
 fn done<T>(committed: Result<T, MultiWriteError>) -> Result<bool, Error> {
     match committed {
         Ok(_) => Ok(true),
@@ -110,10 +110,10 @@ fn done<T>(committed: Result<T, MultiWriteError>) -> Result<bool, Error> {
     }
 }
 
-/// How many records a sweep reads in one round trip.
+/// Number of records that a sweep reads in one round trip.
 const PAGE: usize = 100;
 
-/// Deletes the records of a shard that have expired, and says how many.
+/// Deletes the expired records of a shard, and returns their number.
 pub(super) async fn sweep(client: &Client, root: &str, shard: &str) -> Result<usize, Error> {
     let clock = place::clock(root);
     let now = client.set_data(&clock, &[], None).await?.mtime;
@@ -121,7 +121,7 @@ pub(super) async fn sweep(client: &Client, root: &str, shard: &str) -> Result<us
     let nodes: Vec<_> = names.iter().map(|name| format!("{shard}/{name}")).collect();
     let mut swept = 0;
     for nodes in nodes.chunks(PAGE) {
-        // All of them are on their way before the first is waited for.
+        // All requests are sent before the first reply is awaited.
         let found: Vec<_> = nodes.iter().map(|node| client.get_data(node)).collect();
         for (node, found) in nodes.iter().zip(found) {
             let (data, stat) = match found.await {

@@ -1,9 +1,9 @@
-//! What `ZooKeeper`'s errors mean for a store.
+//! Mapping of `ZooKeeper`'s errors to store errors.
 
 use idem_runtime::store::{StoreError, StoreErrorKind};
 use zookeeper_client::Error;
 
-/// The error for the engine. `what` is what was tried, as in "a claim".
+/// The error for the engine. `what` names the operation, as in "a claim".
 #[must_use]
 pub fn store_error(what: &str, error: Error) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
@@ -45,7 +45,7 @@ pub fn store_error(what: &str, error: Error) -> StoreError {
             Refused,
             "this is no address or no path for ZooKeeper: `host:port,…/chroot`",
         ),
-        // Also what a client says whose runtime has ended.
+        // Also returned by a client whose runtime has ended.
         Error::UnexpectedError(_) => (Unavailable, "the session with ZooKeeper is broken"),
         _ => (Protocol, "ZooKeeper refused"),
     };

@@ -1,4 +1,4 @@
-//! The store under the conformance suite: how to move its time and look behind its back.
+//! Fixture for the conformance suite: moves time and reads past the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,7 @@ pub struct InZooKeeper {
 }
 
 impl InZooKeeper {
-    /// A fixture whose records stand under `root`, where nothing may stand yet. `client` is what
-    /// goes past the store.
+    /// A fixture whose records are under `root`, which must be empty. `client` bypasses the store.
     #[must_use]
     pub fn new(store: &ZooKeeperStore, client: &Client, root: String) -> Self {
         Self {
@@ -38,7 +37,7 @@ impl InZooKeeper {
         Ok(self.client.set_data(&clock, &[], None).await?.mtime)
     }
 
-    /// Makes every record under the root older by as much.
+    /// Ages every record under the root by this duration.
     async fn age(&self, by: Duration) -> Result<(), Error> {
         let now = self.now().await?;
         let records = place::records(&self.root);
@@ -105,7 +104,7 @@ impl Fixture for InZooKeeper {
         Box::pin(async move {
             let data = match plant {
                 Plant::Bytes { bytes, life } => place::data(&bytes, life),
-                // Every node of ours says how long it lives; one that does not is somebody else's.
+                // Every node of this store begins with its lifetime; data that does not is foreign.
                 Plant::OtherType => b"somebody else's data".to_vec(),
                 _ => return false,
             };

@@ -1,4 +1,4 @@
-//! A connection that is made when it is needed, and made anew when it is of no more use.
+//! A connection that is made on demand, and replaced when it is broken.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use zookeeper_client::{Client, Error, SessionState};
 
 use super::failure::store_error;
 
-/// How long the server keeps a silent session. No record hangs on it, but a connection that is silent
+/// Session timeout of the server. No record depends on it, but a connection that is silent
 /// for two fifths of it counts as lost.
 const SESSION: Duration = Duration::from_secs(10);
 
-/// The longest that an operation takes, connecting included.
+/// Deadline of an operation, connecting included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A session with `ZooKeeper`, shared by all who use this value.
+/// A session with `ZooKeeper`, shared by all users of this value.
 ///
-/// It is made in the runtime of whoever comes first.
+/// It is created in the runtime of the first caller.
 pub struct Link {
     servers: String,
     client: Mutex<Option<Client>>,
 }
 
 impl Link {
-    /// A link to `host:port,host:port/chroot`; nothing is connected yet.
+    /// A link to `host:port,host:port/chroot`; it does not connect yet.
     #[must_use]
     pub fn new(servers: impl Into<String>) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Link {
         }
     }
 
-    /// Does `work`, called `what` in errors.
+    /// Runs `work`, called `what` in errors.
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ impl Link {
             select! {
                 biased;
                 done = work(client) => done,
-                // What was not sent yet would wait for the next connection.
+                // An unsent request would wait for the next connection.
                 _ = state.changed() => Err(Error::ConnectionLoss),
             }
         };
@@ -81,8 +81,8 @@ impl Link {
 
     async fn client(&self) -> Result<Client, Error> {
         let mut slot = self.client.lock().await;
-        // One that is not connected tries again by itself, in longer and longer intervals, or has
-        // given up. A new one tries now.
+        // A disconnected client reconnects with growing back-off, or has
+        // given up. A new client connects now.
         if let Some(client) = &*slot
             && client.state() == SessionState::SyncConnected
         {
@@ -97,7 +97,7 @@ impl Link {
     }
 
     fn forget(&self, used: &Client) {
-        // Whoever holds the lock is about to look at the client too, or makes a new one.
+        // The holder of the lock is about to check the client too, or creates a new one.
         if let Ok(mut slot) = self.client.try_lock() {
             slot.take_if(|client| client.session_id() == used.session_id());
         }

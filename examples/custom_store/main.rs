@@ -48,16 +48,16 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether the store is well.
+/// Whether the store passes.
 async fn custom_store(servers: &str) -> Result<bool, String> {
     let store = ZooKeeperStore::connect(servers).await.map_err(|error| {
         let cause = error.source().map_or(String::new(), |c| format!(" ({c})"));
         format!("{error}{cause}\n\n{HELP}")
     })?;
-    // The way past the store, which a test has and an application does not.
+    // A client that bypasses the store, which a test has and an application does not.
     let client = Client::connect(servers).await;
     let client = client.map_err(|error| error.to_string())?;
-    // Different in every process, which is all that is asked here.
+    // Different in every process, which suffices here.
     let root = format!("/idem-example-{:016x}", RandomState::new().hash_one(0));
 
     say(&format!("The store in ZooKeeper at {servers}\n\n"));
@@ -71,7 +71,7 @@ async fn custom_store(servers: &str) -> Result<bool, String> {
     Ok(well)
 }
 
-// The order is the key. Every error of this body gives the key back, so that a retry runs.
+// The order is the key. Every error of this body releases the key, so that a retry runs.
 #[idempotent(op = "custom_store.charge", key = order, ttl = "24h", on_error = release)]
 async fn charge(
     order: &str,
@@ -82,12 +82,12 @@ async fn charge(
     Ok(format!("receipt {body} for {cents} cents"))
 }
 
-/// Calls the function in every way; whether its body has run once.
+/// Calls the function in every way; returns whether its body has run once.
 async fn charge_often(store: &ZooKeeperStore) -> Result<bool, String> {
     let bodies = AtomicU32::new(0);
     let first = engine(store)?;
     let second = engine(store)?;
-    // Two engines know nothing of each other: what they agree on is in the store.
+    // Two engines share nothing but the store.
     let (one, two) = tokio::join!(
         first.scope(charge("order-7", 1_250, &bodies)),
         second.scope(charge("order-7", 1_250, &bodies)),
@@ -120,7 +120,7 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Prints. Whoever closed standard output does not want the rest.
+/// Prints, and ignores a closed standard output.
 fn say(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
 }

@@ -1,15 +1,15 @@
 //! A store on another system, written from outside: records in `ZooKeeper`.
 //!
-//! Whoever wants records elsewhere writes what is here. [`store`] implements
-//! [`Store`](idem_runtime::store::Store) and is the place to begin; [`place`] says where a record
-//! stands and in which bytes, `exchange` reads and writes it, [`link`] keeps a connection, [`failure`]
-//! sorts the errors, [`news`] tells waiting calls. [`fixture`] and [`suite`] put the store under the conformance suite of
-//! `idem-runtime`, which says whether it may be put under an engine.
+//! A model for a store of one's own. [`store`] implements
+//! [`Store`](idem_runtime::store::Store) and is the place to begin; [`place`] defines the path and the bytes
+//! of a record, `exchange` reads and writes it, [`link`] keeps a connection, [`failure`]
+//! maps the errors, [`news`] notifies waiting calls. [`fixture`] and [`suite`] run the conformance suite of
+//! `idem-runtime` against the store, which decides whether an engine may use it.
 //!
-//! Nothing but the public API of `idem-runtime` is used. Its functions
+//! Only the public API of `idem-runtime` is used. Its functions
 //! [`claim`](idem_runtime::store::claim), [`complete`](idem_runtime::store::complete) and so on
-//! decide; a store gives them what stands under a key and how long it will still stand there, and
-//! writes what they say, if nobody has written since.
+//! decide; a store passes them the stored record and its remaining lifetime, and
+//! writes the result, if the record is unchanged.
 
 mod exchange;
 pub mod failure;

@@ -1,4 +1,4 @@
-//! Hears from the server what changes, and tells who watches.
+//! Receives changes from the server, and notifies watchers.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,21 +11,21 @@ use zookeeper_client::{AddWatchMode, Client, EventType, PersistentWatcher, Sessi
 use super::link::Link;
 use super::place::{self, Place};
 
-/// What is told to those who wait, about all records of a store.
+/// Notifications for the watchers of all records of a store.
 ///
-/// The server is asked to watch the whole tree, once; it says which path has changed, and here is
-/// kept who wants to know.
+/// The server watches the whole tree once and reports the path of each change; the watchers of
+/// each path are kept here.
 pub struct News {
     root: Arc<str>,
     watchers: Watchers,
-    /// The keys that are watched, by the paths of their records.
+    /// The watched keys, by the paths of their records.
     paths: Mutex<HashMap<String, RecordKey>>,
     /// Ends with the store, or when the server is gone.
     listening: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
 impl News {
-    /// News of the records under `root`. Nothing is asked of the server yet.
+    /// Notifications for the records under `root`. No request is sent yet.
     #[must_use]
     pub fn of(root: Arc<str>) -> Arc<Self> {
         Arc::new_cyclic(|news: &Weak<Self>| {
@@ -39,11 +39,11 @@ impl News {
         })
     }
 
-    /// Watches a key. The first who does so has the server asked, on `link`.
+    /// Watches a key. The first watcher subscribes to the server, on `link`.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the server does not tell.
+    /// [`StoreError`] if the subscription fails.
     ///
     /// # Cancel safety
     ///
@@ -54,7 +54,8 @@ impl News {
         link: &Arc<Link>,
     ) -> Result<Watch, StoreError> {
         let watch = self.watchers.watch(key);
-        // In this order: whoever leaves the key now finds it watched, or was here before.
+        // The insertion comes first: a watcher that leaves the key concurrently either sees it watched or has
+        // left before.
         let path = Place::of(&self.root, key).node;
         self.paths().insert(path, key.clone());
         let mut listening = self.listening.lock().await;
@@ -66,7 +67,7 @@ impl News {
         Ok(watch)
     }
 
-    /// Asks the server to watch the whole tree.
+    /// Subscribes to the whole tree.
     async fn ask(&self, link: &Link) -> Result<PersistentWatcher, StoreError> {
         let records = place::records(&self.root);
         let everything = |client: Client| async move {
@@ -91,7 +92,7 @@ impl News {
     }
 
     fn paths(&self) -> MutexGuard<'_, HashMap<String, RecordKey>> {
-        // Nothing panics while it is held.
+        // Nothing panics while the lock is held.
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,7 +106,7 @@ impl Feed for News {
     }
 
     fn missed(&self) {
-        // A session has a heartbeat: one that is broken ends by itself, and the next who watches
+        // A session has a heartbeat: a broken session ends by itself, and the next watcher
         // begins another.
     }
 }
@@ -118,7 +119,7 @@ impl fmt::Debug for News {
     }
 }
 
-/// Tells what has changed, as long as there is a store and a server.
+/// Forwards changes as long as the store and the server exist.
 async fn listen(mut heard: PersistentWatcher, news: Arc<News>, link: Weak<Link>) {
     loop {
         let event = heard.changed().await;
@@ -130,17 +131,17 @@ async fn listen(mut heard: PersistentWatcher, news: Arc<News>, link: Weak<Link>)
         if !over && event.session_state != SessionState::SyncConnected {
             continue;
         }
-        // Asked again even in the same session: the client asks again by itself, but leaves out
+        // Subscribes again even in the same session: the client renews its watches by itself, but leaves out
         // watches of this kind (seen in zookeeper-client 0.11.2).
         let Some(link) = link.upgrade() else {
             return;
         };
         let again = news.ask(&link).await;
-        // What happened in between was said to nobody.
+        // Changes in between were not reported, so wake every watcher.
         news.wake_all();
         match again {
             Ok(again) => heard = again,
-            // Whoever watches next begins anew.
+            // The next watcher subscribes again.
             Err(_) => return,
         }
     }

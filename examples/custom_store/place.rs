@@ -1,11 +1,11 @@
-//! Where a record stands, and in which bytes.
+//! Path and bytes of a record.
 //!
 //! ```text
 //! /idem/clock                        written by every operation, for its time
 //! /idem/records/2a/shop:pay:2a…      a record; 2a is the first byte of its digest
 //! ```
 //!
-//! `ZooKeeper` answers a list of children in one packet of at most 1 MiB, so records do not stand in
+//! `ZooKeeper` answers a list of children in one packet of at most 1 MiB, so records are not in
 //! one folder: 256 shards hold some two million names that can still be listed.
 
 use std::fmt::Write as _;
@@ -14,19 +14,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use idem_runtime::store::{MAX_RETAIN, Record, RecordKey, Unreadable};
 
-/// The largest record, in bytes. A server reads packets of 1 MiB less one unless it is told
-/// otherwise (`jute.maxbuffer`), and closes the connection of whoever sends more; the rest is for
+/// The largest record, in bytes. A server reads packets of 1 MiB less one unless it is configured
+/// otherwise (`jute.maxbuffer`), and closes the connection of a client that sends more; the rest is for
 /// the path and the other parts of the packet.
 pub const LARGEST: usize = (1 << 20) - (8 << 10);
 
-/// What the data of a record begins with: three bytes that say so, and its life.
+/// Length of the prefix of a record's data: a mark of three bytes, and its lifetime.
 const FRAME: usize = 8;
 const MARK: &[u8; 3] = b"idm";
 
 /// The nodes of one key.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The folder. The version of its data is the generation of its records: it grows before one is
+    /// The folder. The version of its data is the generation of its records: it is incremented before a record is
     /// deleted.
     pub shard: String,
     /// The record.
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-/// The node that is written to be told the time.
+/// The node that is written to read the server's time.
 #[must_use]
 pub fn clock(root: &str) -> String {
     format!("{root}/clock")
@@ -69,7 +69,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Adds text of any kind as a part of a node's name. Different texts stay different.
+/// Appends arbitrary text as a part of a node's name. Different texts stay different.
 fn escape(name: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {
@@ -83,21 +83,21 @@ fn escape(name: &mut String, text: &str) {
     }
 }
 
-/// The data of a node: a record that lives so long from the moment at which it is written. That
-/// moment is the server's own, `mtime`, so no clock of a client comes in.
+/// The data of a node: a record with its lifetime, counted from the time of the write. That
+/// time is the server's own, `mtime`, so that no client clock is involved.
 #[must_use]
 pub fn data(record: &[u8], life: Duration) -> Vec<u8> {
     let millis = u64::try_from(life.min(MAX_RETAIN).as_millis()).unwrap_or(u64::MAX);
-    // Bounded to 40 bits, as every life of a record is.
+    // Bounded to 40 bits, as every lifetime of a record is.
     [MARK, &millis.to_be_bytes()[3..], record].concat()
 }
 
-/// What the data of a node that was written at `written_ms` says at `now_ms`, both by the server's
-/// clock: the bytes of a record and how long they will still live, or `None` when they have expired.
+/// Decodes data written at `written_ms` and read at `now_ms`, both by the server's
+/// clock: the bytes of a record and its remaining lifetime, or `None` if it has expired.
 ///
 /// # Errors
 ///
-/// [`Unreadable::Type`] if somebody else's data stands there.
+/// [`Unreadable::Type`] if the data is foreign.
 pub fn bytes(
     data: Vec<u8>,
     written_ms: i64,
@@ -110,7 +110,7 @@ pub fn bytes(
     let left = written_ms.saturating_add(life).saturating_sub(now_ms);
     Ok(match u64::try_from(left) {
         Ok(0) | Err(_) => None,
-        // Never more than it had: after a failover the clock is that of another server.
+        // Never more than the original lifetime: after a failover the clock is that of another server.
         Ok(left) => {
             let left = left.min(life.unsigned_abs());
             Some((
@@ -125,7 +125,7 @@ pub fn bytes(
 ///
 /// # Errors
 ///
-/// [`Unreadable`] if what stands there is alive and not a record of this version.
+/// [`Unreadable`] if the data has not expired and is not a record of this version.
 pub fn record(
     data: Vec<u8>,
     written_ms: i64,

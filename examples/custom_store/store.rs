@@ -1,4 +1,4 @@
-//! The store.
+//! The store on `ZooKeeper`.
 
 use std::sync::Arc;
 
@@ -18,42 +18,42 @@ use super::place::{self, Place};
 /// Records in `ZooKeeper`.
 ///
 /// A record is the data of a node. An operation reads the node, decides, and writes it if its
-/// version is still the one that was read; whoever was slower begins again. That, and the order of
+/// version is unchanged; otherwise the operation starts again. That, and the order of
 /// requests within a session, makes it atomic on one server and on an ensemble.
 ///
 /// # Time
 ///
-/// `ZooKeeper` has no question for the time, but every write is stamped with it. So each operation
+/// `ZooKeeper` has no request for the time, but every write is stamped with it. So each operation
 /// writes an empty node, in the same round trip in which it reads the record. It costs a write of
 /// the leader, also for a [`read`](Store::read); there is no cheaper clock. In an ensemble the clock
 /// is that of the leader: after a failover a lease is longer or shorter by the difference.
 ///
 /// # Room
 ///
-/// Nothing is dropped while it is alive, and what has expired stands there until
+/// A live record is never dropped, and an expired one is stored until
 /// [`sweep`](Self::sweep) or until its key is claimed again. A quota must not be enforced: it would
 /// refuse finished answers.
 ///
 /// # Waiting calls
 ///
-/// are told (see [`Store::watch`]) by a watch on the whole tree, which every process has that ever
-/// waited. It is told about all records, which suits some thousand changes a second.
+/// are notified (see [`Store::watch`]) by a watch on the whole tree, held by every process that has ever
+/// waited. It receives the changes of all records, which suits some thousand changes a second.
 #[derive(Clone, Debug)]
 pub struct ZooKeeperStore {
     root: Arc<str>,
     /// For the calls of the application.
     calls: Arc<Link>,
-    /// For what the engine does on its own thread, made there: no busy application starves it.
+    /// For the engine's own thread, and created there, so that a busy application does not starve it.
     background: Arc<Link>,
     news: Arc<News>,
 }
 
 impl ZooKeeperStore {
-    /// Connects to `host:port,host:port/chroot`. The records stand under `/idem`.
+    /// Connects to `host:port,host:port/chroot`. The records are under `/idem`.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if there is no server, or one that refuses.
+    /// [`StoreError`] if there is no server, or it refuses.
     pub async fn connect(servers: &str) -> Result<Self, StoreError> {
         let root: Arc<str> = "/idem".into();
         let store = Self {
@@ -67,7 +67,7 @@ impl ZooKeeperStore {
         Ok(store)
     }
 
-    /// A store with the same connections whose records stand under another path.
+    /// A store on the same connections whose records are under another path.
     #[must_use]
     pub fn under(&self, root: &str) -> Self {
         let root: Arc<str> = root.into();
@@ -78,12 +78,11 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Deletes what has expired, and says how many records that were. To be called now and then, by
-    /// one process.
+    /// Deletes expired records, and returns their number. One process should call it from time to time.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; what is deleted by then is deleted.
+    /// [`StoreError`]; earlier deletions remain.
     ///
     /// # Cancel safety
     ///
@@ -101,8 +100,8 @@ impl ZooKeeperStore {
         Ok(swept)
     }
 
-    /// One operation: reads, lets `decide` say what to write, writes; again if somebody has
-    /// written in between.
+    /// One operation: reads, lets `decide` choose the write, writes; starts again if the record has
+    /// changed in between.
     fn operate<'a, T: Send + 'a>(
         &'a self,
         link: &'a Link,
@@ -136,7 +135,7 @@ impl ZooKeeperStore {
     }
 }
 
-/// The header of a whole record, if the server takes a record of this size.
+/// Header of a whole record, if the server accepts a record of this size.
 fn header(record: &Bytes) -> Result<Result<Header, Unreadable>, StoreError> {
     if record.len() > place::LARGEST {
         let (bytes, most) = (record.len(), place::LARGEST);

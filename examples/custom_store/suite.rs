@@ -1,4 +1,4 @@
-//! The conformance suite against a server that somebody else has started.
+//! The conformance suite against a running server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use zookeeper_client::{Client, Error};
 use super::fixture::InZooKeeper;
 use super::store::ZooKeeperStore;
 
-/// How many cases run at the same time.
+/// Number of cases that run concurrently.
 const AT_ONCE: usize = 8;
 
 /// The rules of the contract of [`Store`](idem_runtime::store::Store), in a few words each.
@@ -31,16 +31,16 @@ const RULES: [&str; 14] = [
     "who watches is told",
 ];
 
-/// How the cases ended.
+/// Results of the cases.
 #[derive(Clone, Debug, Default)]
 pub struct Findings(Vec<Finding>);
 
-/// How one case ended.
+/// Result of one case.
 #[derive(Clone, Debug)]
 struct Finding {
     rule: u8,
     name: &'static str,
-    /// What it said when it failed.
+    /// Message of the failure.
     failure: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub async fn run(store: &ZooKeeperStore, client: &Client, root: &str) -> Finding
         }
         let fixture = InZooKeeper::new(store, client, format!("{root}/{}", case.name));
         running.spawn(async move {
-            // In a task of its own, whose panic is the finding.
+            // In a task of its own, so that its panic becomes the finding.
             let outcome = tokio::spawn((case.run)(Arc::new(fixture))).await;
             (case, outcome)
         });
@@ -116,7 +116,7 @@ impl Findings {
     }
 }
 
-/// What a case said when it failed.
+/// Message of a failed case.
 fn words(panic: JoinError) -> String {
     let Ok(panic) = panic.try_into_panic() else {
         return "it was cancelled".to_owned();
@@ -130,7 +130,7 @@ fn words(panic: JoinError) -> String {
 ///
 /// # Errors
 ///
-/// [`Error`] of the client; what is deleted by then is deleted.
+/// [`Error`] of the client; earlier deletions remain.
 pub async fn remove(client: &Client, root: &str) -> Result<(), Error> {
     let mut left = vec![root.to_owned()];
     while let Some(node) = left.last() {

@@ -1,4 +1,4 @@
-//! Whether everybody was told the same, and what they had asked for.
+//! Whether all repeats got the same answer, and the answer to their request.
 
 use std::collections::HashSet;
 
@@ -130,7 +130,7 @@ fn receipt(ending: &Ending) -> Option<Receipt> {
     }
 }
 
-/// What a caller was told, if it is an answer and not a refusal to answer.
+/// The answer that a caller received, unless it is a refusal to answer.
 fn answer(ending: &Ending) -> Option<String> {
     match ending {
         Ending::Answered(text) => Some(text.clone()),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What `--help` prints.
+/// Output of `--help`.
 pub const HELP: &str = "\
 Runs a log of payment webhooks, with repeats and faults, through idempotent functions, and checks
 that money moved once.
@@ -31,7 +31,7 @@ replayed; kill it half-way (kill -9), and the next run continues.
 Exit code: 0 if the books agree with the log, 1 if they do not, 2 if the run cannot start.
 ";
 
-/// Where the records are kept.
+/// Location of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Store {
     /// In a file, the books too.
@@ -46,18 +46,18 @@ pub enum Store {
     MySql(String),
 }
 
-/// What is asked on the command line.
+/// The parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Args {
-    /// Where the records are kept.
+    /// Location of the records.
     pub store: Store,
-    /// Whether to begin new books.
+    /// Whether to start new books.
     pub fresh: bool,
     /// The file of the parties downstream.
     pub notes: Option<PathBuf>,
     /// The name of the records in Redis.
     pub prefix: Option<String>,
-    /// Whether to leave the attribute out.
+    /// Whether to run without the attribute.
     pub without: bool,
     /// Another log.
     pub deliveries: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub struct Args {
     pub tasks: usize,
     /// Which steps fail.
     pub seed: u64,
-    /// Whether only the help is wanted.
+    /// Whether only the help is requested.
     pub help: bool,
 }
 
@@ -116,7 +116,7 @@ impl Args {
                 let name = name.to_owned();
                 store = Some(match store.take() {
                     None => (name, chosen),
-                    // The one of them that says where.
+                    // The option that contains the path.
                     Some((_, file @ Store::Sqlite(Some(_)))) if chosen == Store::Sqlite(None) => {
                         (name, file)
                     }

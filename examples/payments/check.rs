@@ -1,4 +1,4 @@
-//! Compares the books with the log: did everything that was asked for happen, and once?
+//! Compares the books with the log: was every request executed, and once?
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,36 +11,36 @@ use super::provider::Movement;
 use super::request::{NotifyRequest, Operation, Request};
 use super::run::Run;
 
-/// All that is known after a run.
+/// All evidence after a run.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
-    /// What was asked.
+    /// The requests.
     pub log: &'a Log,
     /// How each delivery ended.
     pub endings: Vec<Ending>,
-    /// Our books.
+    /// The service's books.
     pub books: Books,
-    /// What the provider moved.
+    /// Movements of the provider.
     pub movements: Vec<Movement>,
-    /// What the gateway sent.
+    /// Messages of the gateway.
     pub sent: Vec<NotifyRequest>,
-    /// Answers may come from an earlier run, whose books are gone.
+    /// Whether answers may come from an earlier run, whose books are gone.
     pub rerun: bool,
 }
 
 /// One line of the check.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What was looked at.
+    /// Subject of the check.
     pub title: &'static str,
-    /// What was found, as it reads when nothing is wrong.
+    /// Result, as worded when nothing is wrong.
     pub text: String,
-    /// What is wrong; nothing if it is as it should be.
+    /// Discrepancies; empty if there are none.
     pub wrong: Vec<String>,
 }
 
 impl Finding {
-    /// Whether it is as it should be.
+    /// Whether there are no discrepancies.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.wrong.is_empty()
@@ -64,7 +64,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// All that belongs to one payment or refund.
+/// All requests and effects of one payment or refund.
 #[derive(Default)]
 pub(super) struct Case<'a> {
     pub(super) asked: Vec<(&'a Request, &'a Ending)>,
@@ -87,7 +87,7 @@ impl Case<'_> {
 pub(super) type Cases<'a> = BTreeMap<(&'a str, &'a str), Case<'a>>;
 
 impl<'a> Evidence<'a> {
-    /// What `run` left behind.
+    /// Evidence of a `run`.
     #[must_use]
     pub fn of(log: &'a Log, run: &Run, rerun: bool) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Looks at everything. All is well if no finding has anything wrong.
+    /// Runs every check. The books agree with the log if no finding has a discrepancy.
     #[must_use]
     pub fn check(&self) -> Vec<Finding> {
         vec![
@@ -304,7 +304,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// A number for people.
+/// A number, formatted for people.
 pub(super) fn count(number: usize) -> String {
     thousands(number as u64)
 }

@@ -1,4 +1,4 @@
-//! A client that does what clients do: it gives up waiting, and calls again with the same request.
+//! A client that times out, and calls again with the same request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,53 +13,53 @@ use super::faults::{Faults, Step};
 use super::request::{Operation, Request};
 use super::service::{Answer, Protection, Service};
 
-/// How often a delivery is tried before it goes back to the end of the queue.
+/// Number of tries before a delivery goes back to the end of the queue.
 const TRIES: u32 = 4;
-/// How often it goes back there before the client gives up.
+/// Number of rounds before the client gives up.
 const ROUNDS: u32 = 10;
 /// The first pause after a system error; it doubles.
 const PAUSE: Duration = Duration::from_millis(5);
-/// A longer advice than this is not sat out: the delivery goes back to the end of the queue.
+/// If `retry_after` is longer than this, the delivery goes back to the end of the queue instead.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How a delivery ended. Each has exactly one.
+/// End of a delivery. Each has exactly one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
     /// With this receipt.
     Answered(String),
     /// With this business error.
     Declined(PayError),
-    /// Its id had been used with another content.
+    /// Its id had been used with other content.
     Mismatched,
     /// It was done before, and repeats are refused.
     DoneBefore,
-    /// Nobody knows whether it happened; a person has to look.
+    /// Unknown outcome; an operator has to check.
     Unknown,
     /// With this error after every try.
     GivenUp(PayError),
 }
 
-/// What becomes of a delivery that was tried.
+/// Result of trying a delivery.
 #[derive(Debug)]
 pub(crate) enum Tried {
     Ended(Ending),
     Later(Duration),
 }
 
-/// What the client counted for one operation.
+/// The client's counts for one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Calls that were made.
+    /// Calls made.
     pub calls: u64,
     /// Calls whose answer did not reach the client in time; counted below all the same.
     pub lost: u64,
-    /// Answers that say: call again.
+    /// Retryable errors.
     pub retryable: u64,
     /// Receipts.
     pub receipts: u64,
     /// Business errors.
     pub declined: u64,
-    /// Refusals because of another content.
+    /// Refusals because of other content.
     pub mismatched: u64,
     /// Repeats that were refused.
     pub repeats: u64,
@@ -68,7 +68,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// How many answers came, lost ones among them.
+    /// Number of answers, lost ones included.
     #[must_use]
     pub fn answers(&self) -> u64 {
         self.retryable
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Tries a delivery until it ends, or is better tried later.
+    /// Tries a delivery until it ends, or should be tried later.
     pub(crate) async fn deliver(&self, delivery: &Delivery, round: u32) -> Tried {
         let mut pause = PAUSE;
         let mut last = PayError::ProviderTimeout;
@@ -139,7 +139,7 @@ impl Client {
         answer
     }
 
-    /// The time-out: the request reaches the service, which goes on; its answer comes too late.
+    /// A time-out: the request reaches the service, which continues; its answer comes too late.
     async fn call_and_miss(&self, request: &Request, nth: u32) {
         self.count(request.operation(), |traffic| {
             traffic.calls += 1;
@@ -153,7 +153,7 @@ impl Client {
         lock(&self.lost).push((request.operation(), call));
     }
 
-    /// Waits for the calls that nobody waited for, and returns the counts of each operation.
+    /// Waits for the calls that timed out, and returns the counts of each operation.
     pub(crate) async fn finish(&self) -> [Traffic; 3] {
         let lost = std::mem::take(&mut *lock(&self.lost));
         for (operation, call) in lost {
@@ -182,13 +182,13 @@ impl Client {
     }
 }
 
-/// What an error that is not worth a retry means.
+/// The end that an error stands for if it is not retryable.
 fn ending(error: PayError) -> Ending {
     match &error {
         PayError::Idem(refusal) => match refusal.kind() {
             ErrorKind::Mismatch => Ending::Mismatched,
             ErrorKind::Duplicate { .. } => Ending::DoneBefore,
-            // `notify` has one attempt. If that was abandoned, nobody knows either.
+            // `notify` has one attempt. If that was abandoned, its outcome is unknown as well.
             ErrorKind::Unknown { .. } | ErrorKind::Exhausted { .. } => Ending::Unknown,
             _ => Ending::GivenUp(error),
         },

@@ -1,4 +1,4 @@
-//! What the engine says it did: the numbers of the table come from here.
+//! Counts of the engine's events: the source of the table.
 
 use std::ops::Index;
 use std::sync::Arc;
@@ -8,38 +8,38 @@ use idem_runtime::{ErrorKind, Event, EventKind, Observer, OutcomeKind, StderrObs
 
 use super::request::Operation;
 
-/// How a call went, by the engine's events. Each call has exactly one of these.
+/// Result of a call, by the engine's events. Each call has exactly one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The body ran, and its value is stored.
     Executed,
     /// The body ran, and its business error is stored.
     ErrorKept,
-    /// The body ran, nobody knows what came of it, and that is stored.
+    /// The body ran, its outcome is unknown, and that is stored.
     UnknownKept,
-    /// The body ran into a system error, and the key was given back.
+    /// The body ran into a system error, and the key was released.
     Released,
-    /// A stored value was handed out.
+    /// A stored value was replayed.
     Replayed,
-    /// A stored business error was handed out.
+    /// A stored business error was replayed.
     ErrorReplayed,
     /// The call met the running one, waited for it and got its answer.
     Waited,
-    /// The key was used before with another content.
+    /// The key was used before with other content.
     Mismatched,
     /// Done before, and repeats are refused.
     Duplicate,
-    /// The first call still runs.
+    /// The first call is still running.
     Running,
-    /// An earlier attempt ended without a known outcome.
+    /// An earlier attempt ended with an unknown outcome.
     Unknown,
-    /// Refused for another reason: the store is down, say.
+    /// Refused for another reason, such as an unavailable store.
     OtherRefusal,
 }
 
 impl Seen {
     const COUNT: usize = Self::OtherRefusal as usize + 1;
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Executed,
         Self::ErrorKept,
@@ -56,7 +56,7 @@ impl Seen {
     ];
 }
 
-/// Counts the events of an engine. Clones count together.
+/// Counts the events of an engine. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<[Cells; 3]>);
 
@@ -71,9 +71,9 @@ struct Cells {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     seen: [u64; Seen::COUNT],
-    /// How many claims were granted: bodies that started.
+    /// Number of granted claims: bodies that started.
     pub claimed: u64,
-    /// What should not happen here: an answer not stored, a lost lease, a dropped or panicked body.
+    /// Unexpected events: an answer not stored, a lost lease, a dropped or panicked body.
     pub trouble: u64,
 }
 
@@ -86,13 +86,13 @@ impl Index<Seen> for Tally {
 }
 
 impl Tally {
-    /// How many calls ended.
+    /// Number of calls that ended.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.seen.iter().sum()
     }
 
-    /// How many bodies ended.
+    /// Number of bodies that ended.
     #[must_use]
     pub fn bodies(&self) -> u64 {
         let ran = [
@@ -106,7 +106,7 @@ impl Tally {
 }
 
 impl Counts {
-    /// What has been counted of this operation.
+    /// Counts of this operation.
     #[must_use]
     pub fn of(&self, operation: Operation) -> Tally {
         let cells = &self.0[operation as usize];
@@ -120,7 +120,7 @@ impl Counts {
 
 impl Observer for Counts {
     fn observe(&self, event: &Event<'_>) {
-        // Says what must not go unseen, and is silent otherwise.
+        // Prints the events that need attention, and no others.
         StderrObserver.observe(event);
         let Some(operation) = Operation::ALL
             .into_iter()

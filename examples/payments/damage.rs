@@ -1,4 +1,4 @@
-//! What repeats cost, in money.
+//! Cost of repeats, in money.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +12,13 @@ use super::money::{Sums, thousands};
 pub struct Damage {
     /// Payments whose card was charged more than once.
     pub payments: u64,
-    /// The charges above the first.
+    /// Charges beyond the first.
     pub charges: u64,
-    /// What they took.
+    /// Sum of those charges.
     pub charged: Sums,
     /// Refunds that were paid more than once.
     pub refunds: u64,
-    /// What the repeats gave away.
+    /// Sum of those refunds.
     pub refunded: Sums,
     /// Movements of the provider that are not in the books.
     pub unbooked: u64,

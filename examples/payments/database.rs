@@ -1,7 +1,7 @@
 //! The books in a database: the same one that idem's records are in.
 //!
-//! [`Database::book`] is what a transaction is for: row, balances and the record of the call are
-//! committed together or not at all, so that a booking is there once, whenever the process dies.
+//! [`Database::book`] uses a transaction: row, balances and the record of the call are
+//! committed together or not at all, so that a booking is written once, whenever the process dies.
 
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,10 +16,10 @@ use super::error::PayError;
 use super::ledger::{Books, Found, Kind, Row};
 use super::sql::{self, Dialect};
 
-/// How many bookings are written at a time. The records have connections of their own.
+/// Number of concurrent bookings. The records have connections of their own.
 const CONNECTIONS: u32 = 8;
 
-/// The books, the run that they belong to, and how to reach them.
+/// The books, their run, and the pool to reach them.
 #[derive(Debug)]
 pub struct Database {
     pool: AnyPool,
@@ -38,29 +38,29 @@ pub enum AnyPool {
     MySql(MySqlPool),
 }
 
-/// The run that books belong to; it may go on in many processes, one after another.
+/// The run that the books belong to; it may continue in many processes, one after another.
 #[derive(Clone, Debug)]
 pub struct BegunRun {
     /// The prefix of its records.
     pub prefix: String,
-    /// How long ago it began.
+    /// Time since its beginning.
     pub age: Duration,
 }
 
-/// A future whose type says that it may move between threads: the compiler cannot tell that of what
-/// three databases have in common (<https://github.com/rust-lang/rust/issues/100013>).
+/// A future that is declared `Send`: the compiler cannot prove that of the code shared by
+/// three databases (<https://github.com/rust-lang/rust/issues/100013>).
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What became of a booking.
+/// Result of a booking.
 #[derive(Clone, Copy, Debug)]
 pub struct Booked {
-    /// The row.
+    /// Number of the row.
     pub number: usize,
     /// Whether it was written now, and not by an earlier attempt.
     pub now: bool,
 }
 
-/// Does the same with the pool of each database; each has types of its own.
+/// Runs the same work on the pool of each database, because each has types of its own.
 macro_rules! each {
     ($any:expr, $pool:ident => $work:expr) => {
         match $any {
@@ -71,7 +71,7 @@ macro_rules! each {
     };
 }
 
-/// Writes a row, and what it does to the two accounts. The number of the row.
+/// Inserts a row, and updates the two accounts. Returns the number of the row.
 macro_rules! insert {
     ($tx:ident, $dialect:ident, $row:ident) => {{
         let kind = match $row.kind {
@@ -105,7 +105,7 @@ macro_rules! insert {
 }
 
 impl AnyPool {
-    /// Opens a file, or makes it.
+    /// Opens or creates a file.
     ///
     /// # Errors
     ///
@@ -114,9 +114,9 @@ impl AnyPool {
         let options = SqliteConnectOptions::new()
             .filename(file)
             .create_if_missing(true)
-            // As the store has it: readers do not wait for the one who writes.
+            // Same mode as the store: readers do not wait for the writer.
             .journal_mode(SqliteJournalMode::Wal);
-        // Writers of a file are one at a time anyway.
+        // A file has one writer at a time anyway.
         let pool = SqlitePoolOptions::new().max_connections(2);
         Ok(Self::Sqlite(pool.connect_with(options).await?))
     }
@@ -161,8 +161,8 @@ impl AnyPool {
 }
 
 impl Database {
-    /// Opens the books that are there, or new ones. With `fresh`, and after `lapse`, they are new:
-    /// then the records of the old ones begin to expire, and what they say can no longer be checked.
+    /// Opens the existing books, or new ones. With `fresh`, and after `lapse`, they are new:
+    /// then the records of the old ones begin to expire, and their content can no longer be checked.
     ///
     /// # Errors
     ///
@@ -219,19 +219,19 @@ impl Database {
         &self.run
     }
 
-    /// How many rows there were when it was opened.
+    /// Number of rows when it was opened.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Writes a row and what it changes, once for each movement: whoever calls again, in this process
-    /// or after a crash, gets the number of the same row. With `fails` it fails when all is written.
+    /// Writes a row and its changes, once for each movement: a repeat, in this process
+    /// or after a crash, gets the number of the same row. With `fails` it fails after all is written.
     ///
     /// # Errors
     ///
     /// [`PayError::Database`] and idem's own; nothing was written, unless the reply to the commit was
-    /// lost, and then the next call finds that out.
+    /// lost, and then the next call detects that.
     #[must_use]
     pub fn book<'a>(
         &'a self,
@@ -266,7 +266,7 @@ impl Database {
         })
     }
 
-    /// Notes that a payment will not come. Doing so again changes nothing.
+    /// Stores that a payment was refused. Repeats change nothing.
     ///
     /// # Errors
     ///
@@ -285,7 +285,7 @@ impl Database {
         })
     }
 
-    /// Looks a payment up.
+    /// Finds a payment.
     ///
     /// # Errors
     ///
@@ -360,8 +360,8 @@ impl Database {
     }
 }
 
-/// What the two accounts have more. In the order of their names, always: two transactions that lock
-/// the same accounts in different orders wait for each other, until the database ends one of them.
+/// Balance changes of the two accounts, always ordered by name: two transactions that lock
+/// the same accounts in different orders wait for each other, until the database aborts one of them.
 fn changes(row: &Row) -> [(&str, i64); 2] {
     let amount = row.amount.cast_signed();
     let mut changes = [(row.from.as_str(), -amount), (row.to.as_str(), amount)];

@@ -1,4 +1,4 @@
-//! The delivery log: one webhook delivery a line, read without losing anything to a bad line.
+//! The delivery log: one webhook delivery a line; a bad line does not affect the others.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,22 +10,22 @@ use super::request::{NotifyRequest, Operation, PayRequest, RefundRequest, Reques
 /// One delivery of one event. The provider delivers at least once, in any order.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Where it stands in the log, counted from 1.
+    /// Line number in the log, counted from 1.
     pub line: usize,
     /// Its own id: every attempt of the provider has another.
     pub id: String,
-    /// When it was sent, as text that sorts by time.
+    /// Time of sending, as text that sorts by time.
     pub sent_at: String,
-    /// What it asks for.
+    /// The request.
     pub request: Request,
 }
 
 /// A line that is no delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// Where it stands in the log, counted from 1.
+    /// Line number in the log, counted from 1.
     pub line: usize,
-    /// What is wrong with it. Quotes nothing but numbers and short words of the line.
+    /// The defect. Quotes nothing but numbers and short words of the line.
     pub reason: String,
 }
 
@@ -35,16 +35,16 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// What a log consists of.
+/// Contents of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The deliveries, in the order of the log.
     pub deliveries: Vec<Delivery>,
-    /// The lines that are none.
+    /// The lines that are no deliveries.
     pub bad: Vec<BadLine>,
 }
 
-/// A line as it is written. The generator writes what the reader reads.
+/// A line as written. The generator writes the format that the reader reads.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(expecting = "a delivery")]
 pub(crate) struct Line {
@@ -76,7 +76,7 @@ pub(crate) struct Data {
 }
 
 impl Log {
-    /// Reads a log. A line that is no delivery is noted and the next one is read.
+    /// Reads a log. A line that is no delivery is recorded and the next one is read.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Self {
         let mut log = Self::default();
@@ -93,13 +93,13 @@ impl Log {
         log
     }
 
-    /// How many lines there are, good and bad.
+    /// Number of lines, good and bad.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.deliveries.len() + self.bad.len()
     }
 
-    /// How many different things are asked for by this operation.
+    /// Number of distinct requests of this operation.
     #[must_use]
     pub fn distinct(&self, operation: Operation) -> usize {
         self.of(operation)
@@ -108,13 +108,13 @@ impl Log {
             .len()
     }
 
-    /// How many deliveries of this operation there are.
+    /// Number of deliveries of this operation.
     #[must_use]
     pub fn count(&self, operation: Operation) -> usize {
         self.of(operation).count()
     }
 
-    /// How many deliveries were sent before the one that stands above them.
+    /// Number of deliveries sent before the one that precedes them in the log.
     #[must_use]
     pub fn out_of_order(&self) -> usize {
         let pairs = self.deliveries.windows(2);
@@ -123,7 +123,7 @@ impl Log {
             .count()
     }
 
-    /// How many ids were sent with more than one content.
+    /// Number of ids that were sent with more than one content.
     #[must_use]
     pub fn conflicts(&self) -> usize {
         let requests = || self.deliveries.iter().map(|delivery| &delivery.request);
@@ -156,7 +156,7 @@ impl Delivery {
     }
 }
 
-/// serde's message; the line that it names is always the first, the column is worth keeping.
+/// serde's message without its line number, which is always the first; the column is kept.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());

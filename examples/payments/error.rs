@@ -1,4 +1,4 @@
-//! What can go wrong, and what each error means for a repeat.
+//! Errors of the service, and the meaning of each for a repeat.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use idem_runtime::{Class, Classify, Error};
 use serde::{Deserialize, Serialize};
 
-/// Why there is no receipt.
+/// Reason why there is no receipt.
 ///
-/// The class is the whole policy: a business error is an answer and is kept, a system error gives the
-/// key back so that a repeat runs, and after an unknown one nothing runs until a person has looked.
+/// The class is the whole policy: a business error is an answer and is kept, a system error releases
+/// the key so that a repeat runs, and after an unknown one nothing runs until an operator has resolved it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
 pub enum PayError {
-    /// The bank said no.
+    /// The bank declined.
     #[class(business)]
     Declined,
     /// The card has less than the amount.
@@ -21,20 +21,20 @@ pub enum PayError {
     /// Less than this is left of the payment.
     #[class(business)]
     RefundTooLarge,
-    /// The payment was refused, so there is nothing to give back.
+    /// The payment was refused, so there is nothing to refund.
     #[class(business)]
     NothingToRefund,
     /// The refund came before its payment.
     #[class(system)]
     NotPaidYet,
-    /// The provider did not answer. It may have charged; but it knows our derived key, so asking
-    /// again is safe, and that is what makes this a system error and not an unknown one.
+    /// The provider did not answer. It may have charged; but it knows our derived key, so a retry
+    /// is safe, and that is what makes this a system error and not an unknown one.
     #[class(system)]
     ProviderTimeout,
     /// The ledger's database refused; nothing was written.
     #[class(system)]
     Database,
-    /// The message gateway did not answer. It knows no keys, so asking again may send twice.
+    /// The message gateway did not answer. It knows no keys, so a retry may send twice.
     #[class(unknown)]
     GatewayTimeout,
     /// idem's own refusals.
@@ -43,7 +43,7 @@ pub enum PayError {
 }
 
 impl PayError {
-    /// Whether the same call can succeed later without anybody changing anything.
+    /// Whether the same call can succeed later without an intervention.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -52,7 +52,7 @@ impl PayError {
         }
     }
 
-    /// How long to wait before that, where it is known.
+    /// Time to wait before a retry, if known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -80,10 +80,10 @@ impl fmt::Display for PayError {
 
 impl std::error::Error for PayError {}
 
-/// The transaction is rolled back, or was: whichever it is, the same booking in another one finds out.
+/// The transaction is or will be rolled back: in either case, a repeat of the booking in another one detects the state.
 impl From<sqlx::Error> for PayError {
     fn from(error: sqlx::Error) -> Self {
-        // Whoever calls again need not know; whoever runs the database does.
+        // The details are for the operator, not for the caller.
         eprintln!("the database of the books: {error}");
         Self::Database
     }

@@ -1,19 +1,19 @@
-//! What goes wrong, and when: drawn from a seed, so that a run can be repeated.
+//! Faults, drawn from a seed so that a run can be repeated.
 
 use super::random::draw;
 
-/// Where a fault can strike.
+/// Steps that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The provider gets the request and is not reached.
+    /// The request is sent and does not reach the provider.
     ProviderBefore,
-    /// The provider does what it is asked, and its answer is lost.
+    /// The provider executes the request, and its answer is lost.
     ProviderAfter,
     /// The ledger's database refuses.
     Database,
-    /// The service answers, and the client does not get it.
+    /// The service answers, and the answer does not reach the client.
     AnswerLost,
-    /// The message gateway gets the message, or not, and does not answer.
+    /// The message gateway may or may not get the message, and does not answer.
     Gateway,
 }
 
@@ -30,7 +30,7 @@ impl Faults {
         Self { seed: Some(seed) }
     }
 
-    /// No faults but those that a card asks for by its name.
+    /// No faults except those that a card's name triggers.
     #[must_use]
     pub fn none() -> Self {
         Self { seed: None }

@@ -1,4 +1,4 @@
-//! Makes the delivery log: the same bytes for the same seed.
+//! Generates the delivery log: the same bytes for the same seed.
 
 use super::delivery::{Data, Line};
 use super::random::Random;
@@ -19,7 +19,7 @@ const MERCHANTS: [(&str, &str); 6] = [
 /// One minute, in milliseconds.
 const MINUTE: u64 = 60_000;
 
-/// A line, and when it arrives.
+/// A line, and its time of arrival.
 struct Arrival {
     at: u64,
     sent: u64,
@@ -43,8 +43,8 @@ pub fn generate(seed: u64) -> Vec<u8> {
     let mut log = Vec::new();
     let mut damages = DAMAGES.iter().enumerate().peekable();
     for (i, line) in lines.iter().enumerate() {
-        // A damaged copy of a payment comes first and the provider sends it again, so that nothing
-        // is lost with it.
+        // A damaged copy of a payment comes first and the provider sends it again, so that no payment
+        // is lost.
         if let Some((_, damage)) = damages
             .next_if(|(nth, _)| i >= (nth + 1) * every && line.contains("payment.authorized"))
         {
@@ -57,7 +57,7 @@ pub fn generate(seed: u64) -> Vec<u8> {
     log
 }
 
-/// A payment with its repeats, and what follows from it.
+/// A payment with its repeats and the requests that follow from it.
 fn payment(random: &mut Random, arrivals: &mut Vec<Arrival>, number: u64) {
     let (merchant, currency) = MERCHANTS[index(random, MERCHANTS.len())];
     let id = format!("pay_{:04}", number + 1);
@@ -147,7 +147,7 @@ fn refund(random: &mut Random, arrivals: &mut Vec<Arrival>, paid: &Data, sent: u
     }
 }
 
-/// How often an event is delivered: mostly once or twice, now and then eight times.
+/// Number of deliveries of an event: mostly once or twice, rarely eight times.
 fn copies(random: &mut Random) -> u64 {
     match random.between(0, 100) {
         0..28 => 1,
@@ -159,7 +159,7 @@ fn copies(random: &mut Random) -> u64 {
     }
 }
 
-/// Delivers an event `copies` times, and returns when the first copy arrives.
+/// Delivers an event `copies` times, and returns the arrival of the first copy.
 fn deliver(
     random: &mut Random,
     arrivals: &mut Vec<Arrival>,
@@ -225,7 +225,7 @@ fn time(ms: u64) -> String {
     format!("2026-03-02T{h:02}:{m:02}:{s:02}.{ms:03}Z")
 }
 
-/// The line with something else in the place of its amount.
+/// The line with this text in place of its amount.
 fn with_amount(line: &str, amount: &str) -> Vec<u8> {
     let (before, rest) = line
         .split_once("\"amount\":")
@@ -234,30 +234,30 @@ fn with_amount(line: &str, amount: &str) -> Vec<u8> {
     format!("{before}\"amount\":{amount}{after}").into_bytes()
 }
 
-/// Ways in which a line gets damaged.
+/// Kinds of damage to a line.
 const DAMAGES: [fn(&str) -> Vec<u8>; 14] = [
     // Cut off.
     |line| line.as_bytes()[..line.len() * 2 / 3].to_vec(),
     |line| with_amount(line, "\"12.50\""),
-    // Nothing.
+    // Empty.
     |_| Vec::new(),
-    // No UTF-8.
+    // Invalid UTF-8.
     |line| {
         let mut bytes = line.as_bytes().to_vec();
         let middle = bytes.len() / 2;
         bytes[middle] = 0xff;
         bytes
     },
-    // A number that no integer holds.
+    // A number that no integer type holds.
     |line| with_amount(line, "98765432109876543210"),
     |line| with_amount(line, "-1250"),
     |line| with_amount(line, "12.50"),
     |line| with_amount(line, "null"),
     // A field is missing.
     |line| line.replacen("\"delivery\"", "\"dlvry\"", 1).into_bytes(),
-    // An event that nobody knows.
+    // An unknown event.
     |line| line.replacen(".authorized", ".paused", 1).into_bytes(),
-    // Two lines that ran together.
+    // Two lines without a line break.
     |line| format!("{line}{line}").into_bytes(),
     // Blanks.
     |_| b"   \t".to_vec(),

@@ -1,8 +1,9 @@
-//! Our books: what moved, and what everybody has.
+//! The service's books: movements and balances.
 //!
 //! On purpose they have no unique key and no check for repeats: each row that is written is money.
-//! In memory each call of [`Ledger::book`] is a row, and whether money moves once is up to the
-//! attribute of the caller. In a [`Database`] a process can die after the row was committed and before
+//! In memory each call of [`Ledger::book`] is a row, and the attribute of the caller has to ensure that money
+//! moves once.
+//! In a [`Database`] a process can die after the row was committed and before
 //! the caller's answer was, so there `book` is idempotent itself, by a record in the same transaction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,13 +18,13 @@ use super::database::Database;
 use super::error::PayError;
 use super::faults::{Faults, Step};
 
-/// How long a write takes, where no database takes its own time.
+/// Duration of a write, where no database takes its own time.
 const COMMIT: Duration = Duration::from_millis(3);
 
 /// One movement of money.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// Whether it pays, or gives back.
+    /// Payment or refund.
     pub kind: Kind,
     /// The merchant.
     pub merchant: String,
@@ -31,9 +32,9 @@ pub struct Row {
     pub id: String,
     /// The payment; for a payment the same as `id`.
     pub payment: String,
-    /// The account that has less afterwards.
+    /// The account that is debited.
     pub from: String,
-    /// The account that has more afterwards.
+    /// The account that is credited.
     pub to: String,
     /// In the smallest unit of the currency.
     pub amount: u64,
@@ -43,7 +44,7 @@ pub struct Row {
     pub movement: String,
 }
 
-/// What a row is.
+/// Kind of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// From a card to a merchant.
@@ -52,10 +53,10 @@ pub enum Kind {
     Refund,
 }
 
-/// What became of a payment.
+/// State of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is not there (yet).
+    /// It does not exist (yet).
     Nothing,
     /// The provider refused it.
     Refused,
@@ -73,17 +74,17 @@ pub enum Found {
 pub struct Books {
     /// Every movement, in order.
     pub journal: Vec<Row>,
-    /// What each account has, by account and currency.
+    /// Balance of each account, by account and currency.
     pub balances: BTreeMap<(String, String), i64>,
-    /// How many of the rows an earlier run wrote.
+    /// Number of rows that an earlier run wrote.
     pub earlier: usize,
-    /// Bookings of this run whose row was there already: replays of [`Ledger::book`].
+    /// Bookings of this run whose row existed already: replays of [`Ledger::book`].
     pub again: u64,
     refused: HashSet<(String, String)>,
 }
 
 impl Books {
-    /// Books as they were read.
+    /// Books from rows and balances.
     #[must_use]
     pub fn new(journal: Vec<Row>, balances: BTreeMap<(String, String), i64>) -> Self {
         Self {
@@ -114,8 +115,8 @@ enum Place {
 }
 
 impl Ledger {
-    /// A ledger with these faults: that of the database, or an empty one in memory. The records of
-    /// what is booked in the database are this engine's, whose store is in the same database.
+    /// A ledger with these faults: in the database, or empty in memory. The records of
+    /// bookings in the database are this engine's, whose store is in the same database.
     #[must_use]
     pub fn new(faults: Faults, database: Option<Database>, engine: &Engine) -> Self {
         let place = match database {
@@ -168,7 +169,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a payment will not come.
+    /// Stores that a payment was refused.
     ///
     /// # Errors
     ///
@@ -184,7 +185,7 @@ impl Ledger {
         }
     }
 
-    /// Looks a payment up.
+    /// Finds a payment.
     ///
     /// # Errors
     ///
@@ -196,7 +197,7 @@ impl Ledger {
         }
     }
 
-    /// A copy of the books as they are.
+    /// A copy of the current books.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ comes with another amount. On the way the provider, the database, the message ga
 network fail on purpose, and the client calls again.
 ";
 
-/// Runs the log; whether the books agree with it.
+/// Runs the log; returns whether the books agree with it.
 async fn payments(args: &Args) -> Result<bool, String> {
     let path = match &args.deliveries {
         Some(path) => path.clone(),
@@ -130,7 +130,7 @@ fn conclude(args: &Args, log: &Log, counts: &Counts, run: &Run) -> bool {
 }
 
 fn log_of_the_example() -> PathBuf {
-    // From the workspace root, as the documentation says, or from anywhere else.
+    // From the workspace root, as the documentation says, or from any other directory.
     let near = Path::new("examples/payments/deliveries.jsonl");
     if near.exists() {
         return near.to_owned();
@@ -143,7 +143,7 @@ fn fail(message: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Prints. Whoever closed standard output does not want the rest.
+/// Prints, and ignores a closed standard output.
 fn say(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
 }

@@ -1,8 +1,8 @@
-//! A payment service whose calls are idempotent, driven by a webhook log that repeats itself.
+//! A payment service whose calls are idempotent, driven by a webhook log with repeats.
 //!
-//! Start reading at [`service`]: three annotated functions. The rest is what a demonstration needs:
+//! Start reading at [`service`]: three annotated functions. The rest is for the demonstration:
 //! a log ([`delivery`], [`generator`]), a client that calls again ([`client`]), doubles that fail
-//! ([`provider`], [`faults`]), and somebody who counts ([`counts`]) and checks ([`check`]). What outlives
+//! ([`provider`], [`faults`]), counters ([`counts`]) and a check ([`check`]). State that outlives
 //! the process is in a [`database`], and in the [`notes`] of the doubles.
 
 mod agreement;

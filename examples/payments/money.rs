@@ -1,4 +1,4 @@
-//! Amounts for people.
+//! Amounts, formatted for people.
 
 use std::collections::BTreeMap;
 use std::fmt;

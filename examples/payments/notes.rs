@@ -1,6 +1,6 @@
-//! What the parties downstream have done, a line each, in a file of theirs.
+//! Effects of the parties downstream, a line each, in a file of theirs.
 //!
-//! They are other parties, so what they did is not undone when our process dies. A line is written in
+//! They are other parties, so their effects are not undone when our process dies. A line is written in
 //! one piece, and the system keeps it when its writer is killed; it need not outlive a power cut.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,7 +14,7 @@ use super::error::PayError;
 use super::provider::Movement;
 use super::request::NotifyRequest;
 
-/// One thing that was done.
+/// One effect.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Note {
     /// The first line: the run that the others belong to.
@@ -23,7 +23,7 @@ pub enum Note {
     Answered {
         /// The caller's idempotency key.
         key: String,
-        /// The number of the movement, or why there is none.
+        /// The number of the movement, or the reason why there is none.
         answer: Result<String, PayError>,
         /// The movement.
         moved: Option<Movement>,
@@ -37,7 +37,7 @@ pub enum Note {
 pub struct Notes(Option<Arc<File>>);
 
 impl Notes {
-    /// Opens the file for this process alone, and reads what is in it.
+    /// Opens the file for this process alone, and reads its content.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Notes {
             .read(true)
             .open(path)
             .map_err(failed)?;
-        // Gone with its process, however that ends.
+        // The lock is released with its process, however that ends.
         file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => {
                 format!("{} is in use: another run is under way", path.display())
@@ -69,7 +69,7 @@ impl Notes {
         Ok((Self(Some(Arc::new(file))), past))
     }
 
-    /// What was noted in this run, or nothing in a new one. Those of another run are worth nothing.
+    /// The notes of this run; none in a new one. Notes of another run are invalid.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Notes {
         };
         let mut line = serde_json::to_vec(note).expect("a note has only strings and numbers");
         line.push(b'\n');
-        // The party is down, for all that its caller can tell.
+        // Without its notes the party counts as down.
         let written = (&**file).write_all(&line);
         written.map_err(|_| PayError::ProviderTimeout)
     }

@@ -1,4 +1,4 @@
-//! Where the records and the books are.
+//! Location of the records and the books.
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
@@ -21,10 +21,10 @@ use crate::kept::beside_the_program;
 /// Books are continued for less than the 24 hours that their records are kept.
 const LAPSE: Duration = Duration::from_hours(20);
 
-/// How long the file may take: its disk may be slow, or shared with much else.
+/// Deadline of the file: its disk may be slow or shared.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a service stands on.
+/// Resources of a service.
 #[derive(Debug)]
 pub struct Place {
     /// The engine on the store of the records.
@@ -33,7 +33,7 @@ pub struct Place {
     pub database: Option<Database>,
     /// The file of the parties downstream.
     pub notes: Notes,
-    /// What they had noted in it.
+    /// Notes of the earlier processes.
     pub past: Vec<Note>,
 }
 
@@ -49,7 +49,7 @@ impl Place {
         }
     }
 
-    /// What the arguments ask for, and where it is, in words.
+    /// Opens the place of the arguments, and describes it in words.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ fn engine(store: impl Records, prefix: &str, counts: &Counts) -> Result<Engine, 
 
 /// A prefix that no other run has.
 pub(super) fn new_prefix() -> String {
-    // Different in every process, which is all that is asked here.
+    // Different in every process, which suffices here.
     format!("payments-{:08x}", RandomState::new().hash_one(0) >> 32)
 }
 

@@ -1,4 +1,4 @@
-//! How far a run is: a bar on a terminal, a line every tenth elsewhere.
+//! Progress of a run: a bar on a terminal, a line every tenth elsewhere.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows how much is done, on standard error.
+/// Shows the progress on standard error.
 #[derive(Debug)]
 pub struct Progress {
     shown: Shown,

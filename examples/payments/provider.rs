@@ -1,7 +1,7 @@
 //! Doubles of the two parties downstream: a card provider and a message gateway.
 //!
 //! The provider knows idempotency keys, as real ones do: the same key gets the same answer. The
-//! gateway knows none, as many do not. What they did they [note](super::notes), because they are other
+//! gateway knows none, as many do not. Their effects are in [notes](super::notes), because they are other
 //! parties: when our process dies, they do not.
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,13 +16,13 @@ use super::ledger::Kind;
 use super::notes::{Note, Notes};
 use super::request::{NotifyRequest, PayRequest, RefundRequest};
 
-/// How long a call of the provider or the gateway takes.
+/// Latency of the provider and the gateway.
 const LATENCY: Duration = Duration::from_millis(25);
 
 /// Money that the provider moved, from a card or back to it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Movement {
-    /// Which way.
+    /// Direction of the movement.
     pub kind: Kind,
     /// The merchant.
     pub merchant: String,
@@ -30,7 +30,7 @@ pub struct Movement {
     pub id: String,
     /// The provider's number.
     pub number: String,
-    /// The charge that it is, or that it gives back of.
+    /// The charge itself, or the refunded charge.
     pub charge: String,
     /// The card.
     pub card: String,
@@ -40,7 +40,7 @@ pub struct Movement {
     pub currency: String,
 }
 
-/// What is left of a charge.
+/// Remainder of a charge.
 #[derive(Debug)]
 struct Charge {
     card: String,
@@ -56,12 +56,12 @@ pub struct Provider {
     bank: Mutex<Bank>,
 }
 
-/// What the provider knows.
+/// State of the provider.
 #[derive(Debug, Default)]
 struct Bank {
-    /// What each card has left, by card and currency.
+    /// Balance of each card, by card and currency.
     cards: BTreeMap<(String, String), u64>,
-    /// The answer that each idempotency key got.
+    /// Answer to each idempotency key.
     answers: HashMap<String, Result<String, PayError>>,
     charges: HashMap<String, Charge>,
     movements: Vec<Movement>,
@@ -69,7 +69,7 @@ struct Bank {
     repeats: usize,
 }
 
-/// What a card holds at first. The names are test tokens, as real providers have them.
+/// Initial balance of a card. The names are test tokens, as real providers have them.
 fn opening(card: &str) -> u64 {
     if card.starts_with("card_low_") {
         5_000
@@ -79,7 +79,7 @@ fn opening(card: &str) -> u64 {
 }
 
 impl Provider {
-    /// A provider with these faults, and with what it has noted before.
+    /// A provider with these faults and these earlier notes.
     #[must_use]
     pub fn new(faults: Faults, notes: Notes, past: &[Note]) -> Self {
         let mut bank = Bank::default();
@@ -95,7 +95,7 @@ impl Provider {
         }
     }
 
-    /// Takes the amount from the card and returns the number of the charge.
+    /// Debits the card and returns the number of the charge.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl Provider {
             .await
     }
 
-    /// Gives some of a charge back and returns the number of the movement.
+    /// Refunds a part of a charge and returns the number of the movement.
     ///
     /// # Errors
     ///
@@ -122,13 +122,13 @@ impl Provider {
             .await
     }
 
-    /// Every movement, in the order in which they happened.
+    /// Every movement, in order.
     #[must_use]
     pub fn movements(&self) -> Vec<Movement> {
         self.bank().movements.clone()
     }
 
-    /// How many requests came with a key that had been answered before.
+    /// Number of requests whose key had been answered before.
     #[must_use]
     pub fn repeats(&self) -> usize {
         self.bank().repeats
@@ -160,7 +160,7 @@ impl Provider {
                 answer: answer.clone(),
                 moved: done.ok(),
             };
-            // Noted first: what is not noted did not happen.
+            // The note is written first: an effect without a note did not happen.
             self.notes.write(&note)?;
             if let Note::Answered { moved, .. } = note {
                 bank.apply(key, &answer, moved.as_ref());
@@ -229,7 +229,7 @@ impl Bank {
         left.unwrap_or_else(|| opening(card))
     }
 
-    /// Remembers an answer, and moves the money.
+    /// Stores an answer, and moves the money.
     fn apply(&mut self, key: &str, answer: &Result<String, PayError>, moved: Option<&Movement>) {
         self.answers.insert(key.to_owned(), answer.clone());
         let Some(moved) = moved else {
@@ -258,7 +258,7 @@ impl Bank {
         self.movements.push(moved.clone());
     }
 
-    /// Which try of this id it is, from 1.
+    /// Number of this try for the id, from 1.
     fn nth(&mut self, id: &str) -> u32 {
         let tries = self.tries.entry(id.to_owned()).or_default();
         *tries += 1;
@@ -275,7 +275,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway with these faults, and with what it has noted before.
+    /// A gateway with these faults and these earlier notes.
     #[must_use]
     pub fn new(faults: Faults, notes: Notes, past: &[Note]) -> Self {
         let sent = past.iter().filter_map(|note| match note {
@@ -293,12 +293,12 @@ impl Gateway {
     ///
     /// # Errors
     ///
-    /// [`PayError::GatewayTimeout`], after which nobody knows whether it was sent.
+    /// [`PayError::GatewayTimeout`], after which it is unknown whether the message was sent.
     pub async fn send(&self, request: &NotifyRequest) -> Result<String, PayError> {
         tokio::time::sleep(LATENCY).await;
         let silent = self.faults.strikes(Step::Gateway, &request.text, 1);
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        // A silent gateway sent every other message. Nobody but this double can know which.
+        // A silent gateway sent every other message. Only this double knows which.
         if !silent || request.text.len().is_multiple_of(2) {
             self.notes.write(&Note::Sent(request.clone()))?;
             sent.push(request.clone());

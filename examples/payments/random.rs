@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudo-random numbers, the same in every run.
 
 /// A small generator (`SplitMix64`): good enough to spread a log, and the same on every machine.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ impl Random {
     }
 }
 
-/// A number that depends on all parts and on nothing else: how faults are drawn, so that they strike
-/// the same step of the same payment whatever the tasks' order.
+/// A number that depends only on its arguments: faults are drawn by it, so that they strike
+/// the same step of the same payment in any order of the tasks.
 pub(crate) fn draw(seed: u64, step: &str, id: &str, nth: u32) -> u64 {
     let mut hash = mix(seed ^ 0x1de3_707e);
     for byte in step.bytes().chain([0]).chain(id.bytes()) {

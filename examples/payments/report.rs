@@ -1,4 +1,4 @@
-//! The table at the end, and whether its numbers add up.
+//! The final table, and whether its numbers add up.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::ledger::Books;
 use super::money::thousands;
 use super::request::Operation;
 
-/// What the log holds, in a few lines.
+/// Summary of the log, in a few lines.
 #[must_use]
 pub fn describe(log: &Log) -> String {
     let number = |number: usize| thousands(number as u64);
@@ -72,7 +72,7 @@ fn rule(text: &mut String) {
     let _ = writeln!(text, "  {}", "-".repeat(67));
 }
 
-/// What the client sent.
+/// Calls of the client.
 #[must_use]
 pub fn calls(log: &Log, traffic: &[Traffic; 3]) -> String {
     let mut text = String::new();
@@ -96,7 +96,7 @@ pub fn calls(log: &Log, traffic: &[Traffic; 3]) -> String {
     text
 }
 
-/// What the engine did with the calls.
+/// The engine's results of the calls.
 #[must_use]
 pub fn table(counts: &Counts) -> String {
     use Seen::{
@@ -164,7 +164,7 @@ pub fn table(counts: &Counts) -> String {
     text
 }
 
-/// Holds the engine's counts against the client's: two books kept by two parties.
+/// Compares the engine's counts with the client's, which are independent.
 #[must_use]
 pub fn add_up(counts: &Counts, traffic: &[Traffic; 3], books: &Books) -> Finding {
     let mut wrong = Vec::new();

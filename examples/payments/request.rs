@@ -1,19 +1,19 @@
-//! What the service is asked for, and what it answers.
+//! Requests and answers of the service.
 
 use serde::{Deserialize, Serialize};
 
-/// What a delivery asks for.
+/// Request of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Charge a card and book it.
     Pay(PayRequest),
-    /// Give money back.
+    /// Refund a payment.
     Refund(RefundRequest),
     /// Send a text message.
     Notify(NotifyRequest),
 }
 
-/// Which of the three annotated functions.
+/// One of the three annotated functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// `pay`.
@@ -28,7 +28,7 @@ impl Operation {
     /// All of them, in the order of the table.
     pub const ALL: [Self; 3] = [Self::Pay, Self::Refund, Self::Notify];
 
-    /// Its name, as in `op = "…"`.
+    /// Name, as in `op = "…"`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Operation {
 }
 
 impl Request {
-    /// The function that it is for.
+    /// The function of the request.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self {
@@ -50,7 +50,7 @@ impl Request {
         }
     }
 
-    /// What makes it the same call as another one: the parts of the key.
+    /// Identity of the call: the parts of the key.
     #[must_use]
     pub fn id(&self) -> (&str, &str) {
         match self {
@@ -64,7 +64,7 @@ impl Request {
 /// Charge this card once, and book it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct PayRequest {
-    /// Who is paid.
+    /// The payee.
     pub merchant: String,
     /// The merchant's number of the payment.
     pub payment: String,
@@ -76,14 +76,14 @@ pub struct PayRequest {
     pub currency: String,
 }
 
-/// Give some of a payment back, once.
+/// Refund a part of a payment, once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct RefundRequest {
-    /// Who gives it back.
+    /// The merchant that refunds.
     pub merchant: String,
     /// The merchant's number of the refund.
     pub refund: String,
-    /// The payment that it belongs to.
+    /// The refunded payment.
     pub payment: String,
     /// In the smallest unit of the currency.
     pub amount: u64,
@@ -91,7 +91,7 @@ pub struct RefundRequest {
     pub currency: String,
 }
 
-/// Send this text to this phone, once. It has no number: what it says is what it is.
+/// Send this text to this phone, once. It has no number: its content identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NotifyRequest {
     /// The phone.
@@ -100,7 +100,7 @@ pub struct NotifyRequest {
     pub text: String,
 }
 
-/// What a caller gets for a payment or a refund; repeats get the same one.
+/// Answer to a payment or a refund; repeats get the same one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     /// The payment or refund.
@@ -111,11 +111,11 @@ pub struct Receipt {
     pub amount: u64,
     /// Three letters.
     pub currency: String,
-    /// The row of our journal.
+    /// Number of the row of our journal.
     pub row: usize,
 }
 
-/// What a caller gets for a message.
+/// Answer to a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The gateway's number of the message.

@@ -1,4 +1,4 @@
-//! Drives a log through the service, with many tasks at once.
+//! Drives a log through the service, with many concurrent tasks.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,33 +15,33 @@ use super::place::Place;
 use super::progress::Progress;
 use super::service::{Protection, Service};
 
-/// How a log is driven.
+/// Settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How many deliveries are under way at a time.
+    /// Number of concurrent deliveries.
     pub tasks: usize,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Faults,
     /// With the attribute, or without.
     pub protection: Protection,
 }
 
-/// What a run left behind.
+/// Results of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// How each delivery ended, in the order of the log.
+    /// End of each delivery, in the order of the log.
     pub endings: Vec<Ending>,
-    /// What the client counted, in the order of [`Operation::ALL`](super::request::Operation::ALL).
+    /// The client's counts, in the order of [`Operation::ALL`](super::request::Operation::ALL).
     pub traffic: [Traffic; 3],
     /// Our books as they are now.
     pub books: Books,
     /// The service with its ledger and its doubles.
     pub service: Arc<Service>,
-    /// How long it took.
+    /// Duration of the run.
     pub elapsed: Duration,
 }
 
-/// A delivery that waits for its turn.
+/// A delivery in the queue.
 #[derive(Debug)]
 struct Job {
     index: usize,
@@ -117,8 +117,8 @@ impl Job {
 }
 
 impl Shared {
-    /// Takes deliveries from the queue until it is empty. What a task puts back it takes again, if
-    /// no other does.
+    /// Takes deliveries from the queue until it is empty. A task takes a delivery that it has put back
+    /// again, if no other task does.
     async fn work(&self) {
         while let Some(job) = self.next() {
             if let Some(moment) = job.not_before {

@@ -1,4 +1,4 @@
-//! The payment service: three annotated functions, and what they do.
+//! The payment service: three annotated functions and their bodies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,7 +38,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service whose records and books are there, with these faults around it.
+    /// A service on the records and books of `place`, with these faults.
     #[must_use]
     pub fn new(place: Place, faults: Faults) -> Self {
         let Place {
@@ -60,8 +60,8 @@ impl Service {
     /// The caller names the payment, so merchant and payment are the key. A repeat gets the receipt
     /// of the first call, or waits for it; the same key with another amount or card is refused.
     ///
-    /// When the process dies half-way, the lease is how long it takes until somebody else may run the
-    /// body again. The provider and the ledger know a repeat for a repeat, so any number may.
+    /// When the process dies half-way, the body may run again after the lease has expired. The provider and the
+    /// ledger recognize a repeat, so the number of attempts is not limited.
     #[idempotent(
         op = "payments.pay",
         key = (req.merchant, req.payment),
@@ -71,12 +71,12 @@ impl Service {
         engine = self.engine,
     )]
     async fn pay(&self, req: PayRequest) -> Result<Receipt, PayError> {
-        // The same in every attempt of this call, so the provider knows a repeat for a repeat.
+        // The same in every attempt of this call, so that the provider recognizes a repeat.
         let provider_key = context().derive_key("provider");
         self.charge_and_book(req, &provider_key).await
     }
 
-    /// As `pay`; the merchant is the scope, so no merchant can meet another's refunds.
+    /// As `pay`; the merchant is the scope, so that refunds of different merchants never share a key.
     #[idempotent(
         op = "payments.refund",
         scope = req.merchant,
@@ -91,9 +91,9 @@ impl Service {
         self.give_back_and_book(req, &provider_key).await
     }
 
-    /// A message has no number, so the arguments themselves are the key; and a repeat need not be
-    /// told what the first was told, so it is refused for a day. The gateway knows no keys: there is one
-    /// attempt, and when the process dies with it, nobody knows, and nothing is sent again.
+    /// A message has no number, so the arguments themselves are the key; and a repeat need not get
+    /// the answer of the first call, so it is refused for a day. The gateway knows no keys: there is one
+    /// attempt, and when the process dies with it, the outcome is unknown, and nothing is sent again.
     #[idempotent(
         op = "payments.notify",
         ttl = "24h",
@@ -106,18 +106,18 @@ impl Service {
         self.send(req).await
     }
 
-    /// Does what is asked, with the attribute or without it.
+    /// Executes a request, with the attribute or without it.
     ///
     /// # Errors
     ///
-    /// What the call fails with.
+    /// The error of the call.
     pub async fn handle(&self, request: Request, protection: Protection) -> Answer {
         use Protection::{Idempotent, Without};
         Ok(match (request, protection) {
             (Request::Pay(req), Idempotent) => text(&self.pay(req).await?),
             (Request::Refund(req), Idempotent) => text(&self.refund(req).await?),
             (Request::Notify(req), Idempotent) => text(&self.notify(req).await?),
-            // The same bodies. Without a call that they belong to, there is no key to derive.
+            // The same bodies. Without an idempotent call, there is no key to derive.
             (Request::Pay(req), Without) => {
                 text(&self.charge_and_book(req, &self.new_key()).await?)
             }
@@ -128,7 +128,7 @@ impl Service {
         })
     }
 
-    /// How many bodies were started.
+    /// Number of bodies that were started.
     #[must_use]
     pub fn bodies(&self) -> u64 {
         self.bodies.load(Ordering::Relaxed)
@@ -194,7 +194,7 @@ impl Service {
         Ok(receipt)
     }
 
-    /// What a caller without a stable key sends: a new one each time.
+    /// The key of a caller without a stable one: a new one each time.
     fn new_key(&self) -> String {
         format!("request-{}", self.keys.fetch_add(1, Ordering::Relaxed))
     }

@@ -1,15 +1,15 @@
-//! The tables of the books, and what the three databases write differently.
+//! The tables of the books, and the differences of the three databases.
 
 use sqlx::AssertSqlSafe;
 
-/// The words of one database.
+/// SQL dialect of one database.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialect {
-    /// The type of a number that the database counts up.
+    /// Type of an auto-increment column.
     counter: &'static str,
-    /// What follows a table's columns.
+    /// Text after a table's columns.
     table: &'static str,
-    /// The end of an `INSERT` that adds to a balance which is there.
+    /// End of an `INSERT` that adds to an existing balance.
     add: &'static str,
     /// Whether parameters are `$1, $2` and not `?, ?`.
     numbered: bool,
@@ -37,7 +37,7 @@ pub(super) const MYSQL: Dialect = Dialect {
     numbered: false,
 };
 
-/// The tables: which run the books belong to, the journal, what it adds up to, and what was refused.
+/// The tables: the run of the books, the journal, the balances, and the refusals.
 const TABLES: [&str; 4] = [
     "payments_run (prefix VARCHAR(100) NOT NULL, begun_s BIGINT NOT NULL)",
     "payments_journal (number {counter}, kind VARCHAR(10) NOT NULL, merchant VARCHAR(100) NOT NULL, \
@@ -67,7 +67,7 @@ pub(super) const RUN: &str = "SELECT prefix, begun_s FROM payments_run";
 pub(super) const BEGIN_RUN: &str = "INSERT INTO payments_run (prefix, begun_s) VALUES (?, ?)";
 
 impl Dialect {
-    /// What creates the tables that are not there.
+    /// Statements that create missing tables.
     pub(super) fn create(self) -> impl Iterator<Item = AssertSqlSafe<String>> {
         let table = TABLES
             .into_iter()
@@ -77,7 +77,7 @@ impl Dialect {
         })
     }
 
-    /// What removes the tables.
+    /// Statements that drop the tables.
     pub(super) fn drop() -> impl Iterator<Item = AssertSqlSafe<String>> {
         let names = TABLES
             .into_iter()
@@ -85,7 +85,7 @@ impl Dialect {
         names.map(|name| AssertSqlSafe(format!("DROP TABLE IF EXISTS {name}")))
     }
 
-    /// One of the statements above, as this database wants it. No value is ever part of the text.
+    /// One of the statements above in this dialect. No value is ever part of the text.
     pub(super) fn sql(self, text: &str) -> AssertSqlSafe<String> {
         let mut text = text.replace("{add}", self.add);
         if self.numbered {

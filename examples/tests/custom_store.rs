@@ -1,4 +1,4 @@
-//! The store of the example where the conformance suite does not look: errors, restarts, waiting
+//! The example's store in cases beyond the conformance suite: errors, restarts, waiting
 //! calls, and the program.
 
 #![allow(
@@ -25,7 +25,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 const ROOT: &str = "/idem";
 const OWNER: Owner = Owner::from_bytes([1; 16]);
-/// For what happens at once, or never.
+/// Deadline of events that happen at once, or never.
 const PATIENCE: Duration = Duration::from_secs(20);
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -108,7 +108,7 @@ async fn a_node_that_may_not_be_written_is_a_refusal() {
     let error = store.claim(&key(1), &ask()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused);
     assert!(error.to_string().starts_with("a claim: the ACL"), "{error}");
-    // The session is as good as before.
+    // The session is usable again.
     let claimed = store.claim(&key(2), &ask()).await.unwrap();
     assert!(matches!(claimed, ClaimReply::Granted { attempt: 1, .. }));
 }
@@ -187,7 +187,7 @@ async fn a_claim_whose_reply_was_lost_is_one_attempt() {
     assert!(matches!(claimed, ClaimReply::Granted { attempt: 1, .. }));
 }
 
-/// Fails where nobody tells, rather than waiting for ever.
+/// Fails without a notification, rather than waiting for ever.
 async fn told(watch: &mut Watch) {
     let told = timeout(PATIENCE, watch.changed()).await;
     told.expect("somebody tells");
@@ -203,7 +203,7 @@ fn in_a_runtime<T>(work: impl Future<Output = T>) -> T {
 fn a_store_outlives_the_runtime_in_which_it_connected() {
     let (server, store) = in_a_runtime(start());
     let other = in_a_runtime(async {
-        // The session has ended with its runtime, which the first call finds out.
+        // The session has ended with its runtime, which the first call detects.
         let error = store.read(&key(1)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         assert_eq!(store.read(&key(1)).await.unwrap(), ReadReply::Absent);
@@ -246,7 +246,7 @@ async fn renewals_do_not_wait_for_the_calls() {
         let store = store.clone();
         move || sent.send(in_a_runtime(store.renew(&key(1), &claim)))
     });
-    // This thread, and with it the runtime that connected, is busy until the renewal is through.
+    // This thread, and with it the runtime that connected, is busy until the renewal has completed.
     assert_eq!(
         done.recv_timeout(PATIENCE).unwrap().unwrap(),
         RenewReply::Renewed
@@ -287,7 +287,7 @@ fn the_program_runs_the_suite_and_a_function() {
 
 #[test]
 fn the_program_says_what_it_needs() {
-    // Port 1 is reserved, and nothing listens there.
+    // Port 1 is reserved, and has no listener.
     for (args, reason) in [
         (&[][..], "one argument is needed"),
         (&["127.0.0.1:1"], "no server answers at the address"),

@@ -13,7 +13,7 @@ use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
 use zookeeper_client::Client;
 
-/// A server, a store on it, and a way past the store.
+/// A server, a store on it, and a client that bypasses the store.
 struct Zoo {
     store: ZooKeeperStore,
     client: Client,

@@ -1,4 +1,4 @@
-//! The payments example: its log, its run, and that its check can fail.
+//! The payments example: its log, its run, and failures of its check.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ async fn drive(log: &Log, protection: Protection, faults: Faults) -> (Run, Count
     (run.unwrap(), counts)
 }
 
-/// The titles of the findings that are wrong.
+/// Titles of the findings with a discrepancy.
 fn wrong(evidence: &Evidence<'_>) -> Vec<&'static str> {
     let findings = evidence.check().into_iter();
     let wrong = findings.filter(|finding| !finding.is_well());
@@ -131,7 +131,7 @@ async fn the_log_passes_the_check_and_an_altered_ledger_does_not() {
     the_check_can_fail(&evidence, &counts, &run);
 }
 
-/// Each alteration is found, and by the line that is there for it.
+/// Each alteration is found, by the check that covers it.
 fn the_check_can_fail(evidence: &Evidence<'_>, counts: &Counts, run: &Run) {
     let mut booked_twice = evidence.clone();
     let row = booked_twice.books.journal[0].clone();
@@ -190,7 +190,7 @@ fn the_check_can_fail(evidence: &Evidence<'_>, counts: &Counts, run: &Run) {
     assert_eq!(wrong(&mismatch), ["conflicts"]);
 }
 
-/// A delivery of a payment that another delivery asked for too, and its receipt.
+/// A delivery of a payment with another delivery, and its receipt.
 fn a_repeated_answer(evidence: &Evidence<'_>) -> (usize, String) {
     let mut seen = std::collections::HashSet::new();
     let answers = evidence.log.deliveries.iter().zip(&evidence.endings);

@@ -67,7 +67,7 @@ fn a_run_without_the_attribute_ends_with_1_and_the_damage() {
 
 #[test]
 fn what_cannot_start_ends_with_2_and_a_reason() {
-    // Port 1 is reserved, and nothing listens there.
+    // Port 1 is reserved, and has no listener.
     for (args, reason) in [
         (&["--redsi"][..], "unknown argument \"--redsi\""),
         (

@@ -1,4 +1,4 @@
-//! The payments example is killed half-way, again and again, and finishes the job all the same.
+//! The payments example is killed half-way, repeatedly, and still completes.
 
 #![cfg(unix)]
 #![allow(
@@ -68,7 +68,7 @@ fn two_runs_at_once_are_refused() {
     assert!(said.contains("another run is under way"), "{said}");
 }
 
-/// Kills a run soon after each of these percentages of the log, lets one finish, and one replay.
+/// Kills a run soon after each of these percentages of the log, then completes one run, and replays another.
 fn killed_and_continued(args: &[&str], percentages: &[u32]) {
     let mut kills = 0;
     for percent in percentages {
@@ -79,11 +79,11 @@ fn killed_and_continued(args: &[&str], percentages: &[u32]) {
             .unwrap();
         let line = format!("{percent:>3} %");
         let mut said = Vec::new();
-        // The end of its standard error is the end of a run that did not get so far.
+        // If standard error ends first, the run ended before this percentage.
         for text in BufReader::new(run.stderr.take().unwrap()).lines() {
             said.push(text.unwrap());
             if said.last().is_some_and(|text| text.starts_with(&line)) {
-                // Any moment will do, and another one each time.
+                // Any moment will do, and a different one each time.
                 let moment = Duration::from_micros(RandomState::new().hash_one(0) % 150_000);
                 eprintln!("killed {moment:?} after {percent} %");
                 std::thread::sleep(moment);
@@ -116,7 +116,7 @@ fn killed_and_continued(args: &[&str], percentages: &[u32]) {
     );
 }
 
-/// Looks for itself, at the tables and at the provider's notes.
+/// Checks independently: the tables and the provider's notes.
 async fn check_books(pool: AnyPool, notes: &Path) {
     let database = Database::open(pool, false, Duration::MAX).await.unwrap();
     let books = database.books().await.unwrap();
@@ -150,7 +150,7 @@ async fn check_books(pool: AnyPool, notes: &Path) {
         .map(|row| (row.kind, &row.merchant, &row.id, &row.movement, row.amount))
         .collect();
     assert_eq!(at_provider, booked);
-    // Nothing is there twice.
+    // No movement is there twice.
     assert_eq!(moved.len(), booked.len());
     assert_eq!(books.journal.len(), booked.len());
     let different: HashSet<_> = moved.iter().map(|m| (m.kind, &m.merchant, &m.id)).collect();

@@ -1,4 +1,4 @@
-//! That a write goes through only if nothing has changed, on a real server.
+//! Writes succeed only if nothing has changed, on a real server.
 
 use idem_harness::ZooKeeperServer;
 use idem_runtime::store::{AnswerTypes, Fence, Owner, RecordKey, State};

@@ -125,7 +125,7 @@ fn every_code_that_the_server_answers_is_in_the_published_policy() {
         assert!(policy.body.contains(&row), "{code} is not documented");
     }
     assert_eq!(shop.sold(), (0, 0));
-    // Neither what the layer itself refuses nor a request that was not valid has used its key up.
+    // A refusal of the layer or of an invalid request leaves its key unused.
     for key in ["k", "k1"] {
         assert_eq!(order("ada", key, TWO).send(&shop.address).status, 201);
     }
@@ -143,7 +143,7 @@ fn a_request_that_is_still_worked_on_is_refused_and_then_replayed() {
         let second = request.send(&shop.address);
         assert_eq!((second.status, &*second.code()), (409, "request-running"));
         let seconds: u64 = second.header("retry-after").unwrap().parse().unwrap();
-        // What is left of a lease of 3 s, and 2 s at most.
+        // The rest of a lease of 3 s, and 2 s at most.
         assert!((1..=2).contains(&seconds), "{seconds}");
         let first = first.join().unwrap();
         assert_eq!(first.status, 201);
@@ -186,7 +186,7 @@ fn an_unknown_address_is_a_problem_to_programs_and_a_page_to_people() {
     );
 }
 
-/// Status, body and every header that is not about the connection or the moment.
+/// Compares status, body and every header that does not depend on the connection or the time.
 pub(crate) fn assert_same(again: &Response, first: &Response) {
     assert_eq!((again.status, &again.body), (first.status, &first.body));
     for name in ["content-type", "location", "content-length"] {

@@ -1,4 +1,4 @@
-//! A visitor: a cookie, and the form that is before them.
+//! A visitor: a cookie and the current form.
 
 use super::http::{Request, Response};
 use super::server::Server;
@@ -9,7 +9,7 @@ pub(crate) struct Visitor {
     cookie: String,
 }
 
-/// A form as the page has it, filled in.
+/// A form of a page, filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Form {
     pub(crate) token: String,
@@ -34,7 +34,7 @@ impl Visitor {
         (visitor, Form::of(&page))
     }
 
-    /// The same visitor, after the shop has moved.
+    /// The same visitor, after the shop's address has changed.
     pub(crate) fn follows(&self, server: &Server) -> Self {
         Self {
             address: server.address.clone(),
@@ -97,14 +97,14 @@ impl Form {
     }
 }
 
-/// The order that a submission led to.
+/// The order that a submission redirected to.
 pub(crate) fn order_of(response: &Response) -> &str {
     assert_eq!(response.status, 303, "{response:?}");
     let location = response.header("location").unwrap();
     location.strip_prefix("/orders/").unwrap()
 }
 
-/// What a page tells its visitor above the form.
+/// Text of a page's notice above the form.
 pub(crate) fn notice(page: &Response) -> &str {
     let notice = page.between("<p id=\"notice\" role=\"alert\"", "</p>");
     let notice = notice.unwrap_or_else(|| panic!("no notice: {page:?}"));

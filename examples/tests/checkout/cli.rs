@@ -8,7 +8,7 @@ use super::server::program;
 
 #[test]
 fn what_cannot_start_ends_with_2_and_a_reason() {
-    // Port 1 is reserved, and nothing listens there.
+    // Port 1 is reserved, and has no listener.
     for (args, reason) in [
         (&["--redsi"][..], "unknown argument \"--redsi\""),
         (

@@ -10,11 +10,11 @@ use super::charges::charge;
 use super::http::{Request, Response};
 use super::server::Server;
 
-/// A path, how a request to it is made of a key and a body, and three bodies.
+/// A path, a function that makes a request of a key and a body, and three bodies.
 type Post<'a> = (&'a str, &'a dyn Fn(&str, &str) -> Request, [&'a str; 3]);
 type Seen = BTreeMap<String, BTreeSet<String>>;
 
-/// Every status that the server is seen to answer, and none else, is described; 500, which takes a server that
+/// Every status that the server answers here is described, and no other; 500, which takes a server that
 /// dies at the wrong moment, is described and not seen here.
 #[test]
 fn paths_and_statuses_are_those_of_the_server() {
@@ -90,7 +90,7 @@ fn paths_and_statuses_are_those_of_the_server() {
     assert_eq!(seen, described(&description));
 }
 
-/// What is described, without what cannot be seen.
+/// The described statuses, without those that cannot be seen here.
 fn described(description: &Value) -> Seen {
     let mut described = Seen::new();
     for (path, methods) in description["paths"].as_object().unwrap() {

@@ -129,7 +129,7 @@ fn while_the_provider_is_down_the_form_stays_good_and_as_it_was() {
     assert!(notice(&page).contains("Press the button again"));
     assert_eq!(Form::of(&page), down, "what was sent is filled in");
     assert_eq!(visitor.form(), down, "in a new tab, too");
-    // Whoever changes it all the same is told why not.
+    // A changed form is refused with the reason.
     let changed = visitor.submit(&down.with_card("tok_visa"));
     assert_eq!(changed.status, 422);
     assert!(notice(&changed).contains("may have been paid"));

@@ -1,10 +1,10 @@
-//! One request and its response, without a client that would do anything on its own.
+//! One request and its response, without a client that retries or redirects on its own.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// What a server answers within; a call that waits for another one included.
+/// Response deadline, for a waiting call as well.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A request under construction.
@@ -14,7 +14,7 @@ pub(crate) struct Request {
     body: String,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -58,11 +58,11 @@ impl Request {
         connection
     }
 
-    /// Sends it, and reads what comes back; `None` if the server dies over it.
+    /// Sends it, and reads the response; `None` if the server dies.
     pub(crate) fn try_send(&self, address: &str) -> Option<Response> {
         let mut connection = self.begin(address);
         let mut text = Vec::new();
-        // A server that dies may reset the connection, or close it in good order.
+        // A dying server may reset the connection, or close it in good order.
         let read = connection.read_to_end(&mut text);
         if read.is_err() || text.is_empty() {
             return None;
@@ -113,7 +113,7 @@ impl Response {
             .unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.body))
     }
 
-    /// The word for programs in a problem document.
+    /// Code of a problem document, for programs.
     pub(crate) fn code(&self) -> String {
         assert_eq!(
             self.header("content-type"),
@@ -125,7 +125,7 @@ impl Response {
         document["code"].as_str().unwrap().to_owned()
     }
 
-    /// What stands between these two in the body, the first time.
+    /// The text of the body between the first occurrences of these two.
     pub(crate) fn between(&self, before: &str, after: &str) -> Option<&str> {
         let (_, rest) = self.body.split_once(before)?;
         Some(rest.split_once(after)?.0)

@@ -1,4 +1,4 @@
-//! The shop dies half-way, or is asked to stop.
+//! The shop is killed half-way, or stopped.
 
 use std::thread;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn killed_after_the_card_is_charged_and_before_the_order_is_written() {
     killed_when("charges");
 }
 
-/// Kills the shop as soon as a counter is 1, starts it again, and sends what got no answer again.
+/// Kills the shop as soon as a counter is 1, starts it again, and repeats the unanswered request.
 fn killed_when(counter: &str) {
     let dir = TestDir::new("checkout").unwrap();
     let file = dir.path().join("shop.db");
@@ -48,7 +48,7 @@ fn killed_when(counter: &str) {
 
         let shop = Server::start(&[&args[..], &["20"]].concat());
         let visitor = visitor.follows(&shop);
-        // The form waits until the lease of the dead is over; the API says when to come back.
+        // The form waits until the lease of the dead process has expired; the API answers with `Retry-After`.
         let mut answer = request.send(&shop.address);
         let mut refused = 0;
         while answer.status == 409 {

@@ -1,4 +1,4 @@
-//! What a reader of the code tried: keys of long ago, and visitors who leave at once.
+//! Cases of a code review: expired keys, and visitors who disconnect at once.
 
 use std::io::Read as _;
 use std::net::Shutdown;
@@ -17,7 +17,7 @@ fn charge(amount: u32) -> Request {
         .form(&form)
 }
 
-/// idem does not know the key any more: its life is over, or the store has lost it. The books and the provider do.
+/// idem has no record of the key: it has expired, or the store has lost it. The books and the provider have the charge.
 #[test]
 fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
     let (redis, dir) = (RedisServer::start(), TestDir::new("checkout").unwrap());
@@ -45,7 +45,7 @@ fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
     assert_ne!(dear["id"], cheap["id"], "{dear}");
     redis.cli(&["FLUSHALL"]);
 
-    // The same request is what it was, and is not paid twice.
+    // The same request finds its charge, and is not paid twice.
     let again = order("ada", "\"k\"", r#"{"quantity": 2}"#)
         .send(&shop.address)
         .document();
@@ -53,7 +53,7 @@ fn what_is_paid_for_is_what_was_charged_also_under_a_key_of_long_ago() {
     assert_eq!(shop.sold(), (2, 4));
 }
 
-/// Books in memory are those of a connection, and a query that is given up may cost the pool its connection.
+/// Books in memory end with their last connection, and a cancelled query may cost the pool its connection.
 #[test]
 fn visitors_who_leave_at_once_do_not_take_the_books_with_them() {
     let shop = Server::start(&["--store", "memory", "--slow", "0"]);

@@ -8,7 +8,7 @@ use idem_harness::Worker;
 
 use super::http::Request;
 
-/// How long anything may take that is waited for.
+/// Deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running shop, killed on drop.
@@ -47,7 +47,7 @@ impl Server {
         live.between(&before, "\"").unwrap().parse().unwrap()
     }
 
-    /// Waits until a counter has come so far.
+    /// Waits until a counter has reached this count.
     pub(crate) fn wait_for(&self, counter: &str, count: u64) {
         let begun = Instant::now();
         while self.count(counter) < count {
@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Paid orders and charges: each customer's money is in both.
+    /// Paid orders and charges: a customer's payment counts in both.
     pub(crate) fn sold(&self) -> (u64, u64) {
         (self.count("orders"), self.count("charges"))
     }

@@ -1,4 +1,4 @@
-//! The same story on every store, and again after a restart.
+//! The same scenario on every store, and again after a restart.
 
 use idem_harness::{PostgresServer, RedisServer, TestDir};
 
