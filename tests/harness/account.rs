@@ -1,4 +1,4 @@
-//! Whom a server runs as that does not want to be root.
+//! Unprivileged user for servers that refuse to run as root.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -18,8 +18,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The first of these users that there is, or nobody; `None` when we are not root, and a
-    /// server just runs as we do.
+    /// The first of these users that exists, or the user `nobody`; `None` when this process is not root, and the
+    /// server runs as the same user.
     pub(crate) fn below_root(name: &str) -> Result<Option<Self>, StartError> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -36,12 +36,12 @@ impl Account {
         )))
     }
 
-    /// Lets a program run as this user.
+    /// Runs a program as this user.
     pub(crate) fn put_on(self, command: &mut Command) -> &mut Command {
         command.uid(self.uid).gid(self.gid)
     }
 
-    /// Gives a directory away, with everything in it.
+    /// Changes the owner of a directory and its content.
     pub(crate) fn own(self, path: &Path) -> io::Result<()> {
         chown(path, Some(self.uid), Some(self.gid))?;
         if path.is_dir() {

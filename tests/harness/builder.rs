@@ -1,4 +1,4 @@
-//! How a server is started.
+//! Builder of a server.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use crate::{Certificates, Edition, FakeClock, RedisServer};
 
 const BINARY: &str = "IDEM_REDIS_SERVER";
 
-/// A server that did not start, with the reason and the server's own words.
+/// A server that did not start, with the reason and the server's output.
 #[derive(Debug)]
 pub struct StartError {
     message: String,
@@ -86,9 +86,9 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Adds a user with rules in the words of `ACL SETUSER`:
+    /// Adds a user with rules in the syntax of `ACL SETUSER`:
     /// `acl_user("app", "on >secret ~app:* +get +set")`. The user may be `default`: the harness
-    /// itself comes in as another one. A Redis before 7 gives users all channels, and takes
+    /// itself authenticates as another one. A Redis before 7 gives users all channels, and accepts
     /// `&some:*` after `resetchannels` only.
     pub fn acl_user(self, name: &str, rules: &str) -> Self {
         let rules = rules.split_whitespace();
@@ -112,7 +112,7 @@ impl RedisServerBuilder {
         self.tls_with(Certificates::new())
     }
 
-    /// Like [`tls`](RedisServerBuilder::tls), with certificates that other servers have too.
+    /// Like [`tls`](RedisServerBuilder::tls), with certificates shared with other servers.
     pub fn tls_with(mut self, certificates: Certificates) -> Self {
         self.certificates = Some(certificates);
         self
@@ -148,7 +148,7 @@ impl RedisServerBuilder {
     ///
     /// # Panics
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start(self) -> RedisServer {
         match self.try_start() {
@@ -164,7 +164,7 @@ impl RedisServerBuilder {
     /// When it does not start.
     pub fn try_start(self) -> Result<RedisServer, StartError> {
         let binary = self.find_binary()?;
-        // Somebody else may take a port between our look and the server's.
+        // Another process may take a port between the check and the server's start.
         for _ in 0..9 {
             match RedisServer::launch(&self, binary.clone()) {
                 Err(error) if error.port_taken => {}

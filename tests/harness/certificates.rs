@@ -1,4 +1,4 @@
-//! An authority of one's own, and what it has signed.
+//! A certificate authority for tests, and its certificates.
 
 use std::fmt;
 use std::fs;
@@ -11,9 +11,9 @@ use rcgen::{
 };
 
 /// A new authority with a certificate for servers at 127.0.0.1 and `localhost`, and one for
-/// clients. Clones are the same.
+/// clients. Clones share them.
 ///
-/// Nobody trusts another value's certificates: `Certificates::new()` is how a test gets wrong ones.
+/// Certificates of different values do not trust each other: `Certificates::new()` is how a test gets wrong ones.
 #[derive(Clone)]
 pub struct Certificates {
     ca: String,
@@ -28,7 +28,7 @@ struct Identity {
     key: String,
 }
 
-/// Keys have no place in the output of a failed test.
+/// Hides the keys from the output of a failed test.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates").finish_non_exhaustive()
@@ -42,7 +42,7 @@ impl Default for Certificates {
 }
 
 impl Certificates {
-    /// Makes them, in a few milliseconds.
+    /// Generates the certificates, in a few milliseconds.
     #[must_use]
     pub fn new() -> Self {
         Self::make().expect("what is signed here can be signed")
@@ -66,7 +66,7 @@ impl Certificates {
         &self.client.key
     }
 
-    /// Writes what a server needs into a directory, and returns the settings of a Redis that name
+    /// Writes the server's files into a directory, and returns the settings of a Redis that name
     /// the files.
     pub(crate) fn write(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut settings = Vec::new();
@@ -85,8 +85,8 @@ impl Certificates {
     fn make() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
-        // Two authorities of one name would be told apart by their signatures only, and a client
-        // would complain of those instead of an authority that it does not know.
+        // A unique name: two authorities of one name would differ in their signatures only, and a client
+        // would report a bad signature instead of an unknown authority.
         let name = format!("idem test authority {:02x?}", &key.public_key_raw()[1..9]);
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 
 use crate::FakeClock;
 
-/// Waits to be told a pid, then for the end of its input, which comes when the process that
-/// holds the other end of the pipe dies, by whatever cause. Then it does what the will says, if
+/// Reads a pid, then waits for the end of its input, which comes when the process that
+/// holds the other end of the pipe dies, by any cause. Then it runs the will, if
 /// there is one, kills the child, and removes its directory.
 const WATCHDOG: &str = r#"
 read -r pid || exit 0
@@ -23,7 +23,7 @@ kill -9 "$pid"
 if [ -n "$1" ]; then rm -rf -- "$1"; fi
 "#;
 
-/// Becomes the real program once the watchdog knows about it. `read` takes single bytes from a
+/// Becomes the real program once the watchdog has received the pid. `read` takes single bytes from a
 /// pipe, so the rest of the input is the program's.
 const GATE: &str = r#"read -r _ && exec "$@""#;
 
@@ -64,7 +64,7 @@ impl Guarded {
         setup: impl FnOnce(&mut Command) -> &mut Command,
     ) -> io::Result<Self> {
         // Both get a process group of their own: Ctrl-C reaches this process only, and the
-        // watchdog is still there to see it go.
+        // watchdog outlives it.
         let mut watchdog = Command::new("sh")
             .args(["-c", WATCHDOG, "watchdog"])
             .arg(dir.unwrap_or(Path::new("")))
@@ -155,7 +155,7 @@ impl Guarded {
         Ok(kill(self.nix_pid()?, signal)?)
     }
 
-    /// Stops the child, and returns once it stands still.
+    /// Stops the child, and returns once it is stopped.
     pub(crate) fn pause(&mut self) -> io::Result<()> {
         if self.paused {
             return Ok(());
@@ -197,7 +197,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Kills a process and waits for it; one that has already ended is fine.
+/// Kills a process and waits for it; a process that has already ended is not an error.
 fn end(child: &mut Child) {
     drop(child.kill());
     drop(child.wait());

@@ -1,4 +1,4 @@
-//! A browser of one's own.
+//! A `chromedriver` and its browsers.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,13 +18,13 @@ use crate::port::Port;
 const DRIVER: &str = "IDEM_CHROMEDRIVER";
 const BROWSER: &str = "IDEM_CHROMIUM";
 
-/// What the browser is called on the systems that have one.
+/// Names of the browser on different systems.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// A driver on a busy machine takes its time; more than this means that it does not start.
+/// Deadline of the start; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What the driver says when it listens.
+/// Log message of a driver that listens.
 const READY: &str = "was started successfully on port ";
 
 /// Lines of the log that a failed test prints.
@@ -38,7 +38,7 @@ const TAIL: usize = 40;
 /// dropped by a panicking test prints the end of its log and keeps its directory.
 #[derive(Debug)]
 pub struct ChromeDriver {
-    // Dropped in this order: first the process, then what it lives in.
+    // Dropped in this order: first the process, then its port and directory.
     child: Guarded,
     port: Port,
     browser: PathBuf,
@@ -47,11 +47,11 @@ pub struct ChromeDriver {
 }
 
 impl ChromeDriver {
-    /// Starts a driver, and waits until it listens. It starts no browser before it is told to.
+    /// Starts a driver, and waits until it listens. It starts no browser before a client requests one.
     ///
     /// # Panics
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start() -> Self {
         match Self::try_start() {
@@ -64,11 +64,11 @@ impl ChromeDriver {
     ///
     /// # Errors
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     pub fn try_start() -> Result<Self, StartError> {
         let driver = find(DRIVER, env::var_os(DRIVER), &["chromedriver"])?;
         let browser = find(BROWSER, env::var_os(BROWSER), &BROWSERS)?;
-        // Somebody else may take a port between our look and the driver's.
+        // Another process may take a port between the check and the driver's start.
         for _ in 0..9 {
             match Self::launch(&driver, &browser) {
                 Err(error) if error.port_taken => {}
@@ -79,11 +79,12 @@ impl ChromeDriver {
     }
 
     fn launch(driver: &Path, browser: &Path) -> Result<Self, StartError> {
-        // Not one of the driver's choice: it takes what is free for IPv6, and fails if IPv4 has it not.
+        // The harness chooses the port: the driver would choose one that is free for IPv6, and fail if it is
+        // taken for IPv4.
         let port = Port::take()?;
         let dir = TestDir::new("chromium")?;
-        // What a browser keeps beside its profile: it would be in the home of whoever runs the
-        // tests, and in the directory for what is temporary after a kill.
+        // Files of a browser outside its profile: without this they would be in the user's home
+        // directory, and in the system's temporary directory after a kill.
         let home = dir.path().join("home");
         fs::create_dir(&home)?;
         let log = File::create(log_path(&dir))?;
@@ -115,27 +116,27 @@ impl ChromeDriver {
         Ok(driver)
     }
 
-    /// What a client connects to.
+    /// URL for clients.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port.number())
     }
 
-    /// A browser to ask the driver for, with nothing in it.
+    /// Settings of a new browser with an empty profile.
     pub fn chromium(&self) -> Chromium {
         let number = self.browsers.fetch_add(1, Ordering::Relaxed);
         let profile = self.dir.path().join(format!("profile-{number}"));
         Chromium::new(self.browser.clone(), profile)
     }
 
-    /// What the driver and its browsers have logged so far.
+    /// Log of the driver and its browsers.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(log_path(&self.dir)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Where everything is that the driver and its browsers write.
+    /// Directory of all files of the driver and its browsers.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
@@ -171,10 +172,10 @@ impl ChromeDriver {
 
 impl Drop for ChromeDriver {
     fn drop(&mut self) {
-        // The browsers are in the driver's group. It has not been waited for, so the group is ours.
+        // The browsers are in the driver's group. The driver has not been waited for, so its group id is still valid.
         let killed = family::kill_group(self.child.pid());
         self.child.kill();
-        // Those that would report a crash are not in it, and go when nobody is left to report of.
+        // Crash reporters are not in the group, and end once the processes they report on have ended.
         let ended = killed.and_then(|()| family::wait_for_those_of(self.dir.path()));
         if let Err(error) = ended {
             eprintln!("the browsers of chromedriver: {error}");
@@ -190,7 +191,7 @@ fn log_path(dir: &TestDir) -> PathBuf {
     dir.path().join("chromedriver.log")
 }
 
-/// The program that is named, or the first of these that is there.
+/// The named program, or the first existing one of the usual names.
 fn find(variable: &str, named: Option<OsString>, usual: &[&str]) -> Result<PathBuf, StartError> {
     if let Some(path) = named {
         return find_program(Path::new(&path)).ok_or_else(|| {

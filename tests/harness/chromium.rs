@@ -1,13 +1,13 @@
-//! How a browser is started.
+//! Settings of a browser.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-/// A browser without windows, and without anything of its own to do on the network.
+/// A browser without windows, and without background network traffic.
 const ARGS: [&str; 17] = [
     "--headless=new",
-    // It refuses to run as root with its sandbox. Its pages are those of the tests.
+    // It refuses to run as root with its sandbox. It opens only the tests' own pages.
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
@@ -23,7 +23,7 @@ const ARGS: [&str; 17] = [
     "--disable-features=MediaRouter,OptimizationHints,Translate",
     "--metrics-recording-only",
     "--no-proxy-server",
-    // What is left, such as the start page of a search engine, finds nobody.
+    // Remaining requests, such as the start page of a search engine, are not resolved.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ];
 
@@ -57,14 +57,14 @@ impl Chromium {
         self
     }
 
-    /// Waits for no page: what is done next is done while the page is still on its way, as people
-    /// do. A test waits for what it needs itself.
+    /// Does not wait for pages: the next command runs while the page is still loading, as with
+    /// people. A test waits for its own conditions.
     pub fn without_waiting(mut self) -> Self {
         self.waiting = false;
         self
     }
 
-    /// Where the browser keeps what it knows.
+    /// Directory of the browser's profile.
     #[must_use]
     pub fn profile(&self) -> &Path {
         &self.profile
@@ -76,7 +76,7 @@ impl Chromium {
         self
     }
 
-    /// What a client of the W3C's `WebDriver` asks the driver for, in `alwaysMatch`.
+    /// Capabilities for a client of the W3C's `WebDriver`, in `alwaysMatch`.
     #[must_use]
     pub fn capabilities(&self) -> Map<String, Value> {
         let mut options = json!({

@@ -7,7 +7,7 @@ use std::{env, fs, io};
 use crate::StartError;
 use crate::dir::TestDir;
 
-/// Names another libfaketime.
+/// Variable that names another libfaketime.
 const LIBRARY: &str = "IDEM_FAKETIME_LIB";
 
 /// The library for programs with threads, below a system's directories of libraries.
@@ -23,7 +23,7 @@ const PLACE: &str = "faketime/libfaketimeMT.so.1";
 pub struct FakeClock(Arc<TestDir>);
 
 impl FakeClock {
-    /// A clock that agrees with the machine's.
+    /// A clock in agreement with the machine's.
     ///
     /// # Panics
     ///
@@ -37,21 +37,21 @@ impl FakeClock {
         clock
     }
 
-    /// Steps the clock: from now on it is so many seconds ahead of the machine's, or behind it.
+    /// Steps the clock: from now on it is this many seconds ahead of the machine's, or behind it.
     ///
     /// # Panics
     ///
     /// When its file cannot be written.
     pub fn set(&self, seconds: i64) {
         let (file, next) = (self.file(), self.0.path().join("next"));
-        // Whole at any moment: processes read it whenever they read the time.
+        // Replaced atomically, because processes read it whenever they read the time.
         let written = fs::write(&next, format!("{seconds:+}\n"));
         written
             .and_then(|()| fs::rename(&next, &file))
             .expect("the file of the clock can be written");
     }
 
-    /// What the environment of a process has to say, so that it has this clock, if any.
+    /// Environment of a process with this clock, if any.
     pub(crate) fn environment(clock: Option<&Self>) -> io::Result<Vec<(&'static str, PathBuf)>> {
         let Some(clock) = clock else {
             return Ok(Vec::new());
@@ -67,7 +67,7 @@ impl FakeClock {
         ])
     }
 
-    /// Removes the shared memory and the semaphore that outlive a process with such a clock that is killed.
+    /// Removes the shared memory and the semaphore that outlive a killed process with such a clock.
     pub(crate) fn tidy(pid: u32) {
         for name in ["faketime_shm", "sem.faketime_sem"] {
             // Most processes have none.
@@ -95,7 +95,7 @@ fn library(named: Option<PathBuf>) -> Result<PathBuf, StartError> {
     })
 }
 
-/// Where systems have libraries; Debian those of each architecture apart.
+/// Library directories of different systems; Debian has one for each architecture.
 fn directories() -> impl Iterator<Item = PathBuf> {
     let of_each = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     let of_each = of_each.map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! A cluster of one's own.
+//! A Redis Cluster for tests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::{RedisServer, RedisServerBuilder, Reply, RespConn, SlotMigration};
 const PRIMARIES: u16 = 3;
 const SLOTS: u16 = 16_384;
 
-/// The longest node time-out with which nodes get to know each other: each is certain to hear from every other one in
-/// half of it, and from chance alone before.
+/// The longest node time-out for the joining phase: gossip reaches each node from every other one with
+/// certainty in half of it, and by chance only before.
 const JOINING: Duration = Duration::from_secs(10);
 
-/// Redirects in a row that are still honest.
+/// Maximum number of consecutive redirects.
 const REDIRECTS: usize = 5;
 
 /// Settings of a [`ClusterSetup`]; see [`ClusterSetup::builder`].
@@ -30,8 +30,8 @@ pub struct ClusterSetupBuilder {
 /// A cluster of three primaries with one replica each.
 ///
 /// Each node is a [`RedisServer`]: a test kills, pauses, resumes and restarts it as such. A node
-/// that comes back is what it was last, and becomes a replica if its slots were taken over. All
-/// methods that wait do so for at most 60 s and then panic with what they saw.
+/// that comes back has its last role, and becomes a replica if its slots were taken over. All
+/// methods that wait do so for at most 60 s and then panic with the last observed state.
 #[derive(Debug)]
 pub struct ClusterSetup {
     nodes: Vec<RedisServer>,
@@ -45,7 +45,7 @@ impl ClusterSetupBuilder {
         self
     }
 
-    /// After what silence a node is taken for down; 2 s unless told.
+    /// Silence after which a node counts as down; 2 s by default.
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;
         self
@@ -55,7 +55,7 @@ impl ClusterSetupBuilder {
     ///
     /// # Panics
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start(self) -> ClusterSetup {
         let user = MemberUser::new();
@@ -80,13 +80,13 @@ impl ClusterSetupBuilder {
 }
 
 impl ClusterSetup {
-    /// Starts a cluster with nothing in it.
+    /// Starts an empty cluster.
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// For a cluster with settings.
+    /// Builder of a cluster with settings.
     pub fn builder() -> ClusterSetupBuilder {
         ClusterSetupBuilder {
             node: RedisServer::builder(),
@@ -94,7 +94,7 @@ impl ClusterSetup {
         }
     }
 
-    /// From now on a node is taken for down after so much silence. News of a node, such as another address, is
+    /// Changes the silence after which a node counts as down. A change of a node, such as another address, is
     /// certain to reach the others in half of it.
     pub fn set_node_timeout(&self, silence: Duration) {
         let silence = silence.as_millis().to_string();
@@ -110,7 +110,7 @@ impl ClusterSetup {
         &self.nodes
     }
 
-    /// Where the nodes listen.
+    /// Addresses of the nodes.
     #[must_use]
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(RedisServer::addr).collect()
@@ -131,19 +131,19 @@ impl ClusterSetup {
         number.unwrap_or_else(|| panic!("not a slot: {slot}"))
     }
 
-    /// The primary that serves a slot now. Waits until there is one.
+    /// The current primary of a slot. Waits until there is one.
     #[must_use]
     pub fn node_of_slot(&self, slot: u16) -> &RedisServer {
         poll::until("a primary of a slot", || self.owner(slot))
     }
 
-    /// The primary that serves a key now. Waits until there is one.
+    /// The current primary of a key. Waits until there is one.
     #[must_use]
     pub fn primary_of(&self, key: impl AsRef<[u8]>) -> &RedisServer {
         self.node_of_slot(self.slot_of(key))
     }
 
-    /// The replica that a primary has now. Waits until there is one that is up.
+    /// The current replica of a primary. Waits until there is one that is up.
     #[must_use]
     pub fn replica_of(&self, primary: &RedisServer) -> &RedisServer {
         poll::until("a replica", || {
@@ -157,8 +157,8 @@ impl ClusterSetup {
         })
     }
 
-    /// Makes a replica the primary, with the help of the old one, and waits until every node
-    /// knows.
+    /// Makes a replica the primary, in coordination with the old one, and waits until every node
+    /// has the new map.
     pub fn failover(&self, replica: &RedisServer) {
         assert!(
             myself(replica).is_ok_and(|node| !node.is_primary()),
@@ -187,7 +187,7 @@ impl ClusterSetup {
         })
     }
 
-    /// Waits until all nodes that are up see each other alike, serve all slots between them, and
+    /// Waits until all nodes that are up have the same view, serve all slots between them, and
     /// all replicas among them are in sync.
     pub fn await_settled(&self) {
         poll::until("a whole cluster", || {
@@ -197,7 +197,7 @@ impl ClusterSetup {
         });
     }
 
-    /// Moves a slot with all its keys to another primary, and waits until every node knows.
+    /// Moves a slot with all its keys to another primary, and waits until every node has the new map.
     pub fn migrate_slot(&self, slot: u16, target: &RedisServer) {
         self.begin_migration(slot, target).finish();
     }
@@ -224,7 +224,7 @@ impl ClusterSetup {
         primaries.iter().map(|node| node.advance(age, prefix)).sum()
     }
 
-    /// Runs a command where `key` lives, and follows redirects. Returns its reply, errors
+    /// Runs a command on the node of `key`, and follows redirects. Returns its reply, errors
     /// included.
     pub fn reply<A: AsRef<[u8]>>(&self, key: impl AsRef<[u8]>, command: &[A]) -> Reply {
         let mut connection = self.primary_of(key).connect();
@@ -248,7 +248,7 @@ impl ClusterSetup {
         reply
     }
 
-    /// Runs a command where `key` lives and returns its reply as text, see [`RedisServer::cli`].
+    /// Runs a command on the node of `key` and returns its reply as text, see [`RedisServer::cli`].
     ///
     /// # Panics
     ///
@@ -264,7 +264,7 @@ impl ClusterSetup {
         (MemberUser::NAME, self.user.secret())
     }
 
-    /// Waits until every node knows the owner of a slot.
+    /// Waits until every node has the owner of a slot.
     pub(crate) fn await_owner(&self, slot: u16, owner: &RedisServer) {
         poll::until("a moved slot", || {
             for node in self.awake() {
@@ -288,7 +288,7 @@ impl ClusterSetup {
             let words = ["CLUSTER", "ADDSLOTS"].map(str::to_owned).into_iter();
             node.cli(&words.chain(slots).collect::<Vec<_>>());
         }
-        // Each pair by itself: gossip would take seconds.
+        // Introduces each pair directly, because gossip would take seconds.
         for (index, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[index + 1..] {
                 node.cli(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()]);
@@ -347,7 +347,7 @@ impl ClusterSetup {
         Ok(())
     }
 
-    /// The primary that says it serves a slot, and is right.
+    /// The primary that claims a slot with the highest epoch.
     fn owner(&self, slot: u16) -> Result<&RedisServer, String> {
         let mut best: Option<(u64, &RedisServer)> = None;
         for node in self.awake() {

@@ -1,11 +1,11 @@
-//! What a node of a cluster thinks.
+//! A cluster node's view of the cluster.
 
 use std::ops::RangeInclusive;
 
 use crate::RedisServer;
 use crate::replication::ask;
 
-/// The nodes as one of them sees them.
+/// The nodes, in the view of one of them.
 #[derive(Debug)]
 pub(crate) struct ClusterView {
     nodes: Vec<NodeView>,
@@ -25,7 +25,7 @@ pub(crate) struct NodeView {
 }
 
 impl ClusterView {
-    /// Asks a node.
+    /// Queries a node.
     pub(crate) fn of(server: &RedisServer) -> Result<Self, String> {
         let reply = ask(server, &["CLUSTER", "NODES"])?.to_string();
         let nodes = reply.lines().map(NodeView::parse);
@@ -34,14 +34,14 @@ impl ClusterView {
         Ok(Self { nodes })
     }
 
-    /// The node that was asked.
+    /// The queried node.
     pub(crate) fn myself(self) -> Result<NodeView, String> {
         let mut nodes = self.nodes.into_iter();
         let myself = nodes.find(|node| node.has("myself"));
         myself.ok_or_else(|| "a node does not know itself".to_owned())
     }
 
-    /// The node on a port, which must be known, connected and not in doubt.
+    /// The node on a port, which must be known, connected and not suspected to be down.
     pub(crate) fn healthy(&self, port: u16) -> Result<&NodeView, String> {
         let mut nodes = self.nodes.iter();
         let node = nodes.find(|node| node.port == port);
@@ -74,7 +74,7 @@ impl NodeView {
             primary: (primary != "-").then(|| primary.to_owned()),
             epoch: words.next()?.parse().ok()?,
             connected: words.next()? == "connected",
-            // Slots in brackets are on their way.
+            // Slots in brackets are being migrated.
             slots: words.filter_map(slots).collect(),
         })
     }
@@ -95,12 +95,12 @@ impl NodeView {
         self.is_primary() && !self.slots.is_empty()
     }
 
-    /// The higher one is right when two claim a slot.
+    /// Of two nodes that claim a slot, the one with the higher epoch owns it.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Whether another node describes it as it describes itself.
+    /// Whether two descriptions of the same node are equal.
     pub(crate) fn agrees_with(&self, other: &Self) -> bool {
         self.id == other.id
             && self.is_primary() == other.is_primary()

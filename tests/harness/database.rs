@@ -1,4 +1,4 @@
-//! What all database servers can do.
+//! Functions of all database servers.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -17,21 +17,20 @@ use crate::product::{APP, Product};
 use crate::url::credentials;
 use crate::{FakeClock, StartError, family, template};
 
-/// Less than a second on a quiet machine; more than this means that it does not happen.
+/// Deadline of starting and stopping; both take less than a second on an idle machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Lines of the log that a failed test prints.
 const TAIL: usize = 40;
 
-/// A database server on a loopback port, stopped when the value is dropped: what
-/// [`PostgresServer`](crate::PostgresServer) and [`MariaDbServer`](crate::MariaDbServer) have in
-/// common.
+/// A database server on a loopback port, stopped when the value is dropped: the common part of
+/// [`PostgresServer`](crate::PostgresServer) and [`MariaDbServer`](crate::MariaDbServer).
 ///
-/// All methods take `&self`, so that one thread may kill a server that another one talks to. A
+/// All methods take `&self`, so that one thread may kill a server that another one uses. A
 /// server dropped by a panicking test prints the end of its log and keeps its directory.
 #[derive(Debug)]
 pub struct DatabaseServer {
-    // Dropped in this order: first the process, then what it lives in.
+    // Dropped in this order: first the process, then its files.
     child: Mutex<Option<Guarded>>,
     product: Box<dyn Product>,
     args: Vec<OsString>,
@@ -80,7 +79,7 @@ impl DatabaseServer {
         self.port.number()
     }
 
-    /// The URL of the database `idem`, for the user `idem`, who may do everything.
+    /// The URL of the database `idem`, for the user `idem`, who has all rights.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("idem")
@@ -121,7 +120,7 @@ impl DatabaseServer {
         self.dir.path()
     }
 
-    /// What the server has logged so far.
+    /// The server's log so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(self.log_path()).unwrap_or_default();
@@ -149,13 +148,13 @@ impl DatabaseServer {
         let Some(mut child) = self.lock().take() else {
             return;
         };
-        // It starts no further process then, and the pids of those that end stay theirs.
+        // A stopped server starts no further process, and the pids of ended children stay reserved.
         if child.pause().is_ok() {
             family::kill_children(child.pid()).expect("children can be killed");
         }
     }
 
-    /// Shuts the server down in order, with those who are connected thrown out, and waits until
+    /// Shuts the server down in order, disconnecting clients, and waits until
     /// it is gone.
     pub fn stop(&self) {
         let mut slot = self.lock();
@@ -179,13 +178,13 @@ impl DatabaseServer {
         *slot = None;
     }
 
-    /// Starts the server again on the same port and data; one that runs is stopped first.
+    /// Starts the server again on the same port and data; a running server is stopped first.
     pub fn restart(&self) {
         if self.is_running() {
             self.stop();
         }
         self.kill();
-        // A client that holds a connection to the port may keep the server from it for a moment.
+        // A client that holds a connection to the port may block the bind for a moment.
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.run() {
@@ -198,7 +197,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Freezes all processes of the server with SIGSTOP, and returns once they stand still.
+    /// Freezes all processes of the server with SIGSTOP, and returns once they are stopped.
     /// Connections stay open.
     pub fn pause(&self) {
         self.running(|child| {
@@ -207,7 +206,7 @@ impl DatabaseServer {
         });
     }
 
-    /// Thaws the server with SIGCONT. What was sent in between is answered now.
+    /// Thaws the server with SIGCONT. Requests sent in between are answered now.
     pub fn resume(&self) {
         self.running(resume);
     }
@@ -234,12 +233,12 @@ impl DatabaseServer {
     ///
     /// # Errors
     ///
-    /// With the words of the server, or of the client that cannot reach it.
+    /// With the message of the server, or of the client that cannot reach it.
     pub fn try_execute(&self, sql: &str) -> Result<String, String> {
         self.ask("idem", sql)
     }
 
-    /// Makes another database, with nothing in it, and returns its URL.
+    /// Creates another, empty database, and returns its URL.
     #[must_use]
     pub fn create_database(&self, name: &str) -> String {
         self.execute(&format!("CREATE DATABASE {}", self.product.quoted(name)));
@@ -291,7 +290,7 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Whether our server, not another one on this port, is up and has recovered its data.
+    /// Whether this server, not another one on its port, is up and has recovered its data.
     fn answers(&self) -> bool {
         // Cheaper than a client, which most of the time would come too early.
         let listens = TcpStream::connect(self.addr()).is_ok();
@@ -307,8 +306,8 @@ impl DatabaseServer {
             .stderr(Stdio::piped());
         let mut client = command.spawn().map_err(|error| error.to_string())?;
         let mut input = client.stdin.take().expect("stdin is piped");
-        // In a thread of its own, as there may be more to read first. One that cannot connect
-        // reads nothing, and says why.
+        // In a thread of its own, because the output may have to be read first. A client that cannot connect
+        // reads nothing, and prints the reason.
         let sql = sql.to_owned();
         let writer = thread::spawn(move || input.write_all(sql.as_bytes()));
         let output = client
@@ -342,7 +341,7 @@ impl DatabaseServer {
     }
 }
 
-/// The server's own process last: it would start further ones.
+/// The server's own process last, because it would start further ones.
 fn resume(child: &mut Guarded) {
     if child.is_paused() {
         family::resume_children(child.pid()).expect("children can be resumed");

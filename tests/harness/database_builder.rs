@@ -1,4 +1,4 @@
-//! How a database server is started.
+//! Builder of a database server.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -37,8 +37,8 @@ impl<S> DatabaseServerBuilder<S> {
         self
     }
 
-    /// Syncs each commit to disk, as a server in production does. Without it, what was committed
-    /// outlives a `kill` of the server all the same, but not one of the machine.
+    /// Syncs each commit to disk, as a server in production does. Without it, a commit survives
+    /// a `kill` of the server, but not a crash of the machine.
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
@@ -54,7 +54,7 @@ impl<S> DatabaseServerBuilder<S> {
     ///
     /// # Panics
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start(self) -> S {
         match self.try_start() {
@@ -67,9 +67,9 @@ impl<S> DatabaseServerBuilder<S> {
     ///
     /// # Errors
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     pub fn try_start(self) -> Result<S, StartError> {
-        // Somebody else may take a port between our look and the server's.
+        // Another process may take a port between the check and the server's start.
         for _ in 0..9 {
             match self.launch() {
                 Err(error) if error.port_taken => {}

@@ -17,7 +17,7 @@ pub struct TestDir {
 }
 
 impl TestDir {
-    /// A new one, with this in its name.
+    /// Creates a directory with this text in its name.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl TestDir {
         }
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

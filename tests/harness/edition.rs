@@ -1,4 +1,4 @@
-//! Older and newer servers than that of the system.
+//! Older and newer servers than the system's.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use crate::StartError;
 use crate::builder::find_program;
 
-/// A server of another age or origin. `scripts/test tools` fetches them.
+/// A server of another version or product. `scripts/test tools` fetches them.
 ///
-/// None of them can do TLS; the server of the system can.
+/// None of them supports TLS; the system's server does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Edition {
-    /// The oldest that is supported.
+    /// The oldest supported version.
     Redis62,
-    /// The newest.
+    /// The newest version.
     Redis8,
-    /// What most systems ship instead of a new Redis.
+    /// The replacement of Redis on most systems.
     Valkey,
 }
 
@@ -32,7 +32,7 @@ impl Edition {
         }
     }
 
-    /// Where `scripts/test tools` puts it, below the root of the workspace.
+    /// Path at which `scripts/test tools` installs it, below the root of the workspace.
     fn place(self) -> &'static str {
         match self {
             Self::Redis62 => "target/servers/redis-6.2.14/redis-server",
@@ -42,14 +42,13 @@ impl Edition {
     }
 
     pub(crate) fn find(self) -> Result<PathBuf, StartError> {
-        // Cargo names the crate whose tests run; without Cargo there is what it said when this was
-        // built.
+        // Cargo names the crate whose tests run; without Cargo, the path is that of the build.
         let manifest = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
         let manifest = manifest.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         self.find_from(env::var_os(self.variable()).map(PathBuf::from), &manifest)
     }
 
-    /// The one that is named, or the one that was fetched for the workspace that `manifest` is in.
+    /// The named one, or the one fetched for the workspace of `manifest`.
     fn find_from(self, named: Option<PathBuf>, manifest: &Path) -> Result<PathBuf, StartError> {
         let variable = self.variable();
         if let Some(path) = named {

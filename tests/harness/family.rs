@@ -1,7 +1,7 @@
-//! The processes that a server has started: Postgres has one for each connection.
+//! Child processes of a server: Postgres has one for each connection.
 //!
-//! A signal to the group of the server does not reach them, as each is a group of its own. Those
-//! of a browser stay in their group.
+//! A signal to the group of the server does not reach them, as each is a group of its own. The children
+//! of a browser stay in its group.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,12 +19,12 @@ struct Process {
     pid: i32,
     parent: i32,
     group: i32,
-    /// `T` stands still, `Z` has ended; the first letter that `ps` prints.
+    /// First letter of the state in `ps`: `T` is stopped, `Z` has ended.
     state: char,
 }
 
 impl Process {
-    /// From a line of `/proc/<pid>/stat`. The name of the program may be anything.
+    /// Parses a line of `/proc/<pid>/stat`. The name of the program may contain any character.
     fn from_stat(line: &str) -> Option<Self> {
         let (pid, rest) = line.split_once(" (")?;
         let (_, rest) = rest.rsplit_once(") ")?;
@@ -50,17 +50,17 @@ impl Process {
     }
 }
 
-/// Kills the children of a process that stands still, and returns once they have ended.
+/// Kills the children of a stopped process, and returns once they have ended.
 pub(crate) fn kill_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGKILL, "Z")
 }
 
-/// Stops the children of a process that stands still, and returns once they stand still too.
+/// Stops the children of a stopped process, and returns once they are stopped too.
 pub(crate) fn pause_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGSTOP, "TZ")
 }
 
-/// Lets the children of a process that stands still run again.
+/// Resumes the children of a stopped process.
 pub(crate) fn resume_children(parent: u32) -> io::Result<()> {
     signal_children(parent, Signal::SIGCONT, "")
 }
@@ -88,7 +88,7 @@ pub(crate) fn kill_group(leader: u32) -> io::Result<()> {
     }
 }
 
-/// Returns once no process is left that was given a place in this directory as an argument.
+/// Returns once no process is left with a path in this directory among its arguments.
 pub(crate) fn wait_for_those_of(dir: &Path) -> io::Result<()> {
     let dir = dir.to_string_lossy();
     let deadline = Instant::now() + PATIENCE;
@@ -103,7 +103,7 @@ pub(crate) fn wait_for_those_of(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Those of all processes that have not ended.
+/// Command lines of all processes that have not ended.
 fn command_lines() -> io::Result<Vec<String>> {
     if !Path::new("/proc/self/cmdline").exists() {
         let output = Command::new("ps").args(["-A", "-o", "args="]).output()?;
@@ -119,8 +119,8 @@ fn command_lines() -> io::Result<Vec<String>> {
     Ok(all)
 }
 
-/// The parent must not run: it neither starts children meanwhile, nor is one waited for whose pid
-/// could then be that of another process.
+/// The parent must be stopped: otherwise it could start children meanwhile, or reap one whose pid
+/// is then reused by another process.
 fn signal_children(parent: u32, signal: Signal, until: &str) -> io::Result<()> {
     let parent = i32::try_from(parent).map_err(io::Error::other)?;
     for child in children(parent)? {

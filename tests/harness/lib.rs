@@ -2,8 +2,8 @@
 //! [`ZooKeeperServer`] that lives as long as its value. And real clients: the browsers of a
 //! [`ChromeDriver`], and a [`PaymentSdk`] that repeats its requests.
 //!
-//! The harness panics when something is wrong, with a message that says what to do: a test has
-//! nothing better to do with an error. A missing server binary is such a panic, never a skip.
+//! The harness panics on an error, with a message that names the remedy, because a test cannot
+//! handle it. A missing server binary is such a panic, never a skip.
 //!
 //! Every process started here dies with the process that started it, even when that one is
 //! killed with `kill -9`. Unix only.

@@ -1,4 +1,4 @@
-//! A `MariaDB` of one's own.
+//! A `MariaDB` server for tests.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use crate::builder::find_program;
 use crate::product::{APP, Product};
 use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
 
-/// Names another server.
+/// Variable that names another server.
 const SERVER: &str = "IDEM_MARIADB_SERVER";
 
 /// A `mariadbd`, or a `mysqld` of `MySQL`, on a loopback port, stopped when the value is dropped.
 ///
-/// It has a user `idem` who may do everything and needs no password, a user `app` who needs one,
-/// and a database `idem` in which both may do everything. For what it can do see
+/// It has a user `idem` with all rights and no password, a user `app` with a password,
+/// and a database `idem` in which both have all rights. For its functions see
 /// [`DatabaseServer`].
 #[derive(Debug)]
 pub struct MariaDbServer(DatabaseServer);
@@ -35,7 +35,7 @@ impl MariaDbServer {
         Self::builder().start()
     }
 
-    /// For a server with settings.
+    /// Builder of a server with settings.
     pub fn builder() -> MariaDbServerBuilder {
         DatabaseServerBuilder::new(|| Ok(Box::new(MariaDb::find()?)), Self)
     }
@@ -62,7 +62,7 @@ struct MariaDb {
 impl MariaDb {
     fn find() -> Result<Self, StartError> {
         let server = find_server(env::var_os(SERVER).map(PathBuf::from))?;
-        // A link such as `mysqld` may be to either.
+        // A link such as `mysqld` may lead to either product.
         let real = server.canonicalize()?;
         let names = ["mariadb-install-db", "mysql_install_db"];
         let alone = real.ends_with("mysqld") && beside(&real, &names).is_none();
@@ -76,17 +76,17 @@ impl MariaDb {
         })
     }
 
-    /// Settings that a data directory is made and used with.
+    /// Settings for the creation and the use of a data directory.
     fn layout(&self, data: &Path) -> Vec<OsString> {
         let mut args = vec!["--no-defaults".into()];
         args.extend(
             [
                 ("character-set-server", "utf8mb4"),
-                // `loose`: either product knows one of them. Each is copied for each server.
+                // `loose`, because each product knows only one of them. The files are copied for each server.
                 ("loose-innodb-log-file-size", "8M"),
                 ("loose-innodb-redo-log-capacity", "8M"),
                 ("innodb-buffer-pool-size", "32M"),
-                // The system gives out only so many of those.
+                // The system limits the number of native AIO contexts.
                 ("innodb-use-native-aio", "0"),
                 ("innodb-temp-data-file-path", "ibtmp1:5M:autoextend"),
                 ("innodb-buffer-pool-load-at-startup", "0"),
@@ -118,7 +118,7 @@ impl Product for MariaDb {
 
     fn template(&self) -> Result<PathBuf, StartError> {
         let (app, password) = APP;
-        // Without the first line, users cannot be made by a server that has not read them.
+        // Without the first line, a server that has not loaded its users cannot create any.
         let setup = format!(
             "FLUSH PRIVILEGES;\n\
              CREATE DATABASE idem;\n\
@@ -165,7 +165,7 @@ impl Product for MariaDb {
     }
 
     fn args(&self, port: u16, dir: &Path, durable: bool) -> Vec<OsString> {
-        // Written with each commit either way: what was committed outlives a kill.
+        // Written with each commit either way, so that a commit survives a kill.
         let (at_commit, write_twice) = if durable { ("1", "1") } else { ("2", "0") };
         let mut args = self.layout(&dir.join("data"));
         args.extend(
@@ -178,7 +178,7 @@ impl Product for MariaDb {
                 ("skip-log-bin", "1"),
                 ("innodb-flush-log-at-trx-commit", at_commit),
                 ("innodb-doublewrite", write_twice),
-                // Another port of MySQL's, the same for all servers.
+                // An additional port of MySQL's, the same for all servers.
                 ("loose-mysqlx", "0"),
             ]
             .iter()
@@ -261,7 +261,7 @@ fn required(server: &Path, names: &[&str]) -> Result<PathBuf, StartError> {
     })
 }
 
-/// A program that is where packages and archives put it, seen from the server.
+/// A program beside the server, at the place of packages or of archives.
 fn beside(server: &Path, names: &[&str]) -> Option<PathBuf> {
     let dir = server.parent()?;
     let root = dir.parent()?;

@@ -1,4 +1,4 @@
-//! What a server was asked to do.
+//! Commands that a server received.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// A `MONITOR` session: sees every command of every client, except `AUTH`.
+/// A `MONITOR` session: receives every command of every client, except `AUTH`.
 #[derive(Debug)]
 pub struct Monitor {
     watching: RespConn,
@@ -45,10 +45,10 @@ impl Monitor {
         Self { watching, control }
     }
 
-    /// The commands since the last call, those of `cli` and of scripts among them.
+    /// The commands since the last call, including those of `cli` and of scripts.
     ///
-    /// Everything that was answered before this call is seen: the session sends a command of its
-    /// own and reads until that one shows up.
+    /// Includes every command that was answered before this call: the session sends a command of its
+    /// own and reads until that one arrives.
     pub fn commands(&mut self) -> Vec<Command> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -67,14 +67,14 @@ impl Monitor {
             if command.name == "ECHO" && command.args.first() == Some(&barrier) {
                 return commands;
             }
-            // Every connection of the harness begins with one, and older servers hide them.
+            // Every connection of the harness begins with `AUTH`, which older servers hide.
             if command.name != "AUTH" {
                 commands.push(command);
             }
         }
     }
 
-    /// The names of the commands that clients sent since the last call, without those of scripts.
+    /// The names of the clients' commands since the last call, without those of scripts.
     pub fn names(&mut self) -> Vec<String> {
         let sent = self.commands().into_iter();
         sent.filter(|command| !command.is_from_script())
@@ -96,7 +96,7 @@ fn parse(line: &str) -> Option<Command> {
     })
 }
 
-/// Takes `"a" "b\"c"` apart.
+/// Parses `"a" "b\"c"`.
 fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut bytes = text.bytes();

@@ -1,4 +1,4 @@
-//! A primary and one replica, and nobody who would promote it.
+//! A primary and one replica, without a failover.
 
 use crate::replication::Replication;
 use crate::{RedisServer, poll};
@@ -6,14 +6,14 @@ use crate::{RedisServer, poll};
 /// A primary with a replica that follows it.
 #[derive(Debug)]
 pub struct ReplicaPair {
-    /// It was started first.
+    /// The primary, started first.
     pub primary: RedisServer,
-    /// It copies the primary.
+    /// The replica of the primary.
     pub replica: RedisServer,
 }
 
 impl ReplicaPair {
-    /// Starts both, and waits until the replica has all that the primary has.
+    /// Starts both, and waits until the replica is in sync.
     #[must_use]
     pub fn start() -> Self {
         let primary = RedisServer::builder()
@@ -28,7 +28,7 @@ impl ReplicaPair {
         pair
     }
 
-    /// Waits until the replica has all that the primary has.
+    /// Waits until the replica is in sync.
     pub fn await_in_sync(&self) {
         poll::until("a replica in sync", || {
             Replication::of(&self.replica)?.primary_in_sync()

@@ -1,4 +1,4 @@
-//! A network between the members of a group that can fall apart.
+//! A network between the members of a group, with partitions.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,18 +6,18 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{RedisServer, TcpProxy};
 
-/// How a partition shows to those on its sides.
+/// Effect of a partition on its links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partition {
-    /// Links are cut, and new ones at once.
+    /// Links are cut, and new ones are cut at once.
     Cut,
-    /// Links stay open, and everything on them vanishes.
+    /// Links stay open, and all their data is dropped.
     Silent,
 }
 
-/// Proxies in front of the servers of a group. The servers announce the addresses of these, so
-/// members and clients alike come through them; members come from loopback addresses of their
-/// own, by which a proxy tells them from clients and from each other.
+/// Proxies in front of the servers of a group. The servers announce the proxies' addresses, so
+/// members and clients alike connect through them; members connect from loopback addresses of their
+/// own, by which a proxy distinguishes them from clients and from each other.
 #[derive(Debug)]
 pub(crate) struct Network {
     proxies: Vec<TcpProxy>,
@@ -26,8 +26,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Puts a proxy in front of each server, which from now on announces that and connects from
-    /// its own address. Others must not have heard of the server before.
+    /// Puts a proxy in front of each server, which from now on announces the proxy and connects from
+    /// its own address. Other members must not have learned of the server before.
     pub(crate) fn between(servers: &[RedisServer], watchers: usize) -> Self {
         let proxies: Vec<_> = servers
             .iter()
@@ -48,7 +48,7 @@ impl Network {
         }
     }
 
-    /// Where members and clients find a server.
+    /// Announced address of a server, for members and clients.
     pub(crate) fn announced(&self, server: usize) -> SocketAddr {
         self.proxies[server].addr()
     }
@@ -82,7 +82,7 @@ impl Network {
         }
     }
 
-    /// Where a watcher connects from.
+    /// Source address of a watcher's connections.
     pub(crate) fn watcher_source(&self, watcher: usize) -> IpAddr {
         source(self.proxies.len() + watcher)
     }
@@ -92,14 +92,14 @@ impl Network {
     }
 }
 
-/// Where a member connects from.
+/// Source address of a member's connections.
 pub(crate) fn source(member: usize) -> IpAddr {
     let number = u8::try_from(member + 1).expect("a group is small");
     Ipv4Addr::new(127, 0, 1, number).into()
 }
 
-/// Whether the address to connect from is a setting of its own, as it is from Redis 7 on. Before,
-/// it is the first one that a server listens on.
+/// Whether the source address is a setting of its own, as it is from Redis 7 on. Before,
+/// it is the first address that a server listens on.
 pub(crate) fn names_source(server: &RedisServer) -> bool {
     !server
         .cli(&["CONFIG", "GET", "bind-source-addr"])

@@ -1,4 +1,4 @@
-//! A client that repeats its requests because it was written to.
+//! A client that retries requests on its own.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,19 +10,19 @@ use serde_json::Value;
 use crate::builder::find_program;
 use crate::{StartError, Worker};
 
-/// Names another Python, which has the SDK.
+/// Variable that names another Python, which has the SDK.
 const VARIABLE: &str = "IDEM_STRIPE_PYTHON";
-/// Where `scripts/test tools` puts the SDK, below the root of the workspace.
+/// Path at which `scripts/test tools` installs the SDK, below the root of the workspace.
 const PLACE: &str = "target/servers/stripe-16.1.0/bin/python";
 
 const SCRIPT: &str = include_str!("payment_sdk.py");
 
 /// The official Python SDK of a payment provider in a process of its own, killed on drop, which
-/// takes a server on loopback for that provider.
+/// uses a server on loopback as that provider.
 ///
 /// It repeats a request on its own when the connection fails, or the status is 409 or at least
-/// 500, unless the reply's header `Stripe-Should-Retry` says otherwise; at first after 0.5 s. All
-/// repetitions have the same `Idempotency-Key`, and the server sees them as
+/// 500, unless the reply's header `Stripe-Should-Retry` forbids it; at first after 0.5 s. All
+/// repetitions have the same `Idempotency-Key`, and the server receives them as
 /// `POST /v1/payment_intents`.
 #[derive(Debug)]
 pub struct PaymentSdk {
@@ -39,8 +39,8 @@ pub struct PaymentSdkBuilder {
 }
 
 impl PaymentSdk {
-    /// An SDK whose provider is at `base`, such as `http://127.0.0.1:8080`. It repeats a request
-    /// twice and waits 20 s for a reply, unless told.
+    /// An SDK whose provider is at `base`, such as `http://127.0.0.1:8080`. By default it repeats a request
+    /// twice and waits 20 s for a reply.
     pub fn builder(base: impl Into<String>) -> PaymentSdkBuilder {
         PaymentSdkBuilder {
             base: base.into(),
@@ -49,7 +49,7 @@ impl PaymentSdk {
         }
     }
 
-    /// Makes a payment, and returns what came of it: `http_status`, `headers` (names in lower
+    /// Makes a payment, and returns its outcome: `http_status`, `headers` (names in lower
     /// case) and `body` of the last reply, and `error` and `message` when it failed.
     ///
     /// The payment has the parameters of a `PaymentIntent`, such as `amount` and `currency`, and
@@ -63,13 +63,13 @@ impl PaymentSdk {
         self.outcome()
     }
 
-    /// Begins a payment, whose [`outcome`](PaymentSdk::outcome) is asked for later. Payments are
+    /// Begins a payment, whose [`outcome`](PaymentSdk::outcome) is fetched later. Payments are
     /// made one after the other.
     pub fn begin(&mut self, payment: &Value) {
         self.worker.send(&payment.to_string());
     }
 
-    /// What came of the payment that was begun first of those not asked for; see
+    /// Outcome of the earliest payment whose outcome has not been fetched; see
     /// [`pay`](PaymentSdk::pay).
     ///
     /// # Panics
@@ -87,13 +87,13 @@ impl PaymentSdk {
 }
 
 impl PaymentSdkBuilder {
-    /// How often the SDK repeats a request.
+    /// Maximum number of retries of a request.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// How long the SDK waits for a reply. After that it repeats the request.
+    /// Reply timeout of the SDK. After that it repeats the request.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -103,7 +103,7 @@ impl PaymentSdkBuilder {
     ///
     /// # Panics
     ///
-    /// When it is not there; the message says what to do.
+    /// When it is missing; the message names the remedy.
     #[must_use]
     pub fn start(self) -> PaymentSdk {
         // As for an edition of Redis: Cargo names the crate whose tests run.
@@ -124,7 +124,7 @@ impl PaymentSdkBuilder {
     }
 }
 
-/// The one that is named, or the one that was made for the workspace that `manifest` is in.
+/// The named one, or the one installed for the workspace of `manifest`.
 fn find(named: Option<OsString>, manifest: &Path) -> Result<PathBuf, StartError> {
     if let Some(path) = named {
         return find_program(Path::new(&path)).ok_or_else(|| {

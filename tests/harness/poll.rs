@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 /// A failover takes seconds, one with a split vote some more; a busy machine adds to that.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Between two looks: each asks several servers.
+/// Pause between two polls, each of which queries several servers.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks until there is a result, or panics with the reason why there was none the last time.
+/// Polls until there is a result, or panics with the reason of the last failure.
 pub(crate) fn until<T, E: Display>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -10,22 +10,22 @@ use std::{env, io, process};
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
-/// How far a node of a cluster listens above its port for the other nodes, unless told.
+/// Offset of a cluster node's bus port, by default.
 const BUS: u16 = 10_000;
 
 /// A port on loopback that no other harness, in this process or another, will use.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    /// Locked while the port is ours; the system unlocks it when this process dies.
+    /// Locked while the port is taken; the system unlocks it when this process dies.
     _lock: File,
 }
 
 impl Port {
-    /// Takes a port that nobody listens on.
+    /// Takes a port without a listener.
     pub(crate) fn take() -> io::Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
-        // Processes start at different places, to meet seldom.
+        // Processes start at different ports, to collide rarely.
         let start = process::id().wrapping_mul(97);
         for _ in 0..COUNT {
             let step = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -38,7 +38,7 @@ impl Port {
         Err(io::Error::other("no free port on loopback"))
     }
 
-    /// Takes a port together with the one that a node of a cluster uses for its bus.
+    /// Takes a port together with the bus port of a cluster node.
     pub(crate) fn take_with_bus() -> io::Result<(Self, Self)> {
         for _ in 0..COUNT {
             let port = Self::take()?;

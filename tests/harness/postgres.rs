@@ -1,4 +1,4 @@
-//! A Postgres of one's own.
+//! A Postgres server for tests.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -14,13 +14,13 @@ use crate::builder::find_program;
 use crate::product::{APP, Product};
 use crate::{DatabaseServer, DatabaseServerBuilder, StartError, template, tool};
 
-/// Names the directory of another Postgres's programs.
+/// Variable that names the directory of another Postgres's programs.
 const BIN: &str = "IDEM_POSTGRES_BIN";
 
-/// Where Debian's packages put each version, none of them in `PATH`.
+/// Where Debian's packages install each version, none of them in `PATH`.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// Who may come in: the harness and most tests without a password, others with one.
+/// Authentication: the harness and most tests without a password, others with one.
 const HBA: &str = "\
 host all idem 127.0.0.0/8 trust
 host all all 127.0.0.0/8 scram-sha-256
@@ -28,8 +28,8 @@ host all all 127.0.0.0/8 scram-sha-256
 
 /// A `postgres` on a loopback port, stopped when the value is dropped.
 ///
-/// It has a superuser `idem` who needs no password, a user `app` who does, and a database `idem`
-/// that belongs to `app`. For what it can do see [`DatabaseServer`].
+/// It has a superuser `idem` without a password, a user `app` with one, and a database `idem`
+/// that belongs to `app`. For its functions see [`DatabaseServer`].
 #[derive(Debug)]
 pub struct PostgresServer(DatabaseServer);
 
@@ -43,7 +43,7 @@ impl PostgresServer {
         Self::builder().start()
     }
 
-    /// For a server with settings.
+    /// Builder of a server with settings.
     pub fn builder() -> PostgresServerBuilder {
         DatabaseServerBuilder::new(|| Ok(Box::new(Postgres::find()?)), Self)
     }
@@ -98,7 +98,7 @@ impl Product for Postgres {
 
     fn template(&self) -> Result<PathBuf, StartError> {
         let (user, password) = APP;
-        // One statement in a line, as a server without clients reads them.
+        // One statement in a line, the syntax of single-user mode.
         let setup = format!(
             "SET password_encryption = 'scram-sha-256'\n\
              CREATE ROLE {user} LOGIN PASSWORD '{password}'\n\
@@ -110,7 +110,7 @@ impl Product for Postgres {
             "--no-locale",
             "--encoding=UTF8",
             "--no-sync",
-            // Each is copied for each server.
+            // The WAL segments are copied for each server.
             "--wal-segsize=1",
             "--pgdata",
         ];
@@ -146,9 +146,9 @@ impl Product for Postgres {
             ("unix_socket_directories", ""),
             ("max_connections", "300"),
             ("shared_buffers", "16MB"),
-            // In the data directory, where it does not outlive a server that is killed.
+            // In the data directory, so that it does not outlive a killed server.
             ("dynamic_shared_memory_type", "mmap"),
-            // What was committed is with the system either way, and outlives a kill.
+            // A commit reaches the system's cache either way, and survives a kill.
             ("fsync", on),
             ("full_page_writes", on),
             ("synchronous_commit", "on"),
@@ -206,19 +206,19 @@ impl Product for Postgres {
         include_str!("postgres_will.sh")
     }
 
-    /// There is a small piece of shared memory by which a server sees that another one has its
-    /// data. Systems allow some thousands of them.
+    /// A small piece of shared memory marks a data directory as in use. Systems allow some thousands of them, and a
+    /// killed server leaves its own behind.
     fn tidy(&self, dir: &Path) {
         let lock = fs::read_to_string(dir.join("data/postmaster.pid")).unwrap_or_default();
         let memory = lock.lines().nth(6).unwrap_or_default();
         if let Some(id) = memory.split_whitespace().nth(1) {
-            // It says itself why it cannot, and the test has other worries.
+            // `ipcrm` prints its own error, which does not concern the test.
             drop(Command::new("ipcrm").args(["-m", id]).status());
         }
     }
 }
 
-/// The programs in the directory that is named, in `PATH`, or of Debian's newest package.
+/// The programs in the named directory, in `PATH`, or of Debian's newest package.
 fn find_programs(chosen: Option<&Path>, debian: &Path) -> Result<[PathBuf; 3], StartError> {
     let names = ["postgres", "initdb", "psql"];
     if let Some(dir) = chosen {

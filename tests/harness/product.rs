@@ -1,4 +1,4 @@
-//! What differs between database servers.
+//! Differences between database servers.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -14,15 +14,15 @@ use crate::account::Account;
 /// A user with a password, who owns the database `idem` and nothing else.
 pub(crate) const APP: (&str, &str) = ("app", "pass@word");
 
-/// A database server as it is installed here.
+/// An installed database server.
 pub(crate) trait Product: Debug + Send + Sync {
-    /// For messages.
+    /// Name for messages.
     fn name(&self) -> &'static str;
 
-    /// How its URLs begin.
+    /// Scheme of its URLs.
     fn scheme(&self) -> &'static str;
 
-    /// Whom it runs as.
+    /// User that it runs as.
     fn account(&self) -> Option<Account>;
 
     /// The program of the server.
@@ -46,14 +46,14 @@ pub(crate) trait Product: Debug + Send + Sync {
     /// A name in SQL.
     fn quoted(&self, name: &str) -> String;
 
-    /// Ends the server in order, whoever is connected.
+    /// Signal that ends the server in order, in spite of connected clients.
     fn stop_signal(&self) -> Signal;
 
-    /// What is to be done when the tests die before the server, see `Guarded::spawn_with_will`.
+    /// Script that runs when the tests die before the server, see `Guarded::spawn_with_will`.
     fn will(&self) -> &'static str {
         ""
     }
 
-    /// Removes what a server that was killed has left outside of its directory.
+    /// Removes what a killed server leaves outside of its directory.
     fn tidy(&self, _dir: &Path) {}
 }

@@ -1,4 +1,4 @@
-//! A network that can be told to fail.
+//! A network with injectable faults.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use crate::Partition;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A proxy on loopback in front of a server, with switches for what a network does wrong.
+/// A proxy on loopback in front of a server, with switches for network faults.
 ///
 /// Requests that were passed on reach the server even when their connection is cut afterwards.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct TcpProxy {
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// What a [`TcpProxy`] has seen.
+/// Statistics of a [`TcpProxy`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProxyStats {
@@ -35,7 +35,7 @@ pub struct ProxyStats {
     pub passed_bytes: usize,
     /// Bytes of replies that were passed on.
     pub returned_bytes: usize,
-    /// Bytes that went into the black hole, in both directions.
+    /// Bytes dropped by the black hole, in both directions.
     pub swallowed_bytes: usize,
 }
 
@@ -46,16 +46,15 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Pumps decide under the lock what becomes of the bytes they hold, so a switch that has been
-/// turned is in force.
+/// Pumps decide under the lock whether to pass their bytes on, so a switch takes effect at once.
 #[derive(Debug, Default)]
 struct State {
     links: HashMap<usize, Link>,
     stats: ProxyStats,
-    /// What a request must contain for its reply to be dropped.
+    /// Bytes whose occurrence in a request drops its reply.
     traps: Vec<Vec<u8>>,
     black_hole: bool,
-    /// Who is on the other side of a partition.
+    /// Peers on the other side of a partition.
     apart: HashMap<IpAddr, Partition>,
     delay: Duration,
     stopped: bool,
@@ -120,7 +119,7 @@ impl TcpProxy {
         format!("rediss://{}", self.addr)
     }
 
-    /// Cuts all live connections; new ones are accepted. Returns how many there were.
+    /// Cuts all live connections; new ones are accepted. Returns the number of cut connections.
     #[expect(
         clippy::must_use_candidate,
         reason = "cutting is the point, not the count"
@@ -129,10 +128,9 @@ impl TcpProxy {
         self.shared.cut(|_| true)
     }
 
-    /// Swallows everything in both directions, on live and on new connections, or stops doing so.
+    /// Drops all data in both directions, on live and on new connections, or stops doing so.
     ///
-    /// A connection that lost bytes is cut when the hole closes: neither end could make sense of
-    /// the rest.
+    /// A connection that lost bytes is cut when the hole closes, because its stream is corrupt.
     pub fn black_hole(&self, open: bool) {
         self.shared.lock().black_hole = open;
         if !open {
@@ -140,7 +138,7 @@ impl TcpProxy {
         }
     }
 
-    /// Cuts or silences the links of those that connect from `peer`, present and future ones.
+    /// Cuts or silences the links of connections from `peer`, present and future ones.
     pub fn separate(&self, peer: IpAddr, how: Partition) {
         self.shared.lock().apart.insert(peer, how);
         if how == Partition::Cut {
@@ -155,29 +153,29 @@ impl TcpProxy {
     }
 
     /// Passes the next request on, then cuts its connection in place of the reply: the server has
-    /// done it, and the client cannot know. May be called several times in advance.
+    /// executed it, and the client cannot know. May be called several times in advance.
     pub fn drop_next_reply(&self) {
         self.drop_next_reply_to("");
     }
 
     /// Like [`TcpProxy::drop_next_reply`], for the next request that contains `bytes`, such as
-    /// the name of a command or a key. Looked for in what arrives in one piece.
+    /// the name of a command or a key. Only data that arrives in one piece is searched.
     pub fn drop_next_reply_to(&self, bytes: impl AsRef<[u8]>) {
         self.shared.lock().traps.push(bytes.as_ref().to_vec());
     }
 
-    /// Lets every reply arrive later by at least `delay`; zero ends it.
+    /// Delays every reply by at least `delay`; zero ends it.
     pub fn delay(&self, delay: Duration) {
         self.shared.lock().delay = delay;
     }
 
-    /// What the proxy has seen so far.
+    /// Statistics so far.
     #[must_use]
     pub fn stats(&self) -> ProxyStats {
         self.shared.lock().now()
     }
 
-    /// Waits until the proxy has seen something:
+    /// Waits until the statistics meet a condition:
     /// `wait_until(|seen| seen.swallowed_bytes > 0)`.
     ///
     /// # Panics
@@ -202,7 +200,7 @@ impl Drop for TcpProxy {
     fn drop(&mut self) {
         self.shared.lock().stopped = true;
         self.shared.cut(|_| true);
-        // The acceptor looks at the switch when somebody comes.
+        // The acceptor checks the switch on each new connection.
         drop(TcpStream::connect(self.addr));
         if let Some(acceptor) = self.acceptor.take() {
             drop(acceptor.join());
@@ -275,7 +273,7 @@ impl Shared {
             }
         }
         match server {
-            // The server answers what it has got, and then hangs up.
+            // The server answers the requests it has received, and then closes.
             Some(server) => drop(server.shutdown(Shutdown::Write)),
             None => self.forget(id),
         }
@@ -343,7 +341,7 @@ impl State {
         self.black_hole || self.apart.get(&peer) == Some(&Partition::Silent)
     }
 
-    /// Marks the connection if its request is one that is waited for.
+    /// Marks the connection if its request matches a trap.
     fn spring(&mut self, id: usize, request: &[u8]) {
         let sprung = self.traps.iter().position(|trap| {
             trap.is_empty() || request.windows(trap.len()).any(|bytes| bytes == trap)
@@ -356,8 +354,8 @@ impl State {
 
     fn cut(&mut self, wanted: impl Fn(&usize, &Link) -> bool) -> usize {
         let cut = self.links.extract_if(|id, link| wanted(id, link));
-        // Only the client's side: the pump of the requests may be in the middle of one, and hangs
-        // up when it has passed that on.
+        // Only the client's side: the pump of the requests may be in the middle of one, and
+        // closes after passing that on.
         cut.map(|(_, link)| drop(link.client.shutdown(Shutdown::Both)))
             .count()
     }

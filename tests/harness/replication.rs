@@ -1,4 +1,4 @@
-//! What primaries and replicas have in common, in a cluster or not.
+//! Parts common to replicated servers, in a cluster or not.
 
 use std::collections::HashMap;
 use std::process;
@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use crate::{RedisServer, RedisServerBuilder, Reply};
 
-/// The user that the members of a group are to each other, so that a test may do as it likes
-/// with the default one.
+/// The user with which the members of a group authenticate to each other, so that a test may change
+/// the default user freely.
 #[derive(Debug, Clone)]
 pub(crate) struct MemberUser {
     secret: String,
@@ -28,12 +28,12 @@ impl MemberUser {
         &self.secret
     }
 
-    /// Lets the members in.
+    /// Adds the user to a server.
     pub(crate) fn allowed_on(&self, builder: RedisServerBuilder) -> RedisServerBuilder {
         builder.acl_user(Self::NAME, &format!("on >{} ~* &* +@all", self.secret))
     }
 
-    /// Settings of a server that is replicated: replicas are in sync as soon as they can be.
+    /// Settings of a replicated server: replicas are in sync as soon as possible.
     pub(crate) fn settings(&self, builder: RedisServerBuilder) -> RedisServerBuilder {
         self.allowed_on(builder)
             .arg("--masteruser", Self::NAME)
@@ -44,7 +44,7 @@ impl MemberUser {
     }
 }
 
-/// What a server says about its part in a replication.
+/// A server's replication status.
 #[derive(Debug)]
 pub(crate) struct Replication(HashMap<String, String>);
 
@@ -78,7 +78,7 @@ impl Replication {
         }
     }
 
-    /// How many replicas follow, for a primary.
+    /// Number of connected replicas of a primary.
     pub(crate) fn online_replicas(&self) -> usize {
         let is_replica = |name: &str| {
             let number = name.strip_prefix("slave");
@@ -95,7 +95,7 @@ impl Replication {
     }
 }
 
-/// Asks a server; what it refuses is an error.
+/// Queries a server; a refusal is an error.
 pub(crate) fn ask<A: AsRef<[u8]>>(server: &RedisServer, command: &[A]) -> Result<Reply, String> {
     let port = server.port();
     match server.try_reply(command) {

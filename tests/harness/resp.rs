@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long a reply may take before a test fails instead of hanging.
+/// Reply timeout, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A reply of a server.
@@ -86,7 +86,7 @@ impl RespConn {
     ///
     /// # Errors
     ///
-    /// When nobody listens.
+    /// When there is no listener.
     pub fn open(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
         stream.set_nodelay(true)?;
@@ -97,7 +97,7 @@ impl RespConn {
         })
     }
 
-    /// Changes how long a reply may take; 20 s unless told.
+    /// Changes the reply timeout; 20 s by default.
     ///
     /// # Errors
     ///

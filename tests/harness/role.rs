@@ -1,4 +1,4 @@
-//! What a server is to others, as far as its start depends on it.
+//! Role of a server among others, as far as its start depends on it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,17 +7,17 @@ use std::{fs, io};
 
 use crate::port::Port;
 
-/// What a server is to others.
+/// Role of a server among others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Nothing.
+    /// A server without replication.
     #[default]
     Alone,
-    /// A primary or a replica; `CONFIG REWRITE` keeps which one over a restart.
+    /// A primary or a replica; `CONFIG REWRITE` keeps the role over a restart.
     Replicated,
-    /// Not a server of data at all.
+    /// A sentinel, which is no data server.
     Sentinel,
-    /// A node of a cluster, which listens on a second port for the others.
+    /// A node of a cluster, which has a second port for the bus.
     ClusterNode,
 }
 

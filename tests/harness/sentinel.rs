@@ -27,12 +27,12 @@ pub struct SentinelSetupBuilder {
 /// One primary and two replicas, and three sentinels that watch them under the name `idem`.
 ///
 /// Each member is a [`RedisServer`]: a test kills, pauses, resumes and restarts it as such, also
-/// a sentinel. A server that comes back is what it was last; the sentinels make a replica of a
-/// former primary. All methods that wait do so for at most 60 s and then panic with what they
-/// saw.
+/// a sentinel. A server that comes back has its last role; the sentinels make a replica of a
+/// former primary. All methods that wait do so for at most 60 s and then panic with the last
+/// observed state.
 #[derive(Debug)]
 pub struct SentinelSetup {
-    // The sentinels first, so that they do not see the servers go.
+    // The sentinels are dropped first, so that they do not react to the end of the servers.
     sentinels: Vec<RedisServer>,
     servers: Vec<RedisServer>,
     network: Option<Network>,
@@ -52,24 +52,24 @@ impl SentinelSetupBuilder {
         self
     }
 
-    /// After what silence a sentinel takes a server for down; 1.5 s unless told. On a busy machine
+    /// Silence after which a sentinel marks a server as down; 1.5 s by default. On a busy machine
     /// a sentinel may connect to a new primary only after half a second (one second before Redis
-    /// 7): with little more than that, it takes the new primary for down at once.
+    /// 7): with little more than that, it marks the new primary as down at once.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
     }
 
-    /// How long a failover may take before another one is tried; 3 s unless told.
+    /// Time after which a failover is retried; 3 s by default.
     pub fn failover_timeout(mut self, timeout: Duration) -> Self {
         self.failover_timeout = timeout;
         self
     }
 
-    /// Puts a network between the members that [`SentinelSetup::isolate`] can part. What the
-    /// sentinels tell clients is then the address of a proxy, which lets these through always.
+    /// Puts a network between the members that [`SentinelSetup::isolate`] can partition. The
+    /// sentinels then announce the addresses of proxies to clients, which are never blocked.
     ///
-    /// Members come from 127.0.1.1 and the following, so it takes a system that has all of
+    /// Members connect from 127.0.1.1 and the following, so it takes a system that has all of
     /// 127.0.0.0/8, as Linux has.
     pub fn partitions(mut self) -> Self {
         self.partitions = true;
@@ -80,7 +80,7 @@ impl SentinelSetupBuilder {
     ///
     /// # Panics
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start(self) -> SentinelSetup {
         let user = MemberUser::new();
@@ -144,16 +144,16 @@ impl SentinelSetupBuilder {
 }
 
 impl SentinelSetup {
-    /// The name of the service that the sentinels know.
+    /// Service name at the sentinels.
     pub const NAME: &str = "idem";
 
-    /// Starts a group with nothing in it.
+    /// Starts a group with empty servers.
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// For a group with settings.
+    /// Builder of a group with settings.
     pub fn builder() -> SentinelSetupBuilder {
         SentinelSetupBuilder {
             server: RedisServer::builder(),
@@ -164,7 +164,7 @@ impl SentinelSetup {
         }
     }
 
-    /// Where the sentinels listen.
+    /// Addresses of the sentinels.
     #[must_use]
     pub fn sentinel_addrs(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(RedisServer::addr).collect()
@@ -188,7 +188,7 @@ impl SentinelSetup {
         &self.servers
     }
 
-    /// The primary, as all sentinels that are up say now. Waits until they agree.
+    /// The current primary according to all sentinels that are up. Waits until they agree.
     #[must_use]
     pub fn primary(&self) -> &RedisServer {
         &self.servers[poll::until("a primary", || self.agreed_primary())]
@@ -201,7 +201,7 @@ impl SentinelSetup {
         primary
     }
 
-    /// Makes the sentinels promote a replica though the primary is well. Returns the new primary.
+    /// Makes the sentinels promote a replica though the primary is up. Returns the new primary.
     pub fn failover(&self) -> &RedisServer {
         let old = self.primary();
         poll::until("a failover that was asked for", || {
@@ -211,7 +211,7 @@ impl SentinelSetup {
         self.await_new_primary(old)
     }
 
-    /// Waits until all sentinels that are up have another primary than `old`, and returns it.
+    /// Waits until all sentinels that are up report another primary than `old`, and returns it.
     pub fn await_new_primary(&self, old: &RedisServer) -> &RedisServer {
         let old = self.index(old);
         let new = poll::until("a new primary", || {
@@ -243,14 +243,14 @@ impl SentinelSetup {
         });
     }
 
-    /// Parts a server from all other servers and from all sentinels, for a group built with
+    /// Separates a server from all other servers and from all sentinels, for a group built with
     /// [`partitions`](SentinelSetupBuilder::partitions). Clients keep their connections to it and
-    /// may open new ones, at its own address and at the one that the sentinels know.
+    /// may open new ones, at its own address and at the announced one.
     pub fn isolate(&self, server: &RedisServer, how: Partition) {
         self.isolate_together(&[server], how);
     }
 
-    /// As [`isolate`](Self::isolate), for servers that go on seeing each other.
+    /// As [`isolate`](Self::isolate), for servers that keep their links to each other.
     pub fn isolate_together(&self, servers: &[&RedisServer], how: Partition) {
         let indexes: Vec<_> = servers.iter().map(|server| self.index(server)).collect();
         self.network().isolate(&indexes, how);
@@ -261,7 +261,7 @@ impl SentinelSetup {
         self.network().heal();
     }
 
-    /// Where sentinels and clients find a server; its own address, unless the group is built with
+    /// Announced address of a server; its own address, unless the group is built with
     /// [`partitions`](SentinelSetupBuilder::partitions).
     #[must_use]
     pub fn announced_addr(&self, server: &RedisServer) -> SocketAddr {
@@ -341,7 +341,7 @@ impl SentinelSetup {
         ))
     }
 
-    /// Where the others find a server.
+    /// Announced address of a server.
     fn announced(&self, index: usize) -> SocketAddr {
         match &self.network {
             Some(network) => network.announced(index),
@@ -378,8 +378,8 @@ fn awake(members: &[RedisServer]) -> impl Iterator<Item = &RedisServer> {
     members.iter().filter(|member| member.is_awake())
 }
 
-/// Makes a sentinel look and talk more often than it does by default, where it knows how (from
-/// Redis 7 on), until it is restarted. Half-seconds let a busy machine breathe.
+/// Makes a sentinel poll and publish more often than by default, where it supports that (from
+/// Redis 7 on), until it is restarted. Intervals of half a second suit a busy machine.
 fn hurry(sentinel: &RedisServer) {
     let settings = [
         // Also the pause between two attempts to connect.

@@ -1,4 +1,4 @@
-//! What a sentinel thinks.
+//! A sentinel's view of its group.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::replication::ask;
 use crate::{RedisServer, Reply, SentinelSetup};
 
-/// The group as one sentinel sees it.
+/// The group, in the view of one sentinel.
 #[derive(Debug)]
 pub(crate) struct SentinelView {
     primary: HashMap<String, String>,
@@ -14,7 +14,7 @@ pub(crate) struct SentinelView {
 }
 
 impl SentinelView {
-    /// Asks a sentinel.
+    /// Queries a sentinel.
     pub(crate) fn of(sentinel: &RedisServer) -> Result<Self, String> {
         let name = SentinelSetup::NAME;
         let primary = ask(sentinel, &["SENTINEL", "MASTER", name])?;
@@ -27,7 +27,7 @@ impl SentinelView {
         })
     }
 
-    /// Whether the primary is well to it, and it knows so many other sentinels.
+    /// Whether the primary is up in its view, and it knows this many other sentinels.
     pub(crate) fn knows_primary(&self, others: usize) -> Result<(), String> {
         let others = others.to_string();
         let (flags, known) = (
@@ -42,7 +42,7 @@ impl SentinelView {
         ))
     }
 
-    /// Whether a replica is well to it.
+    /// Whether a replica is up in its view.
     pub(crate) fn knows_replica(&self, addr: SocketAddr) -> Result<(), String> {
         let port = addr.port().to_string();
         let mut replicas = self.replicas.iter();
@@ -61,7 +61,7 @@ impl SentinelView {
     }
 }
 
-/// Names and values in turn, as sentinels answer.
+/// Alternating names and values, as in replies of sentinels.
 fn fields(reply: &Reply) -> HashMap<String, String> {
     let Reply::Array(words) = reply else {
         return HashMap::new();

@@ -1,4 +1,4 @@
-//! A Redis of one's own.
+//! A Redis server for tests.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -18,10 +18,10 @@ use crate::tls::TlsPort;
 use crate::url::credentials;
 use crate::{FakeClock, Monitor, RedisServerBuilder, Reply, RespConn, StartError};
 
-/// Starting and stopping take milliseconds; more than this means that they do not happen.
+/// Deadline of starting and stopping, which take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The harness's own user, so that a test may do as it likes with the default one.
+/// The harness's own user, so that a test may change the default user freely.
 const ADMIN: &str = "idem-harness";
 
 /// Lines of the log that a failed test prints.
@@ -29,12 +29,12 @@ const TAIL: usize = 40;
 
 /// A `redis-server` on a loopback port, stopped when the value is dropped.
 ///
-/// Nothing is written to disk unless asked for. All methods take `&self`, so that one thread may
-/// kill a server that another one talks to. A server dropped by a panicking test prints the end
+/// By default no data is written to disk. All methods take `&self`, so that one thread may
+/// kill a server that another one uses. A server dropped by a panicking test prints the end
 /// of its log and keeps its directory.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Dropped in this order: first the process, then what it lives in.
+    // Dropped in this order: first the process, then its files.
     child: Mutex<Option<Guarded>>,
     binary: PathBuf,
     args: Vec<OsString>,
@@ -44,19 +44,19 @@ pub struct RedisServer {
     clock: Option<FakeClock>,
     pub(crate) tls: Option<TlsPort>,
     port: Port,
-    /// Of a node of a cluster.
+    /// Bus port of a cluster node.
     bus: Option<Port>,
     dir: TestDir,
 }
 
 impl RedisServer {
-    /// Starts a server with nothing in it.
+    /// Starts an empty server.
     #[must_use]
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// For a server with settings.
+    /// Builder of a server with settings.
     pub fn builder() -> RedisServerBuilder {
         RedisServerBuilder::default()
     }
@@ -137,7 +137,7 @@ impl RedisServer {
         format!("redis://{}{}", self.login(), self.addr())
     }
 
-    /// The password of the default user, for the front of an address.
+    /// The password of the default user, as the user part of a URL.
     pub(crate) fn login(&self) -> String {
         let password = self.password.as_deref();
         password.map_or(String::new(), |password| credentials("", password))
@@ -163,7 +163,7 @@ impl RedisServer {
         self.dir.path()
     }
 
-    /// What the server has logged so far.
+    /// The server's log so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(self.log_path()).unwrap_or_default();
@@ -216,13 +216,13 @@ impl RedisServer {
         *slot = None;
     }
 
-    /// Starts the server again on the same port and directory; one that runs is shut down first.
+    /// Starts the server again on the same port and directory; a running server is shut down first.
     pub fn restart(&self) {
         if self.is_running() {
             self.shutdown();
         }
         self.kill();
-        // A client that holds a connection to the port may keep the server from it for a moment.
+        // A client that holds a connection to the port may block the bind for a moment.
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.run() {
@@ -235,17 +235,17 @@ impl RedisServer {
         }
     }
 
-    /// Freezes the server with SIGSTOP, and returns once it stands still. Connections stay open.
+    /// Freezes the server with SIGSTOP, and returns once it is stopped. Connections stay open.
     pub fn pause(&self) {
         self.running(|child| child.pause().expect("a running server can be paused"));
     }
 
-    /// Thaws the server with SIGCONT. What was sent in between is answered now.
+    /// Thaws the server with SIGCONT. Requests sent in between are answered now.
     pub fn resume(&self) {
         self.running(|child| child.resume().expect("a paused server can be resumed"));
     }
 
-    /// A connection that may do everything.
+    /// A connection with all rights.
     #[must_use]
     pub fn connect(&self) -> RespConn {
         match self.open() {
@@ -285,8 +285,8 @@ impl RedisServer {
         Monitor::new(self.connect(), self.connect())
     }
 
-    /// Makes every key under `prefix` older by `age`: one that would have expired is deleted, the
-    /// others have that much less to live. Keys without a ttl stay. Returns how many had one.
+    /// Makes every key under `prefix` older by `age`: a key that would have expired is deleted, the
+    /// remaining ttl of the others is reduced. Keys without a ttl stay. Returns the number of keys that had one.
     ///
     /// This is how tests move the server's time.
     pub fn advance(&self, age: Duration, prefix: &str) -> usize {
@@ -301,7 +301,7 @@ impl RedisServer {
         let age = age.as_millis().to_string();
         let mut connection = self.connect();
         if self.bus.is_some() {
-            // Without it, a node does not touch keys of a slot that it is about to get.
+            // Without it, a node does not touch keys of a slot that it is importing.
             drop(connection.command(&["ASKING"]));
         }
         let moved = connection.command(&["EVAL", include_str!("advance.lua"), "0", &pattern, &age]);
@@ -351,7 +351,7 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Whether our server, not another one on this port, is up and has loaded its data.
+    /// Whether this server, not another one on its port, is up and has loaded its data.
     fn answers(&self) -> bool {
         let pong = self.open().and_then(|mut conn| conn.command(&["PING"]));
         pong.is_ok_and(|reply| reply == Reply::Simple("PONG".to_owned()))

@@ -1,11 +1,11 @@
-//! A slot on its way from one node of a cluster to another.
+//! A slot in migration from one cluster node to another.
 
 use crate::{ClusterSetup, RedisServer, Reply};
 
 /// A slot that is being moved, see [`ClusterSetup::begin_migration`].
 ///
 /// Until [`finish`](SlotMigration::finish) the source answers for the keys that it still has and
-/// sends clients to the target with `ASK` for all others. Dropped without that, the slot stays
+/// redirects clients to the target with `ASK` for all others. Dropped without that, the slot stays
 /// half-way.
 #[derive(Debug)]
 #[must_use = "the slot stays half-way until `finish`"]
@@ -29,7 +29,7 @@ impl<'a> SlotMigration<'a> {
             source,
             target,
         };
-        // The target first: it must know before the first client is sent there.
+        // The target first: it must import before the source redirects the first client.
         migration.set_slot(target, "IMPORTING", source);
         migration.set_slot(source, "MIGRATING", target);
         migration
@@ -41,13 +41,13 @@ impl<'a> SlotMigration<'a> {
         self.source
     }
 
-    /// The node that gets it.
+    /// The node that the slot moves to.
     #[must_use]
     pub fn target(&self) -> &'a RedisServer {
         self.target
     }
 
-    /// Moves up to `count` keys, whichever come first. Returns how many there were to move.
+    /// Moves up to `count` keys in any order. Returns the number of keys found.
     pub fn move_keys(&self, count: usize) -> usize {
         let (slot, count) = (self.slot.to_string(), count.to_string());
         let list = ["CLUSTER", "GETKEYSINSLOT", &slot, &count];
@@ -66,11 +66,11 @@ impl<'a> SlotMigration<'a> {
         self.migrate(&[key.as_ref()]);
     }
 
-    /// Moves all keys that are left and makes the target the owner, and waits until every node
-    /// knows.
+    /// Moves all remaining keys and makes the target the owner, and waits until every node
+    /// has the new map.
     pub fn finish(self) {
         while self.move_keys(100) > 0 {}
-        // The target first: it must not refuse the clients that the source sends there.
+        // The target first: it must not refuse the clients that the source redirects.
         self.set_slot(self.target, "NODE", self.target);
         self.set_slot(self.source, "NODE", self.target);
         self.cluster.await_owner(self.slot, self.target);

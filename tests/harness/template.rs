@@ -9,8 +9,8 @@ use crate::StartError;
 use crate::account::Account;
 use crate::dir::TestDir;
 
-/// The directory that `make` has made once for this `key`, to be copied, not changed. Its name
-/// says of which program.
+/// The directory that `make` has created once for this `key`, to be copied, not changed. Its name
+/// contains the program.
 pub(crate) fn template(
     program: &str,
     key: impl Hash,
@@ -24,14 +24,14 @@ pub(crate) fn template(
         return Ok(place);
     }
     fs::create_dir_all(&cache)?;
-    // One process makes it, others that come meanwhile wait for that.
+    // One process creates it; others wait.
     let lock = File::create(place.with_extension("lock"))?;
     lock.lock()?;
     if !place.is_dir() {
-        // In a directory of its own: that of Cargo need not be open to the user it runs as.
+        // In a directory of its own: Cargo's need not be accessible to the server's user.
         let dir = TestDir::new("template")?;
         let data = make(&dir)?;
-        // Whole or not at all.
+        // Moved into place atomically.
         let beside = place.with_extension(process::id().to_string());
         if beside.exists() {
             fs::remove_dir_all(&beside)?;
@@ -42,14 +42,14 @@ pub(crate) fn template(
     Ok(place)
 }
 
-/// What identifies a program on this machine, without running it.
+/// Identity of a program on this machine, without running it.
 pub(crate) fn identity(program: &Path) -> io::Result<impl Hash> {
     let path = program.canonicalize()?;
     let meta = path.metadata()?;
     Ok((path, meta.len(), meta.modified()?))
 }
 
-/// Copies a directory with everything in it, as the property of `owner`.
+/// Copies a directory with its content, and changes its owner to `owner`.
 pub(crate) fn copy(from: &Path, to: &Path, owner: Option<Account>) -> io::Result<()> {
     copy_dir(from, to)?;
     owner.map_or(Ok(()), |owner| owner.own(to))

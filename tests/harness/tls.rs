@@ -17,7 +17,7 @@ pub(crate) struct TlsPort {
 }
 
 impl TlsPort {
-    /// Takes a port if the server is to have one, writes its files into `dir`, and adds the
+    /// Takes a port if the server has a TLS port, writes its files into `dir`, and adds the
     /// settings to `args`.
     pub(crate) fn take(
         builder: &RedisServerBuilder,
@@ -39,9 +39,9 @@ impl TlsPort {
     }
 }
 
-/// For a server built with [`tls`](RedisServerBuilder::tls) or one of its kin.
+/// For a server built with [`tls`](RedisServerBuilder::tls) or a variant of it.
 impl RedisServer {
-    /// The address where the server speaks TLS; [`addr`](RedisServer::addr) speaks without.
+    /// The address of the TLS port; [`addr`](RedisServer::addr) is without TLS.
     #[must_use]
     pub fn tls_addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.tls_port().port.number()).into()
@@ -63,7 +63,7 @@ impl RedisServer {
         )
     }
 
-    /// Who vouches for the server, and the client certificate that it accepts.
+    /// The authority of the server's certificate, and the client certificate that it accepts.
     #[must_use]
     pub fn certificates(&self) -> &Certificates {
         &self.tls_port().certificates

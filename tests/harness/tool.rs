@@ -12,10 +12,10 @@ use crate::account::Account;
 use crate::child::Guarded;
 use crate::dir::TestDir;
 
-/// Making a database takes seconds on a busy machine.
+/// Deadline of a program: creating a database takes seconds on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Runs a program in `dir` until it ends well, or fails with what it said.
+/// Runs a program in `dir` until it succeeds, or fails with its output.
 pub(crate) fn run(
     program: &Path,
     args: &[OsString],
@@ -37,7 +37,7 @@ pub(crate) fn run(
             None => command,
         }
     })?;
-    // One that has ended without reading has said why.
+    // A program that has ended without reading its input has printed the reason.
     if let Some(stdin) = child.stdin()
         && let Err(error) = stdin.write_all(input.as_bytes())
         && error.kind() != io::ErrorKind::BrokenPipe

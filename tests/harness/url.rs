@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-/// What stands before the address.
+/// Credentials in front of an address.
 pub(crate) fn credentials(user: &str, password: &str) -> String {
     let (user, password) = (percent_encoded(user), percent_encoded(password));
     format!("{user}:{password}@")
 }
 
-/// Escapes what is not unreserved in a URL.
+/// Percent-encodes every character that is reserved in a URL.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

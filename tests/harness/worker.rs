@@ -1,4 +1,4 @@
-//! A program of ours as a process of its own, to be killed.
+//! A worker program as a process of its own, to be killed.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
@@ -11,10 +11,10 @@ use std::{env, thread};
 use crate::FakeClock;
 use crate::child::Guarded;
 
-/// How long a worker may take for a line before a test fails instead of hanging.
+/// Deadline of a worker's line, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A worker process that is spoken to in lines over its stdin and stdout, killed on drop.
+/// A worker process that exchanges lines over its stdin and stdout, killed on drop.
 ///
 /// Its stderr is that of the test.
 #[derive(Debug)]
@@ -124,13 +124,13 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// When the worker ends or says nothing for 30 s.
+    /// When the worker ends or is silent for 30 s.
     pub fn line(&mut self) -> String {
         let line = self.line_within(PATIENCE);
         line.unwrap_or_else(|| panic!("{} says nothing for {PATIENCE:?}", self.name))
     }
 
-    /// The next line, or `None` when the worker says nothing for `patience`.
+    /// The next line, or `None` when the worker is silent for `patience`.
     ///
     /// # Panics
     ///
@@ -143,11 +143,11 @@ impl Worker {
         }
     }
 
-    /// Reads lines up to one that begins with `start`, and returns what follows in it.
+    /// Reads lines up to one that begins with `start`, and returns its remainder.
     ///
     /// # Panics
     ///
-    /// When the worker ends or says nothing for 30 s.
+    /// When the worker ends or is silent for 30 s.
     pub fn line_after(&mut self, start: &str) -> String {
         loop {
             if let Some(rest) = self.line().strip_prefix(start) {
@@ -156,7 +156,7 @@ impl Worker {
         }
     }
 
-    /// The lines that are left after the worker has ended or was killed.
+    /// The remaining lines, after the worker has ended or was killed.
     pub fn rest(&mut self) -> Vec<String> {
         self.lines.iter().collect()
     }
@@ -172,7 +172,7 @@ impl Worker {
         self.child.kill();
     }
 
-    /// Freezes the worker with SIGSTOP, and returns once it stands still.
+    /// Freezes the worker with SIGSTOP, and returns once it is stopped.
     pub fn pause(&mut self) {
         self.child.pause().expect("a running worker can be paused");
     }

@@ -1,4 +1,4 @@
-//! A `ZooKeeper` of one's own.
+//! A `ZooKeeper` server for tests.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -15,9 +15,9 @@ use crate::child::Guarded;
 use crate::dir::TestDir;
 use crate::port::Port;
 
-/// Names another class path than that of Debian's package.
+/// Variable that names another class path than that of Debian's package.
 const CLASS_PATH: &str = "IDEM_ZOOKEEPER_CLASSPATH";
-/// Where Debian's package puts the server. The second is what makes it log to its output.
+/// Files of the server in Debian's package. The second makes it log to its output.
 const JARS: [&str; 2] = [
     "/usr/share/java/zookeeper.jar",
     "/usr/share/java/slf4j-simple.jar",
@@ -25,7 +25,7 @@ const JARS: [&str; 2] = [
 
 const MAIN: &str = "org.apache.zookeeper.server.ZooKeeperServerMain";
 
-/// A JVM on a busy machine takes its time; more than this means that it does not start.
+/// Deadline of the start, long enough for a JVM on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Lines of the log that a failed test prints.
@@ -33,11 +33,11 @@ const TAIL: usize = 40;
 
 /// A standalone `ZooKeeper` on a loopback port, stopped when the value is dropped.
 ///
-/// What it was told is on disk, though not synced, and survives `kill` and `restart`. A server
+/// Its data is on disk, though not synced, and survives `kill` and `restart`. A server
 /// dropped by a panicking test prints the end of its log and keeps its directory.
 #[derive(Debug)]
 pub struct ZooKeeperServer {
-    // Dropped in this order: first the process, then what it lives in.
+    // Dropped in this order: first the process, then its files.
     child: Mutex<Option<Guarded>>,
     java: PathBuf,
     args: Vec<OsString>,
@@ -46,11 +46,11 @@ pub struct ZooKeeperServer {
 }
 
 impl ZooKeeperServer {
-    /// Starts a server with nothing in it, and waits until it answers.
+    /// Starts an empty server, and waits until it answers.
     ///
     /// # Panics
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     #[must_use]
     pub fn start() -> Self {
         match Self::try_start() {
@@ -59,15 +59,15 @@ impl ZooKeeperServer {
         }
     }
 
-    /// Starts a server with nothing in it, and waits until it answers.
+    /// Starts an empty server, and waits until it answers.
     ///
     /// # Errors
     ///
-    /// When it does not start; the message says why and what to do.
+    /// When it does not start; the message has the reason and the remedy.
     pub fn try_start() -> Result<Self, StartError> {
         let java = find_program(Path::new("java")).ok_or_else(no_server)?;
         let class_path = class_path().ok_or_else(no_server)?;
-        // Somebody else may take a port between our look and the server's.
+        // Another process may take a port between the check and the server's start.
         for _ in 0..9 {
             match Self::launch(&java, &class_path) {
                 Err(error) if error.port_taken => {}
@@ -92,8 +92,8 @@ impl ZooKeeperServer {
             ),
         )?;
         let mut args: Vec<OsString> = [
-            // A small and short life: the simplest collector, no second compiler, no sync of a log
-            // that nobody needs after a power cut, and none of 64 MiB.
+            // Settings for a small, short-lived server: the simplest collector, no second compiler, no sync of a log
+            // that need not survive a power cut, and no preallocation of 64 MiB for it.
             "-Xmx256m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
@@ -115,13 +115,13 @@ impl ZooKeeperServer {
         Ok(server)
     }
 
-    /// The address of the server. As text it is what clients connect to.
+    /// The address of the server. Its text is the clients' connect string.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.number()).into()
     }
 
-    /// What the server has logged so far.
+    /// The server's log so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = fs::read(self.log_path()).unwrap_or_default();
@@ -142,7 +142,7 @@ impl ZooKeeperServer {
         drop(self.lock().take());
     }
 
-    /// Starts the server again on the same port and data; one that runs is killed first.
+    /// Starts the server again on the same port and data; a running server is killed first.
     pub fn restart(&self) {
         self.kill();
         if let Err(error) = self.run() {
@@ -181,17 +181,17 @@ impl ZooKeeperServer {
         Ok(())
     }
 
-    /// Whether our server, not another one on this port, is up and has loaded its data: it says
-    /// where that is, and what it is itself.
+    /// Whether this server, not another one on its port, is up and has loaded its data: it reports
+    /// the path of its data, and its mode.
     fn answers(&self) -> bool {
         let says = |word, what: &str| self.ask(word).is_ok_and(|answer| answer.contains(what));
         says("conf", &self.dir.path().to_string_lossy()) && says("srvr", "Mode: ")
     }
 
-    /// Asks the server with one of its words of four letters.
+    /// Sends one of the four-letter commands.
     fn ask(&self, word: &str) -> io::Result<String> {
         let mut connection = TcpStream::connect(self.addr())?;
-        // Asked too early, a server that starts takes the question and then forgets to answer it.
+        // A server that is still starting may accept the command and never answer it.
         connection.set_read_timeout(Some(Duration::from_millis(250)))?;
         connection.write_all(word.as_bytes())?;
         let mut answer = String::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_harness::{Edition, RedisServer, RespConn};
 
-/// What the server says about itself in a line such as `redis_version:7.0.15`.
+/// A field of the server's `INFO`, such as `redis_version:7.0.15`.
 fn info(server: &RedisServer, name: &str) -> Option<String> {
     let info = server.cli(&["INFO", "server"]);
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -25,7 +25,7 @@ fn each_edition_is_what_it_is_called() {
     let (redis, valkey) = version(Edition::Redis8);
     assert!(redis.starts_with("8.") && valkey.is_none(), "{redis}");
     let (redis, valkey) = version(Edition::Valkey);
-    // Where it left Redis.
+    // The Redis version from which Valkey was forked.
     assert!(redis.starts_with("7.2."), "{redis}");
     assert!(valkey.is_some());
 }

@@ -19,8 +19,7 @@ fn run(client: &mut RespConn, command: &[&str]) -> String {
         .to_string()
 }
 
-/// How many replicas have what this connection wrote, after a wait that is long enough for those
-/// that are there.
+/// The number of replicas that have this connection's writes, after a wait that is long enough for reachable ones.
 fn acknowledged(client: &mut RespConn) -> String {
     run(client, &["WAIT", "2", "300"])
 }
@@ -36,7 +35,7 @@ fn an_isolated_primary_serves_its_clients_and_another_one_is_elected(how: Partit
     });
 
     group.isolate(old, how);
-    // As of now, nothing reaches the replicas.
+    // From now on, writes do not reach the replicas.
     for client in &mut clients {
         assert_eq!(run(client, &["SET", "during", "lost"]), "OK");
         assert_eq!(acknowledged(client), "0");
@@ -48,7 +47,7 @@ fn an_isolated_primary_serves_its_clients_and_another_one_is_elected(how: Partit
     group.await_settled();
     assert_eq!(new.cli(&["MGET", "before", "during"]), "1\n(nil)");
 
-    // The old one does not know, and its clients neither, old and new ones.
+    // The old primary still considers itself the primary, and its old and new clients do so too.
     for client in &mut clients {
         assert!(run(client, &["ROLE"]).starts_with("master"));
         assert_eq!(run(client, &["SET", "late", "lost"]), "OK");
@@ -90,7 +89,7 @@ fn a_primary_that_needs_replicas_refuses_writes_when_its_links_are_cut() {
         .start();
     let old = group.primary();
     let start = Instant::now();
-    // A busy machine may keep the replicas from telling in time that they are there.
+    // A busy machine may delay the replicas' acknowledgements.
     while old.reply(&["SET", "before", "1"]).as_error().is_some() {
         assert!(start.elapsed().as_secs() < 20, "it has no replicas");
     }
@@ -142,7 +141,7 @@ fn a_group_with_a_network_between_replaces_a_killed_primary() {
     old.restart();
     group.await_replica(old);
     assert_eq!(port(group.await_settled()), port(new));
-    // It comes from its own address still.
+    // It still connects from its own address.
     group.isolate(old, Partition::Silent);
     let mut client = RespConn::open(group.announced_addr(new)).unwrap();
     assert_eq!(run(&mut client, &["SET", "key", "1"]), "OK");

@@ -1,4 +1,4 @@
-//! What Postgres alone has: a process for each connection, and shared memory.
+//! Postgres only: a process for each connection, and shared memory.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
@@ -30,7 +30,7 @@ fn a_kill_ends_busy_connections_too() {
         server.kill();
         let lives = runs(&pid);
         if lives {
-            // Or this test would never end.
+            // Without it, this test would never end.
             Command::new("kill").args(["-9", &pid]).status().unwrap();
         }
         assert!(!lives, "{pid} lives on");
@@ -77,7 +77,7 @@ fn a_killed_server_leaves_no_shared_memory() {
     assert!(!has_shared_memory(&memory));
 }
 
-/// One that has ended may wait for somebody to notice.
+/// An ended process may be a zombie until its parent reaps it.
 fn runs(pid: &str) -> bool {
     let ps = Command::new("ps")
         .args(["-o", "state=", "-p", pid])

@@ -14,7 +14,7 @@ fn client(proxy: &TcpProxy) -> RespConn {
     RespConn::open(proxy.addr()).expect("the proxy accepts")
 }
 
-/// What comes of a request that nobody answers: it is not waited for as long as for an answer.
+/// Error of a request without an answer, with a shorter timeout than for an answer.
 fn unanswered(client: &mut RespConn, request: &[&str]) -> std::io::Error {
     let patience = |client: &mut RespConn, long| {
         client.patience(long).expect("a socket has a time-out");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use idem_harness::{RedisServer, Reply, RespConn, SentinelSetup};
 
-/// The primary as each sentinel names it, by hand.
+/// The primary according to each sentinel, queried directly.
 fn named(group: &SentinelSetup) -> Vec<String> {
     let name = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SentinelSetup::NAME];
     let sentinels = group.sentinels().iter();
@@ -18,7 +18,7 @@ fn role(server: &RedisServer) -> String {
     }
 }
 
-/// Writes a key that `replicas` have when this returns.
+/// Writes a key, and returns when `replicas` have it.
 fn write(group: &SentinelSetup, key: &str, replicas: i64) {
     let mut client = group.primary().connect();
     let written = client.command(&["SET", key, "value"]);
@@ -130,7 +130,7 @@ fn a_restarted_replica_and_a_restarted_sentinel_are_what_they_were() {
     sentinel.kill();
     replica.kill();
     replica.restart();
-    // Its own memory tells, before a sentinel could.
+    // Its own configuration contains it, before a sentinel could reconfigure it.
     let info = replica.cli(&["CONFIG", "GET", "replicaof"]);
     assert_eq!(info, format!("replicaof\n127.0.0.1 {}", port(new)));
     sentinel.restart();
@@ -171,7 +171,7 @@ fn servers_have_the_settings_that_were_asked_for() {
     );
     let new = group.failover();
     group.await_settled();
-    // What was rewritten is what was asked for.
+    // The rewritten settings are the configured ones.
     old.restart();
     group.await_settled();
     for server in [old, new] {
@@ -219,7 +219,7 @@ fn sentinels_have_the_settings_that_were_asked_for() {
         );
         assert!(primary.contains("failover-timeout\n4500\n"), "{primary}");
     }
-    // They come to an agreement, though their default user is off.
+    // They agree, though their default user is off.
     let old = group.kill_primary();
     group.await_new_primary(old);
 }

@@ -7,7 +7,7 @@ use rustls::crypto::ring;
 /// A client that trusts one authority.
 struct Client<'a> {
     trusts: &'a Certificates,
-    /// Whose client certificate it shows.
+    /// The client certificate in use.
     shows: Option<&'a Certificates>,
 }
 
@@ -80,7 +80,7 @@ fn a_server_of_another_authority_is_not_trusted() {
     let stranger = Certificates::new();
     let error = trusting(&stranger).ping(&server.tls_url()).unwrap_err();
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
-    // Nor is it by who trusts what the system does.
+    // A client with the system's authorities does not trust it either.
     drop(ring::default_provider().install_default());
     let client = redis::Client::open(server.tls_url()).unwrap();
     let error = client.get_connection().err().expect("it is not trusted");
@@ -122,7 +122,7 @@ fn servers_can_have_one_authority() {
         assert_eq!(pong.unwrap(), "PONG");
     }
     assert_eq!(servers[0].certificates().ca_pem(), own.ca_pem());
-    // Two that were not told to have two.
+    // Two servers, each with its default authority.
     let others = [(), ()].map(|()| RedisServer::builder().tls().start());
     let error = trusting(others[0].certificates()).ping(&others[1].tls_url());
     assert!(error.is_err());

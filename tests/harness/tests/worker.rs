@@ -1,4 +1,4 @@
-//! Worker processes, and what becomes of the children of a killed one.
+//! Worker processes, and the children of a killed one.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ fn a_paused_server_dies_with_the_process_that_started_it() {
 
 #[test]
 fn everything_dies_when_a_process_between_is_killed() {
-    // The worker's server hangs on the worker, not on this process.
+    // The worker's server depends on the worker, not on this process.
     let (first, first_addr, _) = worker_with_a_server(&[]);
     let (mut second, second_addr, _) = worker_with_a_server(&[]);
     second.kill9();
@@ -101,7 +101,7 @@ fn worker_with_a_server(args: &[&str]) -> (Worker, SocketAddr, PathBuf) {
     (worker, addr, dir)
 }
 
-/// Waits for something that another process does without telling us.
+/// Waits for an effect of another process.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {

@@ -40,9 +40,9 @@ pub(crate) trait Server:
 
     const NAME: &'static str;
     const SCHEME: &'static str;
-    /// What it logs when it is up.
+    /// Log message of a server that is up.
     const READY: &'static str;
-    /// What it logs when it was not stopped in order.
+    /// Log message after an unclean stop.
     const RECOVERS: &'static str;
     const IS_DURABLE: &'static str;
     const DURABLE: &'static str;
@@ -92,7 +92,7 @@ impl Server for MariaDbServer {
 pub(crate) trait Connection: Sized + Send {
     async fn open(url: &str) -> sqlx::Result<Self>;
     async fn ask(&mut self, sql: &str) -> sqlx::Result<String>;
-    /// In one request, while a statement that is asked is prepared by one of its own.
+    /// Runs a statement in one request, while `ask` prepares its statement in a separate one.
     async fn run(&mut self, sql: &str) -> sqlx::Result<()>;
 }
 
@@ -119,7 +119,7 @@ macro_rules! connection {
 connection!(sqlx::PgConnection);
 connection!(sqlx::MySqlConnection);
 
-/// A connection for tests that are not async. Nothing takes longer than 20 s.
+/// A blocking connection. Every operation has a limit of 20 s.
 pub(crate) struct Client<S: Server> {
     runtime: Runtime,
     connection: Mutex<S::Connection>,
@@ -163,7 +163,7 @@ impl<S: Server> Client<S> {
         ran.unwrap_or_else(|_| Err(too_late()))
     }
 
-    /// Asks for the word `late`, which must not come within `silence`, but after `then`.
+    /// Queries the word `late`, which must not arrive within `silence`, but after `then`.
     pub(crate) fn ask_late(&self, sql: &str, silence: Duration, then: impl FnOnce()) {
         let mut connection = self.lock();
         let mut asked = Box::pin(connection.ask(sql));
@@ -187,7 +187,7 @@ fn too_late() -> sqlx::Error {
     sqlx::Error::Io(io::ErrorKind::TimedOut.into())
 }
 
-/// Waits for something that another process does without telling us.
+/// Waits for an effect of another process.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
