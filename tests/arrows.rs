@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// From the lowest to the highest: each imports from those in front of it.
+/// From the lowest to the highest: each imports only from the layers before it.
 const LAYERS: [&str; 13] = [
     "error",
     "identity",
@@ -21,7 +21,7 @@ const LAYERS: [&str; 13] = [
     "conformance",
 ];
 
-/// What may import anything, and is imported by nothing: the crate's own front, and its documentation.
+/// Modules that may import any layer, and that no layer imports: the crate's own front, and its documentation.
 const FRONT: [&str; 4] = ["lib", "__private", "guide", "docs"];
 
 /// An import against the order.
@@ -68,7 +68,7 @@ fn wrong(file: &str, source: &str) -> BTreeSet<Wrong> {
             let there = there
                 .split(|c: char| !c.is_alphanumeric() && c != '_')
                 .next();
-            // A name of the root, which is that of an item: `crate::Error` in a macro.
+            // A name of the root is that of an item, such as `crate::Error` in a macro.
             let is_higher = there.and_then(layer).is_some_and(|there| there > mine);
             if is_higher {
                 wrong.insert(Wrong {
@@ -114,7 +114,7 @@ fn an_import_against_the_order_is_found() {
         (line, import.as_str()),
         (2, "crate::lifecycle::lease::Lease;")
     );
-    // In a path, and not in a comment or a test.
+    // A path in code, outside of comments and tests.
     assert_eq!(
         wrong("record/mod.rs", "let x = crate::store::x();\n").len(),
         1

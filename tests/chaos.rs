@@ -1,5 +1,4 @@
-//! Processes that are killed at random points behind a network that fails, and a checker over what
-//! they did.
+//! Random kills of processes behind a network with faults, and a checker of their history.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +7,9 @@ use idem_tests::crew::Crew;
 use idem_tests::history::History;
 use idem_tests::seeded::Seeded;
 
-/// How long the faults last.
+/// Duration of the faults.
 const STORM: Duration = Duration::from_secs(10);
-/// Lines that are read between two faults.
+/// Number of lines read between two faults.
 const CALM: u64 = 60;
 
 struct Storm<'a> {
@@ -18,7 +17,7 @@ struct Storm<'a> {
     proxy: &'a TcpProxy,
     seeded: Seeded,
     history: History,
-    /// Workers by their numbers.
+    /// Workers with their numbers.
     workers: Vec<(usize, Worker)>,
     next: usize,
 }
@@ -31,7 +30,7 @@ impl Storm<'_> {
         self.next += 1;
     }
 
-    /// Reads this many lines, or as many as there are within a second.
+    /// Reads this many lines, or as many as arrive within a second.
     fn read(&mut self, lines: u64) {
         let patience = Duration::from_millis(2);
         let give_up = Instant::now() + Duration::from_secs(1);
@@ -92,7 +91,7 @@ impl Storm<'_> {
         }
     }
 
-    /// Lets the calls that are under way end.
+    /// Completes the calls under way.
     fn stop(&mut self) {
         for (number, mut worker) in self.workers.drain(..) {
             worker.send("stop");
@@ -106,7 +105,7 @@ impl Storm<'_> {
         }
     }
 
-    /// Gives every key the chance to end.
+    /// Completes every key.
     fn finish(&mut self) {
         self.lapse();
         let mut worker = self.crew.hire();

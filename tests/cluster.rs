@@ -1,5 +1,5 @@
-//! The Redis store on a cluster: where its commands go while slots move, nodes fall silent or die
-//! and others take their place.
+//! The Redis store on a cluster: routing of its commands while slots move, and nodes fall silent or die
+//! and are replaced.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 

@@ -18,7 +18,7 @@ use idem_tests::{InLayers, InMemory, Redis, Shape};
 use libtest_mimic::{Arguments, Trial, run};
 use tokio::runtime::{Builder, Runtime};
 
-/// The shapes of Redis that decide differently: by the commands that they have, and across slots.
+/// The shapes of Redis whose deciding code differs: by the commands they support, and across slots.
 const DECIDING: [&str; 4] = ["redis", "redis_6_2", "valkey", "cluster"];
 
 fn main() -> ExitCode {
@@ -112,7 +112,7 @@ fn layered_redis(runtime: &Arc<Runtime>, server: &Arc<OnceLock<Redis>>, case: Ca
     })
 }
 
-/// What people run: Redis in front of a database.
+/// The recommended layers: Redis in front of a database.
 fn layered_postgres(
     runtime: &Arc<Runtime>,
     fast: &Arc<OnceLock<Redis>>,

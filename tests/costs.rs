@@ -1,6 +1,6 @@
-//! What a call costs besides its body: allocations, and room in the future of its caller.
+//! Cost of a call besides its body: allocations, and size of the caller's future.
 //!
-//! A test binary of its own, because it counts what its allocator is asked for.
+//! A test binary of its own, because it counts the requests to its allocator.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
@@ -30,7 +30,7 @@ async fn print(number: u64, copy: u8, #[idem(skip)] engine: &Engine) -> Result<u
     Ok(number + u64::from(copy))
 }
 
-/// Polls once: a memory store keeps nobody waiting.
+/// Polls once, because a memory store answers immediately.
 fn at_once<F: Future>(future: Pin<&mut F>) -> F::Output {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -38,7 +38,7 @@ fn at_once<F: Future>(future: Pin<&mut F>) -> F::Output {
     }
 }
 
-/// What answering costs, not counted what the first calls set up once.
+/// Allocations of a replay, without the one-time set-up of the first calls.
 fn replayed<T, F: Future<Output = Result<T, PayError>>>(call: impl Fn() -> F) -> AllocationInfo {
     for _ in 0..3 {
         assert!(at_once(pin!(call())).is_ok());
@@ -64,7 +64,7 @@ fn a_replay_from_a_memory_store_allocates_nothing_but_the_value() {
     assert_eq!(text.bytes_total, "hello, number 7".len() as u64);
 }
 
-/// Lease, context, record and its answer, what is asked and what is settled: a new one should be seen.
+/// Lease, context, record and its answer, claim and completion: a new allocation should be noticed.
 #[test]
 fn a_first_call_on_a_memory_store_allocates_a_handful() {
     let engine = Engine::new(MemoryStore::new());

@@ -1,4 +1,4 @@
-//! Worker processes on one prefix of a server, and the history that they make.
+//! Worker processes on one prefix of a server, and their history.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use idem_harness::{RedisServer, Worker};
 #[derive(Clone, Debug)]
 pub struct Crew<'a> {
     server: &'a RedisServer,
-    /// Where the store is reached.
+    /// URL of the store.
     pub url: String,
     prefix: String,
     /// The lease of the workers.
     pub lease: Duration,
-    /// How long a duplicate waits.
+    /// Wait time of a duplicate.
     pub wait: Duration,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Crew<'a> {
         self
     }
 
-    /// A worker that is ready.
+    /// Starts a worker, and waits until it is ready.
     #[must_use]
     pub fn hire(&self) -> Worker {
         let mut worker = self.send_for();
@@ -45,7 +45,7 @@ impl<'a> Crew<'a> {
         worker
     }
 
-    /// Workers that are ready.
+    /// Starts workers, and waits until they are ready.
     #[must_use]
     pub fn hire_many(&self, count: usize) -> Vec<Worker> {
         let mut workers: Vec<_> = (0..count).map(|_| self.send_for()).collect();
@@ -63,15 +63,15 @@ impl<'a> Crew<'a> {
             .spawn()
     }
 
-    /// How often the effect of a key has happened.
+    /// Number of effects of a key.
     #[must_use]
     pub fn effects(&self, key: &str) -> u64 {
         let name = format!("{}:effects:{key}", self.prefix);
-        // A counter that is not there is an empty line.
+        // A missing counter is an empty line.
         self.server.cli(&["GET", &name]).parse().unwrap_or(0)
     }
 
-    /// Lets every claim grow older.
+    /// Ages every claim.
     pub fn advance(&self, age: Duration) {
         self.server.advance(age, &format!("{}:", self.prefix));
     }

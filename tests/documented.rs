@@ -1,4 +1,4 @@
-//! Tables of the documentation that name tests: the tests are there, and no row is missing.
+//! Tables of the documentation that name tests: the tests exist, and no row is missing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rows of the table whose head begins with this: their cells.
+/// Cells of the rows of the table whose head begins with this text.
 fn rows(file: &str, head: &str) -> Vec<Vec<String>> {
     let text = read(file);
     let table = text
@@ -91,7 +91,7 @@ fn every_promise_is_held_by_tests_that_are_there() {
             panic!("a row has three cells: {row:?}");
         };
         assert!(!in_short.is_empty(), "{row:?}");
-        // With the reason.
+        // The reason follows.
         let is_untested = promise.starts_with("not: ") && tests.starts_with("none: ");
         if !is_untested {
             assert_there(tests);

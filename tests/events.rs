@@ -1,11 +1,11 @@
-//! An observer that remembers, and lets a test wait for what happens.
+//! An observer that records events, and lets a test wait for them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use idem_runtime::{Event, EventKind, Observer, Reconciled};
 use tokio::sync::Notify;
 
-/// What happened, in words: `claimed 1`, `replayed value`, `released`, ….
+/// The recorded events, in words: `claimed 1`, `replayed value`, `released`, ….
 #[derive(Clone, Debug, Default)]
 pub struct Events(Arc<Inner>);
 
@@ -16,14 +16,14 @@ struct Inner {
 }
 
 impl Events {
-    /// Everything so far.
+    /// All events so far.
     #[must_use]
     pub fn all(&self) -> Vec<String> {
         let seen = self.0.seen.lock();
         seen.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often something happened whose words start like this.
+    /// Number of events whose words start with this text.
     #[must_use]
     pub fn count(&self, start: &str) -> usize {
         let seen = self.0.seen.lock();
@@ -31,7 +31,7 @@ impl Events {
         seen.iter().filter(|event| event.starts_with(start)).count()
     }
 
-    /// Waits until that has happened so many times.
+    /// Waits until that event has occurred this many times.
     pub async fn wait_for(&self, start: &str, times: usize) {
         loop {
             let changed = self.0.changed.notified();

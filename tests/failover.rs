@@ -1,7 +1,7 @@
 //! Sentinels and clusters that fail over in the middle of ten thousand calls with duplicates: every
 //! key ends, and all answers of a key are equal.
 //!
-//! How long it takes until calls go on is printed; `--nocapture` (of nextest: `--no-capture`) shows
+//! The time until calls continue is printed; `--nocapture` (of nextest: `--no-capture`) shows
 //! it.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
@@ -28,8 +28,8 @@ mod shard;
 #[path = "failover/told.rs"]
 mod told;
 
-/// Two runs at a time: they wait for elections most of the time, and the machine is there for its
-/// servers as well.
+/// Two runs at a time: they wait for elections most of the time, and their servers need the
+/// machine as well.
 async fn seat() -> tokio::sync::SemaphorePermit<'static> {
     static SEATS: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
     SEATS.acquire().await.unwrap()

@@ -1,7 +1,7 @@
-//! What survives a failover, and what does not.
+//! Claims and answers that survive a failover, and those lost by it.
 //!
-//! Everything whose body ran is called again by another process on the new primary. With a lease of a
-//! minute, a body that then runs a second time is one whose claim was forgotten.
+//! After the failover another process repeats, on the new primary, every call whose body ran. With a lease of a
+//! minute, a body that then runs a second time is one whose claim was lost.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -17,7 +17,7 @@ fn replicated(replicas: u32) -> Mode {
     Mode::Plain(Durability::Replicated(replicas))
 }
 
-/// Looks until it is so.
+/// Polls until the condition holds.
 fn until(what: &str, mut done: impl FnMut() -> Result<(), String>) {
     let end = Instant::now() + Duration::from_secs(20);
     while let Err(seen) = done() {
@@ -34,7 +34,7 @@ fn nothing_is_forgotten(seen: &Seen) {
     }
 }
 
-/// Calls that were made when the fault was there.
+/// Calls made after the fault began.
 fn late(seen: &Seen, client: Client) -> Vec<&Call> {
     let calls = seen.calls(client).iter();
     let late: Vec<_> = calls.filter(|call| call.began > seen.struck).collect();
@@ -42,7 +42,7 @@ fn late(seen: &Seen, client: Client) -> Vec<&Call> {
     late
 }
 
-/// No body starts at a client of the former primary, which says why.
+/// A client of the former primary starts no body, and reports the reason.
 fn nothing_is_granted(seen: &Seen, client: Client, why: &str) {
     let late = late(seen, client);
     let granted = late.iter().filter(|call| call.ran).count();
@@ -54,8 +54,8 @@ fn nothing_is_granted(seen: &Seen, client: Client, why: &str) {
     );
 }
 
-/// What a client says that can ask no sentinel whether its server is the primary still, when it needs
-/// a new connection.
+/// Error of a client that needs a new connection and can query no sentinel whether its server is still
+/// the primary.
 fn cut_off_from(how: Partition) -> &'static str {
     match how {
         Partition::Cut => "asking a sentinel for the primary",
@@ -63,7 +63,7 @@ fn cut_off_from(how: Partition) -> &'static str {
     }
 }
 
-/// A client that knows sentinels finds the new primary, and its answers get there.
+/// A client that knows sentinels finds the new primary, and its answers are stored there.
 fn calls_work_again(seen: &Seen, client: Client) {
     until("a call is answered", || {
         let refusal = seen.call(client).refusal();
@@ -88,7 +88,7 @@ fn a_partition_forgets_nothing_that_is_replicated(how: Partition) {
     seen.stage().heal();
     calls_work_again(&seen, Client::CutOff);
     calls_work_again(&seen, Client::Follows);
-    // A URL of one server is that server, whatever has become of it.
+    // A URL of one server always means that server, even after its role has changed.
     until("it is told that its server is a replica", || {
         let said = seen.call(Client::Stays).refusal();
         let said = said.ok_or("a replica granted a claim")?;
@@ -128,10 +128,10 @@ fn a_stopped_primary_that_comes_back_forgets_nothing_that_is_replicated() {
     calls_work_again(&seen, Client::Follows);
 }
 
-/// With [`Durability::Acknowledged`] a former primary goes on granting, and all that is forgotten.
+/// With [`Durability::Acknowledged`] a former primary goes on granting, and all those claims are lost.
 fn a_partition_forgets_what_is_only_acknowledged(how: Partition) {
     let seen = Trial {
-        // These wait for nothing, and all that they do is done again.
+        // These calls wait for no replica, and all of them are executed again.
         tasks: 4,
         ..Trial::new(Fault::Parted(how), ACKNOWLEDGED)
     };
@@ -169,7 +169,7 @@ fn all_replicas_forget_nothing_whichever_is_lost_with_the_primary() {
     nothing_is_forgotten(&seen);
     nothing_is_granted(&seen, Client::Stays, "1 of 2 replicas have it");
     nothing_is_granted(&seen, Client::CutOff, cut_off_from(Partition::Cut));
-    // The group is one replica short, so that nothing can be granted on the new primary either.
+    // The group is one replica short, so the new primary cannot grant a claim either.
     nothing_is_granted(&seen, Client::Follows, "of 2 replicas have it");
     seen.stage().heal();
     for client in [Client::Follows, Client::CutOff] {

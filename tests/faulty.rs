@@ -1,3 +1,3 @@
-//! A store that fails where a test tells it to: between the engine and a real one.
+//! A store with injectable faults, between the engine and a real store.
 
 pub use idem_runtime::conformance::{Fault, Faulty, Operation};

@@ -1,11 +1,11 @@
-//! What several processes did to some keys, and whether that may have happened.
+//! A history of calls from several processes, and a checker of its validity.
 //!
-//! Time is the server's clock in microseconds, and so is a fence: it says when its claim was
+//! Time is the server's clock in microseconds, and so is a fence: it is the time at which its claim was
 //! granted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The lines of all processes, and what was done to them.
+/// The lines of all processes, and the faults injected into them.
 #[derive(Debug, Default)]
 pub struct History {
     keys: BTreeMap<String, Key>,
@@ -21,7 +21,7 @@ pub struct History {
 struct Key {
     starts: Vec<Start>,
     effects: u64,
-    /// Answers, and when the first caller had one.
+    /// Answers, and the time at which a caller first received each.
     answers: BTreeMap<String, u64>,
 }
 
@@ -38,7 +38,7 @@ struct Start {
     invoked: u64,
     started: u64,
     fence: u64,
-    /// The body ended with an error that gives the key back.
+    /// The body ended with an error that releases the key.
     failed: bool,
 }
 
@@ -106,12 +106,12 @@ impl History {
         Some(())
     }
 
-    /// The process was killed; its open calls need not end.
+    /// Records that the process was killed; its open calls need not end.
     pub fn killed(&mut self, process: usize) {
         self.killed.insert(process);
     }
 
-    /// Between these two times every lease lapsed.
+    /// Records that every lease lapsed between these two times.
     pub fn lapsed(&mut self, from: u64, to: u64) {
         self.lapses.push((from, to));
     }
@@ -129,7 +129,7 @@ impl History {
         (self.returns, starts.sum())
     }
 
-    /// What must not have happened. `effects` is how often the effect of a key was counted.
+    /// Violations of the guarantees. `effects` is the counted number of effects of a key.
     pub fn violations(&self, effects: impl Fn(&str) -> u64) -> Vec<String> {
         let mut found = self.mistakes.clone();
         for ((process, call), open) in &self.open {
@@ -179,7 +179,7 @@ impl History {
                 found.push(format!("start {} is not explained", second.fence));
             }
         }
-        // A killed process may have had its effect and not have told.
+        // A killed process may have had its effect without reporting it.
         if effects < key.effects || effects > starts.len() as u64 {
             let (told, starts) = (key.effects, starts.len());
             found.push(format!(

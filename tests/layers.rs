@@ -10,7 +10,7 @@ use idem_runtime::store::{Front, RecordKey, Store};
 
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a reset takes.
+/// Duration of a reset.
 const TRUST: Duration = Duration::from_millis(50);
 
 /// A store of one fixture in front of the store of another.

@@ -8,7 +8,7 @@ use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::memory::MemoryStore;
 use idem_runtime::store::{RecordKey, Store};
 
-/// A memory store of its own, with a clock that stands still.
+/// A memory store of its own, with a stopped clock.
 #[derive(Debug)]
 pub struct InMemory {
     store: MemoryStore,
@@ -16,7 +16,7 @@ pub struct InMemory {
     drift: Duration,
 }
 
-/// A clock that runs, by the millisecond like that of a server, and is moved forward besides.
+/// A running clock with a server's millisecond resolution, which can also be moved forward.
 #[derive(Debug)]
 struct Running(ManualClock);
 
@@ -43,7 +43,7 @@ impl InMemory {
         Self::by(clock.clone(), clock, Duration::ZERO, max_entries)
     }
 
-    /// The same, but its clock runs, like that of a server.
+    /// The same with a running clock, like that of a server.
     #[must_use]
     pub fn running(max_entries: usize) -> Self {
         let clock = ManualClock::new();

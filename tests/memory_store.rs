@@ -1,4 +1,4 @@
-//! The memory store under many keys: it forgets what has expired, and refuses what has no room.
+//! The memory store under many keys: it evicts expired records, and refuses claims when it is full.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests")]
 
@@ -12,7 +12,7 @@ use idem_runtime::store::{
 use idem_runtime::{Engine, ErrorKind, Fingerprint, KeyDigest, OnOutage, Operation, OutcomeKind};
 use idem_tests::pay::{PayError, Receipt};
 
-/// Pages that this process has in memory.
+/// Resident pages of this process.
 fn resident_pages() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse().unwrap()
@@ -23,13 +23,13 @@ async fn pay(engine: &Engine, number: u32) -> Result<Receipt, PayError> {
     call.run(|_| async { Ok(Receipt { run: number }) }).await
 }
 
-/// An engine that gives up at once.
+/// An engine with a claim deadline of 1 ms.
 fn hasty(store: &MemoryStore) -> Engine {
     let engine = Engine::builder(store.clone()).claim_deadline(Duration::from_millis(1));
     engine.build().unwrap()
 }
 
-/// Claims and completes a key of its own, below the engine: this is about the store.
+/// Claims and completes a new key directly on the store.
 async fn finish(store: &MemoryStore, number: u32) {
     let mut digest = [0; 32];
     digest[..4].copy_from_slice(&number.to_le_bytes());
@@ -88,14 +88,14 @@ async fn a_million_keys_leave_nothing_behind() {
         resident.push(resident_pages());
         clock.advance(Duration::from_hours(25));
     }
-    // The maps reach their size within the first rounds, but for one that doubles late. Records of one round that
-    // stayed would be three times this margin.
+    // The maps reach their size within the first rounds, except for one that doubles late. A leak of one round's
+    // records would be three times this margin.
     let (early, late) = (resident[4], resident[9]);
     assert!(
         late <= early + early / 10,
         "memory grows: {resident:?} pages"
     );
-    // A few more calls sweep what the last round left.
+    // A few more calls evict the rest of the last round.
     let mut number = 10 * ROUND;
     while store.len() > 1_000 {
         finish(&store, number).await;
@@ -138,7 +138,7 @@ async fn a_full_store_refuses_new_keys_and_keeps_its_promises() {
     pay(&engine, 100).await.unwrap();
 }
 
-/// One client sends invalid requests: another one's are taken all the same.
+/// One client sends invalid requests: those of another client are accepted all the same.
 #[tokio::test]
 async fn calls_that_fail_take_room_for_a_lease_and_not_for_their_ttl() {
     const ROOM: u32 = 1_000;
@@ -151,7 +151,7 @@ async fn calls_that_fail_take_room_for_a_lease_and_not_for_their_ttl() {
         let failed = call.run(|_| async { Err(PayError::Down) as Result<Receipt, _> });
         assert_eq!(failed.await, Err(PayError::Down));
     };
-    // A day at a thousand in half a minute.
+    // A day of a thousand records per half-minute.
     for round in 0..10 {
         for number in 0..ROOM {
             fail(round * ROOM + number).await;
@@ -162,7 +162,7 @@ async fn calls_that_fail_take_room_for_a_lease_and_not_for_their_ttl() {
     assert!(store.len() < 1_000, "{} records", store.len());
 }
 
-/// What a flood brings about is not what switches the protection off.
+/// A flood of keys must not switch the protection off.
 #[tokio::test]
 async fn a_full_store_is_no_outage() {
     let store = MemoryStore::builder().max_entries(1).build();
@@ -179,7 +179,7 @@ async fn a_full_store_is_no_outage() {
     assert!(error.is_retryable(), "{error}");
 }
 
-/// Large enough that its parts do not tell of each record.
+/// Large enough that its parts do not report each record.
 #[tokio::test]
 async fn a_larger_store_is_full_at_its_bound_and_not_before() {
     const BOUND: u32 = 10_000;

@@ -1,4 +1,4 @@
-//! A payment, as the tests make it.
+//! A payment operation for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use idem_runtime::Classify;
 use serde::{Deserialize, Serialize};
 
-/// What a payment answers.
+/// Answer of a payment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Which run of the body made it.
+    /// Number of the run that made it.
     pub run: u32,
 }
 
-/// How a payment fails.
+/// Error of a payment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Classify)]
 pub enum PayError {
-    /// The bank said no.
+    /// The bank declined.
     #[class(business)]
     Declined {
-        /// Which run of the body was told so.
+        /// Number of the run that was declined.
         run: u32,
     },
-    /// The bank could not be asked.
+    /// The bank was not reached.
     #[class(system)]
     Down,
-    /// The bank was asked and did not answer.
+    /// The bank received the request and did not answer.
     #[class(unknown)]
     TimedOut,
     /// idem refused.
@@ -40,11 +40,11 @@ impl From<idem_runtime::Error> for PayError {
 }
 
 impl PayError {
-    /// What idem said.
+    /// Kind of idem's refusal.
     ///
     /// # Panics
     ///
-    /// If it was the bank.
+    /// If the error is the bank's.
     #[must_use]
     pub fn kind(&self) -> &idem_runtime::ErrorKind {
         match self {
@@ -54,18 +54,18 @@ impl PayError {
     }
 }
 
-/// Counts how often a body ran. Clones count together.
+/// Counts the runs of a body. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct Runs(Arc<AtomicU32>);
 
 impl Runs {
-    /// The body runs.
+    /// Counts a run, and returns its number.
     #[must_use]
     pub fn start(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// How often it ran.
+    /// Number of runs.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.load(Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! One key in the hands of several processes: many at once, killed ones, paused ones, slow ones.
+//! One key shared by several processes: many at once, killed ones, paused ones, slow ones.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ fn crew(prefix: &str) -> Crew<'static> {
     Crew::new(SERVER.get_or_init(RedisServer::start), prefix)
 }
 
-/// The time, fence and attempt of the next body that begins.
+/// The fence and attempt of the next body that begins.
 fn started(worker: &mut Worker) -> (u64, u64) {
     let line = worker.line_after("start ");
     let numbers: Vec<Result<u64, _>> = line.split(' ').skip(2).map(str::parse).collect();
@@ -31,7 +31,7 @@ fn started(worker: &mut Worker) -> (u64, u64) {
     }
 }
 
-/// A body that has begun and stands still: its fence and attempt.
+/// Starts a body that then waits: its fence and attempt.
 fn hold(worker: &mut Worker, id: u64) -> (u64, u64) {
     worker.send(&format!("call {id} k hold"));
     let begun = started(worker);
@@ -39,7 +39,7 @@ fn hold(worker: &mut Worker, id: u64) -> (u64, u64) {
     begun
 }
 
-/// The answer of the next call that ends, which must be one.
+/// The answer of the next call that ends, which must not be an error.
 fn answer(worker: &mut Worker) -> String {
     let line = loop {
         let line = worker.line();
@@ -51,13 +51,13 @@ fn answer(worker: &mut Worker) -> String {
     line.split(' ').nth(4).expect("an answer").to_owned()
 }
 
-/// Why the next call that ends has no answer.
+/// The error of the next call that ends.
 fn refusal(worker: &mut Worker) -> String {
     let line = worker.line_after("end ");
     line.splitn(3, ' ').nth(2).expect("a reason").to_owned()
 }
 
-/// Calls one key from four processes at once, as often in each, and ends their one body when all
+/// Calls one key from four processes at once, equally often in each, and ends their one body when all
 /// have begun. Every call must get the same answer.
 fn burst(crew: &Crew<'_>, workers: &mut [Worker], each: u32) {
     for worker in &mut *workers {
@@ -94,10 +94,10 @@ fn a_thousand_calls_from_four_processes_run_one_body() {
     burst(&crew, &mut crew.hire_many(4), 250);
 }
 
-/// All duplicates of a process share one claim, one subscription and one look at the answer.
+/// All duplicates of a process share one claim, one subscription and one read of the answer.
 #[test]
 fn ten_thousand_calls_from_four_processes_cost_few_commands() {
-    // Claim, subscribe, look, look again when told; the polls that make up for a lost message while
+    // Claim, subscribe, read, read again when notified; the polls that make up for a lost message while
     // the body runs (100 ms, 200 ms … 1 s); making the connections; completing.
     const EACH: usize = 16;
     let server = RedisServer::start();
@@ -172,8 +172,8 @@ fn the_key_of_a_killed_process_is_free_after_its_lease_and_not_before() {
     assert_eq!(crew.effects("k"), 1);
 }
 
-/// Two workers: the first is paused in its body, the second has taken its key over and finished.
-/// With the answer, and the record.
+/// Two workers: the first is paused in its body, the second has taken its key over and completed it.
+/// Returned with the answer, and the record.
 fn overtaken(crew: &Crew<'_>) -> (Vec<Worker>, String, (String, String)) {
     let mut workers = crew.hire_many(2);
     let (fence, _) = hold(&mut workers[0], 1);
@@ -195,7 +195,7 @@ fn a_paused_process_whose_key_was_taken_over_returns_the_winners_answer() {
     workers[0].send("finish 1");
     assert_eq!(answer(&mut workers[0]), winner);
     assert_eq!(crew.record(), record);
-    // The lease is a promise about the answer, not about the effect.
+    // The lease protects the answer, not the effect.
     assert_eq!(crew.effects("k"), 2);
 }
 

@@ -9,21 +9,21 @@ use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::redis::{Durability, RedisStore, RedisStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 
-/// What every prefix begins with, and what the restricted user may touch.
+/// Start of every prefix, and the only keys that the restricted user may access.
 const PREFIX: &str = "idem-tests";
 const USER: &str = "restricted";
 const PASSWORD: &str = "a-secret-of-the-tests";
 
-/// A busy machine may keep a reply waiting; no case is about that.
+/// A busy machine may delay a reply; no case depends on it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How people run Redis.
+/// Deployment of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One server.
     Server,
-    /// One server, for a user that may not do what is dangerous or for administrators, nor touch
-    /// keys of others.
+    /// One server, for a user without dangerous or administrative commands, and without access to
+    /// foreign keys.
     Restricted,
     /// One server behind its socket file.
     Unix,
@@ -31,19 +31,19 @@ pub enum Shape {
     Password,
     /// One server, in the newer protocol.
     Resp3,
-    /// One server behind TLS, which asks for a certificate of the client.
+    /// One server behind TLS that requires a client certificate.
     Tls,
-    /// One server of another age or origin.
+    /// One server of another version or product.
     Edition(Edition),
     /// A primary, two replicas and three sentinels.
     Sentinel,
     /// The same, where each write waits for both replicas.
     Replicated,
-    /// Six nodes, three of them primaries, of which one is known.
+    /// Six nodes, three of them primaries, of which the store knows one.
     Cluster,
     /// Six nodes, where each write waits for a replica.
     ReplicatedCluster,
-    /// Six nodes of another age or origin.
+    /// Six nodes of another version or product.
     ClusterEdition(Edition),
 }
 
@@ -93,7 +93,7 @@ impl Redis {
         shape: Shape,
         set: impl FnOnce(RedisServerBuilder) -> RedisServerBuilder + Send + 'static,
     ) -> Self {
-        // It waits for processes.
+        // Blocking, because it waits for processes.
         let back = tokio::task::spawn_blocking(move || Back::start(shape, set));
         let back = back.await.expect("the servers start");
         let store = back.store(shape);
@@ -147,7 +147,7 @@ impl Back {
             Shape::Tls => server(&RedisServerBuilder::tls_client_auth, first),
             Shape::Edition(edition) => server(&|server| server.version(edition), first),
             Shape::Restricted => {
-                // No spaces here: these are words of `ACL SETUSER`.
+                // No spaces here: the rules are split into words for `ACL SETUSER`.
                 let rules =
                     format!("on >{PASSWORD} ~{PREFIX}* &{PREFIX}* +@all -@dangerous -@admin");
                 server(&|server| server.acl_user(USER, &rules), first)
@@ -155,13 +155,13 @@ impl Back {
             Shape::Unix => server(&RedisServerBuilder::unix_socket, first),
             Shape::Password => server(&|server| server.password(PASSWORD), first),
             Shape::Sentinel | Shape::Replicated => {
-                // No failover because a busy machine has kept the primary waiting.
+                // A long time-out, so that a busy machine that delays the primary causes no failover.
                 let setup = SentinelSetup::builder().down_after(Duration::from_mins(1));
                 let setup = setup.servers(|_| first);
                 Self::Sentinel(Arc::new(setup.start()))
             }
             Shape::Cluster | Shape::ReplicatedCluster | Shape::ClusterEdition(_) => {
-                // Nobody takes over because a busy machine has kept a node waiting.
+                // A long time-out, so that a busy machine that delays a node causes no failover.
                 let setup = ClusterSetup::builder().node_timeout(Duration::from_mins(1));
                 let setup = setup.nodes(|_| match shape {
                     Shape::ClusterEdition(edition) => first.version(edition),

@@ -1,4 +1,4 @@
-//! What a call costs in commands, and what those commands are: counted by the server.
+//! Commands of a call and their number, as counted by the server.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 
@@ -8,7 +8,7 @@ use idem_harness::{Command, Edition, Monitor, RedisServer};
 use idem_runtime::{Answer, Engine, Error, ErrorKind, How};
 use idem_tests::shop::{Failure, MARKERS, Shop, connect, happened, patient, persistent};
 
-/// A server whose script cache is warm, and a watched shop on it.
+/// A server with a warm script cache, and a shop on it whose commands are monitored.
 async fn watched() -> (RedisServer, Shop, Monitor) {
     let server = RedisServer::start();
     let shop = Shop::open(&server.url()).await;
@@ -20,7 +20,7 @@ async fn watched() -> (RedisServer, Shop, Monitor) {
     (server, shop, monitor)
 }
 
-/// A claim of a new key, and an answer to a finished one: no script.
+/// A claim of a new key, and a completed answer: no script.
 const PLAIN: &str = "SET";
 const SCRIPT: &str = "EVALSHA";
 
@@ -154,9 +154,9 @@ async fn connecting_asks_who_the_server_is() {
         .iter()
         .partition(|command| command.is_from_script());
     let asked: Vec<_> = asked.iter().map(|command| &*command.name).collect();
-    // The server does not show a `CONFIG GET`, for which it asks after them.
+    // The server hides `CONFIG GET`, which the store sends after these commands.
     assert_eq!(asked, ["HELLO", "INFO", "EVAL"]);
-    // Rights are asked for, and one write is tried.
+    // The script checks the permissions, and tries one write.
     let tried: Vec<_> = from_script.iter().map(|command| &*command.name).collect();
     assert_eq!(tried, ["SET"]);
 }
@@ -171,14 +171,14 @@ async fn a_renewal_is_one_command_on_a_connection_of_its_own() {
     let mut monitor = server.monitor();
     let mut seen = Vec::new();
     let long = shop.pay_by("a", async |_| {
-        // The first renewal connects, and teaches the server its script.
+        // The first renewal connects, and loads its script.
         happened(&shop.events, "renewed", 1).await;
         seen = monitor.commands();
         happened(&shop.events, "renewed", 2).await;
         let second = monitor.commands();
         let sent = second.iter().filter(|command| !command.is_from_script());
         let names: Vec<_> = sent.clone().map(|command| &*command.name).collect();
-        // More than one where this test was held up for long.
+        // More than one if this test was delayed.
         assert!(!names.is_empty() && names.iter().all(|name| *name == "EVALSHA"));
         assert!(sent.count() < shop.events.count("renewed"));
         let touched = second.iter().filter(|command| command.name == "PEXPIRE");
@@ -230,9 +230,9 @@ async fn a_record_has_its_life_from_its_first_write_on() {
     for write in writes {
         let options: Vec<_> = write.args[2..].iter().map(String::as_str).collect();
         match options[..] {
-            // Of a key that was given back nothing remains: it is kept for the lease of a minute.
+            // A released key leaves a record only for the lease of a minute.
             ["PX", life] if write.args[1].starts_with("2R") => assert_eq!(life, "60000"),
-            // Of a plain claim, granted or not; of an end; of a claim by script.
+            // A plain claim, granted or not; a completion; a claim by script.
             ["NX", "GET", "PX", life] | ["PX", life] | ["PX", life, "NX"] => {
                 assert_eq!(life, "86400000");
             }
@@ -245,7 +245,7 @@ async fn a_record_has_its_life_from_its_first_write_on() {
     assert_eq!(later, None, "only a renewal changes a life");
 }
 
-/// The one key that a command is about.
+/// The only key of a command.
 fn record_of(command: &Command) -> &str {
     if command.name == PLAIN {
         return &command.args[0];
@@ -269,7 +269,7 @@ async fn a_command_touches_one_record_whose_name_has_no_text_of_a_user() {
             assert!(!name.contains(marker));
         }
     }
-    // What a script reads and writes is the record that it was given.
+    // A script reads and writes only the record of its key argument.
     let mut given = "";
     for command in &commands {
         match (command.is_from_script(), &*command.name) {

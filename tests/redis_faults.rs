@@ -1,4 +1,4 @@
-//! What goes wrong around a Redis, one fault a test: the error is clear, the body does not run
+//! Faults around a Redis, one in each test: the error is clear, the body does not run
 //! twice, and no answer is lost.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]

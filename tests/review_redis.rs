@@ -1,4 +1,4 @@
-//! Found by review: schedules that no other test has.
+//! Schedules from a code review, not covered by other tests.
 
 #![allow(
     clippy::unwrap_used,
@@ -113,7 +113,7 @@ async fn releases_leave_nothing_immortal_on_redis_7() {
     releases_leave_nothing_immortal(RedisServer::start()).await;
 }
 
-/// The primary is there all the time, and so is the process that renews.
+/// The primary is always available, and so is the process that renews.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
     const BODIES: usize = 100;
@@ -142,8 +142,8 @@ async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
     replica.pause();
     let began = Instant::now();
     until("two leases are over", || began.elapsed() > lease * 2).await;
-    // No lease is longer than what its record has left to live beyond the lease.
-    // All at one moment.
+    // No lease outlives the rest of its record's life beyond the lease.
+    // All read at one moment.
     let lives = "local lives = {} \
                  for at, name in ipairs(redis.call('KEYS', ARGV[1])) do \
                  lives[at] = redis.call('PTTL', name) end return lives";
@@ -168,7 +168,7 @@ async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
     }
 }
 
-/// A client that could not hear the sentinels when they failed over, and hears them again.
+/// A client that could not reach the sentinels during the failover, and reaches them again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_that_no_sentinel_could_tell_of_is_noticed() {
     let group = SentinelSetup::builder().partitions().start();
@@ -206,16 +206,16 @@ async fn a_failover_that_no_sentinel_could_tell_of_is_noticed() {
     eprintln!("noticed after {:?}", began.elapsed());
 }
 
-/// A node that is cut off from the others says so; they say who has its keys now.
+/// A node that is cut off from the others reports an error; the others report the new owner of its keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_node_that_is_cut_off_is_not_believed() {
     let cluster = ClusterSetup::start();
-    // Like one that is cut off: it has slots and a map, and not the others.
+    // Like a node that is cut off: it has slots and a map, but no other node.
     let lonely = RedisServer::builder()
         .args(["--cluster-enabled", "yes"])
         .start();
     lonely.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16382"]);
-    // It is the nearest one.
+    // It is the nearest node.
     let far = TcpProxy::start(cluster.addrs()[0]);
     far.delay(Duration::from_millis(20));
     let url = format!("redis+cluster://{},{}", lonely.addr(), far.addr());
@@ -223,7 +223,7 @@ async fn a_cluster_node_that_is_cut_off_is_not_believed() {
     shop.pay("a").await.unwrap();
 }
 
-/// How many records of this shop a server has.
+/// Number of this shop's records on a server.
 fn records(server: &RedisServer, shop: &Shop) -> usize {
     let names = server.cli(&["KEYS", &format!("{}:shop.pay:*", shop.prefix())]);
     names.split_whitespace().count()
@@ -238,7 +238,7 @@ fn url_of(sentinels: impl IntoIterator<Item = SocketAddr>) -> String {
     )
 }
 
-/// The runtime on which the store was made ends, while another goes on.
+/// The runtime on which the store was created ends, while another continues.
 #[test]
 fn a_failover_is_told_after_the_first_runtime_has_ended() {
     let group = SentinelSetup::builder().partitions().start();
@@ -264,7 +264,7 @@ fn a_failover_is_told_after_the_first_runtime_has_ended() {
     eprintln!("noticed after {:?}", began.elapsed());
 }
 
-/// Its time is as old as the reply that told it, and for how long an answer is kept is told from it.
+/// Its time is as old as the reply that carried it, and the retention of an answer is computed from it.
 #[tokio::test]
 async fn a_late_reply_does_not_tell_the_time_of_claims() {
     let server = RedisServer::start();

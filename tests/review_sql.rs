@@ -1,4 +1,4 @@
-//! What a review of the SQL stores found.
+//! Cases from a code review of the SQL stores.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 
-/// How long anything that must happen may take before a test fails instead of hanging.
+/// Deadline of required events, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn postgres(database: &str) -> String {
@@ -51,7 +51,7 @@ where
     u64::rows(done.unwrap_or_else(|error| panic!("the database refused: {error}")))
 }
 
-/// How many rows a statement changed, whatever the database.
+/// Number of rows that a statement changed, for any database.
 trait Rows<D: sqlx::Database> {
     fn rows(done: D::QueryResult) -> u64;
 }
@@ -72,7 +72,7 @@ async fn pg_number(conn: &mut PgConnection, sql: &'static str) -> i64 {
     number.unwrap_or_else(|error| panic!("the database refused: {error}"))
 }
 
-/// Polls until it holds.
+/// Polls until the condition holds.
 async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let end = Instant::now() + PATIENCE;
     while !holds().await {
@@ -85,7 +85,7 @@ fn kind(answer: Result<u32, Error>) -> ErrorKind {
     answer.expect_err("the call fails").kind().clone()
 }
 
-/// Everything that an error says, with what caused it.
+/// The complete text of an error, with its causes.
 fn said(error: &Error) -> String {
     let mut said = format!("{error} {error:?}");
     let mut source = std::error::Error::source(error);
@@ -96,8 +96,8 @@ fn said(error: &Error) -> String {
     said
 }
 
-/// A claim that nobody waits for any more must not wait in the server either: there it keeps a backend
-/// for as long as the transaction lasts that holds the key, one more for each time it is sent again.
+/// An abandoned claim must not wait in the server: there it blocks a backend
+/// for as long as the transaction lasts that holds the key, and each retry blocks another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_that_were_given_up_leave_no_backend_that_waits() {
     let url = postgres("given_up");
@@ -107,7 +107,7 @@ async fn claims_that_were_given_up_leave_no_backend_that_waits() {
     let held = calm.operation("orders.create").key("order-7");
     let held: Result<u32, Error> = held.in_tx(&mut tx).run(async |_, _| Ok(1)).await;
     assert_eq!(held.unwrap(), 1);
-    // It claims more than once.
+    // Claims more than once.
     let store: PostgresStore = store::<Postgres>(&url, Duration::from_secs(2)).await;
     let engine = Engine::builder(store).claim_deadline(Duration::from_secs(5));
     let engine = engine.build().expect("the settings are right");
@@ -176,7 +176,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What happens when the transaction is committed: `trigger` in PL/pgSQL.
+/// Defines a trigger in PL/pgSQL that runs at the commit of the transaction.
 async fn at_commit(url: &str, trigger: &str) -> PgConnection {
     let mut conn = PgConnection::connect(url).await.unwrap();
     let sql = format!(
@@ -201,7 +201,7 @@ async fn order(engine: &Engine, conn: &mut PgConnection) -> Result<u32, Error> {
         .expect("a call ends, whatever the commit does")
 }
 
-/// A commit that has no reply has a deadline, as everything that is sent.
+/// A commit without a reply has a deadline, like every other request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_without_a_reply_is_unknown_in_time() {
     let url = postgres("silent_commit");
@@ -211,7 +211,7 @@ async fn a_commit_without_a_reply_is_unknown_in_time() {
     assert_eq!(kind(answer), ErrorKind::CommitUnknown);
 }
 
-/// A proxy answers for a server that it has lost; what the server did with the commit it does not know.
+/// A proxy answers for a lost server; the result of its commit is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_server_was_lost_behind_a_proxy_is_unknown() {
     let url = postgres("lost_commit");
@@ -222,12 +222,12 @@ async fn a_commit_whose_server_was_lost_behind_a_proxy_is_unknown() {
     assert_eq!(kind(answer), ErrorKind::CommitUnknown);
 }
 
-/// A session that the server has ended is one like any other that is lost.
+/// A session ended by the server is handled like any other lost session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_was_ended_for_being_idle_costs_no_call() {
     let url = postgres("idle_session");
     let mut conn = PgConnection::connect(&url).await.unwrap();
-    // Longer than a busy machine takes between two statements.
+    // Longer than the pause between two statements on a busy machine.
     let setting = "ALTER DATABASE idle_session SET idle_session_timeout = '2s'";
     run(&mut conn, setting).await;
     drop(conn);
@@ -249,8 +249,8 @@ async fn a_session_that_was_ended_for_being_idle_costs_no_call() {
     }
 }
 
-/// A purge meets a record that a transaction has taken over. It must not wait for that while it holds
-/// the other records that it was about to delete.
+/// A purge meets a record that a transaction has locked. It must not wait for that lock while it holds
+/// the locks of the other records that it is about to delete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purge_on_mysql_holds_up_nobody_when_it_meets_a_transaction() {
     let url = mariadb("purge");
@@ -261,7 +261,7 @@ async fn a_purge_on_mysql_holds_up_nobody_when_it_meets_a_transaction() {
         let call = engine.operation("orders.create").key(key);
         let answer: Result<u32, Error> = call.run(|_| async { Ok(1) }).await;
         assert_eq!(answer.unwrap(), 1);
-        // In this order they are deleted.
+        // They are deleted in this order.
         let expired = "UPDATE idem_records SET expires_us = \
             (SELECT n FROM (SELECT coalesce(max(expires_us) + 1, 1) AS n FROM idem_records \
              WHERE expires_us < 1000) AS x) WHERE expires_us > 1000";
@@ -279,7 +279,7 @@ async fn a_purge_on_mysql_holds_up_nobody_when_it_meets_a_transaction() {
     tx.commit().await.unwrap();
 }
 
-/// What SQLite says of a savepoint that is gone is no matter of the table.
+/// SQLite's error about a missing savepoint must not be taken for a missing table.
 #[tokio::test]
 async fn a_body_that_ends_the_transaction_is_not_told_to_make_a_table() {
     let dir = TestDir::new("review").expect("there is room for a file");
@@ -302,8 +302,8 @@ async fn a_body_that_ends_the_transaction_is_not_told_to_make_a_table() {
     assert!(said.contains("ended the transaction"), "{said}");
 }
 
-/// sqlx logs the text of statements, at the level of a warning where one was slow. An answer is not to be
-/// in it.
+/// sqlx logs the text of statements, at warning level if one was slow. It must not contain
+/// an answer.
 #[tokio::test]
 async fn no_answer_is_in_the_text_of_a_statement() {
     let server = PostgresServer::builder().setting("log_statement", "all");
@@ -322,7 +322,7 @@ async fn no_answer_is_in_the_text_of_a_statement() {
     for byte in secret.bytes() {
         let _ = write!(digits, "{byte:02x}");
     }
-    // The server tells parameters in lines of their own.
+    // The server logs parameters in lines of their own.
     let log = server.log();
     let (parameters, texts): (Vec<_>, Vec<_>) =
         log.lines().partition(|line| line.contains("DETAIL:"));
@@ -332,8 +332,8 @@ async fn no_answer_is_in_the_text_of_a_statement() {
     assert!(!has(&texts, &digits), "{texts:#?}");
 }
 
-/// A call that is dropped while its transaction begins leaves none behind that nobody knows of: what the
-/// next one writes on that connection would never be committed.
+/// A call that is dropped while its transaction begins must not leave that transaction open in the pool: the
+/// next writes on that connection would never be committed.
 #[tokio::test]
 async fn a_call_that_is_dropped_at_any_poll_leaves_no_unknown_transaction_in_a_pool() {
     let url = postgres("dropped");
@@ -342,7 +342,7 @@ async fn a_call_that_is_dropped_at_any_poll_leaves_no_unknown_transaction_in_a_p
     let pool = pool.connect(&url).await.unwrap();
     run(&pool, "CREATE TABLE others (name text)").await;
     let mut other = PgConnection::connect(&url).await.unwrap();
-    // A server may reply within a poll, so that there is nothing to drop.
+    // A server may reply within a poll, and then there is no pending call to drop.
     let mut dropped = 0;
     for polls in 1..1_000 {
         let mut conn = pool.acquire().await.unwrap();

@@ -1,20 +1,20 @@
-//! Chance that can be had again.
+//! Reproducible random numbers.
 
 use std::env;
 use std::time::SystemTime;
 
-/// Numbers that look random and follow from a seed (`SplitMix64`: Steele, Lea and Flood, 2014).
+/// Pseudo-random numbers from a seed (`SplitMix64`: Steele, Lea and Flood, 2014).
 #[derive(Clone, Debug)]
 pub struct Seeded(u64);
 
 impl Seeded {
-    /// The numbers of this seed.
+    /// Generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The seed in `IDEM_TEST_SEED`, or a new one, told on standard error.
+    /// The seed in `IDEM_TEST_SEED`, or a new one, printed on standard error.
     #[must_use]
     pub fn from_env() -> (u64, Self) {
         let given = env::var("IDEM_TEST_SEED").ok();
@@ -38,7 +38,7 @@ impl Seeded {
         (mixed ^ (mixed >> 31)) % end
     }
 
-    /// True so many times out of a hundred.
+    /// True with this probability, in per cent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

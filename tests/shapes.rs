@@ -3,7 +3,7 @@
 
 #![deny(warnings, clippy::pedantic, clippy::nursery)]
 #![forbid(unsafe_code)]
-// It asks for the `pub` that `unreachable_pub` refuses.
+// It requires the `pub` that `unreachable_pub` forbids.
 #![allow(clippy::redundant_pub_crate)]
 
 #[path = "shapes/arguments.rs"]
@@ -36,12 +36,12 @@ use idem_runtime::{Classify, Engine, Error};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Counts the bodies that ran. It is no part of a request.
+/// Counts the bodies that ran. It is not part of a request.
 #[derive(Debug, Default)]
 struct Runs(AtomicUsize);
 
 impl Runs {
-    /// How many ran, this one included: a second run would give another answer.
+    /// Number of runs, this one included: a second run would give another answer.
     fn hit(&self) -> usize {
         self.0.fetch_add(1, SeqCst) + 1
     }

@@ -34,10 +34,10 @@ const SCOPE: &str = "scope-marker";
 const PAYLOAD: &str = "payload-marker";
 const ANSWER: &str = "answer-marker";
 
-/// Text of users and operators that no message and no key of a record may contain.
+/// Text of users and operators that must not occur in a message or in the key of a record.
 pub const MARKERS: [&str; 5] = [PASSWORD, KEY, SCOPE, PAYLOAD, ANSWER];
 
-/// A claim like any other, for a minute.
+/// An ordinary claim, for a minute.
 #[must_use]
 pub fn asks(owner: Owner) -> ClaimRequest {
     ClaimRequest {
@@ -54,20 +54,20 @@ pub fn asks(owner: Owner) -> ClaimRequest {
     }
 }
 
-/// The deadlines of a hasty shop: long enough for a call that nothing is in the way of, on a machine
-/// that has stood still for a second or two.
+/// Deadline of a hasty shop: long enough for an undisturbed call, on a machine
+/// that has been stopped for a second or two.
 pub const HASTE: Duration = Duration::from_secs(3);
 
-/// What a call may take beyond its deadline on a busy machine.
+/// Allowance of a call beyond its deadline on a busy machine.
 pub const SLACK: Duration = Duration::from_secs(10);
 
-/// What a body can end with, and how it is treated.
+/// Error of a body, and its class.
 #[derive(Classify, Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Failure {
     /// An answer.
     #[class(business)]
     Declined,
-    /// Nothing happened.
+    /// No effect happened.
     #[class(system)]
     Down,
     /// idem's own refusal.
@@ -82,7 +82,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// idem's own refusal, which is expected to be one of this kind.
+    /// idem's own refusal. Any other error is a failure of the test.
     #[must_use]
     pub fn refused(self) -> Error {
         match self {
@@ -95,32 +95,32 @@ impl Failure {
 /// The answer of a body.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Receipt {
-    /// The how manieth body of its shop this was.
+    /// Number of the body in its shop.
     pub run: usize,
-    /// The attempt that its context named.
+    /// The attempt in its context.
     pub attempt: u16,
-    /// Its fence.
+    /// The fence in its context.
     pub fence: u64,
-    /// Text that must not turn up in messages.
+    /// Text that must not occur in messages.
     pub memo: String,
 }
 
 /// An engine on Redis with a prefix of its own.
 ///
-/// Every refusal that comes out of it is looked through for text that does not belong there.
+/// Every refusal that it returns is searched for text that it must not contain.
 #[derive(Clone, Debug)]
 pub struct Shop {
-    /// What its engine told.
+    /// Events of its engine.
     pub events: Events,
     store: RedisStore,
     engine: Engine,
-    /// Another process: makes the calls that a body makes, since a body may not wait for itself.
+    /// Another process: makes the calls of a body, because a body may not wait for itself.
     far: Engine,
     prefix: String,
     runs: Arc<AtomicUsize>,
 }
 
-/// Events of an engine beside another one.
+/// Events of an additional engine, without its warnings.
 #[derive(Debug)]
 struct WithoutWarnings(Events);
 
@@ -133,13 +133,13 @@ impl Observer for WithoutWarnings {
 }
 
 impl Shop {
-    /// A shop with a lease of a minute, where a duplicate of a running call is refused at once. It is
-    /// as patient as a busy machine needs it.
+    /// A shop with a lease of a minute, where a duplicate of a running call is refused at once. Its
+    /// deadlines suit a busy machine.
     pub async fn open(url: &str) -> Self {
         Self::open_with(url, patient, persistent).await
     }
 
-    /// A shop whose engine gives up on the store after [`HASTE`], and its store on a reply after a
+    /// A shop whose engine times out on the store after [`HASTE`], and its store on a reply after a
     /// quarter of that.
     pub async fn open_hasty(url: &str) -> Self {
         Self::open_with(url, |store| store.response_timeout(HASTE / 4), hasty).await
@@ -178,7 +178,7 @@ impl Shop {
                 .on_running(OnRunning::Reject)
         };
         let engine = settings(builder().observer(events.clone()));
-        // It has the same warnings, which are told once.
+        // It has the same warnings, which are reported once.
         let far = settings(builder().observer(WithoutWarnings(events.clone())));
         let [engine, far] = [engine, far].map(|engine| engine.build().expect("the settings agree"));
         Self {
@@ -206,7 +206,7 @@ impl Shop {
         Self::with_prefix(&self.prefix, store, hasty)
     }
 
-    /// Why the store refuses a claim of another key, without the engine's retries.
+    /// The store's refusal of a claim of another key, without the engine's retries.
     pub async fn store_says(&self) -> (StoreErrorKind, String) {
         // A refused claim may have landed.
         static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -228,7 +228,7 @@ impl Shop {
         &self.prefix
     }
 
-    /// How many bodies have begun.
+    /// Number of bodies that have begun.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.load(Ordering::SeqCst)
@@ -238,16 +238,16 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// What the call was refused with.
+    /// The refusal of the call.
     pub async fn pay(&self, key: &str) -> Result<Receipt, Failure> {
         self.pay_for(key, 1, async |_| Ok(())).await
     }
 
-    /// Calls with a body that does this.
+    /// Calls with this body.
     ///
     /// # Errors
     ///
-    /// What the body ends with, or the call was refused with.
+    /// The error of the body, or the refusal of the call.
     pub async fn pay_by<F>(&self, key: &str, body: F) -> Result<Receipt, Failure>
     where
         F: AsyncFnOnce(Context) -> Result<(), Failure>,
@@ -259,7 +259,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// What the body ends with, or the call was refused with.
+    /// The error of the body, or the refusal of the call.
     pub async fn pay_for<F>(&self, key: &str, amount: u32, body: F) -> Result<Receipt, Failure>
     where
         F: AsyncFnOnce(Context) -> Result<(), Failure>,
@@ -272,7 +272,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// What the body ends with, or the call was refused with.
+    /// The error of the body, or the refusal of the call.
     pub async fn pay_with_memo<F>(
         &self,
         key: &str,
@@ -322,7 +322,7 @@ impl Shop {
         }
     }
 
-    /// Lets the claims of this shop grow older.
+    /// Ages the claims of this shop.
     pub fn advance(&self, server: &RedisServer, age: Duration) {
         server.advance(age, &format!("{}:", self.prefix));
     }

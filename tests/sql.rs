@@ -7,7 +7,7 @@ use idem_runtime::conformance::{BoxFuture, Fixture, Plant};
 use idem_runtime::store::sql::{Backend, SqlStore, SqlStoreBuilder};
 use idem_runtime::store::{RecordKey, Store};
 
-/// A busy machine may keep a reply waiting; no case is about that.
+/// A busy machine may delay a reply; no case depends on it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A table of its own in a database.
@@ -15,11 +15,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct InSql<B: Backend>(SqlStore<B>);
 
 impl<B: Backend> InSql<B> {
-    /// A fixture whose records stand in a table that is named after the case.
+    /// A fixture whose records are in a table named after the case.
     ///
     /// # Panics
     ///
-    /// If the database is not there.
+    /// If the database is missing.
     pub async fn new(store: SqlStoreBuilder<B>, shape: &str, case: &str) -> Self {
         let store = store.table(table(shape, case)).connections(4);
         let store = store.response_timeout(PATIENCE);
@@ -29,7 +29,7 @@ impl<B: Backend> InSql<B> {
     }
 }
 
-/// The server may be that of other stores, too. Names of cases are sentences, some of them long ones that begin alike.
+/// Other stores may use the same server. Names of cases are sentences, some of them long with a common prefix.
 fn table(shape: &str, case: &str) -> String {
     let hash = shape
         .bytes()
@@ -58,7 +58,7 @@ impl<B: Backend> Fixture for InSql<B> {
 
     fn plant<'a>(&'a self, key: &'a RecordKey, plant: Plant) -> BoxFuture<'a, bool> {
         Box::pin(async move {
-            // Every row expires, and columns have their types.
+            // Every row expires, and columns are typed, so no other kind of plant exists.
             let Plant::Bytes { bytes, life } = plant else {
                 return false;
             };

@@ -1,4 +1,4 @@
-//! One key in the hands of several processes, in each database: many at once, and one that is killed.
+//! One key shared by several processes, in each database: many at once, and a killed one.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -8,28 +8,28 @@ use idem_runtime::store::sql::SqlStore;
 use idem_tests::orders::database::{Database, InMariaDb, InPostgres, InSqlite, open_shop};
 use tokio::runtime::Runtime;
 
-/// Processes of a burst, and calls of each.
+/// Number of processes in a burst, and of calls in each.
 const PROCESSES: usize = 4;
 const EACH: usize = 250;
-/// What a burst under a lease may cost a server: some statements of each process, and not some of each
-/// call. Connecting, claiming, looking now and then while the body runs, completing.
+/// Maximum number of statements of a burst under a lease: some of each process, and not some of each
+/// call. Connecting, claiming, polling while the body runs, completing.
 const FEW: u64 = 120;
 
-/// A shop, and where its database is.
+/// A shop, and its database.
 struct Shop {
     url: String,
     runtime: Runtime,
     place: Place,
 }
 
-/// A server of the test's own: what it counts is of this test.
+/// A server of the test's own, so that its counters belong to this test.
 enum Place {
     Dir { _dir: TestDir },
     Postgres(PostgresServer),
     MariaDb(MariaDbServer),
 }
 
-/// The database of the shop: another than the one that the harness itself asks in.
+/// The database of the shop: another than the one that the harness queries.
 const NAME: &str = "shop";
 
 fn shop<D: Database>() -> Shop {
@@ -70,13 +70,13 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 impl Shop {
-    /// How many statements the server has seen, as far as it counts them.
+    /// Number of statements that the server has counted, if it counts them.
     fn statements(&self) -> Option<u64> {
         let number = match &self.place {
             Place::Dir { .. } => return None,
             Place::Postgres(server) => {
                 let of_shop = format!("WHERE datname = '{NAME}'");
-                // A connection tells at its end, at the latest.
+                // A connection reports its statistics at its end, at the latest.
                 let left = format!("SELECT count(*) FROM pg_stat_activity {of_shop}");
                 until("its connections end", || server.execute(&left) == "0");
                 let seen = "SELECT xact_commit + xact_rollback FROM pg_stat_database";
@@ -153,7 +153,7 @@ fn burst<D: Database>(manner: &str) -> Option<u64> {
     seen
 }
 
-/// All duplicates of a process share one claim and one look at the answer.
+/// All duplicates of a process share one claim and one read of the answer.
 fn burst_under_a_lease<D: Database>() {
     if let Some(seen) = burst::<D>("lease") {
         assert!(seen < FEW, "{seen} statements");

@@ -1,5 +1,5 @@
-//! What a failover costs: calls go on while a primary is lost, and everything whose body ran is
-//! called again on the new one.
+//! Effects of a failover: calls continue while a primary is lost, and the calls whose body ran are
+//! repeated on the new one.
 
 mod calls;
 mod outcome;
@@ -17,12 +17,12 @@ pub use self::calls::{Call, Calls};
 pub use self::outcome::{Seen, Tally};
 pub use self::stage::Stage;
 
-/// How a primary is lost.
+/// Way of losing a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is parted from its replicas and from the sentinels, not from clients.
+    /// Separated from its replicas and from the sentinels, not from clients.
     Parted(Partition),
-    /// The same, together with one of its two replicas.
+    /// Separated together with one of its two replicas.
     PartedWithReplica(Partition),
     /// `kill -9`.
     Killed,
@@ -31,7 +31,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All that are measured.
+    /// All faults under test.
     pub const ALL: [Self; 5] = [
         Self::Parted(Partition::Cut),
         Self::Parted(Partition::Silent),
@@ -40,7 +40,7 @@ impl Fault {
         Self::PartedWithReplica(Partition::Cut),
     ];
 
-    /// How its links are lost, if it is those.
+    /// Partition of its links, if the fault is one.
     #[must_use]
     pub fn partition(self) -> Option<Partition> {
         match self {
@@ -63,10 +63,10 @@ impl fmt::Display for Fault {
     }
 }
 
-/// When a write counts, and on which servers.
+/// Durability of the writes, and the servers' requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// On servers that ask for nothing.
+    /// On servers without requirements.
     Plain(Durability),
     /// [`Durability::Acknowledged`], on servers with `min-replicas-to-write 1` and
     /// `min-replicas-max-lag 2`.
@@ -74,7 +74,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All that are measured.
+    /// All modes under test.
     pub const ALL: [Self; 4] = [
         Self::Plain(Durability::Acknowledged),
         Self::MinReplicas,
@@ -92,14 +92,14 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a store knows of the group.
+/// The addresses that a store knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     /// The address of the first primary.
     Stays,
     /// The sentinels.
     Follows,
-    /// The sentinels, from which a partition parts it as well: it is on the primary's side.
+    /// The sentinels, from which a partition separates it as well: it is on the primary's side.
     CutOff,
 }
 
@@ -113,30 +113,30 @@ impl fmt::Display for Client {
     }
 }
 
-/// So many bodies of each client make a count of none mean something.
+/// Minimum number of bodies of each client, so that a count of zero is significant.
 pub const ENOUGH: usize = 100;
-/// Longer than they take on a busy machine.
+/// Deadline of events, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One fault in one mode.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
-    /// How the primary is lost.
+    /// Fault that loses the primary.
     pub fault: Fault,
-    /// When a write counts.
+    /// Durability of the writes.
     pub mode: Mode,
-    /// Calls of one client that are under way at once.
+    /// Concurrent calls of one client.
     pub tasks: usize,
-    /// How long calls are made before the fault at least. Each client has [`ENOUGH`] answers then.
+    /// Minimum time of calls before the fault. Each client then has [`ENOUGH`] answers.
     pub before: Duration,
-    /// How long they go on after another primary is elected.
+    /// Time of calls after the election of another primary.
     pub after: Duration,
-    /// For how long an engine tries to claim, and to store.
+    /// Deadline of an engine's claims and completions.
     pub patience: Duration,
 }
 
 impl Trial {
-    /// A short one.
+    /// A short trial.
     #[must_use]
     pub fn new(fault: Fault, mode: Mode) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl Trial {
         }
     }
 
-    /// Who calls.
+    /// The clients that call.
     fn clients(&self) -> &'static [Client] {
         match self.fault.partition() {
             Some(_) => &[Client::Stays, Client::Follows, Client::CutOff],
@@ -157,7 +157,7 @@ impl Trial {
         }
     }
 
-    /// Calls, strikes, waits for another primary, and goes on calling.
+    /// Calls, injects the fault, waits for another primary, and continues to call.
     #[must_use]
     pub fn run(self) -> Seen {
         let stage = Stage::start(self.mode);

@@ -1,5 +1,5 @@
-//! Waiting for a key and being told: by which store, of what, and what becomes of it when the
-//! connection does not live as long as the wait.
+//! Watches of a key: notification by each store, its content, and connections that do not
+//! outlive the wait.
 
 #![allow(clippy::unwrap_used, reason = "a test panics when something is wrong")]
 

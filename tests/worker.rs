@@ -1,4 +1,4 @@
-//! A process that makes the calls it is told to, and tells what happens: see `History::line`.
+//! A process that makes calls on command, and prints their events: see `History::line`.
 //!
 //! `worker <url> <address> <prefix> <lease ms> <wait ms>`: the store's URL, and the server's own
 //! address for effects and time. Then, in lines:
@@ -31,7 +31,7 @@ use idem_tests::shop::Failure;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-/// Keys of a window, and tasks that call them.
+/// Number of keys in a window, and of tasks that call them.
 const WINDOW: u64 = 5;
 const TASKS: u64 = 8;
 
@@ -48,7 +48,7 @@ struct Process {
     calls: AtomicU64,
 }
 
-/// Tells what happened besides the calls.
+/// Prints the events besides the calls.
 #[derive(Debug)]
 struct Told;
 
@@ -69,7 +69,7 @@ fn say(line: &str) {
     writeln!(out, "{line}").expect("somebody listens");
 }
 
-/// Connects, also to a server that is having faults.
+/// Connects, also to a server with faults.
 async fn connect(url: &str) -> RedisStore {
     let patience = Instant::now() + Duration::from_secs(20);
     loop {
@@ -175,7 +175,7 @@ impl Process {
         body.send(ending).expect("the body waits");
     }
 
-    /// A call, told from its beginning to its end. True when it has an answer.
+    /// A call, printed from its beginning to its end. Returns true when it has an answer.
     async fn call(&self, id: u64, key: &str, body: impl Future<Output = Body>) -> bool {
         say(&format!("invoke {id} {key} {}", self.time()));
         let call = self.engine.operation("work").key(key);

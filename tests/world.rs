@@ -1,4 +1,4 @@
-//! An engine on a store, with time, observer and faults in the hands of a test.
+//! An engine on a store, with time, observer and faults under a test's control.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,18 +19,18 @@ use crate::shop::connect;
 /// The classification that a call starts with.
 pub type Classified = idem_runtime::on_error::Classified;
 
-/// One engine and what it stands on.
+/// One engine with its store, clock and observer.
 #[derive(Debug)]
 pub struct World {
     /// The engine under test; its lease is 30 s.
     pub engine: Engine,
-    /// Another one with the same settings on the same store, as in another process.
+    /// Another engine with the same settings on the same store, as in another process.
     pub far: Engine,
-    /// The engine's clock. It stands still until a test moves it.
+    /// The engine's clock. It is stopped until a test moves it.
     pub clock: ManualClock,
-    /// What happened.
+    /// The recorded events.
     pub events: Events,
-    /// The store as the engine sees it.
+    /// The store as the engine accesses it.
     pub store: Faulty,
     prefix: String,
     back: Back,
@@ -45,7 +45,7 @@ enum Back {
 /// The server that the tests of this process share. It dies with the process.
 pub fn redis() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
-    // On disk: a server without a file is warned about.
+    // On disk, because a server without persistence causes a warning.
     SERVER.get_or_init(|| RedisServer::builder().append_only_every_second().start())
 }
 
@@ -120,13 +120,13 @@ impl World {
         RecordKey::new(self.prefix.clone().into(), Operation::new("pay"), digest)
     }
 
-    /// Waits for a task, and moves the engines' time on whenever somebody sleeps for it.
+    /// Waits for a task, and advances the engines' time whenever a task sleeps for it.
     ///
     /// # Panics
     ///
     /// With the task.
     pub async fn finished<T>(&self, mut task: JoinHandle<T>) -> T {
-        // Shorter than any deadline of a command that is on its way.
+        // Shorter than any deadline of a command in flight.
         let pause = Duration::from_secs(1);
         loop {
             tokio::select! {
@@ -134,12 +134,12 @@ impl World {
                 output = &mut task => return output.expect("the task ends well"),
                 () = self.clock.sleeper_within(pause) => self.clock.advance(pause / 10),
             }
-            // Whoever was woken on this thread goes first.
+            // Tasks woken on this thread run first.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Lets time pass in the store alone, as when a process is paused or cut off.
+    /// Advances the time of the store alone, as when a process is paused or cut off.
     pub fn pass_in_store(&self, by: Duration) {
         match &self.back {
             Back::Memory(_, time) => time.advance(by),
