@@ -151,7 +151,7 @@ async fn calls_that_fail_take_room_for_a_lease_and_not_for_their_ttl() {
         let failed = call.run(|_| async { Err(PayError::Down) as Result<Receipt, _> });
         assert_eq!(failed.await, Err(PayError::Down));
     };
-    // A day of a thousand records per half-minute.
+    // A thousand failed calls per half-minute.
     for round in 0..10 {
         for number in 0..ROOM {
             fail(round * ROOM + number).await;

@@ -142,8 +142,7 @@ async fn a_replica_that_is_away_does_not_cost_leases_on_the_primary() {
     replica.pause();
     let began = Instant::now();
     until("two leases are over", || began.elapsed() > lease * 2).await;
-    // No lease outlives the rest of its record's life beyond the lease.
-    // All read at one moment.
+    // A record whose ttl is far behind the longest was not renewed. All are read at one moment.
     let lives = "local lives = {} \
                  for at, name in ipairs(redis.call('KEYS', ARGV[1])) do \
                  lives[at] = redis.call('PTTL', name) end return lives";

@@ -54,8 +54,8 @@ impl News {
         link: &Arc<Link>,
     ) -> Result<Watch, StoreError> {
         let watch = self.watchers.watch(key);
-        // The insertion comes first: a watcher that leaves the key concurrently either sees it watched or has
-        // left before.
+        // Registered before the insertion: a watcher that leaves concurrently either finds the key watched, or
+        // has removed its path before.
         let path = Place::of(&self.root, key).node;
         self.paths().insert(path, key.clone());
         let mut listening = self.listening.lock().await;

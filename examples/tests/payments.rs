@@ -190,7 +190,7 @@ fn the_check_can_fail(evidence: &Evidence<'_>, counts: &Counts, run: &Run) {
     assert_eq!(wrong(&mismatch), ["conflicts"]);
 }
 
-/// A delivery of a payment with another delivery, and its receipt.
+/// A repeated delivery of a payment, and its receipt.
 fn a_repeated_answer(evidence: &Evidence<'_>) -> (usize, String) {
     let mut seen = std::collections::HashSet::new();
     let answers = evidence.log.deliveries.iter().zip(&evidence.endings);

@@ -160,7 +160,7 @@ fn call(plan: &Plan, rt: &TokenStream) -> TokenStream {
         quote_spanned!(here=> call.engine(#rt::engine_of(#engine));)
     });
     let settings = settings::setters(plan, rt);
-    // A block, so that the borrows of the builder do not become part of the future. The builder calls are separate
+    // A block, so that values borrowed for the call do not become part of the future. The builder calls are separate
     // statements on one place: a chain that moves the value would compile and run slower.
     quote_spanned! {here=>
         let call = {

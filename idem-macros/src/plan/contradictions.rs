@@ -15,7 +15,7 @@ pub(super) fn check(args: &Args, errors: &mut Errors) {
     in_tx(args, errors);
 }
 
-/// `max_attempts = 1` contradicts running unprotected during an outage.
+/// `max_attempts = 1` contradicts `on_outage = run`.
 fn unprotected_once(args: &Args, errors: &mut Errors) {
     let (Some(Attempts::Most(1)), Some(outage)) = (args.max_attempts.value, args.on_outage.value)
     else {
@@ -69,7 +69,7 @@ fn errors_that_are_not_kept(args: &Args, errors: &mut Errors) {
     errors.at(named, message);
 }
 
-/// A `max_run` this short was probably meant as a timeout of the body.
+/// A `max_run` below the lease was probably meant as a timeout of the body.
 fn short_run(args: &Args, errors: &mut Errors) {
     let (Some(Time::Text(lease)), Some(Time::Text(run))) = (&args.lease.value, &args.max_run.value)
     else {
