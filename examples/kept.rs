@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Beside the program, in the `target` directory, so that neither another user nor another clone of the
-/// repository finds
-/// the same file. Without such a place, among temporary files.
+/// Beside the program, in the `target` directory, so that neither another user nor another clone of
+/// the repository finds the same file. Without such a place, among temporary files.
 #[must_use]
 pub(crate) fn beside_the_program(name: &str) -> PathBuf {
     let program = std::env::current_exe().ok();

@@ -96,8 +96,8 @@ fn said(error: &Error) -> String {
     said
 }
 
-/// An abandoned claim must not wait in the server: there it blocks a backend
-/// for as long as the transaction lasts that holds the key, and each retry blocks another one.
+/// An abandoned claim must not wait in the server: there it blocks a backend for as long as the
+/// transaction lasts that holds the key, and each retry blocks another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claims_that_were_given_up_leave_no_backend_that_waits() {
     let url = postgres("given_up");

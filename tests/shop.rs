@@ -54,8 +54,8 @@ pub fn asks(owner: Owner) -> ClaimRequest {
     }
 }
 
-/// Deadline of a hasty shop: long enough for an undisturbed call, on a machine
-/// that has been stopped for a second or two.
+/// Deadline of a hasty shop: long enough for an undisturbed call, on a machine that has been
+/// stopped for a second or two.
 pub const HASTE: Duration = Duration::from_secs(3);
 
 /// Allowance of a call beyond its deadline on a busy machine.

@@ -139,9 +139,9 @@ impl Books {
     /// sqlx's.
     pub async fn memory() -> Result<Self, sqlx::Error> {
         let options: SqliteConnectOptions = "sqlite::memory:".parse()?;
-        // An in-memory database ends with its last connection, and the pool drops a connection when a visitor
-        // disconnects in the
-        // middle of a query. A spare connection therefore stays open as long as the pool.
+        // An in-memory database ends with its last connection, and the pool drops a connection when
+        // a visitor disconnects in the middle of a query. A spare connection therefore stays open
+        // as long as the pool.
         let open = Mutex::new(SqliteConnection::connect_with(&options).await?);
         let pool = SqlitePoolOptions::new()
             .max_connections(1)

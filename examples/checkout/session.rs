@@ -40,9 +40,8 @@ impl std::fmt::Debug for Session {
 
 /// Gives every request a session, and a visitor without one a cookie.
 ///
-/// `SameSite=Lax`: a form on another site that posts to this one comes without the cookie, and gets none: a
-/// new one would
-/// replace the visitor's own. With HTTPS, a shop sets `Secure` as well.
+/// `SameSite=Lax`: a form on another site that posts to this one comes without the cookie, and gets
+/// none: a new one would replace the visitor's own. With HTTPS, a shop sets `Secure` as well.
 pub async fn with_session(mut request: Request, next: Next) -> Response {
     let known = Session::of(request.headers());
     let site = request.headers().get("sec-fetch-site");

@@ -81,8 +81,8 @@ impl Link {
 
     async fn client(&self) -> Result<Client, Error> {
         let mut slot = self.client.lock().await;
-        // A disconnected client reconnects with growing back-off, or has
-        // given up. A new client connects now.
+        // A disconnected client reconnects with growing back-off, or has given up. A new client
+        // connects now.
         if let Some(client) = &*slot
             && client.state() == SessionState::SyncConnected
         {

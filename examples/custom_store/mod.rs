@@ -8,8 +8,8 @@
 //!
 //! Only the public API of `idem-runtime` is used. Its functions
 //! [`claim`](idem_runtime::store::claim), [`complete`](idem_runtime::store::complete) and so on
-//! decide; a store passes them the stored record and its remaining lifetime, and
-//! writes the result, if the record is unchanged.
+//! decide; a store passes them the stored record and its remaining lifetime, and writes the result,
+//! if the record is unchanged.
 
 mod exchange;
 pub mod failure;

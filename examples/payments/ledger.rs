@@ -1,10 +1,10 @@
 //! The service's books: movements and balances.
 //!
 //! On purpose they have no unique key and no check for repeats: each row that is written is money.
-//! In memory each call of [`Ledger::book`] is a row, and the attribute of the caller has to ensure that money
-//! moves once.
-//! In a [`Database`] a process can die after the row was committed and before
-//! the caller's answer was, so there `book` is idempotent itself, by a record in the same transaction.
+//! In memory each call of [`Ledger::book`] is a row, and the attribute of the caller has to ensure
+//! that money moves once. In a [`Database`] a process can die after the row was committed and
+//! before the caller's answer was, so there `book` is idempotent itself, by a record in the same
+//! transaction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -12,9 +12,9 @@ use nix::unistd::Pid;
 
 use crate::FakeClock;
 
-/// Reads a pid, then waits for the end of its input, which comes when the process that
-/// holds the other end of the pipe dies, by any cause. Then it runs the will, if
-/// there is one, kills the child, and removes its directory.
+/// Reads a pid, then waits for the end of its input, which comes when the process that holds the
+/// other end of the pipe dies, by any cause. Then it runs the will, if there is one, kills the
+/// child, and removes its directory.
 const WATCHDOG: &str = r#"
 read -r pid || exit 0
 read -r _

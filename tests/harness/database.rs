@@ -154,8 +154,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Shuts the server down in order, disconnecting clients, and waits until
-    /// it is gone.
+    /// Shuts the server down in order, disconnecting clients, and waits until it is gone.
     pub fn stop(&self) {
         let mut slot = self.lock();
         let child = slot.as_mut().expect("the server runs");

@@ -21,7 +21,7 @@ const SCRIPT: &str = include_str!("payment_sdk.py");
 /// uses a server on loopback as that provider.
 ///
 /// It repeats a request on its own when the connection fails, or the status is 409 or at least
-/// 500, unless the reply's header `Stripe-Should-Retry` forbids it; at first after 0.5 s. All
+/// 500, unless the reply's header `Stripe-Should-Retry` decides otherwise; at first after 0.5 s. All
 /// repetitions have the same `Idempotency-Key`, and the server receives them as
 /// `POST /v1/payment_intents`.
 #[derive(Debug)]

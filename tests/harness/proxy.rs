@@ -175,8 +175,7 @@ impl TcpProxy {
         self.shared.lock().now()
     }
 
-    /// Waits until the statistics meet a condition:
-    /// `wait_until(|seen| seen.swallowed_bytes > 0)`.
+    /// Waits until the statistics meet a condition: `wait_until(|seen| seen.swallowed_bytes > 0)`.
     ///
     /// # Panics
     ///
