@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-/// Beside the program, in the `target` directory, so that neither another user nor another clone of
-/// the repository finds the same file. Without such a place, among temporary files.
+/// A file beside the program, or else among temporary files.
+///
+/// The `target` directory belongs to one clone of the repository, so that neither another user nor
+/// another clone finds the same file.
 #[must_use]
 pub(crate) fn beside_the_program(name: &str) -> PathBuf {
     let program = std::env::current_exe().ok();

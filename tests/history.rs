@@ -122,7 +122,7 @@ impl History {
         self.keys.keys().cloned().collect()
     }
 
-    /// How many calls got an answer, and how many bodies began.
+    /// Number of calls with an answer, and of bodies that began.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         let starts = self.keys.values().map(|key| key.starts.len());

@@ -187,7 +187,7 @@ fn op(op: &Op, rt: &TokenStream) -> TokenStream {
             }
         },
         // The path of an item in the body is the function's own, with the type where there is one:
-        // `module_path!` cannot tell two functions of one name in two `impl` blocks apart.
+        // `module_path!` is the same for two functions of one name in two `impl` blocks.
         Op::Function => quote_spanned! {here=>
             {
                 #[allow(clippy::items_after_statements)]

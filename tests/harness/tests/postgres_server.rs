@@ -12,7 +12,7 @@ mod database;
 
 use database::{Client, until};
 
-/// Keeps the process of a connection busy: it looks for nothing but signals.
+/// Keeps the process of a connection busy: it reacts only to signals.
 const BUSY: &str = "DO $$ BEGIN LOOP END LOOP; END $$";
 const BUSY_PID: &str =
     "SELECT pid::text FROM pg_stat_activity WHERE query LIKE 'DO%' AND state = 'active'";

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
             };
             say(&format!("addr {}", server.addr()));
             say(&format!("dir {}", server.dir().display()));
-            // Until told to pause the server.
+            // Blocks until the test sends the command to pause the server.
             let mut line = String::new();
             io::stdin().read_line(&mut line).expect("stdin is text");
             server.pause();
