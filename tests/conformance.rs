@@ -112,7 +112,7 @@ fn layered_redis(runtime: &Arc<Runtime>, server: &Arc<OnceLock<Redis>>, case: Ca
     })
 }
 
-/// The recommended layers: Redis in front of a database.
+/// A common deployment: Redis in front of a database.
 fn layered_postgres(
     runtime: &Arc<Runtime>,
     fast: &Arc<OnceLock<Redis>>,
