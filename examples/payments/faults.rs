@@ -30,7 +30,7 @@ impl Faults {
         Self { seed: Some(seed) }
     }
 
-    /// No faults except those that a card's name triggers.
+    /// No faults except the faults that a card's name triggers.
     #[must_use]
     pub fn none() -> Self {
         Self { seed: None }

@@ -1,4 +1,4 @@
-//! Processes that are started with a new secret, on the records of those that were stopped before.
+//! Processes with a new secret, on the records of the processes that were stopped before.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;

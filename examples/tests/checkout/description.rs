@@ -90,7 +90,7 @@ fn paths_and_statuses_are_those_of_the_server() {
     assert_eq!(seen, described(&description));
 }
 
-/// The described statuses, without those that cannot be seen here.
+/// The described statuses, without the statuses that this test cannot cause.
 fn described(description: &Value) -> Seen {
     let mut described = Seen::new();
     for (path, methods) in description["paths"].as_object().unwrap() {

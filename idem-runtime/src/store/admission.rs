@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The patience of a claim, and whether the claim was sent.
 ///
-/// A store that queues claims, for example for a connection, refuses those that it cannot send in time, with
+/// A store that queues claims, for example for a connection, refuses the claims that it cannot send in time, with
 /// [`StoreError::overloaded`](super::StoreError::overloaded), and calls [`sent`](Self::sent) for the others right
 /// before it sends them. A claim that was never sent needs no release: under overload that halves the work.
 #[derive(Debug)]

@@ -51,7 +51,7 @@ use crate::store::server_clock::ServerClock;
 /// # Limits of replication
 ///
 /// - **No consensus.** A write survives if the promoted replica has it. Sentinels promote the replica
-///   that is furthest among those that they see, whichever replicas confirmed the write; an operator, or
+///   that is furthest among the replicas that they see, whichever replicas confirmed the write; an operator, or
 ///   `replica-priority`, may choose another. As the last rows show, a replica that is lost together
 ///   with the primary confirms as well; so does one that does not follow the new one yet. Require most
 ///   of the replicas at least; only all of them is safe whichever is promoted, and then nothing is
