@@ -110,6 +110,22 @@ async fn a_black_hole_is_left_when_somebody_misses_a_message() {
     told(&mut watch).await;
 }
 
+/// Under load a poll may read the finished record before the message is there.
+#[tokio::test]
+async fn a_connection_whose_message_is_late_is_kept() {
+    let (_server, proxy, mine, other, mut watch) = behind_a_proxy().await;
+    let before = proxy.stats().connections;
+    proxy.delay(Duration::from_millis(200));
+    for _ in 0..2 {
+        other.pass(&key(1)).await;
+        watch.missed();
+        told(&mut watch).await;
+        // Its confirmation comes after the reply to whatever the report caused.
+        drop(mine.watch_in_the_end(&key(2)).await);
+    }
+    assert_eq!(proxy.stats().connections, before);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_black_hole_is_found_while_nothing_happens() {
     let (_server, proxy, _mine, _other, mut watch) = behind_a_proxy().await;

@@ -221,8 +221,10 @@ impl Watch {
     /// Reports a change of the key that was not notified.
     ///
     /// The source may be broken. The store then checks it, if it can. A thousand such reports cost no more than one.
+    /// Without effect if a notification has arrived since the last return of [`changed`](Self::changed).
     pub fn missed(&self) {
-        if let Some(feed) = self.watchers.feed() {
+        let notified = self.state.changes.load(Ordering::Acquire) != self.seen;
+        if !notified && let Some(feed) = self.watchers.feed() {
             feed.missed();
         }
     }

@@ -9,7 +9,8 @@
 //! one. Therefore, while a key is watched, the server is pinged every few
 //! seconds: a tiny command, seldom sent, that detects the silence before a waiting
 //! call suffers from it and keeps the connection alive in networks that drop idle ones. A failure that a
-//! ping cannot detect (the old server of a failover still answers) is found and reported by the waiting calls.
+//! ping cannot detect (the old server of a failover still answers) is reported by a poll that finds a change before its
+//! message arrives. Without a message before the reply to one more ping, the connection is made again.
 
 mod channels;
 mod session;

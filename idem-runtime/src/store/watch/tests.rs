@@ -261,6 +261,14 @@ fn a_feed_hears_who_left_and_what_was_missed() {
     drop(watchers.watch(&key(1)));
     assert_eq!(listener.left.lock().unwrap().len(), 2);
     assert_eq!(listener.missed.load(Ordering::SeqCst), 1);
+    let late = watchers.watch(&key(3));
+    watchers.wake(&key(3));
+    late.missed();
+    assert_eq!(
+        listener.missed.load(Ordering::SeqCst),
+        1,
+        "its notification is there"
+    );
     let watch = watchers.watch(&key(2));
     drop((feed, listener));
     // A dropped feed receives nothing.

@@ -36,6 +36,20 @@ pub(super) struct Session<'a> {
     leaving: Vec<String>,
     /// The target's generation when this connection was made.
     generation: u64,
+    check: Check,
+}
+
+/// Whether the connection still delivers messages, after a read found a change before its message did.
+///
+/// Under load a read often overtakes the message. The server replies to a ping after the messages that it published
+/// before: with a message before the reply, the connection works.
+#[derive(PartialEq, Eq)]
+enum Check {
+    None,
+    /// The ping has no reply yet, and no message has arrived since.
+    Silent,
+    /// A message has arrived since the ping.
+    Heard,
 }
 
 /// Why a connection is no longer usable.
@@ -59,9 +73,18 @@ enum Event {
     Ended,
 }
 
-/// The server's reply to an order, or to a ping.
+/// A command of a session.
+enum Request {
+    Order(Order),
+    /// Detects a silent connection.
+    Ping,
+    /// The ping of a [`Check`].
+    Check,
+}
+
+/// The server's reply to a request.
 struct Answer {
-    order: Option<Order>,
+    request: Request,
     reply: Result<RedisResult<()>, Elapsed>,
 }
 
@@ -77,6 +100,7 @@ impl<'a> Session<'a> {
             works: false,
             leaving: Vec::new(),
             generation,
+            check: Check::None,
         }
     }
 
@@ -92,20 +116,23 @@ impl<'a> Session<'a> {
             if self.shared.target.generation() != self.generation {
                 return End::Lost;
             }
-            {
+            let missed = {
                 let mut state = self.shared.lock();
                 if state.closed {
                     return End::Closed;
                 }
-                if std::mem::take(&mut state.missed)
-                    && replaced.is_none_or(|at| at.elapsed() >= REPLACE)
-                {
-                    *replaced = Some(Instant::now());
-                    return End::Missed;
-                }
+                std::mem::take(&mut state.missed)
+            };
+            // Before the orders: one of them may give up the channel of the missed message.
+            if missed
+                && self.check == Check::None
+                && replaced.is_none_or(|at| at.elapsed() >= REPLACE)
+            {
+                self.check = Check::Silent;
+                self.send(Request::Check).await;
             }
             while let Some(order) = self.next_order() {
-                self.send(Some(order)).await;
+                self.send(Request::Order(order)).await;
             }
             let event = self.event().await;
             if !matches!(event, Event::Work) {
@@ -113,7 +140,12 @@ impl<'a> Session<'a> {
                 self.quiet.as_mut().reset(now + QUIET);
             }
             match event {
-                Event::Heard(Heard::Message(name)) => self.shared.tell(&name),
+                Event::Heard(Heard::Message(name)) => {
+                    if self.check == Check::Silent {
+                        self.check = Check::Heard;
+                    }
+                    self.shared.tell(&name);
+                }
                 Event::Heard(Heard::Left(name)) => {
                     match self.leaving.iter().position(|leaving| *leaving == name) {
                         Some(place) => drop(self.leaving.swap_remove(place)),
@@ -125,12 +157,15 @@ impl<'a> Session<'a> {
                 }
                 Event::Answer(answer) => {
                     if let Some(end) = self.settle(answer, backoff) {
+                        if matches!(end, End::Missed) {
+                            *replaced = Some(Instant::now());
+                        }
                         return end;
                     }
                 }
                 Event::Quiet => {
                     if !self.shared.lock().channels.is_empty() {
-                        self.send(None).await;
+                        self.send(Request::Ping).await;
                     }
                 }
                 Event::Work => {}
@@ -144,24 +179,23 @@ impl<'a> Session<'a> {
         self.shared.lock().channels.next_order(watched)
     }
 
-    /// Sends an order, or a ping. The reply is awaited in a task of its
-    /// own, so that nothing waits for anything else.
-    async fn send(&mut self, order: Option<Order>) {
-        if let Some(Order::Unsubscribe { name }) = &order {
+    /// Sends a request. Its reply is awaited in a separate task, so that no other event waits for it.
+    async fn send(&mut self, request: Request) {
+        if let Request::Order(Order::Unsubscribe { name }) = &request {
             self.leaving.push(name.clone());
         }
         let commands = self.wire.commands.clone();
         let response = self.shared.patience.response;
         let mut answer: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
             let reply = timeout(response, async {
-                match &order {
-                    Some(Order::Subscribe { name, .. }) => commands.subscribe(name).await,
-                    Some(Order::Unsubscribe { name }) => commands.unsubscribe(name).await,
-                    None => commands.ping().await,
+                match &request {
+                    Request::Order(Order::Subscribe { name, .. }) => commands.subscribe(name).await,
+                    Request::Order(Order::Unsubscribe { name }) => commands.unsubscribe(name).await,
+                    Request::Ping | Request::Check => commands.ping().await,
                 }
             });
             let reply = reply.await;
-            Answer { order, reply }
+            Answer { request, reply }
         });
         // The first poll sends: here, so that the orders for a channel leave in their order.
         let first = unconstrained(poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx)))).await;
@@ -193,36 +227,44 @@ impl<'a> Session<'a> {
         let Ok(reply) = answer.reply else {
             return Some(self.lost());
         };
-        match (reply, answer.order) {
-            (Err(error), _) if is_lost(&error) => Some(self.lost()),
-            (Ok(()), Some(Order::Subscribe { name, request })) => {
-                *backoff = Backoff::new(&Owner::random());
-                self.works = true;
-                self.shared.confirmed(&name, request);
-                None
-            }
-            (Err(error), Some(Order::Subscribe { name, request }))
-                if error.redirect_node().is_some() =>
-            {
-                self.works = true;
-                self.shared.moved(&name, request, &error);
-                None
-            }
-            (Err(error), Some(Order::Subscribe { name, request })) => {
-                let error = store_error("watching a key", error);
-                if error.is_transient() {
-                    return Some(End::Failed(error));
-                }
-                self.shared.refused(&name, request);
-                None
-            }
-            (Err(_), Some(Order::Unsubscribe { name })) => {
-                // A refusal is a reply as well.
-                self.leaving.retain(|leaving| *leaving != name);
-                None
-            }
-            (_, Some(Order::Unsubscribe { .. }) | None) => None,
+        if let Err(error) = &reply
+            && is_lost(error)
+        {
+            return Some(self.lost());
         }
+        match answer.request {
+            Request::Order(Order::Subscribe { name, request }) => match reply {
+                Ok(()) => {
+                    *backoff = Backoff::new(&Owner::random());
+                    self.works = true;
+                    self.shared.confirmed(&name, request);
+                }
+                Err(error) if error.redirect_node().is_some() => {
+                    self.works = true;
+                    self.shared.moved(&name, request, &error);
+                }
+                Err(error) => {
+                    let error = store_error("watching a key", error);
+                    if error.is_transient() {
+                        return Some(End::Failed(error));
+                    }
+                    self.shared.refused(&name, request);
+                }
+            },
+            Request::Order(Order::Unsubscribe { name }) => {
+                // A refusal is a reply as well.
+                if reply.is_err() {
+                    self.leaving.retain(|leaving| *leaving != name);
+                }
+            }
+            Request::Ping => {}
+            Request::Check => {
+                if std::mem::replace(&mut self.check, Check::None) == Check::Silent {
+                    return Some(End::Missed);
+                }
+            }
+        }
+        None
     }
 
     /// How a broken or silent connection ends. One that never worked counts as one that could
