@@ -7,7 +7,7 @@ async fn pay(order: u64) -> Result<u64, PayError> {
         #[allow(clippy::used_underscore_binding)]
         ::idem_runtime::__private::arg::<u64>(&mut call, "order", &(order));
         call.ttl(::idem_runtime::__private::Duration::from_millis(604800000u64));
-        call.error_ttl(HOUR);
+        call.error_ttl(::idem_runtime::__private::time(HOUR));
         call.lease(::idem_runtime::__private::Duration::from_millis(10000u64));
         call.max_run(::idem_runtime::__private::Duration::from_millis(900000u64));
         call.on_duplicate(::idem_runtime::__private::OnDuplicate::Replay);
@@ -18,7 +18,7 @@ async fn pay(order: u64) -> Result<u64, PayError> {
         call.on_outage(::idem_runtime::__private::OnOutage::Fail);
         call.on_other_type(::idem_runtime::__private::OnOtherType::Accept);
         call.on_running(::idem_runtime::__private::OnRunning::Reject);
-        call.max_attempts(7u16);
+        call.max_attempts(::idem_runtime::__private::NonZeroU16::new(7u16));
         call.count_errors(true);
         call.reconciles();
         call

@@ -12,7 +12,7 @@ fn pay<'async_trait>(
             ::idem_runtime::__private::arg::<u64>(&mut call, "id", &(id));
             #[allow(clippy::used_underscore_binding)]
             ::idem_runtime::__private::arg::<&'static str>(&mut call, "note", &(note));
-            call.unlimited_attempts();
+            call.max_attempts(::core::option::Option::None);
             call.reconciles();
             call
         };

@@ -41,6 +41,18 @@ const NAMES: [&str; 24] = [
     "crate",
 ];
 
+/// The settings that take one of a few words, and these. The runtime has a setter of the same name for each, and an
+/// enum of these variants.
+pub(crate) const WORDS: [(&str, &[&str]); 7] = [
+    ("on_duplicate", &["replay", "reject"]),
+    ("on_cancel", &["hold", "finish", "release", "unknown"]),
+    ("on_panic", &["release", "unknown"]),
+    ("on_lease_lost", &["continue", "cancel"]),
+    ("on_unconfirmed", &["within_lease", "fail", "return"]),
+    ("on_outage", &["fail", "run"]),
+    ("on_other_type", &["reject", "accept"]),
+];
+
 /// Settings of the engine, documented in the manual, that an operation cannot set.
 const OF_THE_ENGINE: [&str; 6] = [
     "prefix",
@@ -62,16 +74,11 @@ pub(crate) struct Args {
     pub(crate) lease: Slot<Time>,
     pub(crate) max_run: Slot<Time>,
     pub(crate) on_error: Slot<OnError>,
-    pub(crate) on_duplicate: Slot<Word>,
     pub(crate) on_running: Slot<OnRunning>,
-    pub(crate) on_cancel: Slot<Word>,
-    pub(crate) on_panic: Slot<Word>,
-    pub(crate) on_lease_lost: Slot<Word>,
-    pub(crate) on_unconfirmed: Slot<Word>,
-    pub(crate) on_outage: Slot<Word>,
-    pub(crate) on_other_type: Slot<Word>,
     pub(crate) max_attempts: Slot<Attempts>,
     pub(crate) count_errors: Slot<LitBool>,
+    /// In the order of [`WORDS`].
+    pub(crate) words: [Slot<Word>; WORDS.len()],
     pub(crate) reconcile: Slot<Expr>,
     pub(crate) entry: Slot<Ident>,
     pub(crate) engine: Slot<Expr>,
@@ -118,6 +125,12 @@ impl Args {
         args
     }
 
+    /// The slot of a setting among [`WORDS`].
+    pub(crate) fn word(&self, setting: &str) -> &Slot<Word> {
+        let place = WORDS.iter().position(|(word, _)| *word == setting);
+        &self.words[place.expect("a setting of the table")]
+    }
+
     fn argument(&mut self, input: ParseStream<'_>) -> Result<()> {
         let name = input.call(Ident::parse_any).map_err(|error| {
             Error::new(
@@ -136,22 +149,7 @@ impl Args {
             "lease" => self.lease.time(name, input),
             "max_run" => self.max_run.time(name, input),
             "on_error" => self.on_error.fill(name, input, OnError::parse),
-            "on_duplicate" => self.on_duplicate.word(name, input, &["replay", "reject"]),
             "on_running" => self.on_running.fill(name, input, OnRunning::parse),
-            "on_cancel" => {
-                let words = ["hold", "finish", "release", "unknown"];
-                self.on_cancel.word(name, input, &words)
-            }
-            "on_panic" => self.on_panic.word(name, input, &["release", "unknown"]),
-            "on_lease_lost" => self
-                .on_lease_lost
-                .word(name, input, &["continue", "cancel"]),
-            "on_unconfirmed" => {
-                let words = ["within_lease", "fail", "return"];
-                self.on_unconfirmed.word(name, input, &words)
-            }
-            "on_outage" => self.on_outage.word(name, input, &["fail", "run"]),
-            "on_other_type" => self.on_other_type.word(name, input, &["reject", "accept"]),
             "max_attempts" => self.max_attempts.fill(name, input, Attempts::parse),
             "count_errors" => self.count_errors.fill(name, input, value::yes_or_no),
             "reconcile" => self.reconcile.fill(name, input, Expr::parse),
@@ -159,6 +157,9 @@ impl Args {
             "engine" => self.engine.fill(name, input, Expr::parse),
             "tx" => self.tx.fill(name, input, value::parameter),
             "crate" => self.krate.fill(name, input, value::krate),
+            setting if let Some(place) = WORDS.iter().position(|(word, _)| *word == setting) => {
+                self.words[place].word(name, input, WORDS[place].1)
+            }
             unknown => {
                 let valued = input.peek(Token![=]) || input.peek(syn::token::Paren);
                 Err(Error::new(name.span(), unknown_argument(unknown, valued)))

@@ -76,7 +76,7 @@ impl Plan {
             let key = args.key.value.as_ref();
             key.is_some_and(may_be_token)
         });
-        let finish = (args.on_cancel.value)
+        let finish = (args.word("on_cancel").value)
             .filter(|word| word.text == "finish")
             .map(|word| word.span);
         contradictions::check(&args, errors);

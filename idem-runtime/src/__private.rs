@@ -1,5 +1,6 @@
 //! Not covered by semver: what the expansions of `#[idempotent]` name.
 
+pub use core::num::NonZeroU16;
 pub use core::time::Duration;
 
 pub use crate::call::{
@@ -23,6 +24,12 @@ pub use crate::record::FOREVER;
 
 use crate::engine::{Engine, HasEngine};
 use crate::outcome::Outcome;
+
+/// A duration that was written as an expression. A function, so that another type is reported where it is written.
+#[must_use]
+pub fn time(time: Duration) -> Duration {
+    time
+}
 
 /// The operation of a written name.
 #[must_use]

@@ -76,6 +76,7 @@ pub use outcome::stored::Stored;
 pub use outcome::{FromError, Outcome};
 pub use policy::{
     OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+    Policy,
 };
 pub use record::{FOREVER, Fence, OutcomeKind};
 pub use store::EntryFilter;

@@ -5,6 +5,106 @@ use std::time::Duration;
 
 use crate::record::{AnswerTypes, FOREVER, OutcomeKind, Record, State};
 
+/// Passes every setting to the macro `$then`, after `$with`: documentation, name, type, and default.
+///
+/// The one list of them. [`Policy`] and every builder take their setters from it.
+macro_rules! settings {
+    ($then:ident! { $($with:tt)* }) => {
+        $then! {
+            $($with)*
+            /// The life of a stored answer; 1 s to 10 years, or [`FOREVER`](crate::FOREVER). Default 24 h.
+            ttl: Duration = |_| Duration::from_hours(24);
+
+            /// The life of a kept business error; the bounds of [`ttl`](Self::ttl). Default that of a value.
+            ///
+            /// An operation that sets its own `ttl` and no `error_ttl` keeps its errors as long as its values, whatever
+            /// the engine has.
+            error_ttl: Duration = |policy| policy.ttl();
+
+            /// The life of a claim unless renewed; 100 ms to 24 h. Default 30 s.
+            ///
+            /// The lease is renewed every third of this, so it is the time after which a crash is noticed; the limit of
+            /// the body is [`max_run`](Self::max_run). It is measured by the clock of the store's server: keep it well
+            /// above the [steps](crate::store#the-clock-of-the-server) that this clock can make.
+            lease: Duration = |_| Duration::from_secs(30);
+
+            /// The time for which the lease of a running body is renewed. Default 15 min, or the lease where that is
+            /// longer.
+            ///
+            /// A body that runs for longer loses its lease, and then a duplicate runs beside it: set it above the
+            /// longest body. The engine's is never shorter than an operation's own `lease`.
+            max_run: Duration = |policy| Duration::from_mins(15).max(policy.lease());
+
+            /// Reply to a duplicate of a finished call. Default [`OnDuplicate::Replay`](crate::OnDuplicate::Replay).
+            on_duplicate: OnDuplicate = |_| OnDuplicate::Replay;
+
+            /// Behaviour of a duplicate while the first call runs.
+            ///
+            /// Default [`OnRunning::Wait`](crate::OnRunning::Wait) for 5 s, or
+            /// [`OnRunning::Reject`](crate::OnRunning::Reject) where duplicates are refused in the end anyway.
+            on_running: OnRunning = |policy| match policy.on_duplicate() {
+                OnDuplicate::Replay => OnRunning::Wait(Duration::from_secs(5)),
+                OnDuplicate::Reject => OnRunning::Reject,
+            };
+
+            /// Treatment of a key whose body was dropped half-way with its caller. Default
+            /// [`OnCancel::Hold`](crate::OnCancel::Hold).
+            on_cancel: OnCancel = |_| OnCancel::Hold;
+
+            /// Treatment of a key whose body panicked. Default [`OnPanic::Release`](crate::OnPanic::Release).
+            on_panic: OnPanic = |_| OnPanic::Release;
+
+            /// Treatment of a body whose lease is lost. Default
+            /// [`OnLeaseLost::Continue`](crate::OnLeaseLost::Continue).
+            on_lease_lost: OnLeaseLost = |_| OnLeaseLost::Continue;
+
+            /// Reply to a caller whose answer the store has not confirmed. Default
+            /// [`OnUnconfirmed::WithinLease`](crate::OnUnconfirmed::WithinLease).
+            on_unconfirmed: OnUnconfirmed = |_| OnUnconfirmed::WithinLease;
+
+            /// Behaviour while the store cannot be reached. Default [`OnOutage::Fail`](crate::OnOutage::Fail).
+            on_outage: OnOutage = |_| OnOutage::Fail;
+
+            /// Reply where the record is of a function with answers of another type. Default
+            /// [`OnOtherType::Reject`](crate::OnOtherType::Reject).
+            on_other_type: OnOtherType = |_| OnOtherType::Reject;
+
+            /// The limit of abandoned attempts (crashed, panicked, dropped); `None` for no limit. Default 5.
+            ///
+            /// After that the key answers [`ErrorKind::Exhausted`](crate::ErrorKind::Exhausted). 1: a body starts at
+            /// most once, and then an attempt that ended with a system error counts as well.
+            max_attempts: Option<NonZeroU16> = |_| NonZeroU16::new(5);
+
+            /// Whether an attempt that released the key after a system error counts towards
+            /// [`max_attempts`](Self::max_attempts).
+            ///
+            /// Default no: a hundred retries while a database is down should not use a key up.
+            count_errors: bool = |_| false;
+        }
+    };
+}
+pub(crate) use settings;
+
+/// Setters of all settings for a builder that consumes itself; `|it| place` is where it keeps its [`Policy`].
+macro_rules! policy_setters {
+    (|$it:ident| $policy:expr; $($(#[$doc:meta])* $name:ident: $ty:ty = $default:expr;)*) => {
+        $($(#[$doc])*
+        pub fn $name(self, $name: $ty) -> Self {
+            let mut $it = self;
+            $policy.$name = Some($name);
+            $it
+        })*
+
+        /// All settings that the policy has; the others stay as they are.
+        pub fn policy(self, policy: crate::Policy) -> Self {
+            let mut $it = self;
+            $policy = policy.or($policy);
+            $it
+        }
+    };
+}
+pub(crate) use policy_setters;
+
 /// The result of a duplicate of a finished call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum OnDuplicate {
@@ -130,24 +230,67 @@ pub enum OnOtherType {
     Accept,
 }
 
-/// The settings of one operation. [`Default`] matches the attribute's table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Policy {
-    pub(crate) ttl: Duration,
-    pub(crate) error_ttl: Option<Duration>,
-    pub(crate) lease: Duration,
-    pub(crate) on_duplicate: OnDuplicate,
-    pub(crate) on_running: Option<OnRunning>,
-    pub(crate) on_cancel: OnCancel,
-    pub(crate) on_panic: OnPanic,
-    pub(crate) on_lease_lost: OnLeaseLost,
-    pub(crate) on_unconfirmed: OnUnconfirmed,
-    pub(crate) on_outage: OnOutage,
-    pub(crate) max_attempts: Option<NonZeroU16>,
-    pub(crate) count_errors: bool,
-    /// How long a lease is renewed; see [`Policy::max_run`].
-    pub(crate) max_run: Option<Duration>,
-    pub(crate) on_other_type: OnOtherType,
+macro_rules! define_policy {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty = $default:expr;)*) => {
+        /// The settings of an operation.
+        ///
+        /// A setting that an operation leaves open is that of its engine, and one that the engine leaves open has the
+        /// default named here. Every builder has the same setters, and `policy` to set several at once:
+        ///
+        /// ```
+        /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+        /// use idem_runtime::{Engine, Error, FOREVER, OnUnconfirmed, Policy, store::memory::MemoryStore};
+        /// use std::time::Duration;
+        ///
+        /// const MONEY: Policy = Policy::new()
+        ///     .ttl(Duration::from_hours(24 * 30))
+        ///     .max_run(Duration::from_mins(2))
+        ///     .on_unconfirmed(OnUnconfirmed::Fail);
+        ///
+        /// let engine = Engine::new(MemoryStore::new());
+        /// let pay = engine.operation("payments.pay").key("order-7").policy(MONEY);
+        /// let paid: Result<u32, Error> = pay.run(|_| async { Ok(1_250) }).await;
+        /// assert_eq!(paid, Ok(1_250));
+        /// # });
+        /// ```
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[must_use = "a policy has an effect once a builder has it"]
+        pub struct Policy {
+            $(pub(crate) $name: Option<$ty>,)*
+        }
+
+        impl Policy {
+            /// A policy that leaves every setting open.
+            pub const fn new() -> Self {
+                Self { $($name: None,)* }
+            }
+
+            $($(#[$doc])*
+            pub const fn $name(mut self, $name: $ty) -> Self {
+                self.$name = Some($name);
+                self
+            })*
+
+            /// The settings of this policy, and those of `other` where this one leaves them open.
+            pub(crate) const fn or(self, other: Self) -> Self {
+                Self { $($name: if self.$name.is_some() { self.$name } else { other.$name },)* }
+            }
+        }
+
+        impl EffectivePolicy {
+            $(pub(crate) fn $name(&self) -> $ty {
+                let default: fn(&Self) -> $ty = $default;
+                self.given.$name.unwrap_or_else(|| default(self))
+            })*
+        }
+    };
+}
+settings!(define_policy! {});
+
+/// The settings of one call: those of its operation over those of its engine, and what the call itself needs.
+#[derive(Clone, Debug)]
+pub(crate) struct EffectivePolicy {
+    given: Policy,
     /// The types of the call's answers.
     pub(crate) types: AnswerTypes,
     /// The body begins with a reconciliation, where there is an earlier attempt to reconcile.
@@ -156,36 +299,10 @@ pub(crate) struct Policy {
     pub(crate) tells_age: bool,
 }
 
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            ttl: Duration::from_hours(24),
-            error_ttl: None,
-            lease: Duration::from_secs(30),
-            on_duplicate: OnDuplicate::Replay,
-            on_running: None,
-            on_cancel: OnCancel::Hold,
-            on_panic: OnPanic::Release,
-            on_lease_lost: OnLeaseLost::Continue,
-            on_unconfirmed: OnUnconfirmed::WithinLease,
-            on_outage: OnOutage::Fail,
-            max_attempts: NonZeroU16::new(5),
-            count_errors: false,
-            max_run: None,
-            on_other_type: OnOtherType::Reject,
-            types: AnswerTypes::UNKNOWN,
-            reconciles: false,
-            tells_age: true,
-        }
-    }
-}
-
 /// The bounds of a `ttl`: 1 second to 10 years.
-pub(crate) const TTL: (Duration, Duration) =
-    (Duration::from_secs(1), Duration::from_hours(24 * 3650));
+const TTL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24 * 3650));
 /// The bounds of a `lease`: 100 milliseconds to 24 hours.
-pub(crate) const LEASE: (Duration, Duration) =
-    (Duration::from_millis(100), Duration::from_hours(24));
+const LEASE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_hours(24));
 
 /// Longer than any process runs. Longer times are cut to this, so that no sum of times overflows.
 pub(crate) const LONG: Duration = Duration::from_hours(24 * 3650);
@@ -196,40 +313,77 @@ impl Policy {
     /// # Errors
     ///
     /// A sentence that names the setting and its bounds.
-    pub(crate) fn checked(mut self) -> Result<Self, String> {
-        self.ttl = within("ttl", self.ttl, TTL)?;
-        self.error_ttl = match self.error_ttl {
-            Some(ttl) => Some(within("error_ttl", ttl, TTL)?),
-            None => None,
+    fn checked(mut self) -> Result<Self, String> {
+        let checked = |name, time: Option<Duration>, bounds| {
+            time.map(|time| within(name, time, bounds)).transpose()
         };
-        self.lease = within("lease", self.lease, LEASE)?;
+        self.ttl = checked("ttl", self.ttl, TTL)?;
+        self.error_ttl = checked("error_ttl", self.error_ttl, TTL)?;
+        self.lease = checked("lease", self.lease, LEASE)?;
         self.max_run = self.max_run.map(|time| time.min(LONG));
         Ok(self)
     }
+}
 
-    /// How long a lease is renewed: 15 minutes, or one lease if that is longer, unless it is set.
-    pub(crate) fn max_run(&self) -> Duration {
-        let default = Duration::from_mins(15);
-        self.max_run.unwrap_or(default.max(self.lease))
+impl EffectivePolicy {
+    /// The settings of an engine.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the setting and its bounds.
+    pub(crate) fn of_engine(policy: Policy) -> Result<Self, String> {
+        Ok(Self {
+            given: policy.checked()?,
+            types: AnswerTypes::UNKNOWN,
+            reconciles: false,
+            tells_age: true,
+        })
+    }
+
+    /// The settings of a call of this operation in this engine.
+    ///
+    /// # Errors
+    ///
+    /// As [`of_engine`](Self::of_engine).
+    pub(crate) fn of_call(operation: Policy, engine: &Self) -> Result<Self, String> {
+        let operation = operation.checked()?;
+        let mut defaults = engine.given;
+        if operation.ttl.is_some() {
+            // An operation's own `ttl` also bounds its errors, unless it sets `error_ttl`.
+            defaults.error_ttl = None;
+        }
+        if let Some(lease) = operation.lease {
+            // The engine's `max_run` does not cut short an operation's own `lease`.
+            defaults.max_run = defaults.max_run.map(|time| time.max(lease));
+        }
+        Ok(Self {
+            given: operation.or(defaults),
+            ..engine.clone()
+        })
     }
 
     /// Keeps every record of the call for at least this long.
     pub(crate) fn for_at_least(mut self, life: Duration) -> Self {
-        self.error_ttl = Some(self.error_ttl().max(life));
-        self.ttl = self.ttl.max(life);
+        self.given.error_ttl = Some(self.error_ttl().max(life));
+        self.given.ttl = Some(self.ttl().max(life));
         self
     }
 
     /// Makes a policy under which neither a body nor a hook runs.
     pub(crate) fn that_starts_nothing(mut self) -> Self {
-        self.on_outage = OnOutage::Fail;
+        self.given.on_outage = Some(OnOutage::Fail);
         self.reconciles = false;
         self
     }
 
     /// Whether the call needs the exact remaining life of a finished answer.
     pub(crate) fn dated(&self) -> bool {
-        self.tells_age || self.on_duplicate == OnDuplicate::Reject
+        self.tells_age || self.on_duplicate() == OnDuplicate::Reject
+    }
+
+    /// Whether an answer of another type is read as one of the call's.
+    pub(crate) fn reads_any_type(&self) -> bool {
+        self.on_other_type() == OnOtherType::Accept
     }
 
     /// Whether the answer of this record may be read as one of the call's.
@@ -238,23 +392,26 @@ impl Policy {
             State::Done { outcome, .. } => outcome,
             _ => OutcomeKind::Unknown,
         };
-        self.on_other_type == OnOtherType::Accept || record.header.types.reads(self.types, outcome)
+        self.reads_any_type() || record.header.types.reads(self.types, outcome)
     }
 
-    /// The life of a kept error.
-    pub(crate) fn error_ttl(&self) -> Duration {
-        self.error_ttl.unwrap_or(self.ttl)
+    /// The life of an answer of this kind.
+    pub(crate) fn life_of(&self, outcome: OutcomeKind) -> Duration {
+        match outcome {
+            OutcomeKind::Error => self.error_ttl(),
+            _ => self.ttl(),
+        }
     }
 
     /// The life of the bookkeeping of an unfinished call: the counter and the fence must outlive
     /// the lease, and an abandoned key stays counted for as long as an answer would be kept.
     pub(crate) fn retain(&self) -> Duration {
-        self.ttl.max(self.error_ttl()).max(self.lease * 2)
+        self.ttl().max(self.error_ttl()).max(self.lease() * 2)
     }
 
     /// Whether an attempt that released the key counts. A body that may start only once has started, however it ended.
     pub(crate) fn counts_releases(&self) -> bool {
-        self.count_errors || self.max_attempts == Some(NonZeroU16::MIN)
+        self.count_errors() || self.max_attempts() == Some(NonZeroU16::MIN)
     }
 
     /// Checks that the store keeps records for ever, if the policy needs that.
@@ -263,7 +420,7 @@ impl Policy {
     ///
     /// A sentence on what to do.
     pub(crate) fn kept_by(&self, keeps_forever: bool) -> Result<(), String> {
-        if self.ttl.max(self.error_ttl()) < FOREVER || keeps_forever {
+        if self.ttl().max(self.error_ttl()) < FOREVER || keeps_forever {
             return Ok(());
         }
         Err(
@@ -273,12 +430,11 @@ impl Policy {
         )
     }
 
-    /// How long a duplicate waits. A duplicate that would be refused in the end is refused at once.
+    /// How long a duplicate waits.
     pub(crate) fn wait(&self) -> Duration {
-        match (self.on_running, self.on_duplicate) {
-            (Some(OnRunning::Wait(time)), _) => time.min(LONG),
-            (Some(OnRunning::Reject), _) | (None, OnDuplicate::Reject) => Duration::ZERO,
-            (None, OnDuplicate::Replay) => Duration::from_secs(5),
+        match self.on_running() {
+            OnRunning::Wait(time) => time.min(LONG),
+            OnRunning::Reject => Duration::ZERO,
         }
     }
 }
@@ -300,126 +456,65 @@ fn within(
     Ok(Duration::new(value.as_secs(), nanos - nanos % 1_000_000))
 }
 
-/// How many attempts may be abandoned; `None` for any number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Attempts(pub(crate) Option<NonZeroU16>);
-
-/// Settings in which one operation differs from its engine.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Overrides {
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) error_ttl: Option<Duration>,
-    pub(crate) lease: Option<Duration>,
-    pub(crate) on_duplicate: Option<OnDuplicate>,
-    pub(crate) on_running: Option<OnRunning>,
-    pub(crate) on_cancel: Option<OnCancel>,
-    pub(crate) on_panic: Option<OnPanic>,
-    pub(crate) on_lease_lost: Option<OnLeaseLost>,
-    pub(crate) on_unconfirmed: Option<OnUnconfirmed>,
-    pub(crate) on_outage: Option<OnOutage>,
-    pub(crate) max_attempts: Option<Attempts>,
-    pub(crate) count_errors: Option<bool>,
-    pub(crate) max_run: Option<Duration>,
-    pub(crate) on_other_type: Option<OnOtherType>,
-    pub(crate) types: AnswerTypes,
-    pub(crate) reconciles: bool,
-    /// The answer is read as a type that does not report its age.
-    pub(crate) ageless: bool,
-}
-
-impl Overrides {
-    pub(crate) fn over(&self, defaults: &Policy) -> Result<Policy, String> {
-        // The defaults were checked when the engine was built.
-        let checked = |name, time: Option<Duration>, bounds, default| match time {
-            Some(time) => within(name, time, bounds),
-            None => Ok(default),
-        };
-        Ok(Policy {
-            ttl: checked("ttl", self.ttl, TTL, defaults.ttl)?,
-            error_ttl: match (self.error_ttl, self.ttl) {
-                (Some(ttl), _) => Some(within("error_ttl", ttl, TTL)?),
-                // An operation's own `ttl` also bounds its errors, unless it sets `error_ttl`.
-                (None, Some(_)) => None,
-                (None, None) => defaults.error_ttl,
-            },
-            lease: checked("lease", self.lease, LEASE, defaults.lease)?,
-            on_duplicate: self.on_duplicate.unwrap_or(defaults.on_duplicate),
-            on_running: self.on_running.or(defaults.on_running),
-            on_cancel: self.on_cancel.unwrap_or(defaults.on_cancel),
-            on_panic: self.on_panic.unwrap_or(defaults.on_panic),
-            on_lease_lost: self.on_lease_lost.unwrap_or(defaults.on_lease_lost),
-            on_unconfirmed: self.on_unconfirmed.unwrap_or(defaults.on_unconfirmed),
-            on_outage: self.on_outage.unwrap_or(defaults.on_outage),
-            max_attempts: match self.max_attempts {
-                Some(Attempts(most)) => most,
-                None => defaults.max_attempts,
-            },
-            count_errors: self.count_errors.unwrap_or(defaults.count_errors),
-            max_run: match (self.max_run, self.lease) {
-                (Some(time), _) => Some(time.min(LONG)),
-                // The engine's `max_run` does not cut short an operation's own `lease`.
-                (None, Some(lease)) => defaults.max_run.map(|time| time.max(lease)),
-                (None, None) => defaults.max_run,
-            },
-            on_other_type: self.on_other_type.unwrap_or(defaults.on_other_type),
-            types: self.types,
-            reconciles: self.reconciles,
-            tells_age: !self.ageless,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn call(operation: Policy, engine: Policy) -> EffectivePolicy {
+        let engine = EffectivePolicy::of_engine(engine).unwrap();
+        EffectivePolicy::of_call(operation, &engine).unwrap()
+    }
+
     #[test]
     fn the_record_outlives_twice_the_lease() {
-        let policy = Overrides {
-            ttl: Some(Duration::from_secs(1)),
-            ..Overrides::default()
-        }
-        .over(&Policy::default())
-        .unwrap();
+        let policy = call(Policy::new().ttl(Duration::from_secs(1)), Policy::new());
         assert_eq!(policy.retain(), Duration::from_mins(1));
     }
 
     #[test]
     fn a_setting_out_of_bounds_is_named() {
-        let refused = |overrides: Overrides| overrides.over(&Policy::default()).unwrap_err();
-        let zero = Some(Duration::ZERO);
-        let message = refused(Overrides {
-            lease: zero,
-            ..Overrides::default()
-        });
-        assert_eq!(message, "`lease` is 0ns; it must be 100ms to 86400s");
-        assert!(
-            refused(Overrides {
-                error_ttl: zero,
-                ..Overrides::default()
-            })
-            .starts_with("`error_ttl`")
+        let refused = |policy| EffectivePolicy::of_engine(policy).unwrap_err();
+        assert_eq!(
+            refused(Policy::new().lease(Duration::ZERO)),
+            "`lease` is 0ns; it must be 100ms to 86400s"
         );
+        assert!(refused(Policy::new().error_ttl(Duration::ZERO)).starts_with("`error_ttl`"));
+        assert!(refused(Policy::new().ttl(LONG * 2)).starts_with("`ttl`"));
     }
 
     #[test]
     fn a_time_is_cut_to_what_a_record_holds() {
-        let overrides = Overrides {
-            ttl: Some(Duration::new(7, 1_999_999)),
-            ..Overrides::default()
-        };
-        let policy = overrides.over(&Policy::default()).unwrap();
-        assert_eq!(policy.ttl, Duration::from_millis(7_001));
+        let policy = call(
+            Policy::new().ttl(Duration::new(7, 1_999_999)),
+            Policy::new(),
+        );
+        assert_eq!(policy.ttl(), Duration::from_millis(7_001));
     }
 
     #[test]
-    fn a_cool_down_does_not_wait_unless_told_to() {
-        let mut policy = Policy {
-            on_duplicate: OnDuplicate::Reject,
-            ..Policy::default()
-        };
-        assert_eq!(policy.wait(), Duration::ZERO);
-        policy.on_running = Some(OnRunning::Wait(Duration::from_secs(1)));
-        assert_eq!(policy.wait(), Duration::from_secs(1));
+    fn a_cool_down_waits_only_if_that_is_set() {
+        let cool_down = Policy::new().on_duplicate(OnDuplicate::Reject);
+        assert_eq!(call(cool_down, Policy::new()).wait(), Duration::ZERO);
+        let second = Duration::from_secs(1);
+        let waits = Policy::new().on_running(OnRunning::Wait(second));
+        assert_eq!(call(cool_down, waits).wait(), second);
+        assert_eq!(call(Policy::new(), Policy::new()).wait(), second * 5);
+    }
+
+    #[test]
+    fn an_operation_overrides_its_engine_setting_by_setting() {
+        let hour = Duration::from_hours(1);
+        let engine = Policy::new().ttl(hour * 2).error_ttl(hour).max_run(hour);
+        let plain = call(Policy::new(), engine);
+        assert_eq!((plain.ttl(), plain.error_ttl()), (hour * 2, hour));
+        // Its own `ttl` is also that of its errors, and its lease is renewed at least once.
+        let own = call(Policy::new().ttl(hour * 3).lease(hour * 4), engine);
+        assert_eq!((own.ttl(), own.error_ttl()), (hour * 3, hour * 3));
+        assert_eq!((own.lease(), own.max_run()), (hour * 4, hour * 4));
+        let unlimited = call(Policy::new().max_attempts(None), engine);
+        assert_eq!(
+            (unlimited.max_attempts(), plain.max_attempts()),
+            (None, NonZeroU16::new(5))
+        );
     }
 }

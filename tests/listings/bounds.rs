@@ -1,6 +1,7 @@
 //! A step examines a bounded number of records, whatever the size of the table.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idem_harness::{MariaDbServer, PostgresServer, RedisServer};
 use idem_runtime::store::redis::RedisStore;
@@ -12,6 +13,8 @@ use crate::filled::{PREFIX, fill};
 
 /// How many records a step examines at most, and what a statement reads besides.
 const BOUND: u64 = 1_000 + 50;
+/// Patience of a store that is filled by 64 tasks at once, on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn unknown() -> ListRequest {
     let mut request = ListRequest::new(PREFIX.into());
@@ -32,7 +35,11 @@ fn status(server: &MariaDbServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_reads_a_block_of_mariadb() {
     let server = MariaDbServer::start();
-    let store = MySqlStore::connect(server.url()).await.unwrap();
+    let store = MySqlStore::builder(server.url())
+        .response_timeout(PATIENCE)
+        .connect()
+        .await
+        .unwrap();
     store.migrate().await.unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     fill(&store, PREFIX, 0..5_000).await;
@@ -63,7 +70,11 @@ async fn rows_read(server: &PostgresServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_reads_a_block_of_postgres() {
     let server = PostgresServer::start();
-    let store = PostgresStore::connect(server.url()).await.unwrap();
+    let store = PostgresStore::builder(server.url())
+        .response_timeout(PATIENCE)
+        .connect()
+        .await
+        .unwrap();
     store.migrate().await.unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     fill(&store, PREFIX, 0..5_000).await;
@@ -71,7 +82,11 @@ async fn a_step_reads_a_block_of_postgres() {
     // What the server finds out by itself a minute later.
     server.execute("ANALYZE idem_records");
     let before = rows_read(&server).await;
-    let store = PostgresStore::connect(server.url()).await.unwrap();
+    let store = PostgresStore::builder(server.url())
+        .response_timeout(PATIENCE)
+        .connect()
+        .await
+        .unwrap();
     let mut request = unknown();
     for _ in 0..3 {
         let reply = store.list(&request).await.unwrap();
@@ -86,7 +101,11 @@ async fn a_step_reads_a_block_of_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_scans_some_keys_of_redis_and_no_answer() {
     let server = RedisServer::start();
-    let store = RedisStore::connect(server.url()).await.unwrap();
+    let store = RedisStore::builder(server.url())
+        .response_timeout(PATIENCE)
+        .connect()
+        .await
+        .unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     fill(&store, PREFIX, 0..5_000).await;
     server.cli(&["CONFIG", "RESETSTAT"]);

@@ -31,17 +31,8 @@ fn every_argument_is_read() {
         args.on_running.value,
         Some(OnRunning::Wait(Time::Text(_)))
     ));
-    let words = [
-        args.on_duplicate,
-        args.on_cancel,
-        args.on_panic,
-        args.on_lease_lost,
-        args.on_unconfirmed,
-        args.on_outage,
-        args.on_other_type,
-    ];
     assert_eq!(
-        words.map(|word| word.value.expect("a word").text),
+        args.words.map(|word| word.value.expect("a word").text),
         [
             "reject", "finish", "unknown", "continue", "return", "run", "accept"
         ]

@@ -4,7 +4,7 @@ use super::here;
 use crate::args::Attempts;
 use crate::plan::{Length, Plan, Running};
 use proc_macro2::{Ident, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::quote_spanned;
 
 pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
     let here = here();
@@ -32,9 +32,10 @@ pub(super) fn setters(plan: &Plan, rt: &TokenStream) -> TokenStream {
         quote_spanned!(here=> call.on_running(#rt::OnRunning::#what);)
     });
     let attempts = settings.max_attempts.map(|attempts| match attempts {
-        Attempts::Most(most) => quote_spanned!(here=> call.max_attempts(#most);),
-        Attempts::Unlimited => quote_spanned!(here=> call.unlimited_attempts();),
+        Attempts::Most(most) => quote_spanned!(here=> #rt::NonZeroU16::new(#most)),
+        Attempts::Unlimited => quote_spanned!(here=> ::core::option::Option::None),
     });
+    let attempts = attempts.map(|most| quote_spanned!(here=> call.max_attempts(#most);));
     let count = settings
         .count_errors
         .map(|count| quote_spanned!(here=> call.count_errors(#count);));
@@ -49,7 +50,7 @@ fn length(length: &Length, rt: &TokenStream) -> TokenStream {
     match length {
         Length::Millis(millis) => quote_spanned!(here()=> #rt::Duration::from_millis(#millis)),
         Length::Forever => quote_spanned!(here()=> #rt::FOREVER),
-        Length::Expr(expr) => quote!(#expr),
+        Length::Expr(expr) => quote_spanned!(here()=> #rt::time(#expr)),
     }
 }
 

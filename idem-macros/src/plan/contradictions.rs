@@ -17,7 +17,8 @@ pub(super) fn check(args: &Args, errors: &mut Errors) {
 
 /// `max_attempts = 1` contradicts `on_outage = run`.
 fn unprotected_once(args: &Args, errors: &mut Errors) {
-    let (Some(Attempts::Most(1)), Some(outage)) = (args.max_attempts.value, args.on_outage.value)
+    let (Some(Attempts::Most(1)), Some(outage)) =
+        (args.max_attempts.value, args.word("on_outage").value)
     else {
         return;
     };
@@ -103,23 +104,23 @@ fn in_tx(args: &Args, errors: &mut Errors) {
         ("max_run", args.max_run.named, no_lease),
         (
             "on_cancel",
-            args.on_cancel.named,
+            args.word("on_cancel").named,
             "what a dropped call wrote is rolled back with your transaction",
         ),
         (
             "on_panic",
-            args.on_panic.named,
+            args.word("on_panic").named,
             "a panic undoes the call's part of your transaction",
         ),
-        ("on_lease_lost", args.on_lease_lost.named, no_lease),
+        ("on_lease_lost", args.word("on_lease_lost").named, no_lease),
         (
             "on_unconfirmed",
-            args.on_unconfirmed.named,
+            args.word("on_unconfirmed").named,
             "the answer is committed with your transaction, which says whether it is stored",
         ),
         (
             "on_outage",
-            args.on_outage.named,
+            args.word("on_outage").named,
             "the store is the database of your transaction, without which the body cannot run either",
         ),
         ("max_attempts", args.max_attempts.named, no_record),

@@ -1,7 +1,7 @@
 //! Arguments that are passed to the runtime unchanged.
 
 use super::length::{LEASE, Length, MAX_RUN, TTL, WAIT, length};
-use crate::args::{Args, Attempts, OnRunning, Word};
+use crate::args::{Args, Attempts, OnRunning, WORDS, Word};
 use crate::errors::Errors;
 
 pub(crate) struct Settings {
@@ -31,23 +31,13 @@ impl Settings {
             .into_iter()
             .filter_map(|(name, time, limits)| Some((name, length(name, time, limits, errors)?)));
         let lengths = lengths.collect();
+        let words = WORDS.iter().zip(&args.words);
+        let words = words.filter_map(|((name, _), slot)| Some((*name, slot.value?)));
         // `finish` is not a setting: it changes how the body is passed to the runtime.
-        let on_cancel = args.on_cancel.value.filter(|word| word.text != "finish");
-        let words = [
-            ("on_duplicate", args.on_duplicate.value),
-            ("on_cancel", on_cancel),
-            ("on_panic", args.on_panic.value),
-            ("on_lease_lost", args.on_lease_lost.value),
-            ("on_unconfirmed", args.on_unconfirmed.value),
-            ("on_outage", args.on_outage.value),
-            ("on_other_type", args.on_other_type.value),
-        ];
+        let words = words.filter(|(_, word)| word.text != "finish").collect();
         Self {
             lengths,
-            words: words
-                .into_iter()
-                .filter_map(|(name, word)| Some((name, word?)))
-                .collect(),
+            words,
             on_running: args.on_running.value.take().and_then(|running| {
                 Some(match running {
                     OnRunning::Wait(time) => {

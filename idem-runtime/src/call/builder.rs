@@ -1,49 +1,61 @@
 //! Calls without the attribute, by the same steps as its expansion.
 
+use std::borrow::Cow;
 use std::num::NonZeroU16;
 use std::pin::pin;
 use std::time::Duration;
 
-use super::{Call, enter, entry, finish, run};
+use super::description::{Call, enter, entry};
+use super::run::{finish, run};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};
-use crate::identity::call_id::{CallKey, Inputs};
+use crate::identity::call_id::CallKey;
 use crate::identity::fingerprint::ToFingerprint;
 use crate::identity::key::ToKey;
 use crate::identity::operation::Operation;
-use crate::lifecycle::admit::Entry as Opened;
+use crate::lifecycle::admit::Admission;
 use crate::lifecycle::begin::{Begun, Start};
-use crate::lifecycle::context::Context;
+use crate::lifecycle::context::{Context, context};
 use crate::lifecycle::inspect::Entry;
+use crate::lifecycle::reconcile::{reconciled, unsettled};
+#[cfg(feature = "http")]
+use crate::lifecycle::run_limit::Gate;
 use crate::outcome::on_error::{By, Classified, Keep, Release, Unknown};
+use crate::outcome::reconciled::Verdict;
 use crate::outcome::{Outcome, Output};
 use crate::policy::{
-    Attempts, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
-    OnUnconfirmed, Overrides,
+    OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+    policy_setters, settings,
 };
-
-use crate::lifecycle::reconcile::{reconciled, unsettled};
-use crate::lifecycle::run_limit::Gate;
-use crate::outcome::reconciled::Verdict;
 
 /// A call under construction: see [`Engine::operation`].
 #[derive(Debug)]
 #[must_use = "a call does nothing until it is run"]
 pub struct CallBuilder<P = Classified> {
-    engine: Engine,
-    inputs: Inputs,
-    overrides: Overrides,
-    gate: Option<Box<Gate>>,
+    call: Call,
     on_error: P,
 }
 
-impl CallBuilder<Classified> {
-    pub(crate) fn new(engine: Engine, operation: Operation) -> Self {
-        Self {
-            engine,
-            inputs: Inputs::new(operation),
-            overrides: Overrides::default(),
-            gate: None,
+impl Engine {
+    /// Begins a call of this operation, as `#[idempotent]` does. Calls of one name share keys and answers, wherever
+    /// they are made: give each operation a name of its own.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use idem_runtime::{Engine, Error, store::memory::MemoryStore};
+    ///
+    /// let engine = Engine::new(MemoryStore::new());
+    /// let pay = || engine.operation("payments.pay").key(&("shop-1", 7)).fingerprint(&1_250);
+    /// let first = pay().run(|cx| async move { Ok::<_, Error>(cx.attempt()) }).await?;
+    /// let again = pay().run(|_| async { unreachable!("the answer is replayed") }).await;
+    /// assert_eq!(Ok::<_, Error>(first), again);
+    /// # Ok::<_, Error>(()) }).unwrap();
+    /// ```
+    pub fn operation(&self, name: impl Into<Cow<'static, str>>) -> CallBuilder<Classified> {
+        let mut call = Call::new(Operation::new(name));
+        call.engine(self.clone());
+        CallBuilder {
+            call,
             on_error: Classified,
         }
     }
@@ -53,7 +65,7 @@ impl<P> CallBuilder<P> {
     /// Sets the owner of the key: tenant, credential, user. Answers are not shared between scopes. Given before the
     /// key.
     pub fn scope<K: ToKey + ?Sized>(mut self, scope: &K) -> Self {
-        self.inputs.scope(scope);
+        self.call.scope(scope);
         self
     }
 
@@ -62,7 +74,7 @@ impl<P> CallBuilder<P> {
     /// A key that the client chose (`http::IdempotencyKey`) needs this or a [`scope`](Self::scope): without one the
     /// call is refused as [`ErrorKind::InvalidPolicy`](crate::ErrorKind::InvalidPolicy).
     pub fn public(mut self) -> Self {
-        self.inputs.public();
+        self.call.public();
         self
     }
 
@@ -72,7 +84,7 @@ impl<P> CallBuilder<P> {
     /// it is `&id`; with `key = "{tenant}/{id}"` it is a [`FormatKey`](crate::FormatKey). The attribute's
     /// [`entry`](macro@crate::idempotent#entry) builds it from the same arguments as the function.
     pub fn key<K: CallKey + ?Sized>(mut self, key: &K) -> Self {
-        self.inputs.key(key);
+        self.call.key(key);
         self
     }
 
@@ -82,7 +94,7 @@ impl<P> CallBuilder<P> {
     /// [`TokenIssuer`](crate::TokenIssuer).
     #[cfg(feature = "tokens")]
     pub fn token<K: ToKey + ?Sized>(mut self, text: &str, subject: &K) -> Self {
-        self.inputs.token(text, subject);
+        self.call.token(text, subject);
         self
     }
 
@@ -92,116 +104,29 @@ impl<P> CallBuilder<P> {
     /// system error of which nothing remains the key takes another one. Without a fingerprint nothing is compared. The
     /// names of a struct's fields take part.
     pub fn fingerprint<T: ToFingerprint + ?Sized>(mut self, request: &T) -> Self {
-        self.inputs.request(request);
+        self.call.request(request);
         self
     }
 
-    /// The life of a stored value; 1 s to 10 years.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.overrides.ttl = Some(ttl);
-        self
-    }
+    settings!(policy_setters! { |it| it.call.policy; });
 
-    /// The life of a kept error; default that of a value.
-    pub fn error_ttl(mut self, ttl: Duration) -> Self {
-        self.overrides.error_ttl = Some(ttl);
-        self
-    }
-
-    /// The life of the claim unless renewed; 100 ms to 24 h.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.overrides.lease = Some(lease);
-        self
-    }
-
-    /// Reply to a duplicate of a finished call.
-    pub fn on_duplicate(mut self, on_duplicate: OnDuplicate) -> Self {
-        self.overrides.on_duplicate = Some(on_duplicate);
-        self
-    }
-
-    /// Behaviour of a duplicate while the first call runs.
-    pub fn on_running(mut self, on_running: OnRunning) -> Self {
-        self.overrides.on_running = Some(on_running);
-        self
-    }
-
-    /// Treatment of the key when the body is dropped half-way, because the caller went away.
-    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.overrides.on_cancel = Some(on_cancel);
-        self
-    }
-
-    /// Treatment of the key when the body panics.
-    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
-        self.overrides.on_panic = Some(on_panic);
-        self
-    }
-
-    /// Treatment of the body when its lease is lost.
-    pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
-        self.overrides.on_lease_lost = Some(on_lease_lost);
-        self
-    }
-
-    /// Reply to the caller when the body has an answer that the store has not confirmed.
-    pub fn on_unconfirmed(mut self, on_unconfirmed: OnUnconfirmed) -> Self {
-        self.overrides.on_unconfirmed = Some(on_unconfirmed);
-        self
-    }
-
-    /// Behaviour while the store cannot be reached.
-    pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
-        self.overrides.on_outage = Some(on_outage);
-        self
-    }
-
-    /// Reply where the record is of a function with answers of another type.
-    pub fn on_other_type(mut self, on_other_type: OnOtherType) -> Self {
-        self.overrides.on_other_type = Some(on_other_type);
-        self
-    }
-
-    /// The limit of abandoned attempts; `None` for no limit, 1: the body starts at most once. See
-    /// [`EngineBuilder::max_attempts`](crate::EngineBuilder::max_attempts).
-    pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
-        self.overrides.max_attempts = Some(Attempts(max_attempts));
-        self
-    }
-
-    /// Whether an attempt that ended with a system error counts towards `max_attempts`.
-    pub fn count_errors(mut self, count_errors: bool) -> Self {
-        self.overrides.count_errors = Some(count_errors);
-        self
-    }
-
-    /// The time for which the lease is renewed while the body runs; default the engine's, or the lease where that is
-    /// longer.
-    pub fn max_run(mut self, max_run: Duration) -> Self {
-        self.overrides.max_run = Some(max_run);
-        self
-    }
-
-    /// All settings at once.
+    /// Announces a reconcile hook.
     #[cfg(feature = "http")]
-    pub(crate) fn overrides(mut self, overrides: Overrides) -> Self {
-        self.overrides = overrides;
+    pub(crate) fn reconciles(mut self) -> Self {
+        self.call.reconciles();
         self
     }
 
     /// The check that the call must pass before its claim.
     #[cfg(feature = "http")]
     pub(crate) fn gate(mut self, gate: Option<Box<Gate>>) -> Self {
-        self.gate = gate;
+        self.call.gate(gate);
         self
     }
 
     pub(crate) fn on_error<Q>(self, on_error: Q) -> CallBuilder<Q> {
         CallBuilder {
-            engine: self.engine,
-            inputs: self.inputs,
-            overrides: self.overrides,
-            gate: self.gate,
+            call: self.call,
             on_error,
         }
     }
@@ -248,8 +173,8 @@ impl<P> CallBuilder<P> {
         F: Future<Output = O>,
     {
         // The context exists only while the body runs.
-        let body = async move { body(crate::lifecycle::context::context()).await };
-        let (call, output) = self.call();
+        let body = async move { body(context()).await };
+        let (call, output) = self.into_call();
         run(call, output, pin!(Some(body))).await
     }
 
@@ -279,8 +204,8 @@ impl<P> CallBuilder<P> {
         B: FnOnce(Context) -> F + Send + 'static,
         F: Future<Output = O> + Send + 'static,
     {
-        let body = async move { body(crate::lifecycle::context::context()).await };
-        let (call, output) = self.call();
+        let body = async move { body(context()).await };
+        let (call, output) = self.into_call();
         finish(call, output, body).await
     }
 
@@ -340,7 +265,7 @@ impl<P> CallBuilder<P> {
         F: Future<Output = Result<T, E>>,
     {
         let body = async move {
-            let cx = crate::lifecycle::context::context();
+            let cx = context();
             if unsettled() {
                 // The hook is called inside the future, where its panics are caught.
                 let hook = async { hook(cx.clone()).await.verdict() };
@@ -350,7 +275,7 @@ impl<P> CallBuilder<P> {
             }
             body(cx).await
         };
-        let (mut call, output) = self.call();
+        let (mut call, output) = self.into_call();
         call.reconciles();
         run(call, output, pin!(Some(body))).await
     }
@@ -368,19 +293,8 @@ impl<P> CallBuilder<P> {
         super::CallInTx::new(self, tx)
     }
 
-    pub(super) fn call<O: Outcome<P>>(self) -> (Call, Output<O, P>) {
-        let (call, on_error) = self.taken_apart();
-        (call, Output::new(on_error))
-    }
-
-    fn taken_apart(self) -> (Call, P) {
-        let call = Call {
-            inputs: self.inputs,
-            engine: Some(self.engine),
-            overrides: self.overrides,
-            gate: self.gate,
-        };
-        (call, self.on_error)
+    pub(super) fn into_call<O: Outcome<P>>(self) -> (Call, Output<O, P>) {
+        (self.call, Output::new(self.on_error))
     }
 
     /// Reads the record of this call: for inspection, and to resolve an unknown outcome.
@@ -402,7 +316,7 @@ impl<P> CallBuilder<P> {
     ///
     /// May be dropped.
     pub async fn entry(self) -> Result<Option<Entry>, Error> {
-        entry(self.taken_apart().0).await
+        entry(self.call).await
     }
 
     /// Claims the key and leaves body and completion to the caller.
@@ -418,16 +332,15 @@ impl<P> CallBuilder<P> {
         // Consumed by every call, see `Drive::poll_start`.
         tokio::task::consume_budget().await;
         // Without a body nothing can run unprotected.
-        let (mut call, _) = self.taken_apart();
+        let mut call = self.call;
         call.on_outage(OnOutage::Fail);
-        let (_, entry) = enter(call)?;
-        let asking = match entry {
-            Opened::Known(stored) => return Ok(Begun::Done(stored)),
-            Opened::Asks(asking) => asking,
+        let pending = match enter(call)?.1 {
+            Admission::Replay(stored) => return Ok(Begun::Done(stored)),
+            Admission::Acquire(pending) => pending,
         };
-        match asking.await? {
+        match pending.await? {
             Start::Run(claim) => Ok(Begun::Claimed(claim)),
-            Start::Done(stored) => Ok(Begun::Done(stored)),
+            Start::Replay(stored) => Ok(Begun::Done(stored)),
             Start::Reconcile(..) => unreachable!("only a call with a hook is asked to reconcile"),
             Start::Unprotected(call) => {
                 let error = Error::new(ErrorKind::NoEngine, call.key.operation().clone());

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use tokio::task::consume_budget;
 
+use super::description::{Call, enter};
 use super::overtaken::{adopt, give_up, lose};
-use super::{Call, enter, replay};
+use super::replay::replay;
 use crate::engine::Engine;
 use crate::env::catch_unwind::Panic;
 use crate::identity::operation::Operation;
-use crate::lifecycle::admit::{Asking, Entry};
+use crate::lifecycle::admit::{Admission, Pending};
 use crate::lifecycle::begin::Start;
 use crate::lifecycle::claim::Claim;
 use crate::lifecycle::context::Context;
@@ -55,7 +56,7 @@ enum Stage {
     /// The output was set, or the call refused, at admission.
     Known,
     /// The claim is in progress.
-    Asks(Asking),
+    Acquires(Pending),
     /// The body runs.
     Runs(Turn),
     /// The body's result, or its abort, is being settled.
@@ -94,16 +95,16 @@ enum End {
 impl Drive {
     /// Admits the call, or sets its output from a known answer or refusal.
     pub(super) fn open(call: Call, output: &mut dyn AnyOutput) -> Self {
-        let (engine, stage) = match enter(call.told_by(output)) {
+        let (engine, stage) = match enter(call.answered_by(output)) {
             Err(error) => {
                 output.refuse(error);
                 (None, Stage::Known)
             }
-            Ok((engine, Entry::Known(stored))) => {
+            Ok((engine, Admission::Replay(stored))) => {
                 replay(&engine, output, &stored);
                 (None, Stage::Known)
             }
-            Ok((engine, Entry::Asks(asking))) => (Some(engine), Stage::Asks(asking)),
+            Ok((engine, Admission::Acquire(pending))) => (Some(engine), Stage::Acquires(pending)),
         };
         Self {
             engine,
@@ -126,18 +127,18 @@ impl Drive {
         cx: &mut task::Context<'_>,
         output: &mut dyn AnyOutput,
     ) -> Poll<()> {
-        if let Stage::Known | Stage::Asks(_) = &self.stage {
+        if let Stage::Known | Stage::Acquires(_) = &self.stage {
             // Calls that a store in this process or the local cache answers are never pending by themselves: without
             // this budget, a task that makes one after the other would starve all other tasks of its thread.
             ready!(pin!(consume_budget()).poll(cx));
         }
-        if let (Stage::Asks(asking), Some(engine)) = (&mut self.stage, &self.engine) {
-            self.stage = match ready!(asking.as_mut().poll(cx)) {
+        if let (Stage::Acquires(pending), Some(engine)) = (&mut self.stage, &self.engine) {
+            self.stage = match ready!(pending.as_mut().poll(cx)) {
                 Err(error) => {
                     output.refuse(error);
                     Stage::Ended
                 }
-                Ok(Start::Done(stored)) => {
+                Ok(Start::Replay(stored)) => {
                     replay(engine, output, &stored);
                     Stage::Ended
                 }
@@ -226,7 +227,7 @@ impl Drive {
 impl Turn {
     fn new(claim: Claim, riddle: Option<Riddle>) -> Self {
         let context = claim.context_with(riddle);
-        let cancels = claim.policy().on_lease_lost == OnLeaseLost::Cancel;
+        let cancels = claim.policy().on_lease_lost() == OnLeaseLost::Cancel;
         Self {
             lost: cancels.then(|| -> Waiting { Box::pin(context.lease_lost()) }),
             context,

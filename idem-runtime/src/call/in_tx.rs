@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::AsyncFnOnce;
 use std::pin::pin;
 
-use super::CallBuilder;
+use super::builder::CallBuilder;
 use super::within::{InTx, begin_in_tx};
 use crate::lifecycle::context::Context;
 use crate::outcome::Outcome;
@@ -131,7 +131,7 @@ impl<'t, T: SqlTransaction + ?Sized, P> CallInTx<'t, T, P> {
         Result<V, E>: Outcome<P>,
         B: AsyncFnOnce(&mut T, Context) -> Result<V, E>,
     {
-        let (call, output) = self.call.call();
+        let (call, output) = self.call.into_call();
         match begin_in_tx(call, output, self.tx).await {
             InTx::Answered(answer) => answer,
             InTx::Run(mut turn) => {

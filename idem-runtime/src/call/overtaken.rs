@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::replay;
+use super::replay::replay;
 use crate::engine::Engine;
 use crate::env::backoff::Backoff;
 use crate::env::clock::deadline;
@@ -132,7 +132,7 @@ async fn winner(engine: &Engine, lease: &Lease, patience: Duration) -> Settled {
                     // Released: the next call runs.
                     State::Released => true,
                     // Held: no call can take it before the lease ends.
-                    State::Pending { .. } if lease.policy.on_cancel == OnCancel::Hold => {
+                    State::Pending { .. } if lease.policy.on_cancel() == OnCancel::Hold => {
                         now + running >= until
                     }
                     // The store does not have the outcome yet.

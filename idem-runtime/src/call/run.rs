@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use super::Call;
+use super::description::Call;
 use super::drive::{Body, Drive};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind};

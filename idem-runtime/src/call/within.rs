@@ -12,7 +12,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use self::file_lock::{AGAIN, ClaimedKey, Queued};
-use super::{Call, describe, replay};
+use super::description::{Call, describe};
+use super::replay::replay;
 use crate::engine::Engine;
 use crate::env::catch_unwind::{self, Panic};
 use crate::env::clock::deadline;
@@ -31,7 +32,7 @@ use crate::lifecycle::settle::REPLY;
 use crate::local::cache::Found as Local;
 use crate::outcome::Output;
 use crate::outcome::stored::Stored;
-use crate::policy::{OnOtherType, Policy};
+use crate::policy::EffectivePolicy;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
 use crate::record::{Header, Owner, State};
 use crate::store::sql::{Failed, SqlTransaction, Within};
@@ -54,7 +55,7 @@ pub enum InTx<'t, O, P, T: SqlTransaction + ?Sized> {
 pub struct TxTurn<'t, O, P, T: SqlTransaction + ?Sized> {
     engine: Engine,
     output: Output<O, P>,
-    policy: Policy,
+    policy: EffectivePolicy,
     part: Part<'t, T>,
     running: Unleased,
     context: Context,
@@ -203,7 +204,7 @@ pub async fn begin_in_tx<O, P, T: SqlTransaction + ?Sized>(
 ) -> InTx<'_, O, P, T> {
     // An answer of the local cache involves no wait, see `Drive::poll_start`.
     tokio::task::consume_budget().await;
-    let (engine, ask) = match describe(call.told_by(output.any())) {
+    let (engine, ask) = match describe(call.answered_by(output.any())) {
         Ok(described) => described,
         Err(error) => {
             output.any().refuse(error);
@@ -433,7 +434,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
             core.tell(key, EventKind::Claimed { attempt, fence });
             let claim = Header {
                 state: State::Pending {
-                    lease: policy.lease,
+                    lease: policy.lease(),
                 },
                 owner: request.owner,
                 fence,
@@ -453,13 +454,13 @@ async fn claim<T: SqlTransaction + ?Sized>(
     }
 }
 
-fn request(policy: &Policy, fingerprint: Fingerprint) -> ClaimRequest {
+fn request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimRequest {
     ClaimRequest {
         owner: Owner::random(),
         fingerprint,
         types: policy.types,
-        any_type: policy.on_other_type == OnOtherType::Accept,
-        lease: policy.lease,
+        any_type: policy.reads_any_type(),
+        lease: policy.lease(),
         retain: policy.retain(),
         // Attempts that are not committed are not counted.
         max_attempts: None,

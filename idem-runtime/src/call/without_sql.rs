@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-use super::Call;
+use super::description::Call;
 use crate::outcome::Output;
 
 /// Implemented by no type.

@@ -21,8 +21,8 @@ use crate::local::cache::{Answers, LocalCache};
 use crate::local::singleflight::Flights;
 use crate::outcome::codec::{AnswerFormat, Format};
 use crate::policy::{
-    LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
-    OnUnconfirmed, Policy,
+    EffectivePolicy, LONG, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic,
+    OnRunning, OnUnconfirmed, Policy, policy_setters, settings,
 };
 use crate::record::HEADER;
 use crate::store::Store;
@@ -37,7 +37,7 @@ pub struct EngineBuilder {
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
     prefix: String,
-    defaults: Policy,
+    policy: Policy,
     limits: Limits,
     format: Format,
     tokens: Tokens,
@@ -59,7 +59,7 @@ impl EngineBuilder {
             clock: Arc::new(SystemClock),
             observer: Arc::new(StderrObserver),
             prefix: "idem".to_owned(),
-            defaults: Policy::default(),
+            policy: Policy::new(),
             limits: Limits {
                 claim_deadline: Duration::from_secs(2),
                 complete_deadline: Duration::from_secs(2),
@@ -81,105 +81,7 @@ impl EngineBuilder {
         self
     }
 
-    /// The life of a stored answer; default 24 h, 1 s to 10 years.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.ttl = ttl;
-        self
-    }
-
-    /// The life of a kept business error; default that of a value. An operation that sets its own
-    /// `ttl` and no `error_ttl` keeps its errors as long as its values, whatever is set here.
-    pub fn error_ttl(mut self, ttl: Duration) -> Self {
-        self.defaults.error_ttl = Some(ttl);
-        self
-    }
-
-    /// The life of a claim unless renewed; default 30 s, 100 ms to 24 h.
-    ///
-    /// The lease is renewed every third of this, so it is the time after which a crash is noticed; the limit of the
-    /// body is [`max_run`](Self::max_run). It is measured by the clock of the store's server: keep it well above the
-    /// [steps](crate::store#the-clock-of-the-server) that this clock can make.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.defaults.lease = lease;
-        self
-    }
-
-    /// Reply to a duplicate of a finished call; default [`OnDuplicate::Replay`].
-    pub fn on_duplicate(mut self, on_duplicate: OnDuplicate) -> Self {
-        self.defaults.on_duplicate = on_duplicate;
-        self
-    }
-
-    /// Behaviour of a duplicate while the first call runs.
-    ///
-    /// Default [`OnRunning::Wait`] for 5 s, or [`OnRunning::Reject`] where duplicates are refused anyway.
-    pub fn on_running(mut self, on_running: OnRunning) -> Self {
-        self.defaults.on_running = Some(on_running);
-        self
-    }
-
-    /// Treatment of a key whose body was dropped half-way; default [`OnCancel::Hold`].
-    pub fn on_cancel(mut self, on_cancel: OnCancel) -> Self {
-        self.defaults.on_cancel = on_cancel;
-        self
-    }
-
-    /// Treatment of a key whose body panicked; default [`OnPanic::Release`].
-    pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
-        self.defaults.on_panic = on_panic;
-        self
-    }
-
-    /// Treatment of a body whose lease is lost; default [`OnLeaseLost::Continue`].
-    pub fn on_lease_lost(mut self, on_lease_lost: OnLeaseLost) -> Self {
-        self.defaults.on_lease_lost = on_lease_lost;
-        self
-    }
-
-    /// Reply where the record is of a function with answers of another type; default [`OnOtherType::Reject`].
-    pub fn on_other_type(mut self, on_other_type: OnOtherType) -> Self {
-        self.defaults.on_other_type = on_other_type;
-        self
-    }
-
-    /// Reply to a caller whose answer the store has not confirmed; default [`OnUnconfirmed::WithinLease`].
-    pub fn on_unconfirmed(mut self, on_unconfirmed: OnUnconfirmed) -> Self {
-        self.defaults.on_unconfirmed = on_unconfirmed;
-        self
-    }
-
-    /// Behaviour while the store cannot be reached; default [`OnOutage::Fail`].
-    pub fn on_outage(mut self, on_outage: OnOutage) -> Self {
-        self.defaults.on_outage = on_outage;
-        self
-    }
-
-    /// The limit of abandoned attempts (crashed, panicked, dropped).
-    ///
-    /// After that the key answers [`ErrorKind::Exhausted`]; default 5, `None` for no limit. 1: a body starts at most
-    /// once, and then an attempt that ended with a system error counts as well.
-    pub fn max_attempts(mut self, max_attempts: Option<NonZeroU16>) -> Self {
-        self.defaults.max_attempts = max_attempts;
-        self
-    }
-
-    /// Whether an attempt that released the key after a system error counts.
-    ///
-    /// Default no: a hundred retries while a database is down should not use a key up.
-    pub fn count_errors(mut self, count_errors: bool) -> Self {
-        self.defaults.count_errors = count_errors;
-        self
-    }
-
-    /// The time for which a body's lease is renewed; default 15 min, or the lease where that is longer, at most 10
-    /// years.
-    ///
-    /// A body that runs for longer loses its lease, and then a duplicate runs beside it: set it above the longest body.
-    /// For an operation with a `lease` of its own it is never shorter than that, unless the operation sets it.
-    pub fn max_run(mut self, max_run: Duration) -> Self {
-        self.defaults.max_run = Some(max_run);
-        self
-    }
+    settings!(policy_setters! { |it| it.policy; });
 
     /// The limit of concurrently running bodies of this engine; default none, at least 1.
     ///
@@ -474,7 +376,7 @@ impl EngineBuilder {
         let mut limits = self.limits;
         limits.claim_deadline = limits.claim_deadline.min(LONG);
         limits.complete_deadline = limits.complete_deadline.min(LONG);
-        let defaults = self.defaults.checked().map_err(refuse)?;
+        let defaults = EffectivePolicy::of_engine(self.policy).map_err(refuse)?;
         defaults
             .kept_by(self.store.keeps_forever())
             .map_err(refuse)?;

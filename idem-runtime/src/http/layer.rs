@@ -27,7 +27,10 @@ use crate::identity::operation::Operation;
 use crate::lifecycle::context::Context;
 use crate::lifecycle::run_limit::{Gate, RunLimit, ScopeLimit};
 use crate::outcome::reconciled::{self, Reconciled};
-use crate::policy::{Attempts, OnDuplicate, OnOutage, OnPanic, OnRunning, Overrides};
+use crate::policy::{
+    OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning, OnUnconfirmed,
+    Policy, policy_setters, settings,
+};
 
 /// The conversion of a problem into a response.
 #[derive(Clone)]
@@ -84,6 +87,27 @@ type Finding = Pin<Box<dyn Future<Output = Reconciled<Response<Bytes>>> + Send>>
 /// A stream of another type (`application/x-ndjson`, gRPC) is treated as a response: held back until it ends or is too
 /// large to be stored. Leave its routes out, or let their handlers return [`Verdict::Release`]. gRPC sends its errors
 /// in trailers under status 200, so that a policy by status does not fit it.
+///
+/// # Settings of the calls
+///
+/// The layer has the setters of a [`Policy`]; what is left open is the engine's. For a request they mean:
+///
+/// | setting | here |
+/// |---|---|
+/// | [`ttl`](Self::ttl) | the life of a stored response; the draft recommends publishing it (section 2.3) |
+/// | [`error_ttl`](Self::error_ttl) | the life of a stored response of status 400 and above |
+/// | [`lease`](Self::lease) | the time after which a repeat of a request whose server has crashed is executed |
+/// | [`max_run`](Self::max_run) | longer than the longest handler |
+/// | [`on_running`](Self::on_running) | `Wait`: the repeat gets the response if that comes in this time, and after it 409 `request-running`; `Reject`: 409 at once, as in the draft (section 2.6), which has no wait. A [`StatusPolicy::draft`] does not change it |
+/// | [`max_attempts`](Self::max_attempts) | after a crash of the last attempt repeats get 500 `attempts-exhausted` |
+/// | [`on_duplicate`](Self::on_duplicate) | default `Replay`, whatever the engine has; `Reject`: 409 |
+/// | [`on_outage`](Self::on_outage) | `Fail`: 503, and the handler does not run; `Run`: it runs without any protection |
+/// | [`on_panic`](Self::on_panic) | default by [`StatusPolicy::ambiguous`], whatever the engine has |
+/// | [`on_cancel`](Self::on_cancel) | a handler is dropped half-way only by the end of its runtime |
+///
+/// `Retry-After` of a 409 is the remaining lease, and 2 s at most, because the lease ends long after most handlers do. A
+/// repeat that waits keeps its connection and its body, and no connection to the store. Its wait ends when its client
+/// leaves. A time-out outside the layer that is shorter than the wait answers first, without `Retry-After`.
 ///
 /// # Headers that are stored
 ///
@@ -183,7 +207,7 @@ pub(super) struct Settings {
     pub(super) body_timeout: Duration,
     pub(super) fingerprinter: Fingerprinter,
     pub(super) reconcile: Option<Arc<Hook>>,
-    overrides: Overrides,
+    policy: Policy,
     max_running: Option<Arc<RunLimit>>,
     max_running_per_scope: Option<Arc<ScopeLimit>>,
     quota: Option<Arc<Quota>>,
@@ -205,10 +229,7 @@ impl IdempotencyLayer {
             body_timeout: Duration::from_secs(30),
             fingerprinter: Fingerprinter::new(),
             reconcile: None,
-            overrides: Overrides {
-                on_duplicate: Some(OnDuplicate::Replay),
-                ..Overrides::default()
-            },
+            policy: Policy::new().on_duplicate(OnDuplicate::Replay),
             max_running: None,
             max_running_per_scope: None,
             quota: None,
@@ -272,67 +293,7 @@ impl IdempotencyLayer {
         self.set(|it| Arc::make_mut(&mut it.rules).status = policy)
     }
 
-    /// The life of a stored response; default the engine's, 1 s to 10 years.
-    ///
-    /// The draft recommends publishing it (section 2.3).
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.set(|it| it.overrides.ttl = Some(ttl))
-    }
-
-    /// The life of a stored response of status 400 and above; default that of any other.
-    pub fn error_ttl(self, ttl: Duration) -> Self {
-        self.set(|it| it.overrides.error_ttl = Some(ttl))
-    }
-
-    /// The life of a claim unless renewed; default the engine's, 100 ms to 24 h.
-    ///
-    /// It is the time after which a repeat of a request whose server has crashed is executed.
-    pub fn lease(self, lease: Duration) -> Self {
-        self.set(|it| it.overrides.lease = Some(lease))
-    }
-
-    /// The time for which the lease of a running handler is renewed.
-    ///
-    /// Default the engine's, or the lease where that is longer. Set it above the longest handler.
-    pub fn max_run(self, max_run: Duration) -> Self {
-        self.set(|it| it.overrides.max_run = Some(max_run))
-    }
-
-    /// Behaviour of a repeat while the first request is running.
-    ///
-    /// Default the engine's, which is [`OnRunning::Wait`] for 5 s unless it was set: the repeat gets the response if
-    /// that comes in this time, and after it 409 `request-running` with `Retry-After`. [`OnRunning::Reject`]: 409 at
-    /// once, as in the draft (section 2.6), which has no wait; a [`StatusPolicy::draft`] does not change this setting.
-    ///
-    /// `Retry-After` is the remaining lease, and 2 s at most, because the lease ends long after most handlers do.
-    ///
-    /// A repeat that waits keeps its connection and its body, and no connection to the store. Its wait ends when its
-    /// client leaves. A time-out outside the layer that is shorter than the wait answers first, without `Retry-After`.
-    pub fn on_running(self, on_running: OnRunning) -> Self {
-        self.set(|it| it.overrides.on_running = Some(on_running))
-    }
-
-    /// The limit of attempts abandoned by a crash or a lost lease; default the engine's, 5.
-    ///
-    /// `None`: no limit; 1: the handler starts at most once, and after a crash repeats get 500 `attempts-exhausted`.
-    pub fn max_attempts(self, max_attempts: Option<NonZeroU16>) -> Self {
-        self.set(|it| it.overrides.max_attempts = Some(Attempts(max_attempts)))
-    }
-
-    /// Reply to a repeat once the first request was done.
-    ///
-    /// Default [`OnDuplicate::Replay`], whatever the engine's setting is. [`OnDuplicate::Reject`]: 409.
-    pub fn on_duplicate(self, on_duplicate: OnDuplicate) -> Self {
-        self.set(|it| it.overrides.on_duplicate = Some(on_duplicate))
-    }
-
-    /// Behaviour while the store cannot be reached.
-    ///
-    /// Default the engine's, which is [`OnOutage::Fail`] unless it was set: 503, and the handler does not run. With
-    /// [`OnOutage::Run`] it runs without any protection.
-    pub fn on_outage(self, on_outage: OnOutage) -> Self {
-        self.set(|it| it.overrides.on_outage = Some(on_outage))
-    }
+    settings!(policy_setters! { |it| Arc::make_mut(&mut it.settings).policy; });
 
     /// The longest body of a request with a key; default 2 MiB.
     ///
@@ -673,9 +634,7 @@ impl Settings {
 
     /// The calls of all requests with this key.
     pub(super) fn named(&self, scope: Option<&str>, key: &str) -> CallBuilder<Arc<Rules>> {
-        let mut overrides = self.overrides;
-        overrides.reconciles = self.reconcile.is_some();
-        overrides.on_panic = Some(match self.rules.status.without_response() {
+        let by_status = Policy::new().on_panic(match self.rules.status.without_response() {
             Verdict::Release => OnPanic::Release,
             Verdict::Store | Verdict::Unknown => OnPanic::Unknown,
         });
@@ -684,8 +643,12 @@ impl Settings {
             Some(scope) => call.scope(scope),
             None => call,
         };
+        let call = match self.reconcile {
+            Some(_) => call.reconciles(),
+            None => call,
+        };
         call.key(key)
-            .overrides(overrides)
+            .policy(self.policy.or(by_status))
             .on_error(Arc::clone(&self.rules))
     }
 

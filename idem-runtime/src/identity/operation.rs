@@ -22,6 +22,12 @@ impl Operation {
         Self(name.into())
     }
 
+    /// The default name of a method's operation.
+    pub(crate) fn of_method<S: ?Sized>(function: &str) -> Self {
+        let name = format!("{}::{function}", std::any::type_name::<S>());
+        Self::new(Cow::Owned(name))
+    }
+
     /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {

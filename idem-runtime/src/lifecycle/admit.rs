@@ -1,6 +1,7 @@
 //! Admission of a call, and its answer where one is available without waiting.
 
 use std::future::{Future, ready};
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,37 +19,33 @@ use crate::lifecycle::in_flight::{Entered, Unleased};
 use crate::lifecycle::run_limit::{Full, Gate, Place};
 use crate::local::cache::{Found, Permit};
 use crate::outcome::stored::Stored;
-use crate::policy::{OnOutage, Policy};
+use crate::policy::{EffectivePolicy, OnOutage};
 
 /// How an admitted call goes on.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is read at once"
 )]
-pub(crate) enum Entry {
+pub(crate) enum Admission {
     /// The call has its answer.
-    Known(Stored),
+    Replay(Stored),
     /// The store has to be queried.
-    Asks(Asking),
+    Acquire(Pending),
 }
 
-/// Local knowledge of a call before the store is queried.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and it is read at once"
-)]
-enum Known {
-    Answer(Result<Stored, Error>),
-    Nothing {
-        now: Duration,
-        /// The right to cache the store's reply.
-        permit: Option<Permit>,
-    },
+/// The answer of a call that runs nothing: a replay, or a refusal.
+pub(crate) type Answered = Result<Stored, Error>;
+
+/// The state of a call that has no answer in this process.
+struct Lookup {
+    now: Duration,
+    /// The right to cache the store's reply.
+    permit: Option<Permit>,
 }
 
 /// The future of a call that queries the store. Boxed: it is much larger than the body of most calls, which the
 /// caller holds besides.
-pub(crate) type Asking = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
+pub(crate) type Pending = Pin<Box<dyn Future<Output = Result<Start, Error>> + Send>>;
 
 impl Core {
     /// Admits a call, and answers it immediately if nothing has to be waited for.
@@ -56,7 +53,7 @@ impl Core {
     /// # Errors
     ///
     /// The call must not run; the observer has been notified.
-    pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Entry, Error> {
+    pub(crate) fn enter(self: &Arc<Self>, ask: Ask) -> Result<Admission, Error> {
         let Ask {
             operation,
             own,
@@ -67,12 +64,12 @@ impl Core {
         } = ask;
         let former = former.map(|former| Box::new(self.name(operation.clone(), *former)));
         let (name, fingerprint) = self.name(operation, own);
-        let (now, permit) = match self.known(&name.key, fingerprint, &policy) {
-            Known::Answer(Ok(stored)) => return Ok(Entry::Known(stored)),
-            Known::Answer(Err(error)) => {
+        let Lookup { now, permit } = match self.answer_here(&name.key, fingerprint, &policy) {
+            ControlFlow::Break(Ok(stored)) => return Ok(Admission::Replay(stored)),
+            ControlFlow::Break(Err(error)) => {
                 return self.start(&name, &policy, Err(error), gate.as_deref());
             }
-            Known::Nothing { now, permit } => (now, permit),
+            ControlFlow::Continue(lookup) => lookup,
         };
         // Counted before `closing` is read, so that a shutdown either sees this call or stops it.
         let entered = Entered::new(self);
@@ -82,7 +79,7 @@ impl Core {
                 let asked = (fingerprint, expired);
                 let begin = Begin::new(entered, name, asked, policy, now, (permit, gate));
                 let begin = begin.formerly(former);
-                Ok(Entry::Asks(begin.run()))
+                Ok(Admission::Acquire(begin.run()))
             }
             Ok(Some(start)) => self.start(&name, &policy, Ok(start), gate.as_deref()),
             Err(error) => self.start(&name, &policy, Err(error), gate.as_deref()),
@@ -100,32 +97,37 @@ impl Core {
     fn start(
         self: &Arc<Self>,
         name: &CallName,
-        policy: &Policy,
+        policy: &EffectivePolicy,
         start: Result<Start, Error>,
         gate: Option<&Gate>,
-    ) -> Result<Entry, Error> {
+    ) -> Result<Admission, Error> {
         let place = || self.place(gate);
         let start = start.or_else(|error| self.not_begun(name, policy, error, place))?;
-        Ok(Entry::Asks(Box::pin(ready(Ok(start)))))
+        Ok(Admission::Acquire(Box::pin(ready(Ok(start)))))
     }
 
-    /// The answer that is available locally, for a call that would be admitted.
-    fn known(&self, key: &RecordKey, asked: Fingerprint, policy: &Policy) -> Known {
+    /// The answer in this process, for a call that would be admitted.
+    fn answer_here(
+        &self,
+        key: &RecordKey,
+        asked: Fingerprint,
+        policy: &EffectivePolicy,
+    ) -> ControlFlow<Answered, Lookup> {
         if self.protection != Protection::On || self.is_closed() || is_held(self.id, key) {
-            return Known::Nothing {
+            return ControlFlow::Continue(Lookup {
                 now: self.clock.now(),
                 permit: None,
-            };
+            });
         }
         if let Some((record, left)) = self.store.at_hand(key, asked) {
-            return Known::Answer(self.answer(key, record, left, policy, false, false));
+            return ControlFlow::Break(self.answer(key, record, left, policy, false, false));
         }
         let now = self.clock.now();
         match self.recall(key, asked, policy, now) {
             Found::Answer { record, left } => {
-                Known::Answer(self.answer(key, record, left, policy, false, true))
+                ControlFlow::Break(self.answer(key, record, left, policy, false, true))
             }
-            Found::Nothing(permit) => Known::Nothing { now, permit },
+            Found::Nothing(permit) => ControlFlow::Continue(Lookup { now, permit }),
         }
     }
 
@@ -133,12 +135,12 @@ impl Core {
     pub(crate) fn not_begun(
         self: &Arc<Self>,
         name: &CallName,
-        policy: &Policy,
+        policy: &EffectivePolicy,
         mut error: Error,
         place: impl FnOnce() -> Result<Option<Box<Place>>, Full>,
     ) -> Result<Start, Error> {
         let key = &name.key;
-        if policy.on_outage == OnOutage::Run && error.is_outage() {
+        if policy.on_outage() == OnOutage::Run && error.is_outage() {
             match place() {
                 Ok(place) => {
                     let reason = &error.to_string();
@@ -192,7 +194,7 @@ impl Core {
         self: &Arc<Self>,
         name: &CallName,
         former: Option<&RecordKey>,
-        policy: &Policy,
+        policy: &EffectivePolicy,
     ) -> Result<Option<Start>, Error> {
         let key = &name.key;
         if !self.lets_in(key, former)? {

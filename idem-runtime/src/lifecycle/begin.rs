@@ -1,5 +1,6 @@
 //! Begins a call: it gets the claim, an answer, or a refusal.
 
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::identity::digest_key::{CallName, Identified};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::Operation;
 use crate::lifecycle::acquire::Asked;
-use crate::lifecycle::admit::Asking;
+use crate::lifecycle::admit::{Answered, Pending};
 use crate::lifecycle::claim::{Claim, granted};
 use crate::lifecycle::core::Core;
 use crate::lifecycle::in_flight::{Entered, Unleased};
@@ -24,7 +25,7 @@ use crate::lifecycle::unacked_claim::Orphan;
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::{Follower, Join, Landing, Ticket};
 use crate::outcome::stored::Stored;
-use crate::policy::{OnOtherType, Policy};
+use crate::policy::EffectivePolicy;
 use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
 use crate::record::{Fence, Owner, Record, State};
 
@@ -34,7 +35,7 @@ pub(crate) struct Ask {
     pub(crate) own: Identified,
     /// Its former identity, under which the record is looked up first.
     pub(crate) former: Option<Box<Identified>>,
-    pub(crate) policy: Policy,
+    pub(crate) policy: EffectivePolicy,
     /// Its token has expired: it gets an existing answer, and starts nothing.
     pub(crate) expired: bool,
     /// Limits that it passes before its claim, besides those of the engine.
@@ -61,7 +62,7 @@ pub(crate) enum Start {
     /// It runs the body without protection.
     Unprotected(Box<Unleased>),
     /// It has its answer.
-    Done(Stored),
+    Replay(Stored),
 }
 
 /// A granted claim.
@@ -77,15 +78,9 @@ struct Grant {
     ticket: Option<Ticket>,
 }
 
-/// The result of a call that queries the store, unless it is refused.
-enum Reached {
-    Claim(Grant),
-    Done(Stored),
-}
-
-/// The meaning of one reply of the store.
+/// A reply of the store that answers nothing.
 enum Led {
-    To(Result<Reached, Error>),
+    Granted(Grant),
     /// No body runs and no answer is stored, and the request could not claim.
     Vacant(Option<Ticket>),
     /// The body runs in another process, with this much of its lease left.
@@ -99,7 +94,7 @@ pub(crate) struct Begin {
     entered: Entered,
     name: CallName,
     fingerprint: Fingerprint,
-    policy: Policy,
+    policy: EffectivePolicy,
     expired: bool,
     /// The moment at which it begins.
     now: Duration,
@@ -120,7 +115,7 @@ impl Begin {
         entered: Entered,
         name: CallName,
         (fingerprint, expired): (Fingerprint, bool),
-        policy: Policy,
+        policy: EffectivePolicy,
         now: Duration,
         (permit, gate): (Option<Permit>, Option<Box<Gate>>),
     ) -> Self {
@@ -170,21 +165,23 @@ impl Begin {
     }
 
     /// Claims the key, waits for its answer, or returns an error.
-    pub(crate) fn run(mut self) -> Asking {
+    pub(crate) fn run(mut self) -> Pending {
         Box::pin(async move {
             let reached = self.ask().await;
             if self.own.is_some() {
                 match &reached {
-                    Err(error) if matches!(error.kind(), ErrorKind::StoreUnavailable) => {
+                    ControlFlow::Break(Err(error))
+                        if matches!(error.kind(), ErrorKind::StoreUnavailable) =>
+                    {
                         self.leave_former();
                     }
                     _ => self.core().tell(&self.name.key, EventKind::FormerDigestKey),
                 }
             }
             match reached {
-                Ok(Reached::Claim(grant)) => Ok(self.claim(grant)),
-                Ok(Reached::Done(stored)) => Ok(Start::Done(stored)),
-                Err(error) => {
+                ControlFlow::Continue(grant) => Ok(self.claim(grant)),
+                ControlFlow::Break(Ok(stored)) => Ok(Start::Replay(stored)),
+                ControlFlow::Break(Err(error)) => {
                     // A call whose token has expired must not run its body at all.
                     let is_outage = error.is_outage() && !self.expired;
                     let error = error.outage(is_outage);
@@ -229,7 +226,7 @@ impl Begin {
         }
     }
 
-    async fn ask(&mut self) -> Result<Reached, Error> {
+    async fn ask(&mut self) -> ControlFlow<Answered, Grant> {
         let mut now = self.now;
         loop {
             let core = self.core();
@@ -242,9 +239,9 @@ impl Begin {
                     // A call that waits runs nothing.
                     self.place = None;
                     // Boxed, as every long wait: most calls do not wait.
-                    let start = Box::pin(self.follow(follower, lease_left)).await;
-                    if let Some(start) = start {
-                        return start;
+                    let answered = Box::pin(self.follow(follower, lease_left)).await;
+                    if let Some(answered) = answered {
+                        return ControlFlow::Break(answered);
                     }
                     now = self.core().clock.now();
                     continue;
@@ -252,9 +249,9 @@ impl Begin {
                 // No leader to follow, or the wait budget is spent: query the store.
                 Join::Follow(..) | Join::Alone => None,
             };
-            let led = self.claim_or_look(ticket, &mut now).await;
+            let led = self.claim_or_look(ticket, &mut now).await?;
             let (ticket, lease_left) = match led {
-                Led::To(start) => return start,
+                Led::Granted(grant) => return ControlFlow::Continue(grant),
                 Led::Absent(ticket) if self.own.is_some() => {
                     if let Some(ticket) = ticket {
                         ticket.land(|| Some(Landing::Absent));
@@ -268,8 +265,8 @@ impl Begin {
             };
             // A call that waits runs nothing.
             self.place = None;
-            if let Some(start) = Box::pin(self.wait(ticket, lease_left, now)).await {
-                return start;
+            if let Some(answered) = Box::pin(self.wait(ticket, lease_left, now)).await {
+                return ControlFlow::Break(answered);
             }
             now = self.core().clock.now();
         }
@@ -277,7 +274,11 @@ impl Begin {
 
     /// Sends the claim. At a limit or with a quota, a request goes first that claims and writes nothing: a stored
     /// answer is replayed, and a running body is waited for, whatever the limits are.
-    async fn claim_or_look(&mut self, mut ticket: Option<Ticket>, now: &mut Duration) -> Led {
+    async fn claim_or_look(
+        &mut self,
+        mut ticket: Option<Ticket>,
+        now: &mut Duration,
+    ) -> ControlFlow<Answered, Led> {
         let mut looks = !self.may_claim();
         loop {
             let request = self.request(looks);
@@ -286,17 +287,19 @@ impl Begin {
                 let mut orphan = Orphan::new(core, key, request.owner);
                 core.ask(key, &request, &mut orphan, *now).await
             };
-            ticket = match self.led(ticket, request, asked) {
+            ticket = match self.led(ticket, request, asked)? {
                 // After the former name the call continues under its own, where an answer may be stored.
-                led @ Led::Absent(_) if self.own.is_some() => return led,
+                led @ Led::Absent(_) if self.own.is_some() => return ControlFlow::Continue(led),
                 Led::Vacant(ticket) | Led::Absent(ticket) if looks => {
                     *now = self.core().clock.now();
                     match self.pass() {
                         Ok(()) => ticket,
-                        Err(error) => return Led::To(Err(self.refused(ticket, error, *now))),
+                        Err(error) => {
+                            return ControlFlow::Break(Err(self.refused(ticket, error, *now)));
+                        }
                     }
                 }
-                led => return led,
+                led => return ControlFlow::Continue(led),
             };
             looks = false;
         }
@@ -337,7 +340,7 @@ impl Begin {
         &mut self,
         mut follower: Follower,
         lease_left: Option<Duration>,
-    ) -> Option<Result<Reached, Error>> {
+    ) -> Option<Answered> {
         self.waited = true;
         let (clock, patience) = (&*self.core().clock, self.patience());
         let moment = lease_left.map_or(patience, |left| patience.min(clock.now() + left));
@@ -366,7 +369,7 @@ impl Begin {
                     }
                     _ => false,
                 };
-                let same = max_attempts == self.policy.max_attempts && !may_differ;
+                let same = max_attempts == self.policy.max_attempts() && !may_differ;
                 same.then_some(Err(error))
             }
             Ok(Some(Landing::Done {
@@ -391,23 +394,16 @@ impl Begin {
             Err(_) if clock.now() < patience => None,
             Err(_) => {
                 let left = (self.core().flights).lease_left(self.name.key.digest(), clock.now());
-                let retry_after = left.unwrap_or(self.policy.lease);
+                let retry_after = left.unwrap_or(self.policy.lease());
                 let kind = ErrorKind::Running { retry_after };
                 Some(Err(Error::new(kind, self.name.key.operation().clone())))
             }
         }
     }
 
-    fn done(&self, record: Record, left: Duration) -> Result<Reached, Error> {
-        let stored = (self.core()).answer(
-            &self.name.key,
-            record,
-            left,
-            &self.policy,
-            self.waited,
-            false,
-        )?;
-        Ok(Reached::Done(stored))
+    fn done(&self, record: Record, left: Duration) -> Answered {
+        let key = &self.name.key;
+        (self.core()).answer(key, record, left, &self.policy, self.waited, false)
     }
 
     /// The request of this call; with `looks` it claims nothing.
@@ -422,10 +418,10 @@ impl Begin {
             owner: self.core().store.new_owner(&self.name.key),
             fingerprint: self.fingerprint,
             types: self.policy.types,
-            any_type: self.policy.on_other_type == OnOtherType::Accept,
-            lease: self.policy.lease,
+            any_type: self.policy.reads_any_type(),
+            lease: self.policy.lease(),
             retain: self.policy.retain(),
-            max_attempts: self.policy.max_attempts,
+            max_attempts: self.policy.max_attempts(),
             reconciles: self.policy.reconciles && !looks,
             needs,
             dated: self.policy.dated(),
@@ -438,14 +434,14 @@ impl Begin {
         ticket: Option<Ticket>,
         request: ClaimRequest,
         asked: Result<Asked, Error>,
-    ) -> Led {
+    ) -> ControlFlow<Answered, Led> {
         let (core, key) = (self.core(), &self.name.key);
         let operation = key.operation();
         let asked = match asked {
             Ok(asked) => asked,
             Err(error) => {
                 let sent = core.clock.now();
-                return Led::To(Err(self.refused(ticket, error, sent)));
+                return ControlFlow::Break(Err(self.refused(ticket, error, sent)));
             }
         };
         let (lease, sent) = (request.lease, asked.sent);
@@ -457,12 +453,12 @@ impl Begin {
             let until = core.clock.now() + lease;
             is_grant.then(|| (core.flights).take_over(key.digest(), self.fingerprint, until))
         });
-        Led::To(match asked.reply {
+        ControlFlow::Continue(match asked.reply {
             ClaimReply::Granted {
                 fence,
                 attempt,
                 fresh,
-            } => Ok(Reached::Claim(Grant {
+            } => Led::Granted(Grant {
                 request,
                 state: State::Pending { lease },
                 fence,
@@ -470,8 +466,8 @@ impl Begin {
                 fresh,
                 sent,
                 ticket,
-            })),
-            ClaimReply::Reconcile { fence, attempts } => Ok(Reached::Claim(Grant {
+            }),
+            ClaimReply::Reconcile { fence, attempts } => Led::Granted(Grant {
                 request,
                 state: State::Reconciling { lease },
                 fence,
@@ -479,12 +475,12 @@ impl Begin {
                 fresh: false,
                 sent,
                 ticket,
-            })),
-            ClaimReply::Absent => return Led::Absent(ticket),
+            }),
+            ClaimReply::Absent => Led::Absent(ticket),
             ClaimReply::Running { lease_left }
                 if request.needs == Needs::Verdict && lease_left.is_zero() =>
             {
-                return Led::Vacant(ticket);
+                Led::Vacant(ticket)
             }
             // A claim that reconciles follows, once the call has a place for the hook.
             ClaimReply::Done { record, left }
@@ -492,18 +488,15 @@ impl Begin {
                     && !request.reconciles
                     && record.header.is_unknown(left) =>
             {
-                return Led::Vacant(ticket);
+                Led::Vacant(ticket)
             }
             ClaimReply::Running { lease_left } => {
                 if core.clock.now() >= self.patience() {
                     let retry_after = lease_left;
-                    Err(Error::new(
-                        ErrorKind::Running { retry_after },
-                        operation.clone(),
-                    ))
-                } else {
-                    return Led::Elsewhere(ticket, lease_left);
+                    let kind = ErrorKind::Running { retry_after };
+                    return ControlFlow::Break(Err(Error::new(kind, operation.clone())));
                 }
+                Led::Elsewhere(ticket, lease_left)
             }
             ClaimReply::Done { record, left } => {
                 let life = Life {
@@ -526,9 +519,12 @@ impl Begin {
                         })
                     });
                 }
-                self.done(record, left)
+                return ControlFlow::Break(self.done(record, left));
             }
-            reply => Err(self.refused(ticket, refusal(operation, &reply), sent)),
+            reply => {
+                let error = refusal(operation, &reply);
+                return ControlFlow::Break(Err(self.refused(ticket, error, sent)));
+            }
         })
     }
 
@@ -539,7 +535,7 @@ impl Begin {
                 Some(Landing::Refused {
                     error: error.clone(),
                     sent,
-                    max_attempts: self.policy.max_attempts,
+                    max_attempts: self.policy.max_attempts(),
                 })
             });
         }
@@ -555,7 +551,7 @@ impl Begin {
         ticket: Option<Ticket>,
         lease_left: Option<Duration>,
         seen: Duration,
-    ) -> Option<Result<Reached, Error>> {
+    ) -> Option<Answered> {
         let core = self.core();
         let Some(lease_left) = lease_left else {
             let sent = core.clock.now();

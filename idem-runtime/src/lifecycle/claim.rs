@@ -21,7 +21,7 @@ use crate::lifecycle::settle::{Ending, Held, REPLY, Settled, Settling};
 use crate::local::singleflight::Ticket;
 use crate::outcome::codec::{Encoded, How, Replay, Unencodable};
 use crate::outcome::stored::Stored;
-use crate::policy::Policy;
+use crate::policy::EffectivePolicy;
 use crate::record::transition::{Remains, RenewReply};
 use crate::record::unknown_cause::Cause;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
@@ -60,7 +60,7 @@ impl Claim {
         name: CallName,
         header: Header,
         fresh: bool,
-        policy: Policy,
+        policy: EffectivePolicy,
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
@@ -108,7 +108,7 @@ impl Claim {
         self.held().lease()
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
+    pub(crate) fn policy(&self) -> &EffectivePolicy {
         &self.lease().policy
     }
 

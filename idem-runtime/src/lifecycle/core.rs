@@ -20,7 +20,7 @@ use crate::lifecycle::run_limit::RunLimit;
 use crate::local::cache::{Answers, Found, Life, LocalCacheStats, Permit, Taking};
 use crate::local::singleflight::Flights;
 use crate::outcome::codec::Format;
-use crate::policy::{OnDuplicate, Policy};
+use crate::policy::{EffectivePolicy, OnDuplicate};
 use crate::record::Record;
 use crate::store::{Hearing, Listener, Store};
 
@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) prefix: Arc<str>,
     /// The prefix for keys, one copy for each lane.
     pub(crate) prefixes: Lanes<Prefix>,
-    pub(crate) defaults: Policy,
+    pub(crate) defaults: EffectivePolicy,
     pub(crate) limits: Limits,
     pub(crate) outage: Outage,
     pub(crate) format: Format,
@@ -99,9 +99,9 @@ impl Core {
 impl Core {
     /// The cache, if calls of this policy are answered from it. A refused duplicate reports how long the answer will
     /// still be kept, and the store has the exact value.
-    fn answers(&self, policy: &Policy) -> Option<&Arc<Answers>> {
+    fn answers(&self, policy: &EffectivePolicy) -> Option<&Arc<Answers>> {
         let answers = self.answers.as_ref()?;
-        (policy.on_duplicate != OnDuplicate::Reject).then_some(answers)
+        (policy.on_duplicate() != OnDuplicate::Reject).then_some(answers)
     }
 
     /// Looks up the cached answer of a call.
@@ -109,7 +109,7 @@ impl Core {
         &self,
         key: &RecordKey,
         asked: Fingerprint,
-        policy: &Policy,
+        policy: &EffectivePolicy,
         now: Duration,
     ) -> Found {
         let Some(answers) = self.answers(policy) else {

@@ -233,7 +233,7 @@ impl Entries {
     /// The least number of attempts of a listed record.
     fn min_attempts_of(&self) -> Result<u16, Error> {
         let attempts = match self.request.filter {
-            EntryFilter::Exhausted => self.attempts.or(self.core.defaults.max_attempts),
+            EntryFilter::Exhausted => self.attempts.or(self.core.defaults.max_attempts()),
             _ => return Ok(self.attempts.map_or(0, NonZeroU16::get)),
         };
         attempts.map(NonZeroU16::get).ok_or_else(|| {

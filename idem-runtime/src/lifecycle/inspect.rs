@@ -24,7 +24,7 @@ use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::acquire::unavailable;
 use crate::lifecycle::core::Core;
 use crate::outcome::codec::{Encoded, Replay};
-use crate::policy::{OnOtherType, Policy};
+use crate::policy::EffectivePolicy;
 use crate::record::transition::ResolveReply;
 use crate::record::{AnswerTypes, Fence, HEADER, Header, OutcomeKind, Owner, Record, State};
 use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreFuture};
@@ -94,7 +94,7 @@ use crate::store::{ListReply, ListRequest, Listed, ReadReply, StoreError, StoreF
 pub struct Entry {
     core: Arc<Core>,
     key: RecordKey,
-    policy: Policy,
+    policy: EffectivePolicy,
     /// The fingerprint of the call that made this entry.
     asked: Fingerprint,
     record: Record,
@@ -307,7 +307,7 @@ impl Entry {
                           could not read this one: resolve with a value, or reset";
             return refuse(ErrorKind::WrongType, detail.to_owned());
         }
-        let accepts = self.policy.on_other_type == OnOtherType::Accept;
+        let accepts = self.policy.reads_any_type();
         if !accepts && !types.holds(outcome, schema) {
             return refuse(
                 ErrorKind::WrongType,
@@ -317,10 +317,7 @@ impl Entry {
                 ),
             );
         }
-        let retain = match outcome {
-            OutcomeKind::Error => self.policy.error_ttl(),
-            _ => self.policy.ttl,
-        };
+        let retain = self.policy.life_of(outcome);
         let header = Header {
             fingerprint,
             ..self.header(State::Done { outcome, schema }, retain)
@@ -383,7 +380,7 @@ impl Core {
         self: &Arc<Self>,
         operation: &Operation,
         identity: Identity,
-        policy: &Policy,
+        policy: &EffectivePolicy,
     ) -> Result<Option<Entry>, Error> {
         let key = self.record_key(operation.clone(), identity.digest);
         let reply = self.patiently(key.operation(), || self.read(&key)).await?;

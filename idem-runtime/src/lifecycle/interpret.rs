@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::identity::operation::{Operation, RecordKey};
 use crate::lifecycle::core::Core;
 use crate::outcome::stored::Stored;
-use crate::policy::{OnDuplicate, Policy};
+use crate::policy::{EffectivePolicy, OnDuplicate};
 use crate::record::transition::ClaimReply;
 use crate::record::unknown_cause::Cause;
 use crate::record::{OutcomeKind, Record, State};
@@ -19,7 +19,7 @@ impl Core {
         key: &RecordKey,
         record: Record,
         left: Duration,
-        policy: &Policy,
+        policy: &EffectivePolicy,
         waited: bool,
         local: bool,
     ) -> Result<Stored, Error> {
@@ -36,7 +36,7 @@ impl Core {
             return Err(other_type(operation));
         }
         match outcome {
-            _ if policy.on_duplicate == OnDuplicate::Reject => {
+            _ if policy.on_duplicate() == OnDuplicate::Reject => {
                 let retry_after = record.header.remaining(left);
                 refuse(ErrorKind::Duplicate { retry_after })
             }

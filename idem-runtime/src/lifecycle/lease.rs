@@ -15,7 +15,7 @@ use crate::identity::operation::RecordKey;
 use crate::lifecycle::core::Core;
 use crate::lifecycle::renewer::Place;
 use crate::local::singleflight::{Landing, LocalLease, Ticket};
-use crate::policy::Policy;
+use crate::policy::EffectivePolicy;
 use crate::record::Header;
 
 /// One claim, shared by the body, its settlement, and the renewing thread.
@@ -24,7 +24,7 @@ pub(crate) struct Lease {
     pub(crate) key: RecordKey,
     /// As in [`CallName`].
     plain: Option<Box<KeyDigest>>,
-    pub(crate) policy: Policy,
+    pub(crate) policy: EffectivePolicy,
     /// When renewing ends even if the body has not.
     pub(crate) give_up: Duration,
     /// Its place among the leases that are renewed.
@@ -71,7 +71,7 @@ impl Lease {
         CallName { key, plain }: CallName,
         claim: Header,
         fresh: bool,
-        policy: Policy,
+        policy: EffectivePolicy,
         sent: Duration,
         ticket: Option<Ticket>,
     ) -> Self {
@@ -83,7 +83,7 @@ impl Lease {
             place: Place::default(),
             first: claim,
             again: Mutex::default(),
-            ends: AtomicU64::new(micros(sent + policy.lease)),
+            ends: AtomicU64::new(micros(sent + policy.lease())),
             policy,
             lost: AtomicBool::new(false),
             bound: AtomicBool::new(!fresh),
@@ -107,7 +107,7 @@ impl Lease {
 
     /// How long the claim lasts from its last renewal.
     pub(crate) fn lasts(&self) -> Duration {
-        self.policy.lease
+        self.policy.lease()
     }
 
     /// The header of the record since the claim was granted.

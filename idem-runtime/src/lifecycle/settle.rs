@@ -20,7 +20,7 @@ use crate::lifecycle::renewer::{Renewal, Unstored};
 use crate::local::cache::{Life, Permit};
 use crate::local::singleflight::Landing;
 use crate::local::singleflight::LocalLease as _;
-use crate::policy::{LONG, OnCancel, OnPanic, OnUnconfirmed, Policy};
+use crate::policy::{EffectivePolicy, LONG, OnCancel, OnPanic, OnUnconfirmed};
 use crate::record::transition::{CompleteReply, ReleaseReply, Remains};
 use crate::record::unknown_cause::Cause;
 use crate::record::{Header, OutcomeKind, Record, State};
@@ -99,7 +99,7 @@ impl Held {
         &self.lease().core
     }
 
-    fn policy(&self) -> &Policy {
+    fn policy(&self) -> &EffectivePolicy {
         &self.lease().policy
     }
 
@@ -111,16 +111,8 @@ impl Held {
     pub(crate) fn done(&self, outcome: OutcomeKind, schema: u32) -> Header {
         Header {
             state: State::Done { outcome, schema },
-            retain: self.life(outcome),
+            retain: self.policy().life_of(outcome),
             ..self.lease().claim()
-        }
-    }
-
-    /// How long an outcome is kept.
-    fn life(&self, outcome: OutcomeKind) -> Duration {
-        match outcome {
-            OutcomeKind::Error => self.policy().error_ttl(),
-            _ => self.policy().ttl,
         }
     }
 
@@ -152,7 +144,7 @@ impl Held {
     }
 
     pub(crate) fn panicked(&self) -> Ending {
-        match self.policy().on_panic {
+        match self.policy().on_panic() {
             OnPanic::Release => Ending::Release(Remains::Attempt),
             OnPanic::Unknown => self.unknown(Cause::Panicked),
         }
@@ -165,7 +157,7 @@ impl Held {
         if let State::Reconciling { .. } = self.lease().claim().state {
             return Some(Ending::Release(Remains::Request));
         }
-        match self.policy().on_cancel {
+        match self.policy().on_cancel() {
             OnCancel::Hold => None,
             // Half of the effect may have happened.
             OnCancel::Release => Some(self.release(Remains::Request)),
@@ -223,7 +215,7 @@ impl Held {
 
     /// Whether a caller may get an unconfirmed answer.
     fn may_return_unconfirmed(&self) -> bool {
-        match self.policy().on_unconfirmed {
+        match self.policy().on_unconfirmed() {
             OnUnconfirmed::Return => true,
             // Until the lease lapses by the local clock, no other attempt can have been granted the key.
             OnUnconfirmed::WithinLease => !self.lease().remaining().is_zero(),
@@ -232,7 +224,7 @@ impl Held {
     }
 
     fn unconfirmed(&self) -> Error {
-        let detail = match self.policy().on_unconfirmed {
+        let detail = match self.policy().on_unconfirmed() {
             OnUnconfirmed::Fail => {
                 "the store did not confirm it in time, and `on_unconfirmed = fail`"
             }
@@ -358,7 +350,7 @@ impl Held {
     ) {
         let Sendings { sent, first, late } = sendings;
         self.tell(EventKind::Completed { outcome, late });
-        let life = self.life(outcome);
+        let life = self.policy().life_of(outcome);
         let stored = || Record::decode(record.clone()).ok();
         if !late
             && permit.is_some()
@@ -481,7 +473,10 @@ impl Drop for HandOver {
                 Ending::Complete { outcome, record } => {
                     // Another body may contradict an answer that is not stored: storing it is given up when it would
                     // have expired, and not before.
-                    let life = held.life(outcome).clamp(Duration::from_mins(1), LONG);
+                    let life = held
+                        .policy()
+                        .life_of(outcome)
+                        .clamp(Duration::from_mins(1), LONG);
                     let silence = held.lease().lasts().max(life);
                     let patience = if offered_on { silence } else { Duration::ZERO };
                     let waits = Waits::Nobody(patience);

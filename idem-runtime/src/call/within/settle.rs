@@ -139,10 +139,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
         mut record: Vec<u8>,
         undo: bool,
     ) -> Result<(), Error> {
-        let retain = match outcome {
-            OutcomeKind::Error => self.policy.error_ttl(),
-            _ => self.policy.ttl,
-        };
+        let retain = self.policy.life_of(outcome);
         let header = Header {
             state: State::Done { outcome, schema },
             retain,

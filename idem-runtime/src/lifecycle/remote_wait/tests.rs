@@ -8,7 +8,6 @@ use crate::identity::key::KeyDigest;
 use crate::identity::operation::Operation;
 use crate::local::cache::{Found, LocalCache};
 use crate::local::singleflight::Join;
-use crate::policy::Policy;
 use crate::record::{AnswerTypes, Fence, Header, OutcomeKind};
 use crate::store::memory::MemoryStore;
 use crate::store::{Hearing, Listener, RecordKey, Store, StoreFuture};
@@ -116,10 +115,8 @@ fn learned(seen: Duration, asks: bool, dated: bool) -> Learned {
     };
     assert_eq!(at, now);
     let next = |tells_age| {
-        let policy = Policy {
-            tells_age,
-            ..core.defaults.clone()
-        };
+        let mut policy = core.defaults.clone();
+        policy.tells_age = tells_age;
         match core.recall(&key, ASKED, &policy, now) {
             Found::Answer { left, .. } => Some(left),
             Found::Nothing(_) => None,

@@ -1,0 +1,249 @@
+//! The description of a call: its identity and its settings.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+#[cfg(feature = "http")]
+use super::replays::Replays;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind};
+use crate::identity::call_id::{CallKey, Inputs, KeyInScope, KeyOfSubject, Named};
+use crate::identity::digest_key::Identity;
+use crate::identity::fingerprint::ToFingerprint;
+use crate::identity::key::ToKey;
+use crate::identity::operation::Operation;
+use crate::lifecycle::admit::Admission;
+use crate::lifecycle::begin::Ask;
+use crate::lifecycle::core::{Core, Protection};
+use crate::lifecycle::run_limit::Gate;
+use crate::outcome::AnyOutput;
+use crate::policy::{
+    EffectivePolicy, OnCancel, OnDuplicate, OnLeaseLost, OnOtherType, OnOutage, OnPanic, OnRunning,
+    OnUnconfirmed, Policy, settings,
+};
+use crate::record::AnswerTypes;
+
+/// The description of a call: its identity and its settings.
+///
+/// Not generic, so that the expansion of the attribute costs little to compile.
+#[derive(Debug)]
+pub struct Call {
+    inputs: Inputs,
+    /// `None`: the current engine at the time the call begins.
+    engine: Option<Engine>,
+    pub(super) policy: Policy,
+    reconciles: bool,
+    /// The types of its answers, and whether they expose their age.
+    types: AnswerTypes,
+    tells_age: bool,
+    gate: Option<Box<Gate>>,
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty = $default:expr;)*) => {
+        $($(#[$doc])*
+        pub fn $name(&mut self, $name: $ty) {
+            self.policy.$name = Some($name);
+        })*
+    };
+}
+
+impl Call {
+    /// A call of this operation.
+    #[must_use]
+    pub fn new(operation: Operation) -> Self {
+        Self {
+            inputs: Inputs::new(operation),
+            engine: None,
+            policy: Policy::new(),
+            reconciles: false,
+            types: AnswerTypes::UNKNOWN,
+            tells_age: true,
+            gate: None,
+        }
+    }
+
+    /// Sets the owner of the key; before the key.
+    pub fn scope<K: ToKey + ?Sized>(&mut self, scope: &K) {
+        self.inputs.scope(scope);
+    }
+
+    /// Shares one namespace among all callers; before the key.
+    pub fn public(&mut self) {
+        self.inputs.public();
+    }
+
+    /// Sets the key.
+    pub fn key<K: CallKey + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Sets the key of a call that has a scope.
+    pub fn key_in_scope<K: KeyInScope + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Sets the key of a call without a scope, made of a client's values.
+    pub fn key_of_subject<K: KeyOfSubject + ?Sized>(&mut self, key: &K) {
+        self.inputs.key(key);
+    }
+
+    /// Announces the arguments that take part in the fingerprint; as many [`arg`]s follow.
+    pub fn fingerprint(&mut self, arguments: usize) {
+        self.inputs.fingerprint(arguments);
+    }
+
+    /// Sets the engine of the call.
+    pub fn engine(&mut self, engine: Engine) {
+        self.engine = Some(engine);
+    }
+
+    /// Sets the types of the output, and whether it exposes its age.
+    pub(super) fn answered_by(mut self, output: &dyn AnyOutput) -> Self {
+        self.tells_age = output.tells_age();
+        self.types = AnswerTypes::of(output.schemas());
+        #[cfg(feature = "http")]
+        Replays::called();
+        self
+    }
+
+    settings!(setters! {});
+
+    /// The body starts with a reconcile hook, if there is an outcome to reconcile.
+    pub fn reconciles(&mut self) {
+        self.reconciles = true;
+    }
+
+    /// Adds one argument of the fingerprint.
+    fn arg<T: ToFingerprint + ?Sized>(&mut self, name: &'static str, value: &T) {
+        self.inputs.arg(name, value);
+    }
+
+    /// Sets a one-time token as the key, in place of scope and key.
+    #[cfg(feature = "tokens")]
+    pub(super) fn token<K: ToKey + ?Sized>(&mut self, text: &str, subject: &K) {
+        self.inputs.token(text, subject);
+    }
+
+    /// Sets the request that the key stands for.
+    pub(super) fn request<T: ToFingerprint + ?Sized>(&mut self, request: &T) {
+        self.inputs.request(request);
+    }
+
+    /// The check that the call must pass before its claim.
+    #[cfg(feature = "http")]
+    pub(super) fn gate(&mut self, gate: Option<Box<Gate>>) {
+        self.gate = gate;
+    }
+}
+
+/// Adds one argument of the fingerprint. A function, so that an expansion can name the written type and the compiler
+/// reports errors there.
+pub fn arg<T: ToFingerprint + ?Sized>(call: &mut Call, name: &'static str, value: &T) {
+    call.arg(name, value);
+}
+
+/// The engine of a call and its claim request; the engine's observer receives an error.
+pub(super) fn describe(call: Call) -> Result<(Engine, Ask), Error> {
+    let Call {
+        inputs,
+        engine,
+        policy,
+        reconciles,
+        types,
+        tells_age,
+        gate,
+    } = call;
+    let Some(engine) = engine.or_else(Engine::current) else {
+        return Err(Error::new(ErrorKind::NoEngine, inputs.operation));
+    };
+    let core = &engine.core;
+    let ask = inputs.finish().and_then(|named| {
+        let mut policy = EffectivePolicy::of_call(policy, &core.defaults).map_err(|detail| {
+            Error::new(ErrorKind::InvalidPolicy, named.operation.clone()).detail(detail)
+        })?;
+        policy.reconciles = reconciles;
+        policy.types = types;
+        policy.tells_age = tells_age;
+        ask(core, named, policy, gate)
+    });
+    match ask {
+        Ok(ask) => Ok((engine, ask)),
+        Err(error) => {
+            core.refused(&error);
+            Err(error)
+        }
+    }
+}
+
+fn ask(
+    core: &Core,
+    named: Named,
+    mut policy: EffectivePolicy,
+    gate: Option<Box<Gate>>,
+) -> Result<Ask, Error> {
+    let Named {
+        operation,
+        digest,
+        fingerprint,
+        token,
+    } = named;
+    let mut expired = false;
+    if let Some(token) = &token {
+        let now = core.clock.calendar();
+        let life = core.tokens.life_of(token, &core.prefix, &operation, now)?;
+        expired = life.is_none();
+        policy = match life {
+            // A record that expires before its token would allow a second use.
+            Some(life) => policy.for_at_least(life),
+            None => policy.that_starts_nothing(),
+        };
+    }
+    if expired && core.protection != Protection::On {
+        // There is no stored answer to replay.
+        return Err(Error::new(ErrorKind::TokenExpired, operation));
+    }
+    let kept = policy.kept_by(core.store.keeps_forever());
+    kept.map_err(|detail| Error::new(ErrorKind::InvalidPolicy, operation.clone()).detail(detail))?;
+    let plain = Identity {
+        digest,
+        fingerprint,
+    };
+    let former = core.former_digests.as_ref();
+    let former = former.map(|digests| Box::new(digests.identify(plain)));
+    Ok(Ask {
+        operation,
+        own: core.digests.identify(plain),
+        former,
+        policy,
+        expired,
+        gate,
+    })
+}
+
+/// Reads the record of a call.
+///
+/// # Errors
+///
+/// As [`CallBuilder::entry`](crate::CallBuilder::entry).
+pub async fn entry(call: Call) -> Result<Option<crate::lifecycle::inspect::Entry>, Error> {
+    let (engine, ask) = describe(call)?;
+    let core = &engine.core;
+    if let Some(former) = ask.former {
+        let entry = core
+            .entry(&ask.operation, former.identity, &ask.policy)
+            .await?;
+        if entry.is_some() {
+            return Ok(entry);
+        }
+    }
+    core.entry(&ask.operation, ask.own.identity, &ask.policy)
+        .await
+}
+
+/// Admits a call, or returns its known answer.
+pub(super) fn enter(call: Call) -> Result<(Engine, Admission), Error> {
+    let (engine, ask) = describe(call)?;
+    let admission = engine.core.enter(ask)?;
+    Ok((engine, admission))
+}

@@ -1,0 +1,67 @@
+//! Replays: a stored answer becomes the output of a call.
+
+#[cfg(feature = "http")]
+use super::replays::Replays;
+use crate::engine::Engine;
+use crate::env::observer::EventKind;
+use crate::error::{Error, ErrorKind};
+use crate::lifecycle::core::Core;
+use crate::outcome::AnyOutput;
+use crate::outcome::codec::Undecodable;
+use crate::outcome::stored::Stored;
+use crate::record::{OutcomeKind, State};
+
+/// Replaces the output by the stored answer.
+pub(super) fn replay(engine: &Engine, output: &mut dyn AnyOutput, stored: &Stored) {
+    let read = output.read(stored);
+    #[cfg(feature = "http")]
+    if read.is_ok() {
+        Replays::replayed();
+    }
+    if let Err(undecodable) = read {
+        let error = undecodable_error(output.schemas(), stored, undecodable);
+        engine.core.refused(&error);
+        output.refuse(error);
+    }
+}
+
+pub(super) fn undecodable_error(schemas: [u32; 2], stored: &Stored, error: Undecodable) -> Error {
+    let State::Done { outcome, schema } = stored.record.header.state else {
+        return Error::new(ErrorKind::UnknownRecord, stored.operation.clone());
+    };
+    if !matches!(error, Undecodable::Mistyped { .. }) {
+        let kind = ErrorKind::Undecodable;
+        return Error::new(kind, stored.operation.clone()).detail(error.to_string());
+    }
+    let [value, failure] = schemas;
+    let expected = if outcome == OutcomeKind::Error {
+        failure
+    } else {
+        value
+    };
+    let detail = if schema == expected {
+        // The type has the same name; no other difference is recorded.
+        format!(
+            "{error}: its serialized form does not bring this value back (a field that is \
+             skipped when written and required when read), the type has changed under its name, or the record is \
+             damaged; if no version reads it, reset its entry to run the call again"
+        )
+    } else {
+        format!(
+            "it was written for a type of another name; stored {outcome:?} of schema {schema:08x}, expected \
+             {expected:08x}, {error}"
+        )
+    };
+    Error::new(ErrorKind::Undecodable, stored.operation.clone()).detail(detail)
+}
+
+impl Core {
+    /// Notifies the observer of a refusal.
+    pub(super) fn refused(&self, error: &Error) {
+        self.observer.observe(&crate::env::observer::Event {
+            operation: error.operation(),
+            key: None,
+            kind: EventKind::Refused { error },
+        });
+    }
+}
