@@ -14,11 +14,11 @@ use sqlx::error::DatabaseError;
 use sqlx::{Connection, Database};
 use sqlx_core::transaction::TransactionManager as _;
 
-#[cfg(feature = "sqlite")]
-use super::group::Group;
 #[cfg(feature = "postgres")]
-use super::notices::Notices;
+use super::listen_notify::Notices;
 use super::row::{Place, Row};
+#[cfg(feature = "sqlite")]
+use super::sqlite::group_commit::Group;
 use super::statement::{Statement, Template};
 use super::transaction::SqlConnection;
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::backend::{Backend, Sealed};
 use super::claim::Met;
 use super::failure::unfit;
-use super::lane::Lane;
+use super::pool::Lane;
 use super::source::SqlSource;
 use super::statement::Statements;
 use super::{Inner, SqlStore};
@@ -114,7 +114,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
         }
         #[cfg(feature = "postgres")]
         let told = if self.notify {
-            super::notices::told(&self.table)
+            super::listen_notify::told(&self.table)
         } else {
             String::new()
         };

@@ -8,9 +8,9 @@ use tokio::time::timeout;
 
 use super::Inner;
 use super::backend::{Sealed, Trouble};
+use super::compare_and_write::{Site, TRIES, Write, overtaken};
+use super::permits::Rank;
 use super::row::{Columns, Row, shown};
-use super::seats::Rank;
-use super::site::{Site, TRIES, Write, overtaken};
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::{Fence, Header, State};

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use super::Inner;
 use super::backend::{Argument, Sealed};
+use super::permits::Rank;
 use super::row::{PLACE, Place, digest_at, places};
-use super::seats::Rank;
 use super::statement::COLUMNS;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::LAYOUT;

@@ -73,48 +73,33 @@
 //! together as one statement.
 
 mod backend;
-#[cfg(feature = "sqlite")]
-mod batch;
 mod builder;
 mod claim;
-mod crowd;
-mod dialect;
+mod compare_and_write;
 mod failure;
-#[cfg(feature = "sqlite")]
-mod group;
-#[cfg(feature = "sqlite")]
-mod job;
-mod lane;
+mod in_transaction;
+#[cfg(feature = "postgres")]
+mod listen_notify;
 mod listing;
-#[cfg(feature = "sqlite")]
-mod lull;
-#[cfg(feature = "sqlite")]
-mod many;
+mod macros;
 #[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(feature = "postgres")]
-mod notices;
 mod operations;
-#[cfg(feature = "sqlite")]
-mod part;
-#[cfg(any(test, feature = "testing"))]
-mod plant;
+mod parameters;
+mod permits;
+mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod purge;
-mod read;
+mod read_batch;
 mod row;
-mod script;
-mod seats;
-mod site;
 mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod statement;
-#[cfg(feature = "sqlite")]
-mod step;
+#[cfg(any(test, feature = "testing"))]
+mod test_support;
 mod transaction;
-mod within;
 
 use std::fmt;
 use std::sync::Arc;
@@ -124,19 +109,19 @@ use bytes::Bytes;
 pub use self::backend::Backend;
 use self::backend::Sealed;
 pub use self::builder::SqlStoreBuilder;
-use self::lane::Lane;
+pub(crate) use self::in_transaction::{Failed, Within};
 #[cfg(feature = "mysql")]
 pub use self::mysql::MySql;
+use self::permits::Rank;
+use self::pool::Lane;
 #[cfg(feature = "postgres")]
 pub use self::postgres::Postgres;
 pub use self::purge::{Purge, PurgeTask};
-use self::seats::Rank;
 pub use self::source::SqlSource;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Sqlite;
 use self::statement::Statements;
 pub use self::transaction::{SqlConnection, SqlTransaction};
-pub(crate) use self::within::{Failed, Within};
 #[cfg(feature = "postgres")]
 use super::Watch;
 use super::{
@@ -215,7 +200,7 @@ pub(crate) struct Inner<B: Sealed> {
     observers: Arc<Observers>,
     table: String,
     #[cfg(feature = "postgres")]
-    notices: Option<notices::Notices>,
+    notices: Option<listen_notify::Notices>,
     warnings: Vec<String>,
     /// The longest record that is read.
     reads_bytes: usize,
@@ -302,8 +287,8 @@ impl<B: Sealed> Inner<B> {
             }
             let mut conn = self.lane.open(WHAT).await?;
             match B::migrate(&mut conn, &schema).await {
-                Err(error) if lane::collided::<B>(&error, collisions) => {
-                    lane::pause(collisions).await;
+                Err(error) if pool::collided::<B>(&error, collisions) => {
+                    pool::pause(collisions).await;
                     continue;
                 }
                 created => created.map_err(|error| failure::not_created::<B>(WHAT, error))?,

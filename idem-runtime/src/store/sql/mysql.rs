@@ -8,9 +8,9 @@ use sqlx::{Executor as _, MySqlConnection};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
-use super::dialect::{prepared, scripts, several};
+use super::macros::{prepared, scripts, several};
+use super::parameters::{counted, written};
 use super::row::{PLACE, Parts, Row};
-use super::script::{counted, written};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;
 use crate::store::transport;

@@ -5,10 +5,10 @@ use bytes::Bytes;
 
 use super::Inner;
 use super::backend::{Argument, Sealed};
-use super::lane::Lane;
+use super::compare_and_write::{Site, Write, kept};
+use super::permits::Rank;
+use super::pool::Lane;
 use super::row::{Columns, NO_FINGERPRINT, life_us};
-use super::seats::Rank;
-use super::site::{Site, Write, kept};
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::{HEADER, Header, Owner};

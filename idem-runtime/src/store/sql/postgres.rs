@@ -10,8 +10,8 @@ use sqlx::{Decode, Executor as _, PgConnection, Type};
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
-use super::dialect::{prepared, scripts, several};
-use super::notices::Notices;
+use super::listen_notify::Notices;
+use super::macros::{prepared, scripts, several};
 use super::row::{PLACE, Parts, Row};
 use super::statement::{Kind, Statement, Template};
 use super::transaction::SqlConnection;

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::backend::{Argument, Backend, Sealed};
-use super::seats::Rank;
+use super::permits::Rank;
 use super::{Inner, SqlStore};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;

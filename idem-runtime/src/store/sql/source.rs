@@ -6,7 +6,7 @@ use std::str::FromStr as _;
 use sqlx::{Connection, Database, Pool};
 
 use super::backend::{Backend, Sealed};
-use super::lane::Options;
+use super::pool::Options;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The address of a database: a URL, a pool, or connection options.

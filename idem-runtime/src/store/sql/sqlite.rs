@@ -1,19 +1,22 @@
 //! SQLite: a file, shared by the processes of a machine.
 
+pub(super) mod group_commit;
+mod transaction_depth;
+
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Executor as _, SqliteConnection};
 
+use self::group_commit::Group;
 use super::backend::{Answer, Argument, Sealed, Trouble};
 use super::claim::Met;
-use super::dialect::{prepared, scripts, several};
-use super::group::Group;
+use super::macros::{prepared, scripts, several};
+use super::parameters::counted;
 use super::row::{PLACE, Parts, Row};
-use super::script::counted;
 use super::statement::{Kind, Statement, Template};
-use super::step;
+
 use super::transaction::SqlConnection;
 
 /// SQLite 3.42 or newer; the bundled one is.
@@ -145,7 +148,7 @@ impl Sealed for Sqlite {
     }
 
     fn start_restore(conn: &mut SqliteConnection, own_lock_wait: i64) {
-        step::start(conn, format!("PRAGMA busy_timeout = {own_lock_wait}"));
+        transaction_depth::start(conn, format!("PRAGMA busy_timeout = {own_lock_wait}"));
     }
 
     // Not `SQLITE_BUSY_SNAPSHOT`, because the reads of that transaction are outdated, and stay so.
@@ -167,19 +170,19 @@ impl Sealed for Sqlite {
     scripts!(SqliteConnection, &[u8]);
 
     async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        step::roll_back(conn).await
+        transaction_depth::roll_back(conn).await
     }
 
     fn start_rollback(conn: &mut SqliteConnection) {
-        step::start_rollback(conn);
+        transaction_depth::start_rollback(conn);
     }
 
     async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
-        step::in_step(conn, most).await
+        transaction_depth::in_step(conn, most).await
     }
 
     async fn close(conn: &mut SqliteConnection) {
-        step::close(conn).await;
+        transaction_depth::close(conn).await;
     }
 
     async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {

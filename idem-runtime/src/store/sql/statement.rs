@@ -12,10 +12,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::backend::{Sealed, Text};
-use super::crowd::WIDEST;
 use super::listing;
+use super::read_batch::queue::WIDEST;
 #[cfg(feature = "sqlite")]
-use super::many::{self, Many};
+use super::sqlite::group_commit::multi_row::{self, Many};
 
 /// A statement before its table is known.
 #[derive(Clone, Copy, Debug)]
@@ -176,8 +176,8 @@ impl Statements {
         let mut all = Self::each::<B>(table, told, patience, most);
         #[cfg(feature = "sqlite")]
         if B::GROUPS {
-            all.claim.many = Some(Many::new::<B>(many::CLAIM, table));
-            all.complete.many = Some(Many::new::<B>(many::COMPLETE, table));
+            all.claim.many = Some(Many::new::<B>(multi_row::CLAIM, table));
+            all.complete.many = Some(Many::new::<B>(multi_row::COMPLETE, table));
         }
         all
     }

@@ -14,11 +14,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::crowd::Crowd;
 use super::failure::{broken, store_error, trouble};
+use super::permits::{NoSeat, Rank, Seat, Seats};
+use super::read_batch::queue::Crowd;
 #[cfg(feature = "sqlite")]
-use super::group::{Group, Way};
-use super::seats::{NoSeat, Rank, Seat, Seats};
+use super::sqlite::group_commit::{Group, Way};
 use super::statement::Statement;
 use crate::record::Owner;
 use crate::store::server_clock::ServerClock;

@@ -10,17 +10,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use sqlx::Database;
 
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::claim::fresh;
-use super::failure::{store_error, trouble};
-use super::row::{Columns, Row, life_us, place, shown};
-use super::site::kept;
-use super::transaction::SqlConnection;
-use super::{Inner, SqlStore};
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::unknown_cause::Cause;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
+use crate::store::sql::backend::{Answer, Argument, Sealed, Trouble};
+use crate::store::sql::claim::fresh;
+use crate::store::sql::compare_and_write::kept;
+use crate::store::sql::failure::{store_error, trouble};
+use crate::store::sql::row::{Columns, Row, life_us, place, shown};
+use crate::store::sql::transaction::SqlConnection;
+use crate::store::sql::{Inner, SqlStore};
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
 
 type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
@@ -80,7 +80,7 @@ fn half_way(header: Header) -> Header {
     }
 }
 
-/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement`](super::statement).
+/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement`](crate::store::sql::statement).
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
 const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, detail, retain_ms, \
@@ -146,7 +146,10 @@ impl<'c, B: Sealed> Session<'c, B> {
 
     /// Sends a script after one that failed.
     async fn restore(&mut self, script: &str) -> Result<(), sqlx::Error> {
-        let restore = super::script::written::<B>(B::RESTORE, &[Argument::Int(self.lock_wait); 11]);
+        let restore = crate::store::sql::parameters::written::<B>(
+            B::RESTORE,
+            &[Argument::Int(self.lock_wait); 11],
+        );
         B::execute_script(self.conn, restore + script).await?;
         self.is_changed = false;
         Ok(())
@@ -167,8 +170,12 @@ const TRIES: usize = 100;
 impl<B: Sealed> Inner<B> {
     /// A script with its arguments filled in.
     fn script(&self, place: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
-        let text = super::statement::filled::<B>(template, &self.table, self.reads_bytes - HEADER);
-        super::script::written::<B>(&named(place, &text), arguments)
+        let text = crate::store::sql::statement::filled::<B>(
+            template,
+            &self.table,
+            self.reads_bytes - HEADER,
+        );
+        crate::store::sql::parameters::written::<B>(&named(place, &text), arguments)
     }
 
     async fn claim_in(

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::row::{Place, Row};
+use crate::store::sql::row::{Place, Row};
 
 /// The maximum number of records of a statement.
-pub(super) const WIDEST: usize = 64;
+pub(in crate::store::sql) const WIDEST: usize = 64;
 /// The first limit, while the size of the records is unknown.
 const FIRST: usize = 8;
 /// The intended size of a reply, by the size of the last ones.
@@ -62,7 +62,7 @@ struct Waiting {
 }
 
 /// The result of waiting. A closed channel means: read alone.
-pub(super) enum Told {
+pub(in crate::store::sql) enum Told {
     /// The row at its place.
     Row(Option<Row>),
     /// The turn to read, for others as well.
@@ -70,28 +70,28 @@ pub(super) enum Told {
 }
 
 /// How a read begins.
-pub(super) enum Way {
+pub(in crate::store::sql) enum Way {
     Now(Turn),
     /// With a number in the queue.
     Later(oneshot::Receiver<Told>, u64),
 }
 
 /// Held while a statement is in flight.
-pub(super) struct Turn {
+pub(in crate::store::sql) struct Turn {
     crowd: Arc<Crowd>,
     age: u64,
     others: Vec<Waiting>,
 }
 
 impl Crowd {
-    pub(super) fn new(turns: usize) -> Arc<Self> {
+    pub(in crate::store::sql) fn new(turns: usize) -> Arc<Self> {
         Arc::new(Self {
             turns,
             state: Mutex::default(),
         })
     }
 
-    pub(super) fn enter(self: &Arc<Self>, place: &Place) -> Way {
+    pub(in crate::store::sql) fn enter(self: &Arc<Self>, place: &Place) -> Way {
         let mut state = self.lock();
         if state.taken < self.turns {
             state.taken += 1;
@@ -109,7 +109,7 @@ impl Crowd {
     }
 
     /// Whether a statement has taken this read along.
-    pub(super) fn has_taken(&self, number: u64) -> bool {
+    pub(in crate::store::sql) fn has_taken(&self, number: u64) -> bool {
         let state = self.lock();
         (state.waiting.first()).is_none_or(|first| first.number > number)
     }
@@ -117,7 +117,7 @@ impl Crowd {
     /// A turn for a read that has waited too long.
     ///
     /// The future that holds the others may never be polled again.
-    pub(super) fn overtake(self: &Arc<Self>) -> Turn {
+    pub(in crate::store::sql) fn overtake(self: &Arc<Self>) -> Turn {
         let mut state = self.lock();
         state.age += 1;
         state.taken = 1;
@@ -169,12 +169,12 @@ fn some(waiting: &mut Vec<Waiting>, most: usize) -> Vec<Waiting> {
 }
 
 impl Turn {
-    pub(super) fn is_for_one(&self) -> bool {
+    pub(in crate::store::sql) fn is_for_one(&self) -> bool {
         self.others.is_empty()
     }
 
     /// All requested places, sorted.
-    pub(super) fn places(&self, own: &Place) -> Vec<Place> {
+    pub(in crate::store::sql) fn places(&self, own: &Place) -> Vec<Place> {
         let others = self.others.iter().map(|other| other.place);
         let mut places: Vec<_> = others.chain([*own]).collect();
         places.sort_unstable();
@@ -183,7 +183,7 @@ impl Turn {
     }
 
     /// Adapts the width to the bytes of a reply.
-    pub(super) fn weigh(&self, bytes: usize) {
+    pub(in crate::store::sql) fn weigh(&self, bytes: usize) {
         let mut state = self.crowd.lock();
         state.width = if bytes > BYTES {
             // At least two, because a lone read does not weigh its reply, and the width would never grow again.
@@ -194,7 +194,7 @@ impl Turn {
     }
 
     /// Sends each of the others the row at its place.
-    pub(super) fn tell(&mut self, find: impl Fn(&Place) -> Option<Row>) {
+    pub(in crate::store::sql) fn tell(&mut self, find: impl Fn(&Place) -> Option<Row>) {
         for other in self.others.drain(..) {
             // It may have been dropped.
             let _ = other.told.send(Told::Row(find(&other.place)));
@@ -202,7 +202,7 @@ impl Turn {
     }
 
     /// Leaves the others to read alone.
-    pub(super) fn leave(&mut self) {
+    pub(in crate::store::sql) fn leave(&mut self) {
         self.others.clear();
     }
 }
@@ -227,8 +227,8 @@ mod tests {
     use tokio::sync::oneshot::Receiver;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::super::row::PLACE;
     use super::{BYTES, Crowd, Told, Turn, Way};
+    use crate::store::sql::row::PLACE;
 
     fn now(crowd: &Arc<Crowd>, place: u8) -> Turn {
         match crowd.enter(&[place; PLACE]) {

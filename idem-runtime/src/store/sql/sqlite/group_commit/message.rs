@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use super::backend::{Answer, Text};
-use super::job::Job;
+use crate::store::sql::backend::{Answer, Text};
+use crate::store::sql::sqlite::group_commit::queued_statement::Job;
 
 /// The maximum number of repetitions of a statement in a text.
-pub(super) const WIDEST: usize = 64;
+pub(in crate::store::sql) const WIDEST: usize = 64;
 
 /// How the statements of a batch are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(in crate::store::sql) enum Mode {
     /// One statement for many jobs; each of them is expected to have its effect.
     AtOnce,
     /// One statement after the other.
@@ -21,26 +21,26 @@ pub(super) enum Mode {
 
 /// What a message does besides its statements. Combined, because each message takes two hand-overs between threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub(super) begins: bool,
-    pub(super) commits: bool,
+pub(in crate::store::sql) struct Ends {
+    pub(in crate::store::sql) begins: bool,
+    pub(in crate::store::sql) commits: bool,
 }
 
 /// The result of a statement: the number of changed rows, and the fence that it returned.
-pub(super) type Done = (u64, Option<i64>);
+pub(in crate::store::sql) type Done = (u64, Option<i64>);
 
 /// Jobs with the same statement.
-pub(super) struct Part {
-    pub(super) members: Vec<usize>,
-    pub(super) mode: Mode,
+pub(in crate::store::sql) struct Part {
+    pub(in crate::store::sql) members: Vec<usize>,
+    pub(in crate::store::sql) mode: Mode,
     /// All of them must have their effect, because it is not known afterwards which had.
-    pub(super) is_strict: bool,
+    pub(in crate::store::sql) is_strict: bool,
 }
 
 impl Part {
     /// All parts, in the order in which they are sent. The transaction can be committed in the message of the last one,
     /// unless that one is strict.
-    pub(super) fn all(jobs: &[Job], mode: Mode) -> Vec<Self> {
+    pub(in crate::store::sql) fn all(jobs: &[Job], mode: Mode) -> Vec<Self> {
         let mut parts = Vec::new();
         for members in alike(jobs) {
             let mut rest = &members[..];
@@ -66,7 +66,7 @@ impl Part {
     }
 
     /// The number of its statements.
-    pub(super) fn statements(&self) -> usize {
+    pub(in crate::store::sql) fn statements(&self) -> usize {
         match self.mode {
             Mode::AtOnce => 1,
             Mode::InTurn => self.members.len(),
@@ -74,13 +74,13 @@ impl Part {
     }
 
     /// Whether the results of its statements determine the result of each job.
-    pub(super) fn is_enough(&self, done: &[Done]) -> bool {
+    pub(in crate::store::sql) fn is_enough(&self, done: &[Done]) -> bool {
         let all = || done.iter().map(|(affected, _)| affected).sum::<u64>();
         !self.is_strict || all() == self.members.len() as u64
     }
 
     /// Stores the result of each job.
-    pub(super) fn tell(&self, done: &[Done], now: i64, answers: &mut [Answer]) {
+    pub(in crate::store::sql) fn tell(&self, done: &[Done], now: i64, answers: &mut [Answer]) {
         let all = done.iter().map(|(affected, _)| affected).sum::<u64>();
         for (index, &member) in self.members.iter().enumerate() {
             let (affected, granted) = match self.mode {
@@ -115,10 +115,10 @@ fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
 
 /// The texts by statement, mode, width and ends.
 #[derive(Default)]
-pub(super) struct Texts(Vec<(Text, Mode, usize, Ends, Text)>);
+pub(in crate::store::sql) struct Texts(Vec<(Text, Mode, usize, Ends, Text)>);
 
 impl Texts {
-    pub(super) fn of(&mut self, jobs: &[Job], part: &Part, ends: Ends) -> Text {
+    pub(in crate::store::sql) fn of(&mut self, jobs: &[Job], part: &Part, ends: Ends) -> Text {
         let (job, width) = (&jobs[part.members[0]], part.members.len());
         for (of, sent, times, with, text) in &self.0 {
             let is_it = *times == width && *sent == part.mode && *with == ends;

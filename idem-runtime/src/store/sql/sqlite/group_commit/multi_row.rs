@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::backend::Sealed;
-use super::script::counted;
-use super::statement::filled;
+use crate::store::sql::backend::Sealed;
+use crate::store::sql::parameters::counted;
+use crate::store::sql::statement::filled;
 
 /// The text before, the text for each call, and the text after. Arguments are those of the statement for one call; the
 /// one after the last is the time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Template {
-    pub(super) before: &'static str,
-    pub(super) each: &'static str,
-    pub(super) after: &'static str,
+pub(in crate::store::sql) struct Template {
+    pub(in crate::store::sql) before: &'static str,
+    pub(in crate::store::sql) each: &'static str,
+    pub(in crate::store::sql) after: &'static str,
     /// Whether all of them must have their effect. If not, the effect of each can be read afterwards.
-    pub(super) is_strict: bool,
+    pub(in crate::store::sql) is_strict: bool,
 }
 
 /// Such a statement for a table.
@@ -28,7 +28,7 @@ pub(crate) struct Many {
 }
 
 impl Many {
-    pub(super) fn new<B: Sealed>(template: Template, table: &str) -> Arc<Self> {
+    pub(in crate::store::sql) fn new<B: Sealed>(template: Template, table: &str) -> Arc<Self> {
         let (each, order) = counted(template.each);
         Arc::new(Self {
             before: filled::<B>(template.before, table, 0),
@@ -46,7 +46,7 @@ impl Many {
     }
 }
 
-pub(super) const CLAIM: Template = Template {
+pub(in crate::store::sql) const CLAIM: Template = Template {
     before: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
              retain_ms, fingerprint, body, expires_us, version) VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)",
@@ -54,7 +54,7 @@ pub(super) const CLAIM: Template = Template {
     is_strict: true,
 };
 
-pub(super) const COMPLETE: Template = Template {
+pub(in crate::store::sql) const COMPLETE: Template = Template {
     before: "WITH v (k, s, d, r, b, life, o, f, a, p, now) AS (VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     after: ") UPDATE {t} SET state = v.s, detail = v.d, retain_ms = v.r, body = v.b, \

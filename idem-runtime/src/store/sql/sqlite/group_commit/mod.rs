@@ -2,7 +2,7 @@
 //!
 //! The transaction takes one write of the disk.
 //!
-//! A statement that finds no other in progress is sent immediately, on a connection of its [lane](super::lane), as
+//! A statement that finds no other in progress is sent immediately, on a connection of its [lane](crate::store::sql::pool), as
 //! without group commit. Otherwise it is queued, and the store's own thread takes all statements that were queued while
 //! it wrote the previous batch. No caller receives a reply before the commit. The thread does not belong to a caller,
 //! because a caller's thread that blocks or ends would delay all others.
@@ -11,6 +11,12 @@
     unnameable_types,
     reason = "a part of the backends, which nobody else implements"
 )]
+
+mod batch;
+mod gather;
+mod message;
+pub(in crate::store::sql) mod multi_row;
+mod queued_statement;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,26 +27,26 @@ use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::backend::Argument;
-use super::batch::Writer;
-use super::job::Job;
-use super::lane::Outcome;
-use super::lull::Lull;
-use super::seats::Rank;
-use super::statement::Statement;
 use crate::store::pace::{Crowded, Pace, admits};
+use crate::store::sql::backend::Argument;
+use crate::store::sql::permits::Rank;
+use crate::store::sql::pool::Outcome;
+use crate::store::sql::sqlite::group_commit::batch::Writer;
+use crate::store::sql::sqlite::group_commit::gather::Lull;
+use crate::store::sql::sqlite::group_commit::queued_statement::Job;
+use crate::store::sql::statement::Statement;
 
 /// How long a batch waits for a lone statement to finish. SQLite would wait for the file's lock anyway, but in steps of
 /// a millisecond and more.
 const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The maximum number of statements of a transaction: other writers of the file wait for it.
-pub(super) const MOST: usize = 512;
+pub(in crate::store::sql) const MOST: usize = 512;
 
 /// The queue of one store.
 pub struct Group(Arc<Shared>);
 
-pub(super) struct Shared {
+pub(in crate::store::sql) struct Shared {
     options: SqliteConnectOptions,
     state: Mutex<State>,
     wake: Notify,
@@ -108,7 +114,7 @@ pub(crate) enum Way<'g> {
 }
 
 impl Group {
-    pub(super) fn new(options: SqliteConnectOptions) -> Self {
+    pub(in crate::store::sql) fn new(options: SqliteConnectOptions) -> Self {
         Self(Arc::new(Shared {
             options,
             state: Mutex::default(),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Inner;
 use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::lane::Lane;
+use super::permits::Rank;
+use super::pool::Lane;
 use super::row::{Columns, Place, Row, life_us, place, shown};
-use super::seats::Rank;
 use super::statement::Statement;
 use crate::identity::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};

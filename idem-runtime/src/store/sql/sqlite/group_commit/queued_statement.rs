@@ -6,17 +6,17 @@ use sqlx::Arguments as _;
 use sqlx::sqlite::SqliteArguments;
 use tokio::sync::oneshot;
 
-use super::backend::{Argument, Text};
-use super::lane::Outcome;
-use super::many::Many;
-use super::statement::Statement;
+use crate::store::sql::backend::{Argument, Text};
+use crate::store::sql::pool::Outcome;
+use crate::store::sql::sqlite::group_commit::multi_row::Many;
+use crate::store::sql::statement::Statement;
 
 /// A queued statement.
-pub(super) struct Job {
-    pub(super) what: &'static str,
-    pub(super) text: Text,
-    pub(super) order: Arc<[usize]>,
-    pub(super) many: Option<Arc<Many>>,
+pub(in crate::store::sql) struct Job {
+    pub(in crate::store::sql) what: &'static str,
+    pub(in crate::store::sql) text: Text,
+    pub(in crate::store::sql) order: Arc<[usize]>,
+    pub(in crate::store::sql) many: Option<Arc<Many>>,
     arguments: Vec<Value>,
     told: oneshot::Sender<Outcome>,
 }
@@ -31,7 +31,7 @@ enum Value {
 }
 
 impl Job {
-    pub(super) fn new(
+    pub(in crate::store::sql) fn new(
         what: &'static str,
         statement: &Statement,
         arguments: &[Argument<'_>],
@@ -56,17 +56,17 @@ impl Job {
     }
 
     /// Whether its caller has given up.
-    pub(super) fn is_left(&self) -> bool {
+    pub(in crate::store::sql) fn is_left(&self) -> bool {
         self.told.is_closed()
     }
 
     /// Sends the outcome. Its caller may have given up.
-    pub(super) fn tell(self, outcome: Outcome) {
+    pub(in crate::store::sql) fn tell(self, outcome: Outcome) {
         let _ = self.told.send(outcome);
     }
 
     /// Adds the arguments of the statement; the index after the last one is the time.
-    pub(super) fn bind(
+    pub(in crate::store::sql) fn bind(
         &self,
         all: &mut SqliteArguments,
         order: &[usize],

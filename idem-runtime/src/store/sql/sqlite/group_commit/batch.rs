@@ -9,25 +9,25 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
 use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _, Row as _};
 use sqlx::{SqliteConnection, query_with};
 
-use super::Sqlite;
-use super::backend::{Answer, Text};
-use super::failure::{store_error, trouble};
-use super::job::Job;
-use super::lane::{collided, pause};
-use super::part::{Done, Ends, Mode, Part, Texts, WIDEST};
+use crate::store::sql::Sqlite;
+use crate::store::sql::backend::{Answer, Text};
+use crate::store::sql::failure::{store_error, trouble};
+use crate::store::sql::pool::{collided, pause};
+use crate::store::sql::sqlite::group_commit::message::{Done, Ends, Mode, Part, Texts, WIDEST};
+use crate::store::sql::sqlite::group_commit::queued_statement::Job;
 
 /// How many rows are buffered between the driver's thread and this one.
 const ROWS: usize = 1_024;
 
 /// The connection that batches are written on.
-pub(super) struct Writer {
+pub(in crate::store::sql) struct Writer {
     options: SqliteConnectOptions,
     conn: Option<SqliteConnection>,
     texts: Texts,
 }
 
 impl Writer {
-    pub(super) fn new(options: SqliteConnectOptions) -> Self {
+    pub(in crate::store::sql) fn new(options: SqliteConnectOptions) -> Self {
         Self {
             options: options
                 .row_buffer_size(ROWS)
@@ -38,7 +38,7 @@ impl Writer {
     }
 
     /// Writes all of them in one transaction or, if that fails, each by itself. Sends each its result.
-    pub(super) async fn write(&mut self, mut jobs: Vec<Job>) {
+    pub(in crate::store::sql) async fn write(&mut self, mut jobs: Vec<Job>) {
         jobs.retain(|job| !job.is_left());
         let (mut collisions, mut mode) = (1, Mode::AtOnce);
         while jobs.len() > 1 {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::sync::oneshot::{Receiver, error::RecvError};
 use tokio::time::timeout;
 
-use super::backend::{Argument, Sealed};
-use super::crowd::{Told, Turn, Way};
-use super::lane::Lane;
-use super::row::{Place, Row};
-use super::seats::Rank;
-use super::statement::Statements;
+use crate::store::sql::backend::{Argument, Sealed};
+use crate::store::sql::permits::Rank;
+use crate::store::sql::pool::Lane;
+use crate::store::sql::read_batch::queue::{Told, Turn, Way};
+use crate::store::sql::row::{Place, Row};
+use crate::store::sql::statement::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// How long a read waits for a statement to take it along.

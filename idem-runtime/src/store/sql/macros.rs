@@ -39,7 +39,7 @@ macro_rules! prepared {
                     // The last two columns, behind those of a row.
                     let (place, operation) = (found.len() - 2, found.len() - 1);
                     let place: &[u8] = found.try_get(place)?;
-                    let row = crate::store::sql::dialect::row!(found, &[u8], try_get);
+                    let row = crate::store::sql::macros::row!(found, &[u8], try_get);
                     let operation: String = found.try_get(operation)?;
                     block.push((place.try_into().unwrap_or([0; PLACE]), operation, row));
                 }
@@ -70,7 +70,7 @@ macro_rules! prepared {
             _ => {
                 let row = (&mut *$conn).fetch_optional(query).await?;
                 let row = match &row {
-                    Some(row) => Some(crate::store::sql::dialect::seen!($statement, row)),
+                    Some(row) => Some(crate::store::sql::macros::seen!($statement, row)),
                     None => None,
                 };
                 Ok(Answer {
@@ -92,7 +92,7 @@ macro_rules! several {
             let place: &[u8] = found.try_get(13)?;
             // An invalid place matches no read.
             let place = place.try_into().unwrap_or([0; PLACE]);
-            let row = crate::store::sql::dialect::seen!($statement, found);
+            let row = crate::store::sql::macros::seen!($statement, found);
             rows.push((place, row));
         }
         Ok(Answer {
@@ -113,7 +113,7 @@ macro_rules! scripts {
             let rows = conn.fetch_all(script).await?;
             // Other statements of it may return rows as well; those of the table have more columns.
             let row = match rows.iter().find(|row| row.len() > 3) {
-                Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes, try_get)),
+                Some(row) => Some(crate::store::sql::macros::row!(row, $bytes, try_get)),
                 None => None,
             };
             Ok(Answer {
@@ -137,9 +137,9 @@ macro_rules! seen {
                 .is_known
                 .load(std::sync::atomic::Ordering::Relaxed)
         {
-            crate::store::sql::dialect::row!($row, &[u8], try_get_unchecked)
+            crate::store::sql::macros::row!($row, &[u8], try_get_unchecked)
         } else {
-            let row = crate::store::sql::dialect::row!($row, &[u8], try_get);
+            let row = crate::store::sql::macros::row!($row, &[u8], try_get);
             ($statement.is_known).store(true, std::sync::atomic::Ordering::Relaxed);
             row
         }

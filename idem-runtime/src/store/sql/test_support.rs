@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::backend::{Argument, Backend};
+use super::permits::Rank;
 use super::row::{Columns, life_us, place, shown};
-use super::seats::Rank;
 use super::{SqlStore, statement};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;

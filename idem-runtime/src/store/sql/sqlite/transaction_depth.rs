@@ -25,7 +25,7 @@ fn depth(conn: &SqliteConnection) -> usize {
 ///
 /// From the second transaction of sqlx on, which is a savepoint, SQL cannot show whether the first one exists: both
 /// look the same from within.
-pub(super) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
+pub(in crate::store::sql) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
     if depth(conn) == 0 {
         return true;
     }
@@ -37,7 +37,9 @@ pub(super) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
 }
 
 /// Rolls back the transaction that idem began, unless SQLite has done so.
-pub(super) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+pub(in crate::store::sql) async fn roll_back(
+    conn: &mut SqliteConnection,
+) -> Result<(), sqlx::Error> {
     // Outside of a transaction `ROLLBACK` would fail, and sqlx would go on counting.
     let _ = conn.execute(sqlx::raw_sql("BEGIN")).await;
     let rolled_back = Manager::rollback(conn).await;
@@ -49,7 +51,7 @@ pub(super) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::E
 }
 
 /// As [`roll_back`], without waiting for it.
-pub(super) fn start_rollback(conn: &mut SqliteConnection) {
+pub(in crate::store::sql) fn start_rollback(conn: &mut SqliteConnection) {
     let _ = sent(conn.execute(sqlx::raw_sql("BEGIN")));
     Manager::start_rollback(conn);
 }
@@ -59,7 +61,7 @@ pub(super) fn start_rollback(conn: &mut SqliteConnection) {
 /// Every later use of it fails, a commit included, and a pool replaces it.
 ///
 /// sqlx ends the thread of a connection when it refuses a `BEGIN` whose caller is gone.
-pub(super) async fn close(conn: &mut SqliteConnection) {
+pub(in crate::store::sql) async fn close(conn: &mut SqliteConnection) {
     // The thread may refuse it so quickly that the caller is still there.
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
@@ -73,7 +75,7 @@ pub(super) async fn close(conn: &mut SqliteConnection) {
 }
 
 /// Sends a statement, without waiting for its reply.
-pub(super) fn start(conn: &mut SqliteConnection, sql: String) {
+pub(in crate::store::sql) fn start(conn: &mut SqliteConnection, sql: String) {
     let _ = sent(conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))));
 }
 

@@ -1,0 +1,4 @@
+//! Reads that wait for another are sent together, as one statement.
+
+pub(in crate::store::sql) mod queue;
+mod send;
