@@ -15,22 +15,22 @@ use sqlx::{Connection, Database};
 use sqlx_core::transaction::TransactionManager as _;
 
 #[cfg(feature = "postgres")]
-use super::listen_notify::Notices;
-use super::row::{Place, Row};
+use super::listen_notify::ListenNotify;
+use super::row::{PrimaryKey, Row};
 #[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::Group;
-use super::statement::{Statement, Template};
+use super::sqlite::group_commit::GroupCommit;
+use super::statement::{Statement, StatementTemplate};
 use super::transaction::SqlConnection;
 
 /// A database that sqlx supports.
 ///
-/// Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
-pub trait Backend: Sealed {}
+/// SqlDriver: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
+pub trait Backend: SqlDriver {}
 
-impl<B: Sealed> Backend for B {}
+impl<B: SqlDriver> Backend for B {}
 
 /// The private part of a backend.
-pub trait Sealed: Debug + Send + Sync + 'static {
+pub trait SqlDriver: Debug + Send + Sync + 'static {
     /// The database type of sqlx.
     #[doc(hidden)]
     type Db: Database<Connection: Connection<Options: Debug> + Send>;
@@ -45,7 +45,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
 
     /// The share of met records from which on claims read first.
     ///
-    /// If this share of recent claims, of [`Met::ALL`], met a record, a claim reads before it sends
+    /// If this share of recent claims, of [`HitRate::SCALE`], met a record, a claim reads before it sends
     /// [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
     const READS_FIRST: u32;
@@ -70,7 +70,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
 
     /// The first statement of a claim.
     #[doc(hidden)]
-    const CLAIM: Template;
+    const CLAIM: StatementTemplate;
 
     /// Reads the records at several places.
     ///
@@ -116,7 +116,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
 
     /// Classifies an error of the server.
     #[doc(hidden)]
-    fn trouble(error: &dyn DatabaseError) -> Trouble;
+    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind;
 
     /// Sends a statement.
     #[doc(hidden)]
@@ -124,7 +124,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         conn: &'c mut <Self::Db as Database>::Connection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
-    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + 'c;
+    ) -> impl Future<Output = Result<StatementReply, sqlx::Error>> + Send + 'c;
 
     /// Inserts a record if there is none, inside a transaction. `{values}` is the part common to all dialects.
     #[doc(hidden)]
@@ -198,7 +198,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     fn fetch_script(
         conn: &mut <Self::Db as Database>::Connection,
         script: String,
-    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + '_;
+    ) -> impl Future<Output = Result<StatementReply, sqlx::Error>> + Send + '_;
 
     /// Sends a script, and returns the number of changed rows.
     #[doc(hidden)]
@@ -288,7 +288,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn group(
         options: &<<Self::Db as Database>::Connection as Connection>::Options,
-    ) -> Option<Group> {
+    ) -> Option<GroupCommit> {
         let _ = options;
         None
     }
@@ -300,7 +300,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         options: <<Self::Db as Database>::Connection as Connection>::Options,
         table: &str,
         patience: Duration,
-    ) -> Option<Notices> {
+    ) -> Option<ListenNotify> {
         let _ = (options, table, patience);
         None
     }
@@ -336,24 +336,24 @@ pub enum Argument<'a> {
     Int(i64),
     Text(&'a str),
     /// At least one, and the only argument.
-    Places(&'a [Place]),
+    Keys(&'a [PrimaryKey]),
 }
 
 /// The reply to a statement.
 #[derive(Debug, Default)]
 #[doc(hidden)]
-pub struct Answer {
+pub struct StatementReply {
     pub(crate) affected: u64,
     pub(crate) row: Option<Row>,
     /// The time at which a row was changed, which is the fence of an inserted record.
     pub(crate) granted: Option<i64>,
     /// The existing records of a read of several places.
-    pub(crate) rows: Vec<(Place, Row)>,
+    pub(crate) rows: Vec<(PrimaryKey, Row)>,
     /// A block of a listing, with the operation of each record as the table has it.
-    pub(crate) block: Vec<(Place, String, Row)>,
+    pub(crate) block: Vec<(PrimaryKey, String, Row)>,
 }
 
-impl Answer {
+impl StatementReply {
     /// The database's time, in microseconds, if the reply has it.
     pub(crate) fn now_us(&self) -> Option<u64> {
         let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
@@ -365,7 +365,7 @@ impl Answer {
 /// The kind of an error of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
-pub enum Trouble {
+pub enum SqlErrorKind {
     /// It collided with another transaction: a serialization failure, a deadlock, a busy file.
     Collision,
     /// It waited for a lock of another transaction up to its limit.
@@ -395,7 +395,7 @@ pub enum Trouble {
     Other,
 }
 
-impl Trouble {
+impl SqlErrorKind {
     /// Whether the outcome of the statement is unknown, and its connection unusable.
     pub(crate) fn is_silence(self) -> bool {
         matches!(self, Self::Unavailable | Self::Busy)
@@ -403,4 +403,4 @@ impl Trouble {
 }
 
 /// A cheap clone of the text of a statement.
-pub(crate) type Text = Arc<str>;
+pub(crate) type SqlText = Arc<str>;

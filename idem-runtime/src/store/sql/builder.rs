@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::backend::{Backend, Sealed};
-use super::claim::Met;
+use super::backend::{Backend, SqlDriver};
+use super::claim::HitRate;
 use super::failure::unfit;
-use super::pool::Lane;
+use super::pool::ConnectionPool;
 use super::source::SqlSource;
 use super::statement::Statements;
-use super::{Inner, SqlStore};
+use super::{SqlStore, SqlStoreState};
 use crate::record::HEADER;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
@@ -114,7 +114,7 @@ impl<B: Backend> SqlStoreBuilder<B> {
         }
         #[cfg(feature = "postgres")]
         let told = if self.notify {
-            super::listen_notify::told(&self.table)
+            super::listen_notify::notify_suffix(&self.table)
         } else {
             String::new()
         };
@@ -125,29 +125,29 @@ impl<B: Backend> SqlStoreBuilder<B> {
         let group = B::group(&options).map(Arc::new);
         let observers = Arc::default();
         let clock = ServerClock::new(&observers);
-        let lane = |most: (usize, usize)| {
-            let lane = Lane::<B>::new(
+        let pool = |most: (usize, usize)| {
+            let pool = ConnectionPool::<B>::new(
                 options.clone(),
                 most,
                 self.response_timeout,
                 Arc::clone(&clock),
             );
             #[cfg(feature = "sqlite")]
-            let lane = lane.grouped(group.clone());
-            lane
+            let pool = pool.grouped(group.clone());
+            pool
         };
         let transport = B::transport(&options);
-        let mut inner = Inner {
-            lane: lane((self.connections, self.connections.div_ceil(8))),
-            own: lane((2, 0)),
-            listing: lane((1, 0)),
+        let mut inner = SqlStoreState {
+            pool: pool((self.connections, self.connections.div_ceil(8))),
+            own: pool((2, 0)),
+            listing: pool((1, 0)),
             statements: Statements::new::<B>(
                 &self.table,
                 &told,
                 self.response_timeout,
                 self.max_record_bytes - HEADER,
             ),
-            met: Met::new(),
+            hit_rate: HitRate::new(),
             observers,
             #[cfg(feature = "postgres")]
             notices: (self.notify)
@@ -158,21 +158,21 @@ impl<B: Backend> SqlStoreBuilder<B> {
             reads_bytes: self.max_record_bytes,
             max_record_bytes: self.max_record_bytes,
         };
-        let mut conn = inner.lane.open(WHAT).await?;
+        let mut conn = inner.pool.open(WHAT).await?;
         let looking = async {
             let warnings = B::look(&mut conn).await?;
             Ok((warnings, B::longest_statement(&mut conn).await?))
         };
         let (warnings, longest) = match timeout(self.response_timeout, looking).await {
             Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
-            Err(_) => return Err(inner.lane.silence(WHAT)),
+            Err(_) => return Err(inner.pool.silence(WHAT)),
         };
         inner.warnings = warnings.into_iter().chain(transport).collect();
         if let Some(longest) = longest {
             let written = longest.saturating_sub(BESIDE);
             inner.max_record_bytes = inner.max_record_bytes.min(written);
         }
-        inner.lane.keep(conn);
+        inner.pool.keep(conn);
         Ok(SqlStore(Arc::new(inner)))
     }
 }
@@ -204,7 +204,7 @@ fn is_name(table: &str) -> bool {
 }
 
 /// The SQL of the table. Its index is named after the table, without the schema, which is the table's anyway.
-pub(super) fn schema<B: Sealed>(table: &str) -> String {
+pub(super) fn schema<B: SqlDriver>(table: &str) -> String {
     let name = table.rsplit('.').next().unwrap_or(table);
     (B::SCHEMA)
         .replace("idem_records_expires", &format!("{name}_expires"))

@@ -6,10 +6,10 @@
 
 use std::fmt::Write as _;
 
-use super::Inner;
-use super::backend::{Argument, Sealed};
-use super::permits::Rank;
-use super::row::{PLACE, Place, digest_at, places};
+use super::SqlStoreState;
+use super::backend::{Argument, SqlDriver};
+use super::permits::Priority;
+use super::row::{PRIMARY_KEY_LEN, PrimaryKey, digest_at, primary_keys};
 use super::statement::COLUMNS;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::LAYOUT;
@@ -55,16 +55,16 @@ fn states(filter: EntryFilter) -> &'static str {
 }
 
 /// The places of a step.
-struct Range {
-    first: Place,
-    last: Place,
+struct KeyRange {
+    first: PrimaryKey,
+    last: PrimaryKey,
 }
 
-impl Range {
+impl KeyRange {
     fn of(request: &ListRequest) -> Result<Self, StoreError> {
         let [first, last] = match &request.operation {
-            Some(operation) => places(&request.prefix, operation.as_str()),
-            None => [[0; PLACE], [0xff; PLACE]],
+            Some(operation) => primary_keys(&request.prefix, operation.as_str()),
+            None => [[0; PRIMARY_KEY_LEN], [0xff; PRIMARY_KEY_LEN]],
         };
         let first = match request.after.as_deref() {
             None => first,
@@ -80,8 +80,8 @@ impl Range {
     }
 
     /// The start of the step after the record at this place.
-    fn behind(&self, place: &Place) -> Option<String> {
-        let next = successor(*place).filter(|next| *next <= self.last)?;
+    fn behind(&self, primary_key: &PrimaryKey) -> Option<String> {
+        let next = successor(*primary_key).filter(|next| *next <= self.last)?;
         Some(next.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
@@ -90,37 +90,37 @@ impl Range {
 }
 
 /// The place directly behind this one.
-fn successor(mut place: Place) -> Option<Place> {
-    for byte in place.iter_mut().rev() {
+fn successor(mut primary_key: PrimaryKey) -> Option<PrimaryKey> {
+    for byte in primary_key.iter_mut().rev() {
         *byte = byte.wrapping_add(1);
         if *byte != 0 {
-            return Some(place);
+            return Some(primary_key);
         }
     }
     None
 }
 
 /// Parses a place of hexadecimal digits.
-fn read(text: &str) -> Option<Place> {
+fn read(text: &str) -> Option<PrimaryKey> {
     let digits = text.as_bytes();
-    if digits.len() != 2 * PLACE {
+    if digits.len() != 2 * PRIMARY_KEY_LEN {
         return None;
     }
-    let mut place = [0; PLACE];
-    for (byte, pair) in place.iter_mut().zip(digits.chunks(2)) {
+    let mut primary_key = [0; PRIMARY_KEY_LEN];
+    for (byte, pair) in primary_key.iter_mut().zip(digits.chunks(2)) {
         let digit = |digit: u8| char::from(digit).to_digit(16);
         *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
     }
-    Some(place)
+    Some(primary_key)
 }
 
 /// The key of a row, if prefix and operation are the requested ones.
-fn key(request: &ListRequest, place: &Place, shown: &str) -> Option<RecordKey> {
+fn key(request: &ListRequest, primary_key: &PrimaryKey, shown: &str) -> Option<RecordKey> {
     let operation = match &request.operation {
         Some(operation) => operation.clone(),
         None => Operation::new(shown.to_owned()),
     };
-    let digest = digest_at(place, &request.prefix, operation.as_str())?;
+    let digest = digest_at(primary_key, &request.prefix, operation.as_str())?;
     Some(RecordKey::new(request.prefix.clone(), operation, digest))
 }
 
@@ -131,9 +131,9 @@ fn is_cut(request: &ListRequest, shown: &str) -> bool {
     request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
 }
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
-        let range = Range::of(request)?;
+        let range = KeyRange::of(request)?;
         let limit = request.limit.clamp(1, EXAMINED);
         // Every row of the block is listed, unless it has expired or has another prefix.
         let rows = if request.wants_all() { limit } else { EXAMINED };
@@ -146,16 +146,16 @@ impl<B: Sealed> Inner<B> {
         ];
         let statement = &self.statements.list;
         let answer = (self.listing)
-            .run((WHAT, Rank::Other), statement, &arguments)
+            .run((WHAT, Priority::Other), statement, &arguments)
             .await?;
         let mut reply = ListReply::default();
-        for (place, shown, row) in answer.block {
-            if place < range.first || place > range.last {
+        for (primary_key, shown, row) in answer.block {
+            if primary_key < range.first || primary_key > range.last {
                 let message = format!("{WHAT}: {} gave a record that was not asked for", B::NAME);
                 return Err(StoreError::new(StoreErrorKind::Protocol, message));
             }
-            reply.next = range.behind(&place);
-            let Some(key) = key(request, &place, &shown) else {
+            reply.next = range.behind(&primary_key);
+            let Some(key) = key(request, &primary_key, &shown) else {
                 reply.unreadable += u64::from(is_cut(request, &shown) && row.is_alive());
                 continue;
             };
@@ -180,7 +180,7 @@ impl<B: Sealed> Inner<B> {
 mod tests {
     use super::*;
     use crate::identity::key::KeyDigest;
-    use crate::store::sql::row::place;
+    use crate::store::sql::row::primary_key;
 
     fn request(operation: Option<&'static str>) -> ListRequest {
         ListRequest {
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_position_is_the_place_behind_the_last_record() {
-        let of_pay = Range::of(&request(Some("pay"))).unwrap();
+        let of_pay = KeyRange::of(&request(Some("pay"))).unwrap();
         let digest = KeyDigest::from_bytes([0x2a; 32]);
-        let at = place(&RecordKey::new(
+        let at = primary_key(&RecordKey::new(
             "shop".into(),
             Operation::new("pay"),
             digest,
@@ -204,7 +204,7 @@ mod tests {
             after,
             ..request(Some("pay"))
         };
-        let rest = Range::of(&after(next.clone())).unwrap();
+        let rest = KeyRange::of(&after(next.clone())).unwrap();
         assert!(at < rest.first && rest.last == of_pay.last);
         assert_eq!(successor(at), Some(rest.first));
         assert_eq!(of_pay.behind(&of_pay.last), None);
@@ -214,11 +214,11 @@ mod tests {
             next.as_ref().map(|next| next[1..].to_owned()),
             next.as_ref().map(|next| next.replacen(|_| true, "x", 1)),
             // Of another operation.
-            Range::of(&request(Some("refund")))
+            KeyRange::of(&request(Some("refund")))
                 .unwrap()
-                .behind(&[0; PLACE]),
+                .behind(&[0; PRIMARY_KEY_LEN]),
         ] {
-            assert!(Range::of(&after(wrong.clone())).is_err(), "{wrong:?}");
+            assert!(KeyRange::of(&after(wrong.clone())).is_err(), "{wrong:?}");
         }
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let key_of = |operation: &'static str| {
             RecordKey::new("shop".into(), Operation::new(operation), digest)
         };
-        let at = place(&key_of("pay"));
+        let at = primary_key(&key_of("pay"));
         assert_eq!(digest_at(&at, "shop", "pay"), Some(digest));
         assert_eq!(digest_at(&at, "shop", "refund"), None);
         assert_eq!(digest_at(&at, "shopp", "ay"), None);
@@ -240,10 +240,10 @@ mod tests {
 
     #[test]
     fn the_place_behind_the_last_is_none() {
-        assert_eq!(successor([0xff; PLACE]), None);
-        let mut place = [0; PLACE];
-        place[PLACE - 2..].copy_from_slice(&[1, 0xff]);
-        let next = successor(place).unwrap();
-        assert_eq!(next[PLACE - 2..], [2, 0]);
+        assert_eq!(successor([0xff; PRIMARY_KEY_LEN]), None);
+        let mut primary_key = [0; PRIMARY_KEY_LEN];
+        primary_key[PRIMARY_KEY_LEN - 2..].copy_from_slice(&[1, 0xff]);
+        let next = successor(primary_key).unwrap();
+        assert_eq!(next[PRIMARY_KEY_LEN - 2..], [2, 0]);
     }
 }

@@ -107,13 +107,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use self::backend::Backend;
-use self::backend::Sealed;
+use self::backend::SqlDriver;
 pub use self::builder::SqlStoreBuilder;
-pub(crate) use self::in_transaction::{Failed, Within};
+pub(crate) use self::in_transaction::{TransactionalStore, TxError};
 #[cfg(feature = "mysql")]
 pub use self::mysql::MySql;
-use self::permits::Rank;
-use self::pool::Lane;
+use self::permits::Priority;
+use self::pool::ConnectionPool;
 #[cfg(feature = "postgres")]
 pub use self::postgres::Postgres;
 pub use self::purge::{Purge, PurgeTask};
@@ -134,7 +134,7 @@ use crate::env::observer::Observer;
 /// A store that can work inside a transaction of the caller.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Sql<'a>(pub(crate) &'a dyn Within);
+pub struct Sql<'a>(pub(crate) &'a dyn TransactionalStore);
 
 impl fmt::Debug for Sql<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -186,21 +186,21 @@ pub type SqliteStore = SqlStore<Sqlite>;
 /// # drop(engine);
 /// # Ok::<_, idem_runtime::store::StoreError>(()) }).unwrap();
 /// ```
-pub struct SqlStore<B: Backend>(Arc<Inner<B>>);
+pub struct SqlStore<B: Backend>(Arc<SqlStoreState<B>>);
 
-pub(crate) struct Inner<B: Sealed> {
-    lane: Lane<B>,
+pub(crate) struct SqlStoreState<B: SqlDriver> {
+    pool: ConnectionPool<B>,
     /// For renewals and reads. Its connections are made on the engine's own thread.
-    own: Lane<B>,
+    own: ConnectionPool<B>,
     /// For listings. Its one connection is made there as well, and delays no other statement.
-    listing: Lane<B>,
+    listing: ConnectionPool<B>,
     statements: Statements,
-    met: claim::Met,
+    hit_rate: claim::HitRate,
     /// Notified of steps of the database's clock.
     observers: Arc<Observers>,
     table: String,
     #[cfg(feature = "postgres")]
-    notices: Option<listen_notify::Notices>,
+    notices: Option<listen_notify::ListenNotify>,
     warnings: Vec<String>,
     /// The longest record that is read.
     reads_bytes: usize,
@@ -221,7 +221,7 @@ impl<B: Backend> fmt::Debug for SqlStore<B> {
         f.debug_struct("SqlStore")
             .field("database", &B::NAME)
             .field("table", &self.0.table)
-            .field("lane", &self.0.lane)
+            .field("lane", &self.0.pool)
             .finish_non_exhaustive()
     }
 }
@@ -270,22 +270,22 @@ impl<B: Backend> SqlStore<B> {
     }
 }
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     async fn migrate(&self) -> Result<(), StoreError> {
         const WHAT: &str = "creating the table";
-        let nowhere = [backend::Argument::Bytes(&[0; row::PLACE])];
+        let nowhere = [backend::Argument::Bytes(&[0; row::PRIMARY_KEY_LEN])];
         let probe = statement::probe::<B>(&self.table);
         let schema = builder::schema::<B>(&self.table);
         for collisions in 1.. {
             if self
-                .lane
-                .run((WHAT, Rank::Ending), &probe, &nowhere)
+                .pool
+                .run((WHAT, Priority::Ending), &probe, &nowhere)
                 .await
                 .is_ok()
             {
                 return Ok(());
             }
-            let mut conn = self.lane.open(WHAT).await?;
+            let mut conn = self.pool.open(WHAT).await?;
             match B::migrate(&mut conn, &schema).await {
                 Err(error) if pool::collided::<B>(&error, collisions) => {
                     pool::pause(collisions).await;
@@ -309,7 +309,7 @@ impl<B: Backend> Store for SqlStore<B> {
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
         StoreFuture::pending(async move {
-            let admission = Admission::new(self.0.lane.patience());
+            let admission = Admission::new(self.0.pool.patience());
             self.0.claim(key, request, &admission).await
         })
     }

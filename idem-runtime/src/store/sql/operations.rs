@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 
-use super::Inner;
-use super::backend::{Argument, Sealed};
-use super::compare_and_write::{Site, Write, kept};
-use super::permits::Rank;
-use super::pool::Lane;
-use super::row::{Columns, NO_FINGERPRINT, life_us};
+use super::SqlStoreState;
+use super::backend::{Argument, SqlDriver};
+use super::compare_and_write::{HeaderWrite, RecordAccess, kept};
+use super::permits::Priority;
+use super::pool::ConnectionPool;
+use super::row::{HeaderColumns, NO_FINGERPRINT, life_us};
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::{HEADER, Header, Owner};
@@ -18,7 +18,7 @@ use crate::store::{
 
 const RELEASED_AT_LEAST_MS: i64 = transition::RELEASED_AT_LEAST.as_secs().cast_signed() * 1_000;
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     pub(super) async fn complete(
         &self,
         key: &RecordKey,
@@ -28,19 +28,19 @@ impl<B: Sealed> Inner<B> {
             Ok(done) => done,
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
-        let site = Site::new(
-            &self.lane,
-            ("a completion", Rank::Ending),
+        let access = RecordAccess::new(
+            &self.pool,
+            ("a completion", Priority::Ending),
             key,
             &record[HEADER..],
         );
-        let columns = Columns::new(&done);
+        let columns = HeaderColumns::new(&done);
         let arguments = [
-            Argument::Bytes(&site.place),
+            Argument::Bytes(&access.primary_key),
             columns.state(),
             columns.detail(),
             columns.retain_ms(),
-            kept(&done, site.body),
+            kept(&done, access.body),
             Argument::Int(life_us(columns.retain)),
             columns.owner(),
             columns.fence(),
@@ -48,13 +48,13 @@ impl<B: Sealed> Inner<B> {
             columns.fingerprint(),
         ];
         let statement = &self.statements.complete;
-        let answer = site.run(statement, &arguments).await?;
+        let answer = access.run(statement, &arguments).await?;
         if answer.affected > 0 {
             return Ok(CompleteReply::Stored { late: false });
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::complete(current, &done);
-            let write = write.map(|header| Write {
+            let write = write.map(|header| HeaderWrite {
                 header,
                 life: Some(header.retain),
                 told: true,
@@ -62,7 +62,7 @@ impl<B: Sealed> Inner<B> {
             (reply, write)
         };
         let unreadable = CompleteReply::Unreadable;
-        Box::pin(self.operate(&site, None, decide, unreadable)).await
+        Box::pin(self.operate(&access, None, decide, unreadable)).await
     }
 
     pub(super) async fn release(
@@ -71,9 +71,9 @@ impl<B: Sealed> Inner<B> {
         owner: &Owner,
         remains: Remains,
     ) -> Result<ReleaseReply, StoreError> {
-        let site = Site::new(&self.lane, ("a release", Rank::Ending), key, &[]);
+        let access = RecordAccess::new(&self.pool, ("a release", Priority::Ending), key, &[]);
         let arguments = [
-            Argument::Bytes(&site.place),
+            Argument::Bytes(&access.primary_key),
             Argument::Bytes(owner.as_bytes()),
             Argument::Int(i64::from(!remains.counts())),
             // Nothing remains of a record with no more attempts than this: it loses its fingerprint, its types with it,
@@ -83,13 +83,13 @@ impl<B: Sealed> Inner<B> {
             Argument::Int(RELEASED_AT_LEAST_MS),
         ];
         let statement = &self.statements.release;
-        let answer = site.run(statement, &arguments).await?;
+        let answer = access.run(statement, &arguments).await?;
         if answer.affected > 0 {
             return Ok(ReleaseReply::Released);
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::release(current, *owner, remains);
-            let write = current.zip(write).map(|(current, header)| Write {
+            let write = current.zip(write).map(|(current, header)| HeaderWrite {
                 header,
                 life: transition::released_life(&current.record.header, remains),
                 told: true,
@@ -97,32 +97,32 @@ impl<B: Sealed> Inner<B> {
             (reply, write)
         };
         let unreadable = ReleaseReply::Unreadable;
-        Box::pin(self.operate(&site, None, decide, unreadable)).await
+        Box::pin(self.operate(&access, None, decide, unreadable)).await
     }
 
     pub(super) async fn renew_on(
         &self,
-        lane: &Lane<B>,
+        pool: &ConnectionPool<B>,
         key: &RecordKey,
         claim: &Header,
     ) -> Result<RenewReply, StoreError> {
-        let site = Site::new(lane, ("a renewal", Rank::Ending), key, &[]);
-        let columns = Columns::new(claim);
+        let access = RecordAccess::new(pool, ("a renewal", Priority::Ending), key, &[]);
+        let columns = HeaderColumns::new(claim);
         let arguments = [
-            Argument::Bytes(&site.place),
+            Argument::Bytes(&access.primary_key),
             Argument::Int(life_us(claim.retain)),
             columns.owner(),
             columns.fence(),
             columns.retain_ms(),
         ];
         let statement = &self.statements.renew;
-        let answer = site.run(statement, &arguments).await?;
+        let answer = access.run(statement, &arguments).await?;
         if answer.affected > 0 {
             return Ok(RenewReply::Renewed);
         }
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::renew(current, claim);
-            let write = write.map(|header| Write {
+            let write = write.map(|header| HeaderWrite {
                 header,
                 life: Some(header.retain),
                 told: false,
@@ -130,7 +130,7 @@ impl<B: Sealed> Inner<B> {
             (reply, write)
         };
         let unreadable = RenewReply::Unreadable;
-        Box::pin(self.operate(&site, None, decide, unreadable)).await
+        Box::pin(self.operate(&access, None, decide, unreadable)).await
     }
 
     pub(super) async fn resolve(
@@ -145,20 +145,20 @@ impl<B: Sealed> Inner<B> {
         };
         let decide = |current: Option<Current<'_>>, _| {
             let (reply, write) = transition::resolve(current, seen, &new);
-            let write = write.map(|header| Write {
+            let write = write.map(|header| HeaderWrite {
                 header,
                 life: Some(header.retain),
                 told: true,
             });
             (reply, write)
         };
-        let site = Site::new(
-            &self.lane,
-            ("a resolution", Rank::Ending),
+        let access = RecordAccess::new(
+            &self.pool,
+            ("a resolution", Priority::Ending),
             key,
             &record[HEADER..],
         );
-        self.operate(&site, None, decide, ResolveReply::Unreadable)
+        self.operate(&access, None, decide, ResolveReply::Unreadable)
             .await
     }
 
@@ -173,11 +173,11 @@ impl<B: Sealed> Inner<B> {
             };
             (reply, None)
         };
-        let site = Site::new(&self.own, ("a read", Rank::Other), key, &[]);
-        let reply = self.operate(&site, None, decide, ReadReply::Unreadable);
+        let access = RecordAccess::new(&self.own, ("a read", Priority::Other), key, &[]);
+        let reply = self.operate(&access, None, decide, ReadReply::Unreadable);
         let reply = reply.await?;
         if let ReadReply::Found { record, left } = &reply {
-            self.ascertain(&site, record, *left).await?;
+            self.ascertain(&access, record, *left).await?;
         }
         Ok(reply)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::backend::{Argument, Sealed};
+use super::backend::{Argument, SqlDriver};
 
 /// A part of a template.
 pub(super) enum Piece<'a> {
@@ -40,7 +40,7 @@ pub(super) fn counted(template: &str) -> (String, Vec<usize>) {
 
 /// The text with its arguments in it. Each argument but a number is written as the digits of its bytes, so that no part
 /// of it can end the literal.
-pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> String {
+pub(super) fn written<B: SqlDriver>(template: &str, arguments: &[Argument<'_>]) -> String {
     let mut text = String::with_capacity(template.len() + 512);
     pieces(template, |piece| match piece {
         Piece::Text(piece) => text.push_str(piece),
@@ -54,7 +54,7 @@ pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> 
             }
             Argument::Text(value) => literal(&mut text, B::TEXT, value.as_bytes()),
             // No script reads several places.
-            Argument::Places(_) => {}
+            Argument::Keys(_) => {}
         },
     });
     text

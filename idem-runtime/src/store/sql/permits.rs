@@ -15,7 +15,7 @@ use crate::store::pace::{Crowded, Pace, admits, crowded};
 
 /// The purpose of a statement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Rank<'a> {
+pub(crate) enum Priority<'a> {
     /// It ends or keeps a claim. It is served first and never refused.
     Ending,
     /// It claims. It is refused if it cannot be sent in time.
@@ -26,7 +26,7 @@ pub(crate) enum Rank<'a> {
 
 /// Why a statement got no seat.
 #[derive(Debug)]
-pub(super) enum NoSeat {
+pub(super) enum NoPermit {
     /// The number of claims that wait already, and the time after which the queue is served.
     Refused {
         waiting: usize,
@@ -38,48 +38,48 @@ pub(super) enum NoSeat {
 
 /// The right to use a connection of a lane.
 #[derive(Debug)]
-pub(super) struct Seat {
-    seats: Arc<Seats>,
+pub(super) struct ConnectionPermit {
+    seats: Arc<PermitQueue>,
     claims: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Seats {
+pub(super) struct PermitQueue {
     most: usize,
     /// The number of seats for claims and reads; the others are for endings.
     shared: usize,
-    state: Mutex<State>,
+    state: Mutex<PermitQueueState>,
 }
 
-type Line = VecDeque<oneshot::Sender<Seat>>;
+type Waiters = VecDeque<oneshot::Sender<ConnectionPermit>>;
 
 #[derive(Debug)]
-struct State {
+struct PermitQueueState {
     used: usize,
     /// The number of used seats without those of endings.
     used_by_claims: usize,
-    endings: Line,
-    claims: Line,
+    endings: Waiters,
+    claims: Waiters,
     pace: Pace,
 }
 
-impl Seats {
+impl PermitQueue {
     /// `reserved` of `most` seats are for endings alone.
     pub(super) fn new(most: usize, reserved: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
             shared: most.saturating_sub(reserved).max(1),
-            state: Mutex::new(State {
+            state: Mutex::new(PermitQueueState {
                 used: 0,
                 used_by_claims: 0,
-                endings: Line::new(),
-                claims: Line::new(),
+                endings: Waiters::new(),
+                claims: Waiters::new(),
                 pace: Pace::new(Instant::now()),
             }),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PermitQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,10 +91,10 @@ impl Seats {
     /// a limit.
     pub(super) async fn take(
         self: &Arc<Self>,
-        rank: Rank<'_>,
+        priority: Priority<'_>,
         patience: Duration,
-    ) -> Result<Seat, NoSeat> {
-        let claims = !matches!(rank, Rank::Ending);
+    ) -> Result<ConnectionPermit, NoPermit> {
+        let claims = !matches!(priority, Priority::Ending);
         let (given, bound) = {
             let mut state = self.lock();
             let is_first = if claims {
@@ -110,8 +110,8 @@ impl Seats {
             let bound = if claims {
                 let (waiting, now) = (state.claims.len(), Instant::now());
                 state.pace.joined(waiting, now);
-                let bound = match rank {
-                    Rank::Claim(admission) => admits(&state.pace, waiting, admission, now)?,
+                let bound = match priority {
+                    Priority::Claim(admission) => admits(&state.pace, waiting, admission, now)?,
                     _ => patience,
                 };
                 state.claims.push_back(give);
@@ -129,25 +129,25 @@ impl Seats {
                 Err(_) => None,
             },
         };
-        match (seat, rank) {
+        match (seat, priority) {
             (Some(seat), _) => Ok(seat),
-            (None, Rank::Claim(_)) => {
+            (None, Priority::Claim(_)) => {
                 let state = self.lock();
                 let waiting = state.claims.len();
                 Err(crowded(state.pace.wait(waiting, Instant::now()), waiting).into())
             }
-            (None, _) => Err(NoSeat::TooLate),
+            (None, _) => Err(NoPermit::TooLate),
         }
     }
 
-    fn has_room(&self, state: &State, claims: bool) -> bool {
+    fn has_room(&self, state: &PermitQueueState, claims: bool) -> bool {
         state.used < self.most && (!claims || state.used_by_claims < self.shared)
     }
 
-    fn seat(self: &Arc<Self>, state: &mut State, claims: bool) -> Seat {
+    fn seat(self: &Arc<Self>, state: &mut PermitQueueState, claims: bool) -> ConnectionPermit {
         state.used += 1;
         state.used_by_claims += usize::from(claims);
-        Seat {
+        ConnectionPermit {
             seats: Arc::clone(self),
             claims,
         }
@@ -185,13 +185,13 @@ impl Seats {
 }
 
 /// Removes dropped futures from the front of a queue.
-fn clear(line: &mut Line) {
+fn clear(line: &mut Waiters) {
     while line.front().is_some_and(oneshot::Sender::is_closed) {
         line.pop_front();
     }
 }
 
-impl From<Crowded> for NoSeat {
+impl From<Crowded> for NoPermit {
     fn from(crowded: Crowded) -> Self {
         Self::Refused {
             waiting: crowded.waiting,
@@ -200,7 +200,7 @@ impl From<Crowded> for NoSeat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut state = self.seats.lock();
         state.used -= 1;
@@ -218,14 +218,14 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    use super::{NoSeat, Rank, Seat, Seats};
+    use super::{ConnectionPermit, NoPermit, PermitQueue, Priority};
     use crate::store::Admission;
 
     const LONG: Duration = Duration::from_hours(1);
 
-    type Taking<'a> = Pin<Box<dyn Future<Output = Result<Seat, NoSeat>> + 'a>>;
+    type Taking<'a> = Pin<Box<dyn Future<Output = Result<ConnectionPermit, NoPermit>> + 'a>>;
 
-    fn poll(taking: &mut Taking<'_>) -> Option<Result<Seat, NoSeat>> {
+    fn poll(taking: &mut Taking<'_>) -> Option<Result<ConnectionPermit, NoPermit>> {
         match taking
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
@@ -236,21 +236,24 @@ mod tests {
     }
 
     /// Queued, unless there is a seat.
-    fn take<'a>(seats: &'a Arc<Seats>, rank: Rank<'a>) -> (Taking<'a>, Option<Seat>) {
-        let mut taking: Taking<'a> = Box::pin(seats.take(rank, LONG));
+    fn take<'a>(
+        seats: &'a Arc<PermitQueue>,
+        priority: Priority<'a>,
+    ) -> (Taking<'a>, Option<ConnectionPermit>) {
+        let mut taking: Taking<'a> = Box::pin(seats.take(priority, LONG));
         let seat = poll(&mut taking).map(|taken| taken.expect("a seat"));
         (taking, seat)
     }
 
     #[tokio::test]
     async fn endings_go_first() {
-        let (seats, admission) = (Seats::new(1, 0), Admission::new(LONG));
-        let (_, first) = take(&seats, Rank::Claim(&admission));
-        let (mut claim, none) = take(&seats, Rank::Claim(&admission));
+        let (seats, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let (_, first) = take(&seats, Priority::Claim(&admission));
+        let (mut claim, none) = take(&seats, Priority::Claim(&admission));
         assert!(none.is_none());
-        let (mut read, none) = take(&seats, Rank::Other);
+        let (mut read, none) = take(&seats, Priority::Other);
         assert!(none.is_none());
-        let (mut ending, none) = take(&seats, Rank::Ending);
+        let (mut ending, none) = take(&seats, Priority::Ending);
         assert!(none.is_none());
         drop(first);
         assert!(poll(&mut claim).is_none() && poll(&mut read).is_none());
@@ -264,11 +267,11 @@ mod tests {
 
     #[tokio::test]
     async fn claims_leave_a_connection_to_endings() {
-        let (seats, admission) = (Seats::new(3, 1), Admission::new(LONG));
-        let held = [(); 2].map(|()| take(&seats, Rank::Claim(&admission)).1.expect("a seat"));
-        let (mut claim, none) = take(&seats, Rank::Claim(&admission));
+        let (seats, admission) = (PermitQueue::new(3, 1), Admission::new(LONG));
+        let held = [(); 2].map(|()| take(&seats, Priority::Claim(&admission)).1.expect("a seat"));
+        let (mut claim, none) = take(&seats, Priority::Claim(&admission));
         assert!(none.is_none());
-        let (_, ending) = take(&seats, Rank::Ending);
+        let (_, ending) = take(&seats, Priority::Ending);
         assert!(ending.is_some());
         drop(ending);
         assert!(poll(&mut claim).is_none(), "the third is not for claims");
@@ -278,11 +281,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_seat_that_its_taker_left_goes_to_the_next() {
-        let seats = Seats::new(1, 0);
-        let (_, first) = take(&seats, Rank::Ending);
-        let (leaves, _) = take(&seats, Rank::Ending);
-        let (given, _) = take(&seats, Rank::Ending);
-        let (mut next, _) = take(&seats, Rank::Ending);
+        let seats = PermitQueue::new(1, 0);
+        let (_, first) = take(&seats, Priority::Ending);
+        let (leaves, _) = take(&seats, Priority::Ending);
+        let (given, _) = take(&seats, Priority::Ending);
+        let (mut next, _) = take(&seats, Priority::Ending);
         drop(leaves);
         drop(first);
         // Dropped after it got the seat, and before it was polled.
@@ -294,17 +297,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_that_would_wait_too_long_is_refused_at_once() {
-        let (seats, patient) = (Seats::new(1, 0), Admission::new(LONG));
-        let (_, first) = take(&seats, Rank::Claim(&patient));
-        let _second = take(&seats, Rank::Claim(&patient));
+        let (seats, patient) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let (_, first) = take(&seats, Priority::Claim(&patient));
+        let _second = take(&seats, Priority::Claim(&patient));
         let hurried = Admission::new(Duration::ZERO);
-        let mut claim = pin!(seats.take(Rank::Claim(&hurried), LONG));
+        let mut claim = pin!(seats.take(Priority::Claim(&hurried), LONG));
         let mut cx = Context::from_waker(Waker::noop());
         let refused = claim.as_mut().poll(&mut cx);
         assert!(
             matches!(
                 refused,
-                Poll::Ready(Err(NoSeat::Refused { waiting: 1, retry_after })) if !retry_after.is_zero()
+                Poll::Ready(Err(NoPermit::Refused { waiting: 1, retry_after })) if !retry_after.is_zero()
             ),
             "{refused:?}"
         );
@@ -314,15 +317,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_whose_time_is_over_is_refused() {
-        let (seats, admission) = (Seats::new(1, 0), Admission::new(Duration::from_millis(2)));
-        let (_, first) = take(&seats, Rank::Ending);
-        let refused = seats.take(Rank::Claim(&admission), LONG).await;
+        let (seats, admission) = (
+            PermitQueue::new(1, 0),
+            Admission::new(Duration::from_millis(2)),
+        );
+        let (_, first) = take(&seats, Priority::Ending);
+        let refused = seats.take(Priority::Claim(&admission), LONG).await;
         assert!(
-            matches!(refused, Err(NoSeat::Refused { .. })),
+            matches!(refused, Err(NoPermit::Refused { .. })),
             "{refused:?}"
         );
-        let late = seats.take(Rank::Other, Duration::from_millis(2)).await;
-        assert!(matches!(late, Err(NoSeat::TooLate)), "{late:?}");
+        let late = seats.take(Priority::Other, Duration::from_millis(2)).await;
+        assert!(matches!(late, Err(NoPermit::TooLate)), "{late:?}");
         drop(first);
         assert_eq!(seats.used(), 0);
     }

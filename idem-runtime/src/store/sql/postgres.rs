@@ -8,12 +8,12 @@ use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::postgres::{PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Executor as _, PgConnection, Type};
 
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::claim::Met;
-use super::listen_notify::Notices;
+use super::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
+use super::claim::HitRate;
+use super::listen_notify::ListenNotify;
 use super::macros::{prepared, scripts, several};
-use super::row::{PLACE, Parts, Row};
-use super::statement::{Kind, Statement, Template};
+use super::row::{PRIMARY_KEY_LEN, Row, RowColumns};
+use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
 use crate::store::transport;
 
@@ -22,7 +22,7 @@ use crate::store::transport;
 #[non_exhaustive]
 pub struct Postgres;
 
-impl Sealed for Postgres {
+impl SqlDriver for Postgres {
     type Db = sqlx::Postgres;
 
     const NAME: &'static str = "PostgreSQL";
@@ -32,7 +32,7 @@ impl Sealed for Postgres {
     const NOW: &'static str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
     // A round trip more for a first call, and half the work for a replay.
-    const READS_FIRST: u32 = Met::ALL / 16 * 15;
+    const READS_FIRST: u32 = HitRate::SCALE / 16 * 15;
 
     const SHOWS_EARLY: bool = false;
 
@@ -41,7 +41,7 @@ impl Sealed for Postgres {
 
     // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
     // record was inserted after this statement began, which therefore does not see it.
-    const CLAIM: Template = Template {
+    const CLAIM: StatementTemplate = StatementTemplate {
         text: "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
                fresh AS (INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
                attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
@@ -51,7 +51,7 @@ impl Sealed for Postgres {
                expires_us - {now} AS left_us, {now} AS now_us, -version AS version, \
                NULL::bigint AS body_bytes) \
                SELECT * FROM found UNION ALL SELECT * FROM fresh",
-        kind: Kind::Fetch,
+        kind: StatementKind::Fetch,
     };
 
     // Each place as a query of its own, because a plan that was made while the table was small scans all of it for as
@@ -91,26 +91,26 @@ impl Sealed for Postgres {
         (template.replace('?', "$"), Vec::new())
     }
 
-    fn trouble(error: &dyn DatabaseError) -> Trouble {
+    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
         let code = error.code().unwrap_or_default();
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         match &*code {
-            "40001" | "40P01" => Trouble::Collision,
-            "55P03" => Trouble::Locked,
-            "53100" | "53200" | "53400" => Trouble::Full,
+            "40001" | "40P01" => SqlErrorKind::Collision,
+            "55P03" => SqlErrorKind::Locked,
+            "53100" | "53200" | "53400" => SqlErrorKind::Full,
             // No transaction, a failed one, no such savepoint.
-            "25P01" | "25P02" | "3B001" => Trouble::Ended,
-            "42P01" | "42703" | "42804" => Trouble::NoTable,
-            "3D000" | "3F000" => Trouble::NoDatabase,
-            "28000" | "28P01" => Trouble::Login,
-            "42501" => Trouble::Refused,
-            "25006" => Trouble::ReadOnly,
+            "25P01" | "25P02" | "3B001" => SqlErrorKind::Ended,
+            "42P01" | "42703" | "42804" => SqlErrorKind::NoTable,
+            "3D000" | "3F000" => SqlErrorKind::NoDatabase,
+            "28000" | "28P01" => SqlErrorKind::Login,
+            "42501" => SqlErrorKind::Refused,
+            "25006" => SqlErrorKind::ReadOnly,
             // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
             // prepared statements.
-            "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Busy,
-            code if code.starts_with("58") => Trouble::Busy,
-            code if code.starts_with("57P") || code.starts_with("08") => Trouble::Unavailable,
-            _ => Trouble::Other,
+            "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
+            code if code.starts_with("58") => SqlErrorKind::Busy,
+            code if code.starts_with("57P") || code.starts_with("08") => SqlErrorKind::Unavailable,
+            _ => SqlErrorKind::Other,
         }
     }
 
@@ -118,11 +118,14 @@ impl Sealed for Postgres {
         conn: &'c mut PgConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
-    ) -> Result<Answer, sqlx::Error> {
-        if let [Argument::Places(places)] = arguments {
-            let places: Vec<&[u8]> = places.iter().map(|place| &place[..]).collect();
+    ) -> Result<StatementReply, sqlx::Error> {
+        if let [Argument::Keys(primary_keys)] = arguments {
+            let primary_keys: Vec<&[u8]> = primary_keys
+                .iter()
+                .map(|primary_key| &primary_key[..])
+                .collect();
             let text = sqlx::AssertSqlSafe(Arc::clone(&statement.text));
-            let query = sqlx::query::<sqlx::Postgres>(text).bind(places);
+            let query = sqlx::query::<sqlx::Postgres>(text).bind(primary_keys);
             return several!(conn, statement, query);
         }
         prepared!(sqlx::Postgres, conn, statement, arguments)
@@ -161,7 +164,7 @@ impl Sealed for Postgres {
         }
     }
 
-    scripts!(PgConnection, Written);
+    scripts!(PgConnection, ByteaText);
 
     async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
@@ -197,8 +200,8 @@ impl Sealed for Postgres {
         (!is_local).then(|| transport::warning(Self::NAME, why, instead))
     }
 
-    fn notices(options: PgConnectOptions, table: &str, patience: Duration) -> Option<Notices> {
-        Some(Notices::new(options, table, patience))
+    fn notices(options: PgConnectOptions, table: &str, patience: Duration) -> Option<ListenNotify> {
+        Some(ListenNotify::new(options, table, patience))
     }
 
     fn own(options: PgConnectOptions) -> PgConnectOptions {
@@ -208,9 +211,9 @@ impl Sealed for Postgres {
 
 /// Bytes in the simple protocol: a text, in the format of the session's `bytea_output`. sqlx decodes only one of the
 /// formats.
-struct Written(Vec<u8>);
+struct ByteaText(Vec<u8>);
 
-impl Deref for Written {
+impl Deref for ByteaText {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -218,13 +221,13 @@ impl Deref for Written {
     }
 }
 
-impl Type<sqlx::Postgres> for Written {
+impl Type<sqlx::Postgres> for ByteaText {
     fn type_info() -> PgTypeInfo {
         <Vec<u8> as Type<sqlx::Postgres>>::type_info()
     }
 }
 
-impl<'r> Decode<'r, sqlx::Postgres> for Written {
+impl<'r> Decode<'r, sqlx::Postgres> for ByteaText {
     fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
         let text = value.as_bytes()?;
         let bytes = match text.strip_prefix(b"\\x") {
@@ -268,7 +271,7 @@ fn from_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use std::str::FromStr as _;
 
-    use super::{PgConnectOptions, Postgres, Sealed as _, from_digits, from_escapes};
+    use super::{PgConnectOptions, Postgres, SqlDriver as _, from_digits, from_escapes};
 
     #[test]
     fn a_connection_that_may_be_open_is_told_unless_it_stays_on_the_machine() {

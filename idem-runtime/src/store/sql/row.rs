@@ -24,13 +24,13 @@ pub(crate) fn life_us(retain: Duration) -> i64 {
     i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
 }
 
-/// The length of a [`Place`] in bytes.
-pub(crate) const PLACE: usize = SPACE + 32;
+/// The length of a [`PrimaryKey`] in bytes.
+pub(crate) const PRIMARY_KEY_LEN: usize = SPACE + 32;
 const SPACE: usize = 16;
 
 /// The primary key of a record: its [`space`], and its digest. So the records of an operation are adjacent, and a
 /// listing reads their digests from it.
-pub(crate) type Place = [u8; PLACE];
+pub(crate) type PrimaryKey = [u8; PRIMARY_KEY_LEN];
 
 /// The first bytes of the places of an operation: 16, whatever prefix and operation are.
 fn space(prefix: &str, operation: &str) -> [u8; SPACE] {
@@ -44,8 +44,8 @@ fn space(prefix: &str, operation: &str) -> [u8; SPACE] {
 }
 
 /// The place of a key's record.
-pub(crate) fn place(key: &RecordKey) -> Place {
-    place_of(
+pub(crate) fn primary_key(key: &RecordKey) -> PrimaryKey {
+    primary_key_of(
         key.prefix(),
         key.operation().as_str(),
         *key.digest().as_bytes(),
@@ -53,21 +53,25 @@ pub(crate) fn place(key: &RecordKey) -> Place {
 }
 
 /// The first and the last place of an operation.
-pub(super) fn places(prefix: &str, operation: &str) -> [Place; 2] {
-    [[0; 32], [0xff; 32]].map(|digest| place_of(prefix, operation, digest))
+pub(super) fn primary_keys(prefix: &str, operation: &str) -> [PrimaryKey; 2] {
+    [[0; 32], [0xff; 32]].map(|digest| primary_key_of(prefix, operation, digest))
 }
 
-fn place_of(prefix: &str, operation: &str, digest: [u8; 32]) -> Place {
-    let mut place = [0; PLACE];
-    place[..SPACE].copy_from_slice(&space(prefix, operation));
-    place[SPACE..].copy_from_slice(&digest);
-    place
+fn primary_key_of(prefix: &str, operation: &str, digest: [u8; 32]) -> PrimaryKey {
+    let mut primary_key = [0; PRIMARY_KEY_LEN];
+    primary_key[..SPACE].copy_from_slice(&space(prefix, operation));
+    primary_key[SPACE..].copy_from_slice(&digest);
+    primary_key
 }
 
 /// The digest of the record at a place, if prefix and operation are these.
-pub(super) fn digest_at(place: &Place, prefix: &str, operation: &str) -> Option<KeyDigest> {
-    let digest = place[SPACE..].try_into().ok()?;
-    (place[..SPACE] == space(prefix, operation)).then_some(KeyDigest::from_bytes(digest))
+pub(super) fn digest_at(
+    primary_key: &PrimaryKey,
+    prefix: &str,
+    operation: &str,
+) -> Option<KeyDigest> {
+    let digest = primary_key[SPACE..].try_into().ok()?;
+    (primary_key[..SPACE] == space(prefix, operation)).then_some(KeyDigest::from_bytes(digest))
 }
 
 /// The operation as the table shows it to operators. It may be any text, but not every database accepts a zero byte,
@@ -86,12 +90,12 @@ pub(crate) fn shown(key: &RecordKey) -> Cow<'_, str> {
 pub(crate) const NO_FINGERPRINT: [u8; 20] = [0; 20];
 
 /// The columns of a header.
-pub(crate) struct Columns {
+pub(crate) struct HeaderColumns {
     bytes: [u8; HEADER],
     pub(crate) retain: Duration,
 }
 
-impl Columns {
+impl HeaderColumns {
     pub(crate) fn new(header: &Header) -> Self {
         Self {
             bytes: header.encode(),
@@ -100,9 +104,9 @@ impl Columns {
     }
 
     /// The arguments of a first claim, except its fence, which is the time.
-    pub(crate) fn claim<'a>(&'a self, place: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
+    pub(crate) fn claim<'a>(&'a self, primary_key: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
         [
-            Argument::Bytes(place),
+            Argument::Bytes(primary_key),
             Argument::Text(shown),
             self.layout(),
             self.state(),
@@ -170,7 +174,7 @@ pub(crate) struct Row {
 }
 
 /// The columns of a row, borrowed from the driver.
-pub(crate) struct Parts<'r> {
+pub(crate) struct RowColumns<'r> {
     pub(crate) layout: i64,
     pub(crate) state: &'r str,
     pub(crate) owner: &'r [u8],
@@ -193,7 +197,7 @@ impl Row {
     }
 
     /// Assembles the bytes of the record, with one copy of the answer.
-    pub(crate) fn new(parts: &Parts<'_>) -> Self {
+    pub(crate) fn new(parts: &RowColumns<'_>) -> Self {
         // A record of another layout is refused unchanged.
         let record = match bytes(parts) {
             Some(record) => record,
@@ -270,7 +274,7 @@ impl Row {
 /// The bytes of a record, if it is of this layout.
 ///
 /// `None` if it is of another, or if a column has a value outside of this one.
-fn bytes(parts: &Parts<'_>) -> Option<Bytes> {
+fn bytes(parts: &RowColumns<'_>) -> Option<Bytes> {
     let body = parts.body.unwrap_or_default();
     let mut record = Vec::with_capacity(HEADER + body.len());
     record.push(

@@ -9,13 +9,13 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Executor as _, SqliteConnection};
 
-use self::group_commit::Group;
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::claim::Met;
+use self::group_commit::GroupCommit;
+use super::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
+use super::claim::HitRate;
 use super::macros::{prepared, scripts, several};
 use super::parameters::counted;
-use super::row::{PLACE, Parts, Row};
-use super::statement::{Kind, Statement, Template};
+use super::row::{PRIMARY_KEY_LEN, Row, RowColumns};
+use super::statement::{Statement, StatementKind, StatementTemplate};
 
 use super::transaction::SqlConnection;
 
@@ -38,7 +38,7 @@ fn lacks_transaction(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
-impl Sealed for Sqlite {
+impl SqlDriver for Sqlite {
     type Db = sqlx::Sqlite;
 
     const NAME: &'static str = "SQLite";
@@ -51,7 +51,7 @@ impl Sealed for Sqlite {
     const NOW: &'static str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
     // A statement that may write takes the file's only lock for writing, and a replay must not.
-    const READS_FIRST: u32 = Met::ALL / 256;
+    const READS_FIRST: u32 = HitRate::SCALE / 256;
 
     const WAITS: bool = true;
 
@@ -59,13 +59,13 @@ impl Sealed for Sqlite {
 
     const SHOWS_EARLY: bool = false;
 
-    const CLAIM: Template = Template {
+    const CLAIM: StatementTemplate = StatementTemplate {
         text: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
                retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1) \
                ON CONFLICT (record_key) DO NOTHING \
                RETURNING fence",
-        kind: Kind::Grant,
+        kind: StatementKind::Grant,
     };
 
     const INSERT: &'static str = super::statement::INSERT;
@@ -90,28 +90,28 @@ impl Sealed for Sqlite {
         counted(template)
     }
 
-    fn trouble(error: &dyn DatabaseError) -> Trouble {
+    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
         let code = error.code().unwrap_or_default().parse::<i32>();
         // The low byte is the primary code; https://sqlite.org/rescode.html
         match code.map(|code| code & 0xff) {
-            Ok(5 | 6) => Trouble::Collision,
-            Ok(13) => Trouble::Full,
-            Ok(3 | 23) => Trouble::Refused,
-            Ok(8) => Trouble::File(
+            Ok(5 | 6) => SqlErrorKind::Collision,
+            Ok(13) => SqlErrorKind::Full,
+            Ok(3 | 23) => SqlErrorKind::Refused,
+            Ok(8) => SqlErrorKind::File(
                 "the file may only be read; this process needs to write to it and in its directory",
             ),
-            Ok(11) => Trouble::File(
+            Ok(11) => SqlErrorKind::File(
                 "the file is damaged; put a copy back, or make a new one, which knows of no past call",
             ),
-            Ok(14) => Trouble::File(
+            Ok(14) => SqlErrorKind::File(
                 "the file cannot be opened; see that its directory is there, and that this process may \
                  write in it",
             ),
-            Ok(26) => Trouble::File("the file is no SQLite database, or an encrypted one"),
-            Ok(9 | 10 | 15) => Trouble::Busy,
-            Ok(1) if lacks_table(error.message()) => Trouble::NoTable,
-            Ok(1) if lacks_transaction(error.message()) => Trouble::Ended,
-            _ => Trouble::Other,
+            Ok(26) => SqlErrorKind::File("the file is no SQLite database, or an encrypted one"),
+            Ok(9 | 10 | 15) => SqlErrorKind::Busy,
+            Ok(1) if lacks_table(error.message()) => SqlErrorKind::NoTable,
+            Ok(1) if lacks_transaction(error.message()) => SqlErrorKind::Ended,
+            _ => SqlErrorKind::Other,
         }
     }
 
@@ -119,7 +119,7 @@ impl Sealed for Sqlite {
         conn: &'c mut SqliteConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
-    ) -> Result<Answer, sqlx::Error> {
+    ) -> Result<StatementReply, sqlx::Error> {
         prepared!(sqlx::Sqlite, conn, statement, arguments)
     }
 
@@ -206,8 +206,8 @@ impl Sealed for Sqlite {
         Ok(warnings)
     }
 
-    fn group(options: &SqliteConnectOptions) -> Option<Group> {
-        Some(Group::new(options.clone()))
+    fn group(options: &SqliteConnectOptions) -> Option<GroupCommit> {
+        Some(GroupCommit::new(options.clone()))
     }
 
     fn own(options: SqliteConnectOptions) -> SqliteConnectOptions {

@@ -11,23 +11,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use super::backend::{Sealed, Text};
+use super::backend::{SqlDriver, SqlText};
 use super::listing;
 use super::read_batch::queue::WIDEST;
 #[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::multi_row::{self, Many};
+use super::sqlite::group_commit::multi_row::{self, MultiRowStatement};
 
 /// A statement before its table is known.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
-pub struct Template {
+pub struct StatementTemplate {
     pub(crate) text: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: StatementKind,
 }
 
 /// How a statement is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum StatementKind {
     /// Prepared once a connection; returns at most one row.
     Fetch,
     /// Prepared once a connection; returns a row for each existing record of its places.
@@ -47,23 +47,28 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Statement {
-    pub(crate) text: Text,
+    pub(crate) text: SqlText,
     /// The argument of each parameter, for dialects without numbered parameters.
     pub(crate) order: Arc<[usize]>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: StatementKind,
     /// Whether its columns are known to have the expected types.
     pub(crate) is_known: AtomicBool,
     /// The statement that does the same for several calls.
     #[cfg(feature = "sqlite")]
-    pub(crate) many: Option<Arc<Many>>,
+    pub(crate) multi_row: Option<Arc<MultiRowStatement>>,
 }
 
 impl Statement {
-    pub(crate) fn new<B: Sealed>(kind: Kind, text: &str, table: &str, most: usize) -> Self {
+    pub(crate) fn new<B: SqlDriver>(
+        kind: StatementKind,
+        text: &str,
+        table: &str,
+        most: usize,
+    ) -> Self {
         let text = filled::<B>(text, table, most);
         let (text, order) = match kind {
             #[cfg(feature = "mysql")]
-            Kind::Script => (text, Vec::new()),
+            StatementKind::Script => (text, Vec::new()),
             _ => B::parameters(&text),
         };
         Self {
@@ -72,14 +77,17 @@ impl Statement {
             kind,
             is_known: AtomicBool::new(false),
             #[cfg(feature = "sqlite")]
-            many: None,
+            multi_row: None,
         }
     }
 
     /// Whether it changes nothing.
     #[cfg(feature = "sqlite")]
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self.kind, Kind::Fetch | Kind::Several | Kind::Block)
+        matches!(
+            self.kind,
+            StatementKind::Fetch | StatementKind::Several | StatementKind::Block
+        )
     }
 }
 
@@ -88,7 +96,7 @@ const TOUCH: &str = "UPDATE {t} SET version = version + 1 WHERE record_key = ?1"
 
 /// A text with the table, the clock and the columns filled in. Of an answer of more bytes than `most` only the length
 /// is sent, and nothing of it is read if the server can determine the length without.
-pub(super) fn filled<B: Sealed>(text: &str, table: &str, most: usize) -> String {
+pub(super) fn filled<B: SqlDriver>(text: &str, table: &str, most: usize) -> String {
     let text = text.replace("{columns}", COLUMNS);
     let text = text
         .replace("{answer}", ANSWER)
@@ -151,7 +159,7 @@ pub(super) const INSERT: &str = "INSERT INTO {t} (record_key, op, layout, state,
 pub(crate) struct Statements {
     pub(crate) claim: Statement,
     pub(crate) read: Statement,
-    /// The same for several places: each for twice as many, unless they are one parameter.
+    /// The same for several places: each for twice as multi_row, unless they are one parameter.
     several: Vec<Statement>,
     pub(crate) insert: Statement,
     pub(crate) replace: Statement,
@@ -171,33 +179,38 @@ impl Statements {
     /// `told` is the suffix of a statement that notifies; empty without notifications. No statement waits for a row for
     /// longer than `patience`, if the database supports such a limit, and none reads an answer of more than `most`
     /// bytes.
-    pub(crate) fn new<B: Sealed>(table: &str, told: &str, patience: Duration, most: usize) -> Self {
+    pub(crate) fn new<B: SqlDriver>(
+        table: &str,
+        told: &str,
+        patience: Duration,
+        most: usize,
+    ) -> Self {
         #[allow(unused_mut, reason = "it is changed where one database is a feature")]
         let mut all = Self::each::<B>(table, told, patience, most);
         #[cfg(feature = "sqlite")]
         if B::GROUPS {
-            all.claim.many = Some(Many::new::<B>(multi_row::CLAIM, table));
-            all.complete.many = Some(Many::new::<B>(multi_row::COMPLETE, table));
+            all.claim.multi_row = Some(MultiRowStatement::new::<B>(multi_row::CLAIM, table));
+            all.complete.multi_row = Some(MultiRowStatement::new::<B>(multi_row::COMPLETE, table));
         }
         all
     }
 
-    fn each<B: Sealed>(table: &str, told: &str, patience: Duration, most: usize) -> Self {
+    fn each<B: SqlDriver>(table: &str, told: &str, patience: Duration, most: usize) -> Self {
         let patience = patience.as_millis().clamp(1, 3_600_000).to_string();
         let bounded = B::BOUNDED.replace("{patience}", &patience);
         let of = |kind, text: &str| {
             Statement::new::<B>(kind, &text.replace("{bounded}", &bounded), table, most)
         };
-        let fetch = |text: &str| of(Kind::Fetch, text);
-        let execute = |text: &str| of(Kind::Execute, text);
+        let fetch = |text: &str| of(StatementKind::Fetch, text);
+        let execute = |text: &str| of(StatementKind::Execute, text);
         let dated = |text: &str| {
             let (date, end) = B::DATED;
             let text = format!("{text}{end}").replace("{date}", date);
             of(
                 if end.is_empty() {
-                    Kind::Execute
+                    StatementKind::Execute
                 } else {
-                    Kind::Grant
+                    StatementKind::Grant
                 },
                 &text,
             )
@@ -215,7 +228,7 @@ impl Statements {
             release: telling(RELEASE),
             purge: execute(B::PURGE),
             touch: execute(TOUCH),
-            list: of(Kind::Block, &listing::statement()),
+            list: of(StatementKind::Block, &listing::statement()),
             insert_told: telling(B::INSERT),
             replace_told: telling(REPLACE),
         }
@@ -224,8 +237,8 @@ impl Statements {
 
 impl Statements {
     /// The statement that reads this number of places at once.
-    pub(crate) fn several(&self, places: usize) -> &Statement {
-        let index = places.max(1).next_power_of_two().ilog2() as usize;
+    pub(crate) fn several(&self, primary_keys: usize) -> &Statement {
+        let index = primary_keys.max(1).next_power_of_two().ilog2() as usize;
         &self.several[index.min(self.several.len() - 1)]
     }
 }
@@ -233,17 +246,17 @@ impl Statements {
 /// The statements for several places.
 ///
 /// If each place is a parameter, there is a statement for each power of two; surplus parameters repeat a place.
-fn several<B: Sealed>(table: &str, most: usize) -> Vec<Statement> {
+fn several<B: SqlDriver>(table: &str, most: usize) -> Vec<Statement> {
     let of = |width: usize| {
-        let places = vec!["?"; width].join(", ");
-        let text = B::SEVERAL.replace("{places}", &places);
+        let primary_keys = vec!["?"; width].join(", ");
+        let text = B::SEVERAL.replace("{places}", &primary_keys);
         Statement {
             text: filled::<B>(&text, table, most).into(),
             order: vec![0; width].into(),
-            kind: Kind::Several,
+            kind: StatementKind::Several,
             is_known: AtomicBool::new(false),
             #[cfg(feature = "sqlite")]
-            many: None,
+            multi_row: None,
         }
     };
     let most = if B::ARRAYS { 0 } else { WIDEST.ilog2() };
@@ -251,21 +264,21 @@ fn several<B: Sealed>(table: &str, most: usize) -> Vec<Statement> {
 }
 
 /// Succeeds if all columns exist.
-pub(super) fn probe<B: Sealed>(table: &str) -> Statement {
+pub(super) fn probe<B: SqlDriver>(table: &str) -> Statement {
     let text = "SELECT {columns}, op FROM {t} WHERE record_key = ?1";
-    Statement::new::<B>(Kind::Fetch, text, table, 0)
+    Statement::new::<B>(StatementKind::Fetch, text, table, 0)
 }
 
 /// Makes every record older by `?1`.
 #[cfg(any(test, feature = "testing"))]
-pub(super) fn age<B: Sealed>(table: &str) -> Statement {
+pub(super) fn age<B: SqlDriver>(table: &str) -> Statement {
     let text = "UPDATE {t} SET expires_us = expires_us - ?1, version = version + 1";
-    Statement::new::<B>(Kind::Execute, text, table, 0)
+    Statement::new::<B>(StatementKind::Execute, text, table, 0)
 }
 
 /// Deletes a record.
 #[cfg(any(test, feature = "testing"))]
-pub(super) fn forget<B: Sealed>(table: &str) -> Statement {
+pub(super) fn forget<B: SqlDriver>(table: &str) -> Statement {
     let text = "DELETE FROM {t} WHERE record_key = ?1";
-    Statement::new::<B>(Kind::Execute, text, table, 0)
+    Statement::new::<B>(StatementKind::Execute, text, table, 0)
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::backend::{Argument, Backend};
-use super::permits::Rank;
-use super::row::{Columns, life_us, place, shown};
+use super::permits::Priority;
+use super::row::{HeaderColumns, life_us, primary_key, shown};
 use super::{SqlStore, statement};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
@@ -25,8 +25,8 @@ impl<B: Backend> SqlStore<B> {
         )];
         let statement = statement::age::<B>(&self.0.table);
         self.0
-            .lane
-            .run((WHAT, Rank::Other), &statement, &by)
+            .pool
+            .run((WHAT, Priority::Other), &statement, &by)
             .await?;
         Ok(())
     }
@@ -42,23 +42,23 @@ impl<B: Backend> SqlStore<B> {
         bytes: &[u8],
         life: Duration,
     ) -> Result<(), StoreError> {
-        let place = place(key);
-        let here = [Argument::Bytes(&place)];
+        let primary_key = primary_key(key);
+        let here = [Argument::Bytes(&primary_key)];
         let statement = statement::forget::<B>(&self.0.table);
         self.0
-            .lane
-            .run((WHAT, Rank::Other), &statement, &here)
+            .pool
+            .run((WHAT, Priority::Other), &statement, &here)
             .await?;
         let (columns, body) = match Header::decode(bytes) {
-            Ok(header) => (Columns::new(&header), &bytes[HEADER..]),
-            Err(_) => (Columns::new(&nobody()), bytes),
+            Ok(header) => (HeaderColumns::new(&header), &bytes[HEADER..]),
+            Err(_) => (HeaderColumns::new(&nobody()), bytes),
         };
         let layout = match Header::decode(bytes) {
             Ok(_) => columns.layout(),
             Err(_) => Argument::Int(0),
         };
         let arguments = [
-            Argument::Bytes(&place),
+            Argument::Bytes(&primary_key),
             Argument::Text(&shown(key)),
             layout,
             columns.state(),
@@ -73,8 +73,8 @@ impl<B: Backend> SqlStore<B> {
         ];
         let statement = &self.0.statements.insert;
         self.0
-            .lane
-            .run((WHAT, Rank::Other), statement, &arguments)
+            .pool
+            .run((WHAT, Priority::Other), statement, &arguments)
             .await?;
         Ok(())
     }
@@ -85,12 +85,12 @@ impl<B: Backend> SqlStore<B> {
     ///
     /// As the store's operations.
     pub async fn peek(&self, key: &RecordKey) -> Result<Option<Vec<u8>>, StoreError> {
-        let place = place(key);
-        let here = [Argument::Bytes(&place)];
+        let primary_key = primary_key(key);
+        let here = [Argument::Bytes(&primary_key)];
         let answer = self
             .0
-            .lane
-            .run((WHAT, Rank::Other), &self.0.statements.read, &here)
+            .pool
+            .run((WHAT, Priority::Other), &self.0.statements.read, &here)
             .await?;
         Ok(answer
             .row

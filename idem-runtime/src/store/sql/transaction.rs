@@ -7,7 +7,7 @@ use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
 use sqlx_core::transaction::TransactionManager as _;
 
-use super::backend::{Manager, Sealed};
+use super::backend::{Manager, SqlDriver};
 
 /// A transaction or connection of sqlx that a call can use.
 ///
@@ -160,13 +160,13 @@ macro_rules! transactions {
             ///
             /// Then it is about the server, or of a proxy in front of it.
             pub(crate) fn is_silence(&self, error: &dyn DatabaseError) -> bool {
-                let trouble = match self {
+                let kind = match self {
                     $(
                         #[cfg(feature = $feature)]
-                        Self::$variant(_) => super::$variant::trouble(error),
+                        Self::$variant(_) => super::$variant::error_kind(error),
                     )*
                 };
-                trouble.is_silence()
+                kind.is_silence()
             }
 
             /// Starts a rollback, which is sent before any later command on the connection.

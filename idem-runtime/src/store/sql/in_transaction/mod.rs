@@ -14,21 +14,21 @@ use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::unknown_cause::Cause;
 use crate::record::{Fence, HEADER, Header, OutcomeKind, State};
-use crate::store::sql::backend::{Answer, Argument, Sealed, Trouble};
+use crate::store::sql::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
 use crate::store::sql::claim::fresh;
 use crate::store::sql::compare_and_write::kept;
-use crate::store::sql::failure::{store_error, trouble};
-use crate::store::sql::row::{Columns, Row, life_us, place, shown};
+use crate::store::sql::failure::{error_kind, store_error};
+use crate::store::sql::row::{HeaderColumns, Row, life_us, primary_key, shown};
 use crate::store::sql::transaction::SqlConnection;
-use crate::store::sql::{Inner, SqlStore};
+use crate::store::sql::{SqlStore, SqlStoreState};
 use crate::store::{ClaimReply, ClaimRequest, Current, StoreError};
 
-type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
+type Conn<B> = <<B as SqlDriver>::Db as Database>::Connection;
+type TxFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, TxError>> + Send + 'a>>;
 
 /// Why an operation failed.
 #[derive(Debug)]
-pub(crate) enum Failed {
+pub(crate) enum TxError {
     /// The transaction is of another database than the store.
     Elsewhere { store: &'static str },
     /// Another transaction holds the row for longer than this call waits. The caller's transaction can go on.
@@ -43,8 +43,8 @@ pub(crate) enum Failed {
 }
 
 /// A store that can work inside a transaction of its database.
-pub(crate) trait Within: Send + Sync {
-    /// Whether a claim beside another writer fails as [`Failed::Busy`].
+pub(crate) trait TransactionalStore: Send + Sync {
+    /// Whether a claim beside another writer fails as [`TxError::Busy`].
     fn has_one_writer(&self) -> bool;
 
     /// Claims, and waits up to `wait` for a transaction that holds the row.
@@ -54,7 +54,7 @@ pub(crate) trait Within: Send + Sync {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
         wait: Duration,
-    ) -> Boxed<'a, ClaimReply>;
+    ) -> TxFuture<'a, ClaimReply>;
 
     /// Stores `record`; before that undoes the writes of the body, if `undo` is set.
     fn complete_within<'a>(
@@ -63,10 +63,10 @@ pub(crate) trait Within: Send + Sync {
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
-    ) -> Boxed<'a, ()>;
+    ) -> TxFuture<'a, ()>;
 
     /// Undoes everything since the claim, and the claim itself.
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()>;
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> TxFuture<'a, ()>;
 }
 
 /// The header of a record while the body runs.
@@ -99,9 +99,9 @@ const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
 
 /// A text with its savepoints named. Each key has its own, because in MySQL a savepoint replaces another of its name,
 /// which for a call within a body would be the outer call's.
-fn named(place: &[u8], text: &str) -> String {
+fn named(primary_key: &[u8], text: &str) -> String {
     // From the operation, where a place begins, and the digest, where it ends.
-    let number = match (place.first_chunk(), place.last_chunk()) {
+    let number = match (primary_key.first_chunk(), primary_key.last_chunk()) {
         (Some(operation), Some(digest)) => {
             u64::from_be_bytes(*operation) ^ u64::from_be_bytes(*digest)
         }
@@ -114,9 +114,9 @@ fn named(place: &[u8], text: &str) -> String {
 /// The connection of a claim.
 ///
 /// Its setting for lock waits is restored, however the claim ends.
-struct Session<'c, B: Sealed> {
+struct ClaimSession<'c, B: SqlDriver> {
     conn: &'c mut Conn<B>,
-    /// `?11` of [`Sealed::WAIT`].
+    /// `?11` of [`SqlDriver::WAIT`].
     lock_wait: i64,
     /// Whether only the client can restore the setting.
     is_own: bool,
@@ -124,10 +124,10 @@ struct Session<'c, B: Sealed> {
     is_changed: bool,
 }
 
-impl<'c, B: Sealed> Session<'c, B> {
-    async fn new(conn: &'c mut Conn<B>, wait: Duration) -> Result<Self, Failed> {
+impl<'c, B: SqlDriver> ClaimSession<'c, B> {
+    async fn new(conn: &'c mut Conn<B>, wait: Duration) -> Result<Self, TxError> {
         let own = B::own_lock_wait(conn).await;
-        let own = own.map_err(|error| Failed::Aborted(store_error::<B>("a claim", error)))?;
+        let own = own.map_err(|error| TxError::Aborted(store_error::<B>("a claim", error)))?;
         Ok(Self {
             conn,
             lock_wait: own.unwrap_or_else(|| B::lock_wait(wait)),
@@ -137,7 +137,7 @@ impl<'c, B: Sealed> Session<'c, B> {
     }
 
     /// Sends a script that changes the setting, and restores it unless it fails.
-    async fn fetch(&mut self, script: String) -> Result<Answer, sqlx::Error> {
+    async fn fetch(&mut self, script: String) -> Result<StatementReply, sqlx::Error> {
         self.is_changed = self.is_own;
         let answer = B::fetch_script(self.conn, script).await?;
         self.is_changed = false;
@@ -156,7 +156,7 @@ impl<'c, B: Sealed> Session<'c, B> {
     }
 }
 
-impl<B: Sealed> Drop for Session<'_, B> {
+impl<B: SqlDriver> Drop for ClaimSession<'_, B> {
     fn drop(&mut self) {
         if self.is_changed {
             B::start_restore(self.conn, self.lock_wait);
@@ -167,15 +167,15 @@ impl<B: Sealed> Drop for Session<'_, B> {
 /// How often a claim begins again because another write came first.
 const TRIES: usize = 100;
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     /// A script with its arguments filled in.
-    fn script(&self, place: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
+    fn script(&self, primary_key: &[u8], template: &str, arguments: &[Argument<'_>]) -> String {
         let text = crate::store::sql::statement::filled::<B>(
             template,
             &self.table,
             self.reads_bytes - HEADER,
         );
-        crate::store::sql::parameters::written::<B>(&named(place, &text), arguments)
+        crate::store::sql::parameters::written::<B>(&named(primary_key, &text), arguments)
     }
 
     async fn claim_in(
@@ -184,24 +184,26 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         request: &ClaimRequest,
         wait: Duration,
-    ) -> Result<ClaimReply, Failed> {
-        let place = place(key);
+    ) -> Result<ClaimReply, TxError> {
+        let primary_key = primary_key(key);
         let first = half_way(fresh(request));
-        let columns = Columns::new(&first);
+        let columns = HeaderColumns::new(&first);
         let shown = shown(key);
-        let mut session = Session::<B>::new(conn, wait).await?;
-        let mut arguments = columns.claim(&place, &shown).to_vec();
+        let mut session = ClaimSession::<B>::new(conn, wait).await?;
+        let mut arguments = columns.claim(&primary_key, &shown).to_vec();
         arguments.push(Argument::Int(session.lock_wait));
         let insert = B::INSERT_WITHIN.replace("{values}", INSERT);
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
         let check = B::IN_TRANSACTION;
         let template =
             format!("SAVEPOINT {{claim}}; {check}{begin}{insert}; {end}SAVEPOINT {{body}}; {read}");
-        let script = self.script(&place, &template, &arguments);
+        let script = self.script(&primary_key, &template, &arguments);
         for _ in 0..TRIES {
             let row = match session.fetch(script.clone()).await {
                 Ok(answer) => answer.row,
-                Err(error) => return Err(self.claim_failed(&mut session, &place, error).await),
+                Err(error) => {
+                    return Err(self.claim_failed(&mut session, &primary_key, error).await);
+                }
             };
             if let Some(row) = row {
                 if row.is_of(&request.owner) {
@@ -212,34 +214,36 @@ impl<B: Sealed> Inner<B> {
                     });
                 }
                 if let Err(error) = row.readable(self.reads_bytes) {
-                    self.undo_in(session.conn, &place).await?;
-                    return Err(Failed::Store(error));
+                    self.undo_in(session.conn, &primary_key).await?;
+                    return Err(TxError::Store(error));
                 }
-                let reply = self.take_over(&mut session, &place, row, request).await?;
+                let reply = self
+                    .take_over(&mut session, &primary_key, row, request)
+                    .await?;
                 if let Some(ClaimReply::Granted { .. }) = reply {
                     return Ok(reply.expect("just matched"));
                 }
-                self.undo_in(session.conn, &place).await?;
+                self.undo_in(session.conn, &primary_key).await?;
                 if let Some(reply) = reply {
                     return Ok(reply);
                 }
             } else {
-                self.undo_in(session.conn, &place).await?;
+                self.undo_in(session.conn, &primary_key).await?;
             }
         }
         let message = format!("a claim: others were quicker {TRIES} times; it may be sent again");
         let kind = crate::store::StoreErrorKind::Unavailable;
-        Err(Failed::Store(StoreError::new(kind, message)))
+        Err(TxError::Store(StoreError::new(kind, message)))
     }
 
     /// Decides on the record of an earlier claim. `None`: it has changed since; claim again.
     async fn take_over(
         &self,
-        session: &mut Session<'_, B>,
-        place: &[u8],
+        session: &mut ClaimSession<'_, B>,
+        primary_key: &[u8],
         row: Row,
         request: &ClaimRequest,
-    ) -> Result<Option<ClaimReply>, Failed> {
+    ) -> Result<Option<ClaimReply>, TxError> {
         let record = match row.record() {
             Ok(record) => record,
             Err(error) => return Ok(Some(ClaimReply::Unreadable(error))),
@@ -253,10 +257,10 @@ impl<B: Sealed> Inner<B> {
             return Ok(Some(reply));
         };
         let columns_of = half_way(header);
-        let columns = Columns::new(&columns_of);
+        let columns = HeaderColumns::new(&columns_of);
         let (owner, fence) = row.written_by();
         let arguments = [
-            Argument::Bytes(place),
+            Argument::Bytes(primary_key),
             columns.layout(),
             columns.state(),
             columns.owner(),
@@ -272,39 +276,45 @@ impl<B: Sealed> Inner<B> {
             Argument::Int(fence),
         ];
         let (begin, end, read) = (B::WAIT.0, B::WAIT.1, READ.to_owned() + B::SHARED);
-        let script = self.script(place, &format!("{begin}{REPLACE}; {end}{read}"), &arguments);
+        let script = self.script(
+            primary_key,
+            &format!("{begin}{REPLACE}; {end}{read}"),
+            &arguments,
+        );
         match session.fetch(script).await {
-            Ok(Answer { row: Some(row), .. }) if row.is_of(&request.owner) => Ok(Some(reply)),
+            Ok(StatementReply { row: Some(row), .. }) if row.is_of(&request.owner) => {
+                Ok(Some(reply))
+            }
             Ok(_) => Ok(None),
-            Err(error) => Err(self.claim_failed(session, place, error).await),
+            Err(error) => Err(self.claim_failed(session, primary_key, error).await),
         }
     }
 
     /// Determines the state of the transaction after a failed claim.
     async fn claim_failed(
         &self,
-        session: &mut Session<'_, B>,
-        place: &[u8],
+        session: &mut ClaimSession<'_, B>,
+        primary_key: &[u8],
         error: sqlx::Error,
-    ) -> Failed {
-        let kind = trouble::<B>(&error);
+    ) -> TxError {
+        let kind = error_kind::<B>(&error);
         let is_busy = error.as_database_error().is_some_and(B::is_busy);
         let store = store_error::<B>("a claim", error);
         match kind {
             // After a deadlock or a serialization failure the transaction is unusable.
-            Some(Trouble::Collision) if !is_busy => {
+            Some(SqlErrorKind::Collision) if !is_busy => {
                 if !B::RESTORE.is_empty() {
                     // The session outlives its transaction.
                     let _ = session.restore("").await;
                 }
-                Failed::Aborted(store)
+                TxError::Aborted(store)
             }
-            Some(Trouble::Ended) | None => Failed::Aborted(store),
-            Some(kind) => match session.restore(&named(place, UNDO)).await {
-                Ok(()) if is_busy => Failed::Busy,
-                Ok(()) if kind == Trouble::Locked => Failed::Locked,
-                Ok(()) => Failed::Store(store),
-                Err(_) => Failed::Aborted(store),
+            Some(SqlErrorKind::Ended) | None => TxError::Aborted(store),
+            Some(kind) => match session.restore(&named(primary_key, UNDO)).await {
+                Ok(()) if is_busy => TxError::Busy,
+                Ok(()) if kind == SqlErrorKind::Locked => TxError::Locked,
+                Ok(()) => TxError::Store(store),
+                Err(_) => TxError::Aborted(store),
             },
         }
     }
@@ -315,18 +325,18 @@ impl<B: Sealed> Inner<B> {
         key: &RecordKey,
         record: &Bytes,
         undo: bool,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), TxError> {
         const WHAT: &str = "storing the answer in the transaction";
         let done = match Header::decode(record) {
             Ok(done) => done,
             Err(error) => {
                 let kind = crate::store::StoreErrorKind::Protocol;
-                return Err(Failed::Aborted(StoreError::new(kind, error.to_string())));
+                return Err(TxError::Aborted(StoreError::new(kind, error.to_string())));
             }
         };
-        let (place, columns) = (place(key), Columns::new(&done));
+        let (primary_key, columns) = (primary_key(key), HeaderColumns::new(&done));
         let arguments = [
-            Argument::Bytes(&place),
+            Argument::Bytes(&primary_key),
             columns.state(),
             columns.detail(),
             columns.retain_ms(),
@@ -344,7 +354,7 @@ impl<B: Sealed> Inner<B> {
         let stored = async {
             // Fails if the transaction is over, so that no answer is committed by itself.
             if !before.is_empty() {
-                B::execute_script(conn, named(&place, &before)).await?;
+                B::execute_script(conn, named(&primary_key, &before)).await?;
             }
             let stored = B::run(conn, &self.statements.complete_within, &arguments).await?;
             Ok(stored.affected)
@@ -352,14 +362,14 @@ impl<B: Sealed> Inner<B> {
         match stored.await {
             Ok(0) => Err(ended(WHAT)),
             Ok(_) => Ok(()),
-            Err(error) => Err(Failed::Aborted(store_error::<B>(WHAT, error))),
+            Err(error) => Err(TxError::Aborted(store_error::<B>(WHAT, error))),
         }
     }
 
-    async fn undo_in(&self, conn: &mut Conn<B>, place: &[u8]) -> Result<(), Failed> {
-        let undone = B::execute_script(conn, named(place, UNDO)).await;
+    async fn undo_in(&self, conn: &mut Conn<B>, primary_key: &[u8]) -> Result<(), TxError> {
+        let undone = B::execute_script(conn, named(primary_key, UNDO)).await;
         undone.map(drop).map_err(|error| {
-            Failed::Aborted(store_error::<B>(
+            TxError::Aborted(store_error::<B>(
                 "undoing its part of the transaction",
                 error,
             ))
@@ -367,19 +377,19 @@ impl<B: Sealed> Inner<B> {
     }
 }
 
-fn ended(what: &str) -> Failed {
+fn ended(what: &str) -> TxError {
     let message = format!(
         "{what}: its record is out of reach: the body has ended the transaction, or an error in it has"
     );
     let kind = crate::store::StoreErrorKind::Unavailable;
-    Failed::Aborted(StoreError::new(kind, message))
+    TxError::Aborted(StoreError::new(kind, message))
 }
 
-fn ours<B: Sealed>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, Failed> {
-    B::connection(conn).ok_or(Failed::Elsewhere { store: B::NAME })
+fn connection_to<B: SqlDriver>(conn: SqlConnection<'_>) -> Result<&mut Conn<B>, TxError> {
+    B::connection(conn).ok_or(TxError::Elsewhere { store: B::NAME })
 }
 
-impl<B: Sealed> Within for SqlStore<B> {
+impl<B: SqlDriver> TransactionalStore for SqlStore<B> {
     fn has_one_writer(&self) -> bool {
         B::WAITS
     }
@@ -390,9 +400,9 @@ impl<B: Sealed> Within for SqlStore<B> {
         key: &'a RecordKey,
         request: &'a ClaimRequest,
         wait: Duration,
-    ) -> Boxed<'a, ClaimReply> {
+    ) -> TxFuture<'a, ClaimReply> {
         Box::pin(async move {
-            let conn = ours::<B>(conn)?;
+            let conn = connection_to::<B>(conn)?;
             self.0.claim_in(conn, key, request, wait).await
         })
     }
@@ -403,17 +413,17 @@ impl<B: Sealed> Within for SqlStore<B> {
         key: &'a RecordKey,
         record: &'a Bytes,
         undo: bool,
-    ) -> Boxed<'a, ()> {
+    ) -> TxFuture<'a, ()> {
         Box::pin(async move {
-            let conn = ours::<B>(conn)?;
+            let conn = connection_to::<B>(conn)?;
             self.0.complete_in(conn, key, record, undo).await
         })
     }
 
-    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> Boxed<'a, ()> {
+    fn undo_within<'a>(&'a self, conn: SqlConnection<'a>, key: &'a RecordKey) -> TxFuture<'a, ()> {
         Box::pin(async move {
-            let conn = ours::<B>(conn)?;
-            self.0.undo_in(conn, &place(key)).await
+            let conn = connection_to::<B>(conn)?;
+            self.0.undo_in(conn, &primary_key(key)).await
         })
     }
 }

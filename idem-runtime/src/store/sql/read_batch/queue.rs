@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::store::sql::row::{Place, Row};
+use crate::store::sql::row::{PrimaryKey, Row};
 
 /// The maximum number of records of a statement.
 pub(in crate::store::sql) const WIDEST: usize = 64;
@@ -21,19 +21,19 @@ const FIRST: usize = 8;
 const BYTES: usize = 1 << 20;
 
 /// The reads of one lane.
-pub(crate) struct Crowd {
+pub(crate) struct ReadBatcher {
     /// The number of turns.
     turns: usize,
-    state: Mutex<State>,
+    state: Mutex<ReadBatcherState>,
 }
 
-struct State {
+struct ReadBatcherState {
     /// The maximum number of records of the next statement.
     ///
     /// It is twice as many as for the last one, or half as many.
     width: usize,
     /// Empty, unless all turns are taken.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingRead>,
     /// The number of reads that have waited.
     numbers: u64,
     taken: usize,
@@ -41,7 +41,7 @@ struct State {
     age: u64,
 }
 
-impl Default for State {
+impl Default for ReadBatcherState {
     fn default() -> Self {
         Self {
             width: FIRST,
@@ -54,36 +54,36 @@ impl Default for State {
 }
 
 /// A read that waits for a row.
-struct Waiting {
+struct WaitingRead {
     /// Greater than those of all earlier ones.
     number: u64,
-    place: Place,
-    told: oneshot::Sender<Told>,
+    primary_key: PrimaryKey,
+    wake: oneshot::Sender<ReadWakeup>,
 }
 
 /// The result of waiting. A closed channel means: read alone.
-pub(in crate::store::sql) enum Told {
+pub(in crate::store::sql) enum ReadWakeup {
     /// The row at its place.
     Row(Option<Row>),
     /// The turn to read, for others as well.
-    Turn(Turn),
+    Turn(ReadTurn),
 }
 
 /// How a read begins.
-pub(in crate::store::sql) enum Way {
-    Now(Turn),
+pub(in crate::store::sql) enum ReadStart {
+    Now(ReadTurn),
     /// With a number in the queue.
-    Later(oneshot::Receiver<Told>, u64),
+    Later(oneshot::Receiver<ReadWakeup>, u64),
 }
 
 /// Held while a statement is in flight.
-pub(in crate::store::sql) struct Turn {
-    crowd: Arc<Crowd>,
+pub(in crate::store::sql) struct ReadTurn {
+    batcher: Arc<ReadBatcher>,
     age: u64,
-    others: Vec<Waiting>,
+    others: Vec<WaitingRead>,
 }
 
-impl Crowd {
+impl ReadBatcher {
     pub(in crate::store::sql) fn new(turns: usize) -> Arc<Self> {
         Arc::new(Self {
             turns,
@@ -91,21 +91,21 @@ impl Crowd {
         })
     }
 
-    pub(in crate::store::sql) fn enter(self: &Arc<Self>, place: &Place) -> Way {
+    pub(in crate::store::sql) fn enter(self: &Arc<Self>, primary_key: &PrimaryKey) -> ReadStart {
         let mut state = self.lock();
         if state.taken < self.turns {
             state.taken += 1;
-            return Way::Now(self.turn(state.age, Vec::new()));
+            return ReadStart::Now(self.turn(state.age, Vec::new()));
         }
-        let (told, hears) = oneshot::channel();
-        let (place, number) = (*place, state.numbers);
+        let (wake, woken) = oneshot::channel();
+        let (primary_key, number) = (*primary_key, state.numbers);
         state.numbers += 1;
-        state.waiting.push(Waiting {
+        state.waiting.push(WaitingRead {
             number,
-            place,
-            told,
+            primary_key,
+            wake,
         });
-        Way::Later(hears, number)
+        ReadStart::Later(woken, number)
     }
 
     /// Whether a statement has taken this read along.
@@ -117,7 +117,7 @@ impl Crowd {
     /// A turn for a read that has waited too long.
     ///
     /// The future that holds the others may never be polled again.
-    pub(in crate::store::sql) fn overtake(self: &Arc<Self>) -> Turn {
+    pub(in crate::store::sql) fn overtake(self: &Arc<Self>) -> ReadTurn {
         let mut state = self.lock();
         state.age += 1;
         state.taken = 1;
@@ -141,50 +141,50 @@ impl Crowd {
             let first = others.swap_remove(0);
             drop(state);
             // If that read is dropped at this moment, the turn comes back, and is passed on by its drop.
-            let _ = first.told.send(Told::Turn(self.turn(age, others)));
+            let _ = first.wake.send(ReadWakeup::Turn(self.turn(age, others)));
             return;
         }
         state.taken = state.taken.saturating_sub(1);
     }
 
-    fn turn(self: &Arc<Self>, age: u64, others: Vec<Waiting>) -> Turn {
-        Turn {
-            crowd: Arc::clone(self),
+    fn turn(self: &Arc<Self>, age: u64, others: Vec<WaitingRead>) -> ReadTurn {
+        ReadTurn {
+            batcher: Arc::clone(self),
             age,
             others,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReadBatcherState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes at most `most` waiting reads, without dropped ones.
-fn some(waiting: &mut Vec<Waiting>, most: usize) -> Vec<Waiting> {
+fn some(waiting: &mut Vec<WaitingRead>, most: usize) -> Vec<WaitingRead> {
     let rest = waiting.split_off(waiting.len().min(most));
     let mut some = std::mem::replace(waiting, rest);
-    some.retain(|waiting| !waiting.told.is_closed());
+    some.retain(|waiting| !waiting.wake.is_closed());
     some
 }
 
-impl Turn {
+impl ReadTurn {
     pub(in crate::store::sql) fn is_for_one(&self) -> bool {
         self.others.is_empty()
     }
 
     /// All requested places, sorted.
-    pub(in crate::store::sql) fn places(&self, own: &Place) -> Vec<Place> {
-        let others = self.others.iter().map(|other| other.place);
-        let mut places: Vec<_> = others.chain([*own]).collect();
-        places.sort_unstable();
-        places.dedup();
-        places
+    pub(in crate::store::sql) fn primary_keys(&self, own: &PrimaryKey) -> Vec<PrimaryKey> {
+        let others = self.others.iter().map(|other| other.primary_key);
+        let mut primary_keys: Vec<_> = others.chain([*own]).collect();
+        primary_keys.sort_unstable();
+        primary_keys.dedup();
+        primary_keys
     }
 
     /// Adapts the width to the bytes of a reply.
     pub(in crate::store::sql) fn weigh(&self, bytes: usize) {
-        let mut state = self.crowd.lock();
+        let mut state = self.batcher.lock();
         state.width = if bytes > BYTES {
             // At least two, because a lone read does not weigh its reply, and the width would never grow again.
             (state.width / 2).max(2)
@@ -194,10 +194,10 @@ impl Turn {
     }
 
     /// Sends each of the others the row at its place.
-    pub(in crate::store::sql) fn tell(&mut self, find: impl Fn(&Place) -> Option<Row>) {
+    pub(in crate::store::sql) fn tell(&mut self, find: impl Fn(&PrimaryKey) -> Option<Row>) {
         for other in self.others.drain(..) {
             // It may have been dropped.
-            let _ = other.told.send(Told::Row(find(&other.place)));
+            let _ = other.wake.send(ReadWakeup::Row(find(&other.primary_key)));
         }
     }
 
@@ -207,16 +207,16 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReadTurn {
     fn drop(&mut self) {
         self.leave();
-        self.crowd.hand_over(self.age);
+        self.batcher.hand_over(self.age);
     }
 }
 
-impl fmt::Debug for Crowd {
+impl fmt::Debug for ReadBatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crowd").finish_non_exhaustive()
+        f.debug_struct("ReadBatcher").finish_non_exhaustive()
     }
 }
 
@@ -227,79 +227,86 @@ mod tests {
     use tokio::sync::oneshot::Receiver;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{BYTES, Crowd, Told, Turn, Way};
-    use crate::store::sql::row::PLACE;
+    use super::{BYTES, ReadBatcher, ReadStart, ReadTurn, ReadWakeup};
+    use crate::store::sql::row::PRIMARY_KEY_LEN;
 
-    fn now(crowd: &Arc<Crowd>, place: u8) -> Turn {
-        match crowd.enter(&[place; PLACE]) {
-            Way::Now(turn) => turn,
-            Way::Later(..) => panic!("there was a turn left"),
+    fn now(batcher: &Arc<ReadBatcher>, primary_key: u8) -> ReadTurn {
+        match batcher.enter(&[primary_key; PRIMARY_KEY_LEN]) {
+            ReadStart::Now(turn) => turn,
+            ReadStart::Later(..) => panic!("there was a turn left"),
         }
     }
 
-    fn later(crowd: &Arc<Crowd>, place: u8) -> Receiver<Told> {
-        match crowd.enter(&[place; PLACE]) {
-            Way::Now(_) => panic!("there was no turn left"),
-            Way::Later(told, _) => told,
+    fn later(batcher: &Arc<ReadBatcher>, primary_key: u8) -> Receiver<ReadWakeup> {
+        match batcher.enter(&[primary_key; PRIMARY_KEY_LEN]) {
+            ReadStart::Now(_) => panic!("there was no turn left"),
+            ReadStart::Later(wake, _) => wake,
         }
     }
 
-    fn turn(told: &mut Receiver<Told>) -> Turn {
-        match told.try_recv() {
-            Ok(Told::Turn(turn)) => turn,
-            Ok(Told::Row(_)) => panic!("it was told of a row"),
+    fn turn(wake: &mut Receiver<ReadWakeup>) -> ReadTurn {
+        match wake.try_recv() {
+            Ok(ReadWakeup::Turn(turn)) => turn,
+            Ok(ReadWakeup::Row(_)) => panic!("it was told of a row"),
             Err(error) => panic!("it has no turn: {error}"),
         }
     }
 
     #[test]
     fn a_turn_goes_to_the_first_with_all_others() {
-        let crowd = Crowd::new(2);
-        let (one, two) = (now(&crowd, 1), now(&crowd, 2));
+        let batcher = ReadBatcher::new(2);
+        let (one, two) = (now(&batcher, 1), now(&batcher, 2));
         assert!(one.is_for_one() && two.is_for_one());
-        let mut waiting = [5, 3, 4, 3].map(|place| later(&crowd, place));
+        let mut waiting = [5, 3, 4, 3].map(|primary_key| later(&batcher, primary_key));
         drop(one);
         let mut turn = turn(&mut waiting[0]);
         assert_eq!(
-            turn.places(&[5; PLACE]),
-            [[3; PLACE], [4; PLACE], [5; PLACE]]
+            turn.primary_keys(&[5; PRIMARY_KEY_LEN]),
+            [
+                [3; PRIMARY_KEY_LEN],
+                [4; PRIMARY_KEY_LEN],
+                [5; PRIMARY_KEY_LEN]
+            ]
         );
         assert_eq!(waiting[1].try_recv().err(), Some(TryRecvError::Empty));
         turn.tell(|_| None);
-        for told in &mut waiting[1..] {
-            assert!(matches!(told.try_recv(), Ok(Told::Row(None))));
+        for wake in &mut waiting[1..] {
+            assert!(matches!(wake.try_recv(), Ok(ReadWakeup::Row(None))));
         }
         drop((turn, two));
-        let (_one, _two) = (now(&crowd, 1), now(&crowd, 2));
-        later(&crowd, 3);
+        let (_one, _two) = (now(&batcher, 1), now(&batcher, 2));
+        later(&batcher, 3);
     }
 
     #[test]
     fn who_is_taken_along_is_in_line_no_more() {
-        let crowd = Crowd::new(1);
-        let first = now(&crowd, 1);
+        let batcher = ReadBatcher::new(1);
+        let first = now(&batcher, 1);
         let mut numbers = Vec::new();
-        let waiting = [2, 3].map(|place| match crowd.enter(&[place; PLACE]) {
-            Way::Now(_) => panic!("there was no turn left"),
-            Way::Later(told, number) => {
-                numbers.push(number);
-                told
-            }
-        });
-        assert!(numbers.iter().all(|number| !crowd.has_taken(*number)));
+        let waiting =
+            [2, 3].map(
+                |primary_key| match batcher.enter(&[primary_key; PRIMARY_KEY_LEN]) {
+                    ReadStart::Now(_) => panic!("there was no turn left"),
+                    ReadStart::Later(wake, number) => {
+                        numbers.push(number);
+                        wake
+                    }
+                },
+            );
+        assert!(numbers.iter().all(|number| !batcher.has_taken(*number)));
         drop(first);
-        let Way::Later(_since, since) = crowd.enter(&[4; PLACE]) else {
+        let ReadStart::Later(_since, since) = batcher.enter(&[4; PRIMARY_KEY_LEN]) else {
             panic!("there was no turn left");
         };
-        assert!(numbers.iter().all(|number| crowd.has_taken(*number)));
-        assert!(!crowd.has_taken(since));
+        assert!(numbers.iter().all(|number| batcher.has_taken(*number)));
+        assert!(!batcher.has_taken(since));
         drop(waiting);
     }
 
     #[test]
     fn large_records_go_in_small_crowds() {
-        let crowd = Crowd::new(1);
-        let mut has_turn = now(&crowd, 1);
+        let batcher = ReadBatcher::new(1);
+        let mut has_turn = now(&batcher, 1);
         let mut widths = Vec::new();
         for bytes in [
             200,
@@ -313,55 +320,60 @@ mod tests {
             BYTES + 1,
             200,
         ] {
-            let mut waiting: Vec<_> = (0..100).map(|place| later(&crowd, place)).collect();
+            let mut waiting: Vec<_> = (0..100)
+                .map(|primary_key| later(&batcher, primary_key))
+                .collect();
             drop(has_turn);
             has_turn = turn(&mut waiting[0]);
-            widths.push(has_turn.places(&[0; PLACE]).len());
+            widths.push(has_turn.primary_keys(&[0; PRIMARY_KEY_LEN]).len());
             has_turn.weigh(bytes);
-            crowd.lock().waiting.clear();
+            batcher.lock().waiting.clear();
         }
         assert_eq!(widths, [8, 16, 32, 64, 64, 32, 16, 8, 4, 2]);
         drop(has_turn);
-        let mut narrow = now(&crowd, 1);
+        let mut narrow = now(&batcher, 1);
         narrow.weigh(BYTES + 1);
         narrow.weigh(BYTES + 1);
         narrow.weigh(BYTES + 1);
-        let mut waiting = [2, 3, 4].map(|place| later(&crowd, place));
+        let mut waiting = [2, 3, 4].map(|primary_key| later(&batcher, primary_key));
         drop(narrow);
         narrow = turn(&mut waiting[0]);
         assert_eq!(
-            narrow.places(&[2; PLACE]),
-            [[2; PLACE], [3; PLACE]],
+            narrow.primary_keys(&[2; PRIMARY_KEY_LEN]),
+            [[2; PRIMARY_KEY_LEN], [3; PRIMARY_KEY_LEN]],
             "never quite alone"
         );
     }
 
     #[test]
     fn whoever_leaves_with_a_turn_gives_it_to_those_who_came_since() {
-        let crowd = Crowd::new(1);
-        let first = now(&crowd, 1);
-        let (leaves, mut left) = (later(&crowd, 2), later(&crowd, 3));
+        let batcher = ReadBatcher::new(1);
+        let first = now(&batcher, 1);
+        let (leaves, mut left) = (later(&batcher, 2), later(&batcher, 3));
         drop(first);
-        let mut since = later(&crowd, 4);
+        let mut since = later(&batcher, 4);
         drop(leaves);
         // It reads alone.
         assert_eq!(left.try_recv().err(), Some(TryRecvError::Closed));
         assert!(turn(&mut since).is_for_one());
-        assert!(now(&crowd, 5).is_for_one());
+        assert!(now(&batcher, 5).is_for_one());
     }
 
     #[test]
     fn nobody_waits_for_ever_for_a_turn_that_is_not_used() {
-        let crowd = Crowd::new(1);
-        let stuck = now(&crowd, 1);
-        let (impatient, mut other) = (later(&crowd, 2), later(&crowd, 3));
+        let batcher = ReadBatcher::new(1);
+        let stuck = now(&batcher, 1);
+        let (impatient, mut other) = (later(&batcher, 2), later(&batcher, 3));
         drop(impatient);
-        let mut turn = crowd.overtake();
-        assert_eq!(turn.places(&[2; PLACE]), [[2; PLACE], [3; PLACE]]);
+        let mut turn = batcher.overtake();
+        assert_eq!(
+            turn.primary_keys(&[2; PRIMARY_KEY_LEN]),
+            [[2; PRIMARY_KEY_LEN], [3; PRIMARY_KEY_LEN]]
+        );
         turn.tell(|_| None);
-        assert!(matches!(other.try_recv(), Ok(Told::Row(None))));
+        assert!(matches!(other.try_recv(), Ok(ReadWakeup::Row(None))));
         // The stuck turn is void.
-        let mut next = later(&crowd, 4);
+        let mut next = later(&batcher, 4);
         drop(stuck);
         assert_eq!(next.try_recv().err(), Some(TryRecvError::Empty));
         drop(turn);

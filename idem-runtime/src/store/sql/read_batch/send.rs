@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::sync::oneshot::{Receiver, error::RecvError};
 use tokio::time::timeout;
 
-use crate::store::sql::backend::{Argument, Sealed};
-use crate::store::sql::permits::Rank;
-use crate::store::sql::pool::Lane;
-use crate::store::sql::read_batch::queue::{Told, Turn, Way};
-use crate::store::sql::row::{Place, Row};
+use crate::store::sql::backend::{Argument, SqlDriver};
+use crate::store::sql::permits::Priority;
+use crate::store::sql::pool::ConnectionPool;
+use crate::store::sql::read_batch::queue::{ReadStart, ReadTurn, ReadWakeup};
+use crate::store::sql::row::{PrimaryKey, Row};
 use crate::store::sql::statement::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -18,51 +18,51 @@ use crate::store::{StoreError, StoreErrorKind};
 /// The read then waits as long again for its row. The limit is longer than a statement takes in normal operation.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-impl<B: Sealed> Lane<B> {
+impl<B: SqlDriver> ConnectionPool<B> {
     /// Reads the row at a place. Reads that wait meanwhile may share one statement with it, which begins after all of
     /// them were called.
     pub(crate) async fn read(
         &self,
-        purpose: (&'static str, Rank<'_>),
+        purpose: (&'static str, Priority<'_>),
         statements: &Statements,
-        place: &Place,
+        primary_key: &PrimaryKey,
     ) -> Result<Option<Row>, StoreError> {
-        let turn = match self.crowd.enter(place) {
-            Way::Now(turn) => Some(turn),
-            Way::Later(told, number) => match self.hear_of(told, number).await {
-                Some(Ok(Told::Row(row))) => return Ok(row),
-                Some(Ok(Told::Turn(turn))) => Some(turn),
+        let turn = match self.reads.enter(primary_key) {
+            ReadStart::Now(turn) => Some(turn),
+            ReadStart::Later(told, number) => match self.hear_of(told, number).await {
+                Some(Ok(ReadWakeup::Row(row))) => return Ok(row),
+                Some(Ok(ReadWakeup::Turn(turn))) => Some(turn),
                 // The read with the turn was dropped, or has failed: then each reads alone.
                 Some(Err(_)) => None,
-                None => Some(self.crowd.overtake()),
+                None => Some(self.reads.overtake()),
             },
         };
         let _turn = match turn {
             Some(turn) if !turn.is_for_one() => {
-                // Boxed, because it is rare, and its state would be part of every future.
-                match Box::pin(self.read_for(purpose, statements, place, turn)).await? {
+                // TxFuture, because it is rare, and its state would be part of every future.
+                match Box::pin(self.read_for(purpose, statements, primary_key, turn)).await? {
                     Ok(row) => return Ok(row),
                     Err(turn) => Some(turn),
                 }
             }
             turn => turn,
         };
-        let here = [Argument::Bytes(place)];
+        let here = [Argument::Bytes(primary_key)];
         Ok(self.run(purpose, &statements.read, &here).await?.row)
     }
 
     /// Waits for the result of another read. `None`: it has taken too long.
     async fn hear_of(
         &self,
-        mut told: Receiver<Told>,
+        mut told: Receiver<ReadWakeup>,
         number: u64,
-    ) -> Option<Result<Told, RecvError>> {
+    ) -> Option<Result<ReadWakeup, RecvError>> {
         let mut taken = false;
         loop {
             match timeout(PATIENCE, &mut told).await {
                 Ok(heard) => return Some(heard),
                 // That statement has just begun, and another would not return sooner.
-                Err(_) if !taken && self.crowd.has_taken(number) => taken = true,
+                Err(_) if !taken && self.reads.has_taken(number) => taken = true,
                 Err(_) => return None,
             }
         }
@@ -71,19 +71,19 @@ impl<B: Sealed> Lane<B> {
     /// Reads for others as well. Returns the turn if that statement is refused, or its reply cannot be read.
     async fn read_for(
         &self,
-        purpose: (&'static str, Rank<'_>),
+        purpose: (&'static str, Priority<'_>),
         statements: &Statements,
-        place: &Place,
-        mut turn: Turn,
-    ) -> Result<Result<Option<Row>, Turn>, StoreError> {
-        let places = turn.places(place);
-        let statement = statements.several(places.len());
-        let arguments = [Argument::Places(&places)];
+        primary_key: &PrimaryKey,
+        mut turn: ReadTurn,
+    ) -> Result<Result<Option<Row>, ReadTurn>, StoreError> {
+        let primary_keys = turn.primary_keys(primary_key);
+        let statement = statements.several(primary_keys.len());
+        let arguments = [Argument::Keys(&primary_keys)];
         let mut rows = match self.tell(purpose, statement, &arguments).await {
             Ok(answer) => answer.rows,
             // The error may be about the row of another read.
-            Err((trouble, error))
-                if trouble.is_some() || error.kind() == StoreErrorKind::Protocol =>
+            Err((error_kind, error))
+                if error_kind.is_some() || error.kind() == StoreErrorKind::Protocol =>
             {
                 turn.leave();
                 return Ok(Err(turn));
@@ -91,12 +91,12 @@ impl<B: Sealed> Lane<B> {
             Err((_, error)) => return Err(error),
         };
         turn.weigh(rows.iter().map(|(_, row)| row.weight()).sum());
-        rows.sort_unstable_by_key(|(place, _)| *place);
-        let find = |place: &Place| {
-            let found = rows.binary_search_by_key(place, |(place, _)| *place);
+        rows.sort_unstable_by_key(|(primary_key, _)| *primary_key);
+        let find = |primary_key: &PrimaryKey| {
+            let found = rows.binary_search_by_key(primary_key, |(primary_key, _)| *primary_key);
             found.ok().map(|found| rows[found].1.clone())
         };
         turn.tell(find);
-        Ok(Ok(find(place)))
+        Ok(Ok(find(primary_key)))
     }
 }

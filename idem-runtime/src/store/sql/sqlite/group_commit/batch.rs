@@ -10,35 +10,37 @@ use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _
 use sqlx::{SqliteConnection, query_with};
 
 use crate::store::sql::Sqlite;
-use crate::store::sql::backend::{Answer, Text};
-use crate::store::sql::failure::{store_error, trouble};
+use crate::store::sql::backend::{SqlText, StatementReply};
+use crate::store::sql::failure::{error_kind, store_error};
 use crate::store::sql::pool::{collided, pause};
-use crate::store::sql::sqlite::group_commit::message::{Done, Ends, Mode, Part, Texts, WIDEST};
-use crate::store::sql::sqlite::group_commit::queued_statement::Job;
+use crate::store::sql::sqlite::group_commit::message::{
+    BatchMessage, Ends, MessageTexts, Mode, StatementResult, WIDEST,
+};
+use crate::store::sql::sqlite::group_commit::queued_statement::QueuedStatement;
 
-/// How many rows are buffered between the driver's thread and this one.
+/// How multi_row rows are buffered between the driver's thread and this one.
 const ROWS: usize = 1_024;
 
 /// The connection that batches are written on.
-pub(in crate::store::sql) struct Writer {
+pub(in crate::store::sql) struct BatchWriter {
     options: SqliteConnectOptions,
     conn: Option<SqliteConnection>,
-    texts: Texts,
+    texts: MessageTexts,
 }
 
-impl Writer {
+impl BatchWriter {
     pub(in crate::store::sql) fn new(options: SqliteConnectOptions) -> Self {
         Self {
             options: options
                 .row_buffer_size(ROWS)
                 .statement_cache_capacity(6 * WIDEST),
             conn: None,
-            texts: Texts::default(),
+            texts: MessageTexts::default(),
         }
     }
 
     /// Writes all of them in one transaction or, if that fails, each by itself. Sends each its result.
-    pub(in crate::store::sql) async fn write(&mut self, mut jobs: Vec<Job>) {
+    pub(in crate::store::sql) async fn write(&mut self, mut jobs: Vec<QueuedStatement>) {
         jobs.retain(|job| !job.is_left());
         let (mut collisions, mut mode) = (1, Mode::AtOnce);
         while jobs.len() > 1 {
@@ -62,8 +64,8 @@ impl Writer {
         }
         for job in jobs {
             let outcome = self.alone(&job).await.map_err(|error| {
-                let trouble = trouble::<Sqlite>(&error);
-                (trouble, store_error::<Sqlite>(job.what, error))
+                let kind = error_kind::<Sqlite>(&error);
+                (kind, store_error::<Sqlite>(job.what, error))
             });
             job.tell(outcome);
         }
@@ -73,27 +75,28 @@ impl Writer {
     /// is not known which; nothing has happened.
     async fn together(
         &mut self,
-        jobs: &[Job],
+        jobs: &[QueuedStatement],
         mode: Mode,
-    ) -> Result<Option<Vec<Answer>>, sqlx::Error> {
+    ) -> Result<Option<Vec<StatementReply>>, sqlx::Error> {
         let mut conn = self.connection().await?;
-        let (now, parts) = (now_us(), Part::all(jobs, mode));
-        let mut answers: Vec<Answer> = jobs.iter().map(|_| Answer::default()).collect();
+        let (now, messages) = (now_us(), BatchMessage::all(jobs, mode));
+        let mut answers: Vec<StatementReply> =
+            jobs.iter().map(|_| StatementReply::default()).collect();
         let mut ends = Ends::default();
-        for (number, part) in parts.iter().enumerate() {
+        for (number, message) in messages.iter().enumerate() {
             ends = Ends {
                 begins: number == 0,
-                commits: number + 1 == parts.len() && !part.is_strict,
+                commits: number + 1 == messages.len() && !message.is_strict,
             };
-            let text = self.texts.of(jobs, part, ends);
-            let all = match &jobs[part.members[0]].many {
-                Some(many) if part.mode == Mode::AtOnce => {
-                    arguments(jobs, &part.members, &many.order, now)?
+            let text = self.texts.of(jobs, message, ends);
+            let all = match &jobs[message.members[0]].multi_row {
+                Some(multi_row) if message.mode == Mode::AtOnce => {
+                    arguments(jobs, &message.members, &multi_row.order, now)?
                 }
-                _ => arguments(jobs, &part.members, &jobs[part.members[0]].order, now)?,
+                _ => arguments(jobs, &message.members, &jobs[message.members[0]].order, now)?,
             };
             let mut done = Vec::new();
-            let sent = send(&mut conn, text, all, part.statements(), ends, &mut done).await;
+            let sent = send(&mut conn, text, all, message.statements(), ends, &mut done).await;
             // After an error within the transaction the connection is closed, and the transaction with it.
             if let Err(error) = sent {
                 if ends.begins && done.is_empty() && error.as_database_error().is_some() {
@@ -102,12 +105,12 @@ impl Writer {
                 return Err(error);
             }
             let done = &done[usize::from(ends.begins)..];
-            if !part.is_enough(&done[..part.statements()]) {
+            if !message.is_enough(&done[..message.statements()]) {
                 command(&mut conn, "ROLLBACK").await?;
                 self.conn = Some(conn);
                 return Ok(None);
             }
-            part.tell(&done[..part.statements()], now, &mut answers);
+            message.tell(&done[..message.statements()], now, &mut answers);
         }
         if !ends.commits {
             command(&mut conn, "COMMIT").await?;
@@ -117,11 +120,11 @@ impl Writer {
     }
 
     /// Writes one of them, as if there were no others.
-    async fn alone(&mut self, job: &Job) -> Result<Answer, sqlx::Error> {
+    async fn alone(&mut self, job: &QueuedStatement) -> Result<StatementReply, sqlx::Error> {
         let mut collisions = 1;
         loop {
             if job.is_left() {
-                return Ok(Answer::default());
+                return Ok(StatementReply::default());
             }
             let mut conn = self.connection().await?;
             let all = arguments(std::slice::from_ref(job), &[0], &job.order, 0)?;
@@ -130,10 +133,10 @@ impl Writer {
                 Ok(()) => {
                     self.conn = Some(conn);
                     let (affected, granted) = done[0];
-                    return Ok(Answer {
+                    return Ok(StatementReply {
                         affected,
                         granted,
-                        ..Answer::default()
+                        ..StatementReply::default()
                     });
                 }
                 Err(error) if collided::<Sqlite>(&error, collisions) => {
@@ -161,7 +164,7 @@ fn now_us() -> i64 {
 }
 
 fn arguments(
-    jobs: &[Job],
+    jobs: &[QueuedStatement],
     members: &[usize],
     order: &[usize],
     now: i64,
@@ -184,11 +187,11 @@ async fn command(conn: &mut SqliteConnection, text: &'static str) -> Result<(), 
 /// Sends a text of `statements` statements, and records the result of each, those of `ends` included.
 async fn send(
     conn: &mut SqliteConnection,
-    text: Text,
+    text: SqlText,
     arguments: SqliteArguments,
     statements: usize,
     ends: Ends,
-    done: &mut Vec<Done>,
+    done: &mut Vec<StatementResult>,
 ) -> Result<(), sqlx::Error> {
     let query = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(text), arguments);
     let mut results = conn.fetch_many(query);

@@ -8,7 +8,7 @@ use crate::store::sql::sqlite::group_commit::MOST;
 
 /// A pause after a commit. A caller that received its reply often writes again immediately, because a claim is followed
 /// by its answer, and one more commit for all of them costs less than two for a half each.
-pub(in crate::store::sql) struct Lull {
+pub(in crate::store::sql) struct GatherPause {
     pub(in crate::store::sql) until: Instant,
     /// The number of queued statements that ends it; zero: no pause.
     pub(in crate::store::sql) wanted: usize,
@@ -21,7 +21,7 @@ pub(in crate::store::sql) struct Lull {
     idle: u32,
 }
 
-impl Default for Lull {
+impl Default for GatherPause {
     fn default() -> Self {
         let now = Instant::now();
         Self {
@@ -35,7 +35,7 @@ impl Default for Lull {
     }
 }
 
-impl Lull {
+impl GatherPause {
     /// The minimum number of replies that is worth a pause.
     const FEW: usize = 4;
     /// The number of commits without a pause after one that did not pay.
@@ -90,18 +90,18 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::Lull;
+    use super::GatherPause;
 
     const COMMIT: Duration = Duration::from_millis(2);
 
-    fn after(lull: Lull, told: usize, now: Instant) -> Lull {
+    fn after(lull: GatherPause, told: usize, now: Instant) -> GatherPause {
         lull.after(told, now - COMMIT, now)
     }
 
     #[test]
     fn it_ends_when_all_are_back_or_half_a_commit_is_over() {
         let now = Instant::now();
-        let mut lull = after(Lull::default(), 10, now);
+        let mut lull = after(GatherPause::default(), 10, now);
         assert!(lull.goes_on(5, now) && lull.goes_on(14, now));
         assert!(!lull.goes_on(15, now), "all are back");
         let mut lull = after(lull, 10, now);
@@ -113,12 +113,12 @@ mod tests {
     #[test]
     fn there_is_none_for_few_and_for_a_while_after_one_that_did_not_pay() {
         let now = Instant::now();
-        let mut lull = after(Lull::default(), 3, now);
+        let mut lull = after(GatherPause::default(), 3, now);
         assert!(!lull.goes_on(0, now));
         let mut lull = after(lull, 10, now);
         assert!(lull.goes_on(10, now));
         assert!(!lull.goes_on(11, now + COMMIT / 2), "ten took two halves");
-        for _ in 0..Lull::IDLE {
+        for _ in 0..GatherPause::IDLE {
             lull = after(lull, 10, now);
             assert!(!lull.goes_on(0, now));
         }

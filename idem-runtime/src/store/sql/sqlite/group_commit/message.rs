@@ -1,11 +1,11 @@
-//! The part of a batch that is sent in one message.
+//! The message of a batch that is sent in one message.
 //!
 //! It is a text for some of the batch's jobs.
 
 use std::sync::Arc;
 
-use crate::store::sql::backend::{Answer, Text};
-use crate::store::sql::sqlite::group_commit::queued_statement::Job;
+use crate::store::sql::backend::{SqlText, StatementReply};
+use crate::store::sql::sqlite::group_commit::queued_statement::QueuedStatement;
 
 /// The maximum number of repetitions of a statement in a text.
 pub(in crate::store::sql) const WIDEST: usize = 64;
@@ -13,7 +13,7 @@ pub(in crate::store::sql) const WIDEST: usize = 64;
 /// How the statements of a batch are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store::sql) enum Mode {
-    /// One statement for many jobs; each of them is expected to have its effect.
+    /// One statement for multi_row jobs; each of them is expected to have its effect.
     AtOnce,
     /// One statement after the other.
     InTurn,
@@ -27,42 +27,42 @@ pub(in crate::store::sql) struct Ends {
 }
 
 /// The result of a statement: the number of changed rows, and the fence that it returned.
-pub(in crate::store::sql) type Done = (u64, Option<i64>);
+pub(in crate::store::sql) type StatementResult = (u64, Option<i64>);
 
 /// Jobs with the same statement.
-pub(in crate::store::sql) struct Part {
+pub(in crate::store::sql) struct BatchMessage {
     pub(in crate::store::sql) members: Vec<usize>,
     pub(in crate::store::sql) mode: Mode,
     /// All of them must have their effect, because it is not known afterwards which had.
     pub(in crate::store::sql) is_strict: bool,
 }
 
-impl Part {
-    /// All parts, in the order in which they are sent. The transaction can be committed in the message of the last one,
+impl BatchMessage {
+    /// All messages, in the order in which they are sent. The transaction can be committed in the message of the last one,
     /// unless that one is strict.
-    pub(in crate::store::sql) fn all(jobs: &[Job], mode: Mode) -> Vec<Self> {
-        let mut parts = Vec::new();
+    pub(in crate::store::sql) fn all(jobs: &[QueuedStatement], mode: Mode) -> Vec<Self> {
+        let mut messages = Vec::new();
         for members in alike(jobs) {
             let mut rest = &members[..];
-            let many = jobs[members[0]].many.as_ref();
-            let many = many.filter(|_| mode == Mode::AtOnce && members.len() > 1);
+            let multi_row = jobs[members[0]].multi_row.as_ref();
+            let multi_row = multi_row.filter(|_| mode == Mode::AtOnce && members.len() > 1);
             while !rest.is_empty() {
-                let width = match many {
+                let width = match multi_row {
                     Some(_) => WIDEST.min(rest.len()),
-                    // Powers of two, because each width takes as many statements.
+                    // Powers of two, because each width takes as multi_row statements.
                     None => WIDEST.min(1 << rest.len().ilog2()),
                 };
                 let (these, others) = rest.split_at(width);
-                parts.push(Self {
+                messages.push(Self {
                     members: these.to_vec(),
-                    mode: many.map_or(Mode::InTurn, |_| Mode::AtOnce),
-                    is_strict: many.is_some_and(|many| many.is_strict),
+                    mode: multi_row.map_or(Mode::InTurn, |_| Mode::AtOnce),
+                    is_strict: multi_row.is_some_and(|multi_row| multi_row.is_strict),
                 });
                 rest = others;
             }
         }
-        parts.sort_by_key(|part| !part.is_strict);
-        parts
+        messages.sort_by_key(|message| !message.is_strict);
+        messages
     }
 
     /// The number of its statements.
@@ -74,13 +74,18 @@ impl Part {
     }
 
     /// Whether the results of its statements determine the result of each job.
-    pub(in crate::store::sql) fn is_enough(&self, done: &[Done]) -> bool {
+    pub(in crate::store::sql) fn is_enough(&self, done: &[StatementResult]) -> bool {
         let all = || done.iter().map(|(affected, _)| affected).sum::<u64>();
         !self.is_strict || all() == self.members.len() as u64
     }
 
     /// Stores the result of each job.
-    pub(in crate::store::sql) fn tell(&self, done: &[Done], now: i64, answers: &mut [Answer]) {
+    pub(in crate::store::sql) fn tell(
+        &self,
+        done: &[StatementResult],
+        now: i64,
+        answers: &mut [StatementReply],
+    ) {
         let all = done.iter().map(|(affected, _)| affected).sum::<u64>();
         for (index, &member) in self.members.iter().enumerate() {
             let (affected, granted) = match self.mode {
@@ -89,18 +94,18 @@ impl Part {
                 // Not all of them had their effect. Each reads its record, which shows it.
                 Mode::AtOnce => (0, None),
             };
-            answers[member] = Answer {
+            answers[member] = StatementReply {
                 affected,
                 granted,
-                ..Answer::default()
+                ..StatementReply::default()
             };
         }
     }
 }
 
 /// Groups the jobs by statement.
-fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
-    let mut all: Vec<(&Text, Vec<usize>)> = Vec::new();
+fn alike(jobs: &[QueuedStatement]) -> Vec<Vec<usize>> {
+    let mut all: Vec<(&SqlText, Vec<usize>)> = Vec::new();
     for (index, job) in jobs.iter().enumerate() {
         match all
             .iter_mut()
@@ -115,27 +120,32 @@ fn alike(jobs: &[Job]) -> Vec<Vec<usize>> {
 
 /// The texts by statement, mode, width and ends.
 #[derive(Default)]
-pub(in crate::store::sql) struct Texts(Vec<(Text, Mode, usize, Ends, Text)>);
+pub(in crate::store::sql) struct MessageTexts(Vec<(SqlText, Mode, usize, Ends, SqlText)>);
 
-impl Texts {
-    pub(in crate::store::sql) fn of(&mut self, jobs: &[Job], part: &Part, ends: Ends) -> Text {
-        let (job, width) = (&jobs[part.members[0]], part.members.len());
+impl MessageTexts {
+    pub(in crate::store::sql) fn of(
+        &mut self,
+        jobs: &[QueuedStatement],
+        message: &BatchMessage,
+        ends: Ends,
+    ) -> SqlText {
+        let (job, width) = (&jobs[message.members[0]], message.members.len());
         for (of, sent, times, with, text) in &self.0 {
-            let is_it = *times == width && *sent == part.mode && *with == ends;
+            let is_it = *times == width && *sent == message.mode && *with == ends;
             if is_it && Arc::ptr_eq(of, &job.text) {
                 return Arc::clone(text);
             }
         }
-        let text = match &job.many {
-            Some(many) if part.mode == Mode::AtOnce => many.text(width),
+        let text = match &job.multi_row {
+            Some(multi_row) if message.mode == Mode::AtOnce => multi_row.text(width),
             _ => vec![&job.text[..]; width].join(";"),
         };
         // For writing from the start, because then it waits for other processes there, and nowhere else.
         let before = if ends.begins { "BEGIN IMMEDIATE;" } else { "" };
         let after = if ends.commits { ";COMMIT" } else { "" };
-        let text: Text = format!("{before}{text}{after}").into();
+        let text: SqlText = format!("{before}{text}{after}").into();
         let of = Arc::clone(&job.text);
-        (self.0).push((of, part.mode, width, ends, Arc::clone(&text)));
+        (self.0).push((of, message.mode, width, ends, Arc::clone(&text)));
         text
     }
 }

@@ -1,4 +1,4 @@
-//! Group commit: the statements of several calls in one transaction.
+//! GroupCommit commit: the statements of several calls in one transaction.
 //!
 //! The transaction takes one write of the disk.
 //!
@@ -29,11 +29,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::store::pace::{Crowded, Pace, admits};
 use crate::store::sql::backend::Argument;
-use crate::store::sql::permits::Rank;
-use crate::store::sql::pool::Outcome;
-use crate::store::sql::sqlite::group_commit::batch::Writer;
-use crate::store::sql::sqlite::group_commit::gather::Lull;
-use crate::store::sql::sqlite::group_commit::queued_statement::Job;
+use crate::store::sql::permits::Priority;
+use crate::store::sql::pool::StatementOutcome;
+use crate::store::sql::sqlite::group_commit::batch::BatchWriter;
+use crate::store::sql::sqlite::group_commit::gather::GatherPause;
+use crate::store::sql::sqlite::group_commit::queued_statement::QueuedStatement;
 use crate::store::sql::statement::Statement;
 
 /// How long a batch waits for a lone statement to finish. SQLite would wait for the file's lock anyway, but in steps of
@@ -44,18 +44,18 @@ const PATIENCE: Duration = Duration::from_millis(1);
 pub(in crate::store::sql) const MOST: usize = 512;
 
 /// The queue of one store.
-pub struct Group(Arc<Shared>);
+pub struct GroupCommit(Arc<WriteQueue>);
 
-pub(in crate::store::sql) struct Shared {
+pub(in crate::store::sql) struct WriteQueue {
     options: SqliteConnectOptions,
-    state: Mutex<State>,
+    state: Mutex<WriteQueueState>,
     wake: Notify,
 }
 
-struct State {
+struct WriteQueueState {
     /// Statements that end or keep a claim. They are written first.
-    endings: Vec<Job>,
-    claims: Vec<Job>,
+    endings: Vec<QueuedStatement>,
+    claims: Vec<QueuedStatement>,
     pace: Pace,
     /// The lone statement, if it is still in progress.
     alone: Option<u64>,
@@ -68,7 +68,7 @@ struct State {
     closed: bool,
 }
 
-impl Default for State {
+impl Default for WriteQueueState {
     fn default() -> Self {
         Self {
             endings: Vec::new(),
@@ -84,13 +84,13 @@ impl Default for State {
     }
 }
 
-impl State {
+impl WriteQueueState {
     fn in_line(&self) -> usize {
         self.endings.len() + self.claims.len()
     }
 
     /// The next batch.
-    fn take(&mut self) -> Vec<Job> {
+    fn take(&mut self) -> Vec<QueuedStatement> {
         let rest = self.endings.split_off(self.endings.len().min(MOST));
         let mut batch = std::mem::replace(&mut self.endings, rest);
         let claims = self.claims.len().min(MOST - batch.len());
@@ -102,20 +102,20 @@ impl State {
 }
 
 /// How a statement is sent.
-pub(crate) enum Way<'g> {
+pub(crate) enum WritePath<'g> {
     /// Alone; statements that arrive while the turn is held are queued.
-    Alone(Turn<'g>),
+    Alone(LoneWrite<'g>),
     /// In a batch.
-    Together(oneshot::Receiver<Outcome>),
+    Queued(oneshot::Receiver<StatementOutcome>),
     /// Alone, because there is no thread.
-    Beside,
+    Unqueued,
     /// A claim that could not be written in time.
     Refused(Crowded),
 }
 
-impl Group {
+impl GroupCommit {
     pub(in crate::store::sql) fn new(options: SqliteConnectOptions) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(WriteQueue {
             options,
             state: Mutex::default(),
             wake: Notify::new(),
@@ -126,36 +126,36 @@ impl Group {
     pub(crate) fn enter(
         &self,
         what: &'static str,
-        rank: Rank<'_>,
+        priority: Priority<'_>,
         statement: &Statement,
         arguments: &[Argument<'_>],
-    ) -> Way<'_> {
+    ) -> WritePath<'_> {
         let mut state = self.0.lock();
         if state.alone.is_none() && !state.writing && state.in_line() == 0 {
             state.turns += 1;
             state.alone = Some(state.turns);
-            return Way::Alone(Turn {
+            return WritePath::Alone(LoneWrite {
                 number: state.turns,
-                shared: &self.0,
+                queue: &self.0,
             });
         }
         if !state.thread {
             // Without another thread it works as well, but slower.
             if self.0.start().is_err() {
-                return Way::Beside;
+                return WritePath::Unqueued;
             }
             state.thread = true;
         }
-        if let Rank::Claim(admission) = rank {
+        if let Priority::Claim(admission) = priority {
             let (waiting, now) = (state.claims.len(), std::time::Instant::now());
             state.pace.joined(waiting, now);
             if let Err(crowded) = admits(&state.pace, waiting, admission, now) {
-                return Way::Refused(crowded);
+                return WritePath::Refused(crowded);
             }
         }
-        let (job, told) = Job::new(what, statement, arguments);
-        match rank {
-            Rank::Ending => state.endings.push(job),
+        let (job, told) = QueuedStatement::new(what, statement, arguments);
+        match priority {
+            Priority::Ending => state.endings.push(job),
             _ => state.claims.push(job),
         }
         let enough = state.in_line() >= state.wanted;
@@ -163,46 +163,46 @@ impl Group {
         if enough {
             self.0.wake.notify_one();
         }
-        Way::Together(told)
+        WritePath::Queued(told)
     }
 }
 
-impl Drop for Group {
+impl Drop for GroupCommit {
     fn drop(&mut self) {
         self.0.lock().closed = true;
         self.0.wake.notify_one();
     }
 }
 
-impl fmt::Debug for Group {
+impl fmt::Debug for GroupCommit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group").finish_non_exhaustive()
+        f.debug_struct("GroupCommit").finish_non_exhaustive()
     }
 }
 
 /// Held while a lone statement is in progress.
-pub(crate) struct Turn<'g> {
+pub(crate) struct LoneWrite<'g> {
     number: u64,
-    shared: &'g Shared,
+    queue: &'g WriteQueue,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LoneWrite<'_> {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let mut state = self.queue.lock();
         if state.alone == Some(self.number) {
             state.alone = None;
         }
         let waiting = state.in_line() > 0;
         drop(state);
         if waiting {
-            self.shared.wake.notify_one();
+            self.queue.wake.notify_one();
         }
     }
 }
 
 /// The next step of the thread.
 enum Next {
-    Write(Vec<Job>),
+    Write(Vec<QueuedStatement>),
     Sleep,
     /// Until this turn is over.
     Wait(u64),
@@ -211,20 +211,20 @@ enum Next {
     End,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl WriteQueue {
+    fn lock(&self) -> MutexGuard<'_, WriteQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        let shared = Arc::clone(self);
+        let queue = Arc::clone(self);
         let thread = std::thread::Builder::new().name("idem-sqlite".to_owned());
         thread.spawn(move || {
             // If this thread ends or fails, the next statement starts another.
-            let gone = Gone(Arc::clone(&shared));
+            let gone = ThreadEnded(Arc::clone(&queue));
             let runtime = Builder::new_current_thread().enable_time().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(shared.write());
+                runtime.block_on(queue.write());
             }
             drop(gone);
         })?;
@@ -232,19 +232,19 @@ impl Shared {
     }
 
     async fn write(&self) {
-        let mut writer = Writer::new(self.options.clone());
+        let mut writer = BatchWriter::new(self.options.clone());
         // The turn to wait for, and the time limit.
         let mut waits = (0, Instant::now());
-        let mut lull = Lull::default();
+        let mut pause = GatherPause::default();
         loop {
-            match self.next(waits, &mut lull) {
+            match self.next(waits, &mut pause) {
                 Next::Write(jobs) => {
                     let (told, began) = (jobs.len(), Instant::now());
                     writer.write(jobs).await;
-                    lull = lull.after(told, began, Instant::now());
+                    pause = pause.after(told, began, Instant::now());
                 }
                 Next::Gather => {
-                    let _ = timeout_at(lull.until, self.wake.notified()).await;
+                    let _ = timeout_at(pause.until, self.wake.notified()).await;
                 }
                 Next::Sleep => self.wake.notified().await,
                 Next::Wait(turn) => {
@@ -258,10 +258,10 @@ impl Shared {
         }
     }
 
-    fn next(&self, (turn, until): (u64, Instant), lull: &mut Lull) -> Next {
+    fn next(&self, (turn, until): (u64, Instant), pause: &mut GatherPause) -> Next {
         let mut state = self.lock();
-        if lull.goes_on(state.in_line(), Instant::now()) && !state.closed {
-            state.wanted = lull.wanted;
+        if pause.goes_on(state.in_line(), Instant::now()) && !state.closed {
+            state.wanted = pause.wanted;
             return Next::Gather;
         }
         state.wanted = 0;
@@ -281,9 +281,9 @@ impl Shared {
 }
 
 /// Marks the thread as ended. Dropping the queued jobs notifies their callers.
-struct Gone(Arc<Shared>);
+struct ThreadEnded(Arc<WriteQueue>);
 
-impl Drop for Gone {
+impl Drop for ThreadEnded {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         (state.thread, state.writing) = (false, false);

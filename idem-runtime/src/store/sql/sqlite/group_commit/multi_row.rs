@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::store::sql::backend::Sealed;
+use crate::store::sql::backend::SqlDriver;
 use crate::store::sql::parameters::counted;
 use crate::store::sql::statement::filled;
 
 /// The text before, the text for each call, and the text after. Arguments are those of the statement for one call; the
 /// one after the last is the time.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store::sql) struct Template {
+pub(in crate::store::sql) struct MultiRowTemplate {
     pub(in crate::store::sql) before: &'static str,
     pub(in crate::store::sql) each: &'static str,
     pub(in crate::store::sql) after: &'static str,
@@ -19,7 +19,7 @@ pub(in crate::store::sql) struct Template {
 
 /// Such a statement for a table.
 #[derive(Debug)]
-pub(crate) struct Many {
+pub(crate) struct MultiRowStatement {
     before: String,
     each: String,
     after: String,
@@ -27,8 +27,11 @@ pub(crate) struct Many {
     pub(crate) is_strict: bool,
 }
 
-impl Many {
-    pub(in crate::store::sql) fn new<B: Sealed>(template: Template, table: &str) -> Arc<Self> {
+impl MultiRowStatement {
+    pub(in crate::store::sql) fn new<B: SqlDriver>(
+        template: MultiRowTemplate,
+        table: &str,
+    ) -> Arc<Self> {
         let (each, order) = counted(template.each);
         Arc::new(Self {
             before: filled::<B>(template.before, table, 0),
@@ -46,7 +49,7 @@ impl Many {
     }
 }
 
-pub(in crate::store::sql) const CLAIM: Template = Template {
+pub(in crate::store::sql) const CLAIM: MultiRowTemplate = MultiRowTemplate {
     before: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
              retain_ms, fingerprint, body, expires_us, version) VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)",
@@ -54,7 +57,7 @@ pub(in crate::store::sql) const CLAIM: Template = Template {
     is_strict: true,
 };
 
-pub(in crate::store::sql) const COMPLETE: Template = Template {
+pub(in crate::store::sql) const COMPLETE: MultiRowTemplate = MultiRowTemplate {
     before: "WITH v (k, s, d, r, b, life, o, f, a, p, now) AS (VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     after: ") UPDATE {t} SET state = v.s, detail = v.d, retain_ms = v.r, body = v.b, \
