@@ -1,30 +1,36 @@
 //! The interface of a database: its dialect, and the sending of statements.
 
-#![allow(
-    unnameable_types,
-    reason = "nobody else implements it, and so nobody needs the names"
-)]
+#![allow(unnameable_types, reason = "sealed")]
 
 use std::fmt::Debug;
 use std::future::{Future, ready};
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
+#[cfg(feature = "postgres")]
+use sqlx::postgres::PgConnectOptions;
+#[cfg(feature = "sqlite")]
+use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, Database};
 use sqlx_core::transaction::TransactionManager as _;
 
-#[cfg(feature = "postgres")]
-use super::listen_notify::ListenNotify;
-use super::row::{PrimaryKey, Row};
-#[cfg(feature = "sqlite")]
-use super::sqlite::group_commit::GroupCommit;
+use super::argument::Argument;
+use super::error_kind::SqlErrorKind;
+use super::reply::StatementReply;
 use super::statement::{Statement, StatementTemplate};
 use super::transaction::SqlConnection;
 
+/// A connection to the database.
+pub(crate) type Conn<B> = <<B as SqlDriver>::Db as Database>::Connection;
+
+/// The options of a connection to the database.
+pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
+
+pub(crate) type Manager<D> = <D as Database>::TransactionManager;
+
 /// A database that sqlx supports.
 ///
-/// SqlDriver: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
+/// Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
 pub trait Backend: SqlDriver {}
 
 impl<B: SqlDriver> Backend for B {}
@@ -217,7 +223,7 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     ///
     /// Only a statement that changed rows does so, if the database supports that.
     #[doc(hidden)]
-    fn left(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
+    fn returned_number(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
         let _ = done;
         None
     }
@@ -244,7 +250,7 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
         Manager::<Self::Db>::start_rollback(conn);
     }
 
-    /// Whether the transaction that sqlx counts exists, with at most `most` counted before the call. `true` where a
+    /// Whether the transaction that sqlx counts exists, with at most `most` positional before the call. `true` where a
     /// claim finds that out.
     #[doc(hidden)]
     fn in_step(
@@ -264,7 +270,7 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
 
     /// The warnings for an operator about this server, or the error that makes it unusable.
     #[doc(hidden)]
-    fn look(
+    fn probe_server(
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
@@ -283,25 +289,23 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const GROUPS: bool = false;
 
-    /// The group commit, if the store has one.
+    /// The options of the connection that writes for several calls at a time, if the store does so.
     #[cfg(feature = "sqlite")]
     #[doc(hidden)]
-    fn group(
+    fn group_commit(
         options: &<<Self::Db as Database>::Connection as Connection>::Options,
-    ) -> Option<GroupCommit> {
+    ) -> Option<SqliteConnectOptions> {
         let _ = options;
         None
     }
 
-    /// The source of change notifications, if the database has one.
+    /// The options of a connection for change notifications, if the database has them.
     #[cfg(feature = "postgres")]
     #[doc(hidden)]
-    fn notices(
-        options: <<Self::Db as Database>::Connection as Connection>::Options,
-        table: &str,
-        patience: Duration,
-    ) -> Option<ListenNotify> {
-        let _ = (options, table, patience);
+    fn notifications(
+        options: &<<Self::Db as Database>::Connection as Connection>::Options,
+    ) -> Option<PgConnectOptions> {
+        let _ = options;
         None
     }
 
@@ -320,87 +324,7 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
 
     /// Adds the settings of the store's own connections.
     #[doc(hidden)]
-    fn own(
+    fn store_options(
         options: <<Self::Db as Database>::Connection as Connection>::Options,
     ) -> <<Self::Db as Database>::Connection as Connection>::Options;
 }
-
-pub(crate) type Manager<D> = <D as Database>::TransactionManager;
-
-/// A value in a statement.
-#[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub enum Argument<'a> {
-    Bytes(&'a [u8]),
-    Body(Option<&'a [u8]>),
-    Int(i64),
-    Text(&'a str),
-    /// At least one, and the only argument.
-    Keys(&'a [PrimaryKey]),
-}
-
-/// The reply to a statement.
-#[derive(Debug, Default)]
-#[doc(hidden)]
-pub struct StatementReply {
-    pub(crate) affected: u64,
-    pub(crate) row: Option<Row>,
-    /// The time at which a row was changed, which is the fence of an inserted record.
-    pub(crate) granted: Option<i64>,
-    /// The existing records of a read of several places.
-    pub(crate) rows: Vec<(PrimaryKey, Row)>,
-    /// A block of a listing, with the operation of each record as the table has it.
-    pub(crate) block: Vec<(PrimaryKey, String, Row)>,
-}
-
-impl StatementReply {
-    /// The database's time, in microseconds, if the reply has it.
-    pub(crate) fn now_us(&self) -> Option<u64> {
-        let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
-        let granted = self.granted.and_then(|micros| u64::try_from(micros).ok());
-        row.map(|row| row.now_us).or(granted)
-    }
-}
-
-/// The kind of an error of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub enum SqlErrorKind {
-    /// It collided with another transaction: a serialization failure, a deadlock, a busy file.
-    Collision,
-    /// It waited for a lock of another transaction up to its limit.
-    Locked,
-    /// No room.
-    Full,
-    /// The table does not exist.
-    NoTable,
-    /// The database or the schema does not exist.
-    NoDatabase,
-    /// Wrong user or password.
-    Login,
-    /// A right is missing.
-    Refused,
-    /// An unusable file, and the remedy.
-    #[cfg(feature = "sqlite")]
-    File(&'static str),
-    /// It starts, stops, or fails over.
-    Unavailable,
-    /// It has no connection left, or has ended the statement for a limit of its own.
-    Busy,
-    /// It only reads.
-    ReadOnly,
-    /// Its transaction is over, or failed, or a savepoint in it is gone.
-    Ended,
-    /// Anything else.
-    Other,
-}
-
-impl SqlErrorKind {
-    /// Whether the outcome of the statement is unknown, and its connection unusable.
-    pub(crate) fn is_silence(self) -> bool {
-        matches!(self, Self::Unavailable | Self::Busy)
-    }
-}
-
-/// A cheap clone of the text of a statement.
-pub(crate) type SqlText = Arc<str>;

@@ -1,16 +1,17 @@
 //! A claim: one statement without a record or with an answer.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::SqlStoreState;
-use super::backend::{SqlDriver, SqlErrorKind};
+use super::backend::SqlDriver;
+use super::columns::{HeaderColumns, displayed_operation};
 use super::compare_and_write::{HeaderWrite, RecordAccess, TRIES, overtaken};
-use super::permits::Priority;
-use super::row::{HeaderColumns, Row, shown};
+use super::error_kind::SqlErrorKind;
+use super::priority::Priority;
+use super::row::Row;
+use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::{Fence, Header, State};
@@ -56,7 +57,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             let write = write.map(|header| HeaderWrite {
                 header,
                 life,
-                told: false,
+                notifies: false,
             });
             (Some(reply), write)
         };
@@ -66,10 +67,10 @@ impl<B: SqlDriver> SqlStoreState<B> {
             if begins {
                 let reads = self.hit_rate.at_least(B::READS_FIRST);
                 if reads {
-                    found = self.look(&access).await?;
+                    found = self.read_row(&access).await?;
                 }
                 if found.is_none() {
-                    match self.put(&access, request, reads).await? {
+                    match self.insert_first(&access, request, reads).await? {
                         FirstClaim::Granted(fence) => return Ok(granted(fence)),
                         FirstClaim::Exists(row) => found = row,
                     }
@@ -86,13 +87,15 @@ impl<B: SqlDriver> SqlStoreState<B> {
             }
             // No row: the record of a faster claim, which the statement could not see.
             let unreadable = |error| Some(ClaimReply::Unreadable(error));
-            let reply = self.operate(&access, found, decide, unreadable).await?;
+            let reply = self
+                .compare_and_write(&access, found, decide, unreadable)
+                .await?;
             match &reply {
                 Some(ClaimReply::Done { record, left }) => {
-                    self.ascertain(&access, record, *left).await?;
+                    self.ensure_logged(&access, record, *left).await?;
                 }
                 // A record that is absent on a read-only server may exist on the one that writes.
-                Some(ClaimReply::Absent) => self.writes(&access).await?,
+                Some(ClaimReply::Absent) => self.ensure_writable(&access).await?,
                 _ => {}
             }
             if let Some(reply) = reply {
@@ -103,18 +106,18 @@ impl<B: SqlDriver> SqlStoreState<B> {
     }
 
     /// Inserts the record of a first claim, if there is none. `reads`: a read has just found none.
-    async fn put(
+    async fn insert_first(
         &self,
         access: &RecordAccess<'_, B>,
         request: &ClaimRequest,
         reads: bool,
     ) -> Result<FirstClaim, StoreError> {
         let columns = HeaderColumns::new(&fresh(request));
-        let shown = shown(access.key);
+        let shown = displayed_operation(access.key);
         let arguments = columns.claim(&access.primary_key, &shown);
         let mut told = pin!(
             self.pool
-                .tell(access.purpose(), &self.statements.claim, &arguments)
+                .send(access.purpose(), &self.statements.claim, &arguments)
         );
         let mut outcome = None;
         // There, a statement that changes nothing waits for other writers as well.
@@ -122,7 +125,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             match timeout(HELD_UP, told.as_mut()).await {
                 Ok(done) => outcome = Some(done),
                 // A row of its own owner was written meanwhile by this claim.
-                Err(_) => match Box::pin(self.look(access)).await? {
+                Err(_) => match Box::pin(self.read_row(access)).await? {
                     Some(row) if !row.is_of(&request.owner) => {
                         return Ok(FirstClaim::Exists(Some(row)));
                     }
@@ -144,7 +147,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             },
             // A done record can be replayed nevertheless.
             Err((Some(kind), error)) if !reads || kind == SqlErrorKind::ReadOnly => {
-                let row = Box::pin(self.look(access)).await?;
+                let row = Box::pin(self.read_row(access)).await?;
                 Ok(FirstClaim::Exists(Some(row.ok_or(error)?)))
             }
             Err((_, error)) => Err(error),
@@ -173,36 +176,5 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
-    }
-}
-
-/// The share of recent claims that met a record, of [`SCALE`](Self::SCALE).
-#[derive(Debug)]
-pub(super) struct HitRate(AtomicU32);
-
-impl HitRate {
-    pub(super) const SCALE: u32 = 1 << 16;
-    /// The number of claims over which the share decays.
-    const LATELY: u32 = 64;
-
-    pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(Self::SCALE / Self::LATELY))
-    }
-
-    fn at_least(&self, share: u32) -> bool {
-        self.0.load(Ordering::Relaxed) >= share
-    }
-
-    fn record(&self, met: bool) {
-        let learn = |was: u32| {
-            let is = if met {
-                was + (Self::SCALE - was) / Self::LATELY
-            } else {
-                was - was.div_ceil(Self::LATELY)
-            };
-            (is != was).then_some(is)
-        };
-        // An unchanged share is no error.
-        let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, learn);
     }
 }

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use super::SqlStoreState;
-use super::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
-use super::permits::Priority;
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::columns::{HeaderColumns, displayed_operation, life_us, stored_body};
+use super::error_kind::SqlErrorKind;
 use super::pool::ConnectionPool;
-use super::row::{HeaderColumns, PrimaryKey, Row, life_us, primary_key, shown};
+use super::primary_key::{PrimaryKey, primary_key};
+use super::priority::Priority;
+use super::reply::StatementReply;
+use super::row::Row;
+use super::state::SqlStoreState;
 use super::statement::Statement;
 use crate::identity::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};
@@ -25,7 +30,7 @@ pub(super) struct HeaderWrite {
     /// The life of the record; `None`: its remaining life.
     pub(super) life: Option<Duration>,
     /// Whether it notifies waiting calls.
-    pub(super) told: bool,
+    pub(super) notifies: bool,
 }
 
 /// The lane, the purpose and the record of an operation.
@@ -82,7 +87,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     ///
     /// Called before it is replayed, because otherwise a server that loses it would have shown an answer that never
     /// existed.
-    pub(super) async fn ascertain(
+    pub(super) async fn ensure_logged(
         &self,
         access: &RecordAccess<'_, B>,
         record: &Record,
@@ -94,7 +99,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             let here = [Argument::Bytes(&access.primary_key)];
             let touched = access
                 .pool
-                .tell(access.purpose(), &self.statements.touch, &here);
+                .send(access.purpose(), &self.statements.touch, &here);
             match touched.await {
                 // A read-only server has the answer from the log of another.
                 Ok(_) | Err((Some(SqlErrorKind::ReadOnly), _)) => {}
@@ -105,16 +110,19 @@ impl<B: SqlDriver> SqlStoreState<B> {
     }
 
     /// Fails on a read-only server, by a write to a record that does not exist.
-    pub(super) async fn writes(&self, access: &RecordAccess<'_, B>) -> Result<(), StoreError> {
+    pub(super) async fn ensure_writable(
+        &self,
+        access: &RecordAccess<'_, B>,
+    ) -> Result<(), StoreError> {
         let here = [Argument::Bytes(&access.primary_key)];
         let touched = access
             .pool
-            .tell(access.purpose(), &self.statements.touch, &here);
+            .send(access.purpose(), &self.statements.touch, &here);
         touched.await.map(|_| ()).map_err(|(_, error)| error)
     }
 
     /// Reads the row at the place.
-    pub(super) async fn look(
+    pub(super) async fn read_row(
         &self,
         access: &RecordAccess<'_, B>,
     ) -> Result<Option<Row>, StoreError> {
@@ -124,7 +132,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
     }
 
     /// Reads, lets `decide` choose the header to write in front of `body`, and writes.
-    pub(super) async fn operate<T>(
+    pub(super) async fn compare_and_write<T>(
         &self,
         access: &RecordAccess<'_, B>,
         mut found: Option<Row>,
@@ -134,7 +142,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         for _ in 0..TRIES {
             let row = match found.take() {
                 Some(row) => Some(row),
-                None => self.look(access).await?,
+                None => self.read_row(access).await?,
             };
             if let Some(row) = &row {
                 row.readable(self.reads_bytes)?;
@@ -152,7 +160,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             let Some(write) = write else {
                 return Ok(reply);
             };
-            // TxFuture, because it is rare: most decisions write nothing.
+            // Boxed, because it is rare: most decisions write nothing.
             let done = match &row {
                 Some(row) => Box::pin(self.replace(access, row, &write)).await?,
                 None => Box::pin(self.insert(access, &write)).await?,
@@ -182,14 +190,14 @@ impl<B: SqlDriver> SqlStoreState<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            kept(&write.header, access.body),
+            stored_body(&write.header, access.body),
             Argument::Int(write.life.map_or(-1, life_us)),
             Argument::Int(row.version),
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
-        let statement = if write.told {
-            &self.statements.replace_told
+        let statement = if write.notifies {
+            &self.statements.replace_notifying
         } else {
             &self.statements.replace
         };
@@ -205,7 +213,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let columns = HeaderColumns::new(&write.header);
         let arguments = [
             Argument::Bytes(&access.primary_key),
-            Argument::Text(&shown(access.key)),
+            Argument::Text(&displayed_operation(access.key)),
             columns.layout(),
             columns.state(),
             columns.owner(),
@@ -214,11 +222,11 @@ impl<B: SqlDriver> SqlStoreState<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            kept(&write.header, access.body),
+            stored_body(&write.header, access.body),
             Argument::Int(life_us(write.life.unwrap_or_default())),
         ];
-        let statement = if write.told {
-            &self.statements.insert_told
+        let statement = if write.notifies {
+            &self.statements.insert_notifying
         } else {
             &self.statements.insert
         };
@@ -230,10 +238,4 @@ impl<B: SqlDriver> SqlStoreState<B> {
 pub(super) fn overtaken(what: &str) -> StoreError {
     let message = format!("{what}: others were quicker {TRIES} times; it may be sent again");
     StoreError::new(StoreErrorKind::Unavailable, message)
-}
-
-/// The answer, for records that have one.
-pub(super) fn kept<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
-    let done = matches!(header.state, State::Done { .. });
-    Argument::Body(done.then_some(body))
 }

@@ -1,6 +1,7 @@
 //! Maps the errors of sqlx to those of a store.
 
-use super::backend::{SqlDriver, SqlErrorKind};
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
 use crate::store::{Reach, StoreError, StoreErrorKind};
 
 /// Whether the connection is unusable.

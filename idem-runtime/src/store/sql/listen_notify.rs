@@ -1,11 +1,6 @@
 //! `LISTEN` and `NOTIFY` of PostgreSQL. Optional, because a transaction that notifies takes a lock of the whole server
 //! when it is committed.
 
-#![allow(
-    unnameable_types,
-    reason = "a part of the backends, which nobody else implements"
-)]
-
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,16 +10,16 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Postgres;
 use super::failure::store_error;
-use super::row::{PRIMARY_KEY_LEN, PrimaryKey, primary_key};
+use super::postgres::Postgres;
+use super::primary_key::{PrimaryKey, from_hex, primary_key};
 use crate::identity::operation::RecordKey;
 use crate::store::{Feed, StoreError, StoreErrorKind, StoreFuture, Watch, Watchers};
 
 const WHAT: &str = "listening";
 
 /// The change notifications of a store.
-pub struct ListenNotify {
+pub(super) struct ListenNotify {
     options: PgConnectOptions,
     channel: String,
     patience: Duration,
@@ -145,7 +140,7 @@ async fn receive(mut listener: PgListener, watchers: Watchers, keys: Weak<Watche
         match listener.try_recv().await {
             Ok(Some(notice)) => {
                 let Some(keys) = keys.upgrade() else { return };
-                let key = read(notice.payload())
+                let key = from_hex(notice.payload())
                     .and_then(|primary_key| keys.lock().get(&primary_key).cloned());
                 if let Some(key) = key {
                     watchers.0.wake(&key);
@@ -157,14 +152,4 @@ async fn receive(mut listener: PgListener, watchers: Watchers, keys: Weak<Watche
             Err(_) => return,
         }
     }
-}
-
-/// The place in a notification, in hexadecimal digits.
-fn read(payload: &str) -> Option<PrimaryKey> {
-    let mut primary_key = [0; PRIMARY_KEY_LEN];
-    (payload.len() == 2 * PRIMARY_KEY_LEN && payload.is_ascii()).then_some(())?;
-    for (index, byte) in primary_key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&payload[index * 2..index * 2 + 2], 16).ok()?;
-    }
-    Some(primary_key)
 }

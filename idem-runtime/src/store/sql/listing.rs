@@ -6,39 +6,17 @@
 
 use std::fmt::Write as _;
 
-use super::SqlStoreState;
-use super::backend::{Argument, SqlDriver};
-use super::permits::Priority;
-use super::row::{PRIMARY_KEY_LEN, PrimaryKey, digest_at, primary_keys};
-use super::statement::COLUMNS;
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey, digest_at, from_hex, primary_key_bounds};
+use super::priority::Priority;
+use super::state::SqlStoreState;
 use crate::identity::operation::{Operation, RecordKey};
-use crate::record::LAYOUT;
 use crate::store::{
     EXAMINED, EntryFilter, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
 };
 
 const WHAT: &str = "a listing";
-
-/// The states that this version knows. Every row in another state is read, to be counted.
-const KNOWN: &str = "PWRQDEUT";
-
-/// `?1` the first place, `?2` the last one, `?3` the number of rows, `?4` the states, all if it is empty, `?5` the
-/// least attempts.
-pub(super) fn statement() -> String {
-    // The answer is left out, because it may be large. The column in its place is one of bytes, and not of the answer's
-    // type, because a server keeps no intermediate result of that type in memory.
-    let columns = COLUMNS
-        .replace("{answer} AS", "CASE WHEN 1 = 0 THEN fingerprint END AS")
-        .replace("{answer_bytes} AS", "CASE WHEN 1 = 0 THEN version END AS");
-    format!(
-        "WITH block AS (SELECT {columns}, record_key, op FROM {{t}} \
-         WHERE record_key >= ?1 AND record_key <= ?2 ORDER BY record_key LIMIT ?3) \
-         SELECT * FROM block WHERE layout <> {LAYOUT} OR REPLACE('{KNOWN}', state, '') = '{KNOWN}' \
-         OR ((?4 = '' OR REPLACE(?4, state, '') <> ?4) AND attempts >= ?5) \
-         OR record_key = (SELECT record_key FROM block ORDER BY record_key DESC LIMIT 1) \
-         ORDER BY record_key"
-    )
-}
 
 /// The states, as in a header, of records that may pass the filter.
 fn states(filter: EntryFilter) -> &'static str {
@@ -63,13 +41,13 @@ struct KeyRange {
 impl KeyRange {
     fn of(request: &ListRequest) -> Result<Self, StoreError> {
         let [first, last] = match &request.operation {
-            Some(operation) => primary_keys(&request.prefix, operation.as_str()),
+            Some(operation) => primary_key_bounds(&request.prefix, operation.as_str()),
             None => [[0; PRIMARY_KEY_LEN], [0xff; PRIMARY_KEY_LEN]],
         };
         let first = match request.after.as_deref() {
             None => first,
             Some(text) => {
-                let at = read(text).ok_or_else(no_position)?;
+                let at = from_hex(text).ok_or_else(no_position)?;
                 if at < first || at > last {
                     return Err(no_position());
                 }
@@ -100,20 +78,6 @@ fn successor(mut primary_key: PrimaryKey) -> Option<PrimaryKey> {
     None
 }
 
-/// Parses a place of hexadecimal digits.
-fn read(text: &str) -> Option<PrimaryKey> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * PRIMARY_KEY_LEN {
-        return None;
-    }
-    let mut primary_key = [0; PRIMARY_KEY_LEN];
-    for (byte, pair) in primary_key.iter_mut().zip(digits.chunks(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
-    }
-    Some(primary_key)
-}
-
 /// The key of a row, if prefix and operation are the requested ones.
 fn key(request: &ListRequest, primary_key: &PrimaryKey, shown: &str) -> Option<RecordKey> {
     let operation = match &request.operation {
@@ -126,7 +90,7 @@ fn key(request: &ListRequest, primary_key: &PrimaryKey, shown: &str) -> Option<R
 
 /// Whether the table may have only a part of this name.
 ///
-/// Then the operation of the record is unknown: see [`shown`](super::row::shown).
+/// Then the operation of the record is unknown: see [`shown`](super::row::displayed_operation).
 fn is_cut(request: &ListRequest, shown: &str) -> bool {
     request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
 }
@@ -145,7 +109,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             Argument::Int(request.min_attempts.into()),
         ];
         let statement = &self.statements.list;
-        let answer = (self.listing)
+        let answer = (self.listing_pool)
             .run((WHAT, Priority::Other), statement, &arguments)
             .await?;
         let mut reply = ListReply::default();
@@ -180,7 +144,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
 mod tests {
     use super::*;
     use crate::identity::key::KeyDigest;
-    use crate::store::sql::row::primary_key;
+    use crate::store::sql::primary_key::primary_key;
 
     fn request(operation: Option<&'static str>) -> ListRequest {
         ListRequest {

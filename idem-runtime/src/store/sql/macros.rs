@@ -19,7 +19,7 @@ macro_rules! prepared {
             for index in 0..$statement.order.len() {
                 query = query.bind(&primary_keys[index.min(primary_keys.len() - 1)][..]);
             }
-            return several!($conn, $statement, query);
+            return crate::store::sql::macros::several!($conn, $statement, query);
         }
         for index in order {
             query = match $arguments[index] {
@@ -41,7 +41,7 @@ macro_rules! prepared {
                     let primary_key: &[u8] = found.try_get(primary_key)?;
                     let row = crate::store::sql::macros::row!(found, &[u8], try_get);
                     let operation: String = found.try_get(operation)?;
-                    block.push((primary_key.try_into().unwrap_or([0; PRIMARY_KEY_LEN]), operation, row));
+                    block.push((primary_key.try_into().unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]), operation, row));
                 }
                 Ok(StatementReply {
                     block,
@@ -52,7 +52,7 @@ macro_rules! prepared {
                 let done = (&mut *$conn).execute(query).await?;
                 Ok(StatementReply {
                     affected: done.rows_affected(),
-                    granted: Self::left(&done),
+                    granted: Self::returned_number(&done),
                     ..StatementReply::default()
                 })
             }
@@ -91,7 +91,9 @@ macro_rules! several {
         for found in &found {
             let primary_key: &[u8] = found.try_get(13)?;
             // An invalid place matches no read.
-            let primary_key = primary_key.try_into().unwrap_or([0; PRIMARY_KEY_LEN]);
+            let primary_key = primary_key
+                .try_into()
+                .unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]);
             let row = crate::store::sql::macros::seen!($statement, found);
             rows.push((primary_key, row));
         }
@@ -157,7 +159,7 @@ macro_rules! row {
         let owner: $bytes = row.$get(2)?;
         let fingerprint: $bytes = row.$get(7)?;
         let body: Option<$bytes> = row.$get(8)?;
-        Row::new(&RowColumns {
+        crate::store::sql::row::Row::new(&crate::store::sql::row::RowColumns {
             layout: row.$get(0)?,
             state: row.$get(1)?,
             owner: &owner[..],

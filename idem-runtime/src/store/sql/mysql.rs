@@ -6,11 +6,14 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlSslMode};
 use sqlx::{Executor as _, MySqlConnection};
 
-use super::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
-use super::claim::HitRate;
-use super::macros::{prepared, scripts, several};
-use super::parameters::{counted, written};
-use super::row::{PRIMARY_KEY_LEN, Row, RowColumns};
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
+use super::hit_rate::HitRate;
+use super::macros::{prepared, scripts};
+use super::parameters::positional;
+use super::reply::StatementReply;
+use super::script::with_literals;
 use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
 use crate::store::transport;
@@ -68,7 +71,7 @@ impl SqlDriver for MySql {
     }
 
     fn parameters(template: &str) -> (String, Vec<usize>) {
-        counted(template)
+        positional(template)
     }
 
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
@@ -103,7 +106,7 @@ impl SqlDriver for MySql {
         if statement.kind != StatementKind::Script {
             return prepared!(sqlx::MySql, conn, statement, arguments);
         }
-        let script = written::<Self>(&statement.text, arguments);
+        let script = with_literals::<Self>(&statement.text, arguments);
         Self::fetch_script(conn, script).await
     }
 
@@ -111,7 +114,7 @@ impl SqlDriver for MySql {
     // row, and stays in the session until the next one.
     const DATED: (&'static str, &'static str) = ("LAST_INSERT_ID({now})", "");
 
-    fn left(done: &MySqlQueryResult) -> Option<i64> {
+    fn returned_number(done: &MySqlQueryResult) -> Option<i64> {
         i64::try_from(done.last_insert_id())
             .ok()
             .filter(|number| *number > 0)
@@ -166,7 +169,7 @@ impl SqlDriver for MySql {
         Ok(usize::try_from(bytes).ok())
     }
 
-    async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
+    async fn probe_server(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
                         CAST(@@read_only AS SIGNED), CAST(@@autocommit AS SIGNED)";
         let (flush, read_only, autocommit): (i64, i64, i64) =
@@ -204,7 +207,7 @@ impl SqlDriver for MySql {
         (!is_local).then(|| transport::warning(Self::NAME, why, instead))
     }
 
-    fn own(options: MySqlConnectOptions) -> MySqlConnectOptions {
+    fn store_options(options: MySqlConnectOptions) -> MySqlConnectOptions {
         options
     }
 }

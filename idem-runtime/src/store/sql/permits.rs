@@ -10,19 +10,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::store::Admission;
+use super::priority::Priority;
 use crate::store::pace::{Crowded, Pace, admits, crowded};
-
-/// The purpose of a statement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Priority<'a> {
-    /// It ends or keeps a claim. It is served first and never refused.
-    Ending,
-    /// It claims. It is refused if it cannot be sent in time.
-    Claim(&'a Admission),
-    /// It reads, or works for an operator. It is served after endings, and bounded by the response time-out.
-    Other,
-}
 
 /// Why a statement got no seat.
 #[derive(Debug)]

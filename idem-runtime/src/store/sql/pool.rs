@@ -8,24 +8,25 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::{Connection, Database};
+use sqlx::Connection as _;
 #[cfg(feature = "sqlite")]
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
+use super::argument::Argument;
+use super::backend::{Conn, Options, SqlDriver};
+use super::collision::{COLLISIONS, collided, pause};
+use super::error_kind::SqlErrorKind;
 use super::failure::{broken, error_kind, store_error};
-use super::permits::{ConnectionPermit, NoPermit, PermitQueue, Priority};
+use super::permits::{ConnectionPermit, NoPermit, PermitQueue};
+use super::priority::Priority;
 use super::read_batch::queue::ReadBatcher;
+use super::reply::{StatementOutcome, StatementReply};
 #[cfg(feature = "sqlite")]
 use super::sqlite::group_commit::{GroupCommit, WritePath};
 use super::statement::Statement;
-use crate::record::Owner;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
-
-type Conn<B> = <<B as SqlDriver>::Db as Database>::Connection;
-pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
 
 /// A connection that was idle for this long is pinged before use.
 ///
@@ -35,14 +36,8 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How long the ping may take.
 const PING: Duration = Duration::from_millis(500);
 
-/// How often a statement that collided with another transaction is sent again.
-const COLLISIONS: u32 = 20;
-
 /// The number of reads in flight from which on further reads wait to be batched.
 const TURNS: usize = 4;
-
-/// The outcome of a statement.
-pub(crate) type StatementOutcome = Result<StatementReply, (Option<SqlErrorKind>, StoreError)>;
 
 /// A set of connections, made when they are needed.
 pub(crate) struct ConnectionPool<B: SqlDriver> {
@@ -108,12 +103,12 @@ impl<B: SqlDriver> ConnectionPool<B> {
         statement: &Statement,
         arguments: &[Argument<'_>],
     ) -> Result<StatementReply, StoreError> {
-        let outcome = self.tell((what, priority), statement, arguments).await;
+        let outcome = self.send((what, priority), statement, arguments).await;
         outcome.map_err(|(_, error)| error)
     }
 
     /// As [`run`](Self::run), and returns the kind of a server's error.
-    pub(crate) async fn tell(
+    pub(crate) async fn send(
         &self,
         (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
@@ -274,7 +269,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         loop {
             let idle = self.idle().pop();
             let Some((mut conn, since)) = idle else {
-                // TxFuture, because it is rare, and would enlarge every future of the store.
+                // Boxed, because it is rare, and would enlarge every future of the store.
                 return Ok((Box::pin(self.connect()).await?, false));
             };
             let trusted = since.elapsed() < IDLE;
@@ -314,16 +309,4 @@ impl<B: SqlDriver> ConnectionPool<B> {
 
 fn failed<B: SqlDriver>(what: &str, error: sqlx::Error) -> (Option<SqlErrorKind>, StoreError) {
     (error_kind::<B>(&error), store_error::<B>(what, error))
-}
-
-/// Whether it collided with another transaction, and may still be sent again.
-pub(crate) fn collided<B: SqlDriver>(error: &sqlx::Error, collisions: u32) -> bool {
-    collisions <= COLLISIONS && error_kind::<B>(error) == Some(SqlErrorKind::Collision)
-}
-
-/// Randomized back-off after a collision, longer each time.
-pub(crate) async fn pause(collisions: u32) {
-    let most = 500 << collisions.min(6);
-    let share = u64::from(Owner::random().as_bytes()[0]) + 1;
-    tokio::time::sleep(Duration::from_micros(most * share / 256)).await;
 }

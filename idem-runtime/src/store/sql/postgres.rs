@@ -8,11 +8,12 @@ use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::postgres::{PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Executor as _, PgConnection, Type};
 
-use super::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
-use super::claim::HitRate;
-use super::listen_notify::ListenNotify;
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
+use super::hit_rate::HitRate;
 use super::macros::{prepared, scripts, several};
-use super::row::{PRIMARY_KEY_LEN, Row, RowColumns};
+use super::reply::StatementReply;
 use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
 use crate::store::transport;
@@ -166,7 +167,7 @@ impl SqlDriver for Postgres {
 
     scripts!(PgConnection, ByteaText);
 
-    async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    async fn probe_server(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
                         pg_is_in_recovery()";
         let (fsync, commit, standby): (String, String, bool) =
@@ -200,11 +201,11 @@ impl SqlDriver for Postgres {
         (!is_local).then(|| transport::warning(Self::NAME, why, instead))
     }
 
-    fn notices(options: PgConnectOptions, table: &str, patience: Duration) -> Option<ListenNotify> {
-        Some(ListenNotify::new(options, table, patience))
+    fn notifications(options: &PgConnectOptions) -> Option<PgConnectOptions> {
+        Some(options.clone())
     }
 
-    fn own(options: PgConnectOptions) -> PgConnectOptions {
+    fn store_options(options: PgConnectOptions) -> PgConnectOptions {
         options
     }
 }

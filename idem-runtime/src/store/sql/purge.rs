@@ -8,9 +8,11 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::backend::{Argument, Backend, SqlDriver};
-use super::permits::Priority;
-use super::{SqlStore, SqlStoreState};
+use super::argument::Argument;
+use super::backend::{Backend, SqlDriver};
+use super::claim::fresh;
+use super::priority::Priority;
+use super::state::{SqlStore, SqlStoreState};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
@@ -147,7 +149,7 @@ impl<B: Backend> SqlStore<B> {
         let (state, reported) = (Arc::clone(&self.0), Arc::clone(&progress));
         let task = tokio::spawn(async move {
             loop {
-                let pause = match state.purge_turn(purge, &reported).await {
+                let pause = match state.purge_if_due(purge, &reported).await {
                     Ok(pause) => {
                         reported.error(None);
                         pause
@@ -177,12 +179,12 @@ impl<B: SqlDriver> SqlStoreState<B> {
     }
 
     /// Purges if it is this process's turn, and returns the pause until the next attempt.
-    async fn purge_turn(
+    async fn purge_if_due(
         &self,
         purge: Purge,
         progress: &PurgeProgress,
     ) -> Result<Duration, StoreError> {
-        let key = turn();
+        let key = claim_key();
         let admission = Admission::new(self.pool.patience());
         let request = ClaimRequest {
             owner: Owner::random(),
@@ -205,7 +207,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let claim = Header {
             fence,
             attempts,
-            ..super::claim::fresh(&request)
+            ..fresh(&request)
         };
         loop {
             let batch = self.purge_batch(purge).await?;
@@ -233,7 +235,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
 }
 
 /// The key of the purge's claim. No application has its operation.
-fn turn() -> RecordKey {
+fn claim_key() -> RecordKey {
     let operation = Operation::new("idem: the purge of this table");
     RecordKey::new("".into(), operation, KeyDigest::from_bytes([0; 32]))
 }

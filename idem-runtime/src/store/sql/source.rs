@@ -5,8 +5,7 @@ use std::str::FromStr as _;
 
 use sqlx::{Connection, Database, Pool};
 
-use super::backend::{Backend, SqlDriver};
-use super::pool::Options;
+use super::backend::{Backend, Options, SqlDriver};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The address of a database: a URL, a pool, or connection options.

@@ -9,14 +9,14 @@ use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Executor as _, SqliteConnection};
 
-use self::group_commit::GroupCommit;
-use super::backend::{Argument, SqlDriver, SqlErrorKind, StatementReply};
-use super::claim::HitRate;
-use super::macros::{prepared, scripts, several};
-use super::parameters::counted;
-use super::row::{PRIMARY_KEY_LEN, Row, RowColumns};
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
+use super::hit_rate::HitRate;
+use super::macros::{prepared, scripts};
+use super::parameters::positional;
+use super::reply::StatementReply;
 use super::statement::{Statement, StatementKind, StatementTemplate};
-
 use super::transaction::SqlConnection;
 
 /// SQLite 3.42 or newer; the bundled one is.
@@ -68,7 +68,10 @@ impl SqlDriver for Sqlite {
         kind: StatementKind::Grant,
     };
 
-    const INSERT: &'static str = super::statement::INSERT;
+    const INSERT: &'static str = "INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
+        attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1) \
+        ON CONFLICT (record_key) DO NOTHING";
 
     // `busy_timeout` bounds the wait.
     const BOUNDED: &'static str = "";
@@ -87,7 +90,7 @@ impl SqlDriver for Sqlite {
 
     // Numbered parameters would begin again with every statement of a script; see `batch`.
     fn parameters(template: &str) -> (String, Vec<usize>) {
-        counted(template)
+        positional(template)
     }
 
     fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
@@ -185,7 +188,7 @@ impl SqlDriver for Sqlite {
         transaction_depth::close(conn).await;
     }
 
-    async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
+    async fn probe_server(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
         let file = "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'";
         let file: String = sqlx::query_scalar(file).fetch_one(&mut *conn).await?;
         if file.is_empty() {
@@ -206,11 +209,11 @@ impl SqlDriver for Sqlite {
         Ok(warnings)
     }
 
-    fn group(options: &SqliteConnectOptions) -> Option<GroupCommit> {
-        Some(GroupCommit::new(options.clone()))
+    fn group_commit(options: &SqliteConnectOptions) -> Option<SqliteConnectOptions> {
+        Some(options.clone())
     }
 
-    fn own(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    fn store_options(options: SqliteConnectOptions) -> SqliteConnectOptions {
         options
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::backend::{Argument, Backend};
-use super::permits::Priority;
-use super::row::{HeaderColumns, life_us, primary_key, shown};
-use super::{SqlStore, statement};
+use super::argument::Argument;
+use super::backend::Backend;
+use super::columns::{HeaderColumns, displayed_operation, life_us};
+use super::primary_key::primary_key;
+use super::priority::Priority;
+use super::state::SqlStore;
+use super::statements;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
 use crate::record::{AnswerTypes, Fence, HEADER, Header, Owner, State};
@@ -23,7 +26,7 @@ impl<B: Backend> SqlStore<B> {
         let by = [Argument::Int(
             i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
         )];
-        let statement = statement::age::<B>(&self.0.table);
+        let statement = statements::age::<B>(&self.0.table);
         self.0
             .pool
             .run((WHAT, Priority::Other), &statement, &by)
@@ -44,14 +47,14 @@ impl<B: Backend> SqlStore<B> {
     ) -> Result<(), StoreError> {
         let primary_key = primary_key(key);
         let here = [Argument::Bytes(&primary_key)];
-        let statement = statement::forget::<B>(&self.0.table);
+        let statement = statements::forget::<B>(&self.0.table);
         self.0
             .pool
             .run((WHAT, Priority::Other), &statement, &here)
             .await?;
         let (columns, body) = match Header::decode(bytes) {
             Ok(header) => (HeaderColumns::new(&header), &bytes[HEADER..]),
-            Err(_) => (HeaderColumns::new(&nobody()), bytes),
+            Err(_) => (HeaderColumns::new(&no_header()), bytes),
         };
         let layout = match Header::decode(bytes) {
             Ok(_) => columns.layout(),
@@ -59,7 +62,7 @@ impl<B: Backend> SqlStore<B> {
         };
         let arguments = [
             Argument::Bytes(&primary_key),
-            Argument::Text(&shown(key)),
+            Argument::Text(&displayed_operation(key)),
             layout,
             columns.state(),
             columns.owner(),
@@ -99,7 +102,7 @@ impl<B: Backend> SqlStore<B> {
 }
 
 /// The columns beside bytes that are no record.
-fn nobody() -> Header {
+fn no_header() -> Header {
     Header {
         state: State::Released,
         owner: Owner::from_bytes([0; 16]),

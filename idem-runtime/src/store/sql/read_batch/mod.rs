@@ -1,4 +1,4 @@
 //! Reads that wait for another are sent together, as one statement.
 
-pub(in crate::store::sql) mod queue;
+pub(crate) mod queue;
 mod send;

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::store::sql::row::{PrimaryKey, Row};
+use crate::store::sql::primary_key::PrimaryKey;
+use crate::store::sql::row::Row;
 
 /// The maximum number of records of a statement.
-pub(in crate::store::sql) const WIDEST: usize = 64;
+pub(crate) const MAX_READS: usize = 64;
 /// The first limit, while the size of the records is unknown.
 const FIRST: usize = 8;
 /// The intended size of a reply, by the size of the last ones.
@@ -62,7 +63,7 @@ struct WaitingRead {
 }
 
 /// The result of waiting. A closed channel means: read alone.
-pub(in crate::store::sql) enum ReadWakeup {
+pub(crate) enum ReadWakeup {
     /// The row at its place.
     Row(Option<Row>),
     /// The turn to read, for others as well.
@@ -70,28 +71,28 @@ pub(in crate::store::sql) enum ReadWakeup {
 }
 
 /// How a read begins.
-pub(in crate::store::sql) enum ReadStart {
+pub(crate) enum ReadStart {
     Now(ReadTurn),
     /// With a number in the queue.
     Later(oneshot::Receiver<ReadWakeup>, u64),
 }
 
 /// Held while a statement is in flight.
-pub(in crate::store::sql) struct ReadTurn {
+pub(crate) struct ReadTurn {
     batcher: Arc<ReadBatcher>,
     age: u64,
     others: Vec<WaitingRead>,
 }
 
 impl ReadBatcher {
-    pub(in crate::store::sql) fn new(turns: usize) -> Arc<Self> {
+    pub(crate) fn new(turns: usize) -> Arc<Self> {
         Arc::new(Self {
             turns,
             state: Mutex::default(),
         })
     }
 
-    pub(in crate::store::sql) fn enter(self: &Arc<Self>, primary_key: &PrimaryKey) -> ReadStart {
+    pub(crate) fn enter(self: &Arc<Self>, primary_key: &PrimaryKey) -> ReadStart {
         let mut state = self.lock();
         if state.taken < self.turns {
             state.taken += 1;
@@ -109,7 +110,7 @@ impl ReadBatcher {
     }
 
     /// Whether a statement has taken this read along.
-    pub(in crate::store::sql) fn has_taken(&self, number: u64) -> bool {
+    pub(crate) fn has_taken(&self, number: u64) -> bool {
         let state = self.lock();
         (state.waiting.first()).is_none_or(|first| first.number > number)
     }
@@ -117,24 +118,24 @@ impl ReadBatcher {
     /// A turn for a read that has waited too long.
     ///
     /// The future that holds the others may never be polled again.
-    pub(in crate::store::sql) fn overtake(self: &Arc<Self>) -> ReadTurn {
+    pub(crate) fn overtake(self: &Arc<Self>) -> ReadTurn {
         let mut state = self.lock();
         state.age += 1;
         state.taken = 1;
         let width = state.width;
-        let others = some(&mut state.waiting, width - 1);
+        let others = take_waiting(&mut state.waiting, width - 1);
         self.turn(state.age, others)
     }
 
     /// Passes a turn on to the waiting reads.
-    fn hand_over(self: &Arc<Self>, age: u64) {
+    fn pass_on(self: &Arc<Self>, age: u64) {
         let mut state = self.lock();
         if state.age != age {
             return;
         }
         while !state.waiting.is_empty() {
             let width = state.width;
-            let mut others = some(&mut state.waiting, width);
+            let mut others = take_waiting(&mut state.waiting, width);
             if others.is_empty() {
                 continue;
             }
@@ -161,7 +162,7 @@ impl ReadBatcher {
 }
 
 /// Takes at most `most` waiting reads, without dropped ones.
-fn some(waiting: &mut Vec<WaitingRead>, most: usize) -> Vec<WaitingRead> {
+fn take_waiting(waiting: &mut Vec<WaitingRead>, most: usize) -> Vec<WaitingRead> {
     let rest = waiting.split_off(waiting.len().min(most));
     let mut some = std::mem::replace(waiting, rest);
     some.retain(|waiting| !waiting.wake.is_closed());
@@ -169,12 +170,12 @@ fn some(waiting: &mut Vec<WaitingRead>, most: usize) -> Vec<WaitingRead> {
 }
 
 impl ReadTurn {
-    pub(in crate::store::sql) fn is_for_one(&self) -> bool {
+    pub(crate) fn is_for_one(&self) -> bool {
         self.others.is_empty()
     }
 
     /// All requested places, sorted.
-    pub(in crate::store::sql) fn primary_keys(&self, own: &PrimaryKey) -> Vec<PrimaryKey> {
+    pub(crate) fn primary_keys(&self, own: &PrimaryKey) -> Vec<PrimaryKey> {
         let others = self.others.iter().map(|other| other.primary_key);
         let mut primary_keys: Vec<_> = others.chain([*own]).collect();
         primary_keys.sort_unstable();
@@ -183,18 +184,18 @@ impl ReadTurn {
     }
 
     /// Adapts the width to the bytes of a reply.
-    pub(in crate::store::sql) fn weigh(&self, bytes: usize) {
+    pub(crate) fn adapt_width(&self, bytes: usize) {
         let mut state = self.batcher.lock();
         state.width = if bytes > BYTES {
             // At least two, because a lone read does not weigh its reply, and the width would never grow again.
             (state.width / 2).max(2)
         } else {
-            (state.width * 2).min(WIDEST)
+            (state.width * 2).min(MAX_READS)
         };
     }
 
     /// Sends each of the others the row at its place.
-    pub(in crate::store::sql) fn tell(&mut self, find: impl Fn(&PrimaryKey) -> Option<Row>) {
+    pub(crate) fn deliver(&mut self, find: impl Fn(&PrimaryKey) -> Option<Row>) {
         for other in self.others.drain(..) {
             // It may have been dropped.
             let _ = other.wake.send(ReadWakeup::Row(find(&other.primary_key)));
@@ -202,7 +203,7 @@ impl ReadTurn {
     }
 
     /// Leaves the others to read alone.
-    pub(in crate::store::sql) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.others.clear();
     }
 }
@@ -210,7 +211,7 @@ impl ReadTurn {
 impl Drop for ReadTurn {
     fn drop(&mut self) {
         self.leave();
-        self.batcher.hand_over(self.age);
+        self.batcher.pass_on(self.age);
     }
 }
 
@@ -228,7 +229,7 @@ mod tests {
     use tokio::sync::oneshot::error::TryRecvError;
 
     use super::{BYTES, ReadBatcher, ReadStart, ReadTurn, ReadWakeup};
-    use crate::store::sql::row::PRIMARY_KEY_LEN;
+    use crate::store::sql::primary_key::PRIMARY_KEY_LEN;
 
     fn now(batcher: &Arc<ReadBatcher>, primary_key: u8) -> ReadTurn {
         match batcher.enter(&[primary_key; PRIMARY_KEY_LEN]) {
@@ -269,7 +270,7 @@ mod tests {
             ]
         );
         assert_eq!(waiting[1].try_recv().err(), Some(TryRecvError::Empty));
-        turn.tell(|_| None);
+        turn.deliver(|_| None);
         for wake in &mut waiting[1..] {
             assert!(matches!(wake.try_recv(), Ok(ReadWakeup::Row(None))));
         }
@@ -326,15 +327,15 @@ mod tests {
             drop(has_turn);
             has_turn = turn(&mut waiting[0]);
             widths.push(has_turn.primary_keys(&[0; PRIMARY_KEY_LEN]).len());
-            has_turn.weigh(bytes);
+            has_turn.adapt_width(bytes);
             batcher.lock().waiting.clear();
         }
         assert_eq!(widths, [8, 16, 32, 64, 64, 32, 16, 8, 4, 2]);
         drop(has_turn);
         let mut narrow = now(&batcher, 1);
-        narrow.weigh(BYTES + 1);
-        narrow.weigh(BYTES + 1);
-        narrow.weigh(BYTES + 1);
+        narrow.adapt_width(BYTES + 1);
+        narrow.adapt_width(BYTES + 1);
+        narrow.adapt_width(BYTES + 1);
         let mut waiting = [2, 3, 4].map(|primary_key| later(&batcher, primary_key));
         drop(narrow);
         narrow = turn(&mut waiting[0]);
@@ -370,7 +371,7 @@ mod tests {
             turn.primary_keys(&[2; PRIMARY_KEY_LEN]),
             [[2; PRIMARY_KEY_LEN], [3; PRIMARY_KEY_LEN]]
         );
-        turn.tell(|_| None);
+        turn.deliver(|_| None);
         assert!(matches!(other.try_recv(), Ok(ReadWakeup::Row(None))));
         // The stuck turn is void.
         let mut next = later(&batcher, 4);

@@ -5,12 +5,14 @@ use std::time::Duration;
 use tokio::sync::oneshot::{Receiver, error::RecvError};
 use tokio::time::timeout;
 
-use crate::store::sql::backend::{Argument, SqlDriver};
-use crate::store::sql::permits::Priority;
+use crate::store::sql::argument::Argument;
+use crate::store::sql::backend::SqlDriver;
 use crate::store::sql::pool::ConnectionPool;
+use crate::store::sql::primary_key::PrimaryKey;
+use crate::store::sql::priority::Priority;
 use crate::store::sql::read_batch::queue::{ReadStart, ReadTurn, ReadWakeup};
-use crate::store::sql::row::{PrimaryKey, Row};
-use crate::store::sql::statement::Statements;
+use crate::store::sql::row::Row;
+use crate::store::sql::statements::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// How long a read waits for a statement to take it along.
@@ -29,7 +31,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     ) -> Result<Option<Row>, StoreError> {
         let turn = match self.reads.enter(primary_key) {
             ReadStart::Now(turn) => Some(turn),
-            ReadStart::Later(told, number) => match self.hear_of(told, number).await {
+            ReadStart::Later(told, number) => match self.await_row(told, number).await {
                 Some(Ok(ReadWakeup::Row(row))) => return Ok(row),
                 Some(Ok(ReadWakeup::Turn(turn))) => Some(turn),
                 // The read with the turn was dropped, or has failed: then each reads alone.
@@ -39,7 +41,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         };
         let _turn = match turn {
             Some(turn) if !turn.is_for_one() => {
-                // TxFuture, because it is rare, and its state would be part of every future.
+                // Boxed, because it is rare, and its state would be part of every future.
                 match Box::pin(self.read_for(purpose, statements, primary_key, turn)).await? {
                     Ok(row) => return Ok(row),
                     Err(turn) => Some(turn),
@@ -52,7 +54,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     }
 
     /// Waits for the result of another read. `None`: it has taken too long.
-    async fn hear_of(
+    async fn await_row(
         &self,
         mut told: Receiver<ReadWakeup>,
         number: u64,
@@ -79,7 +81,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         let primary_keys = turn.primary_keys(primary_key);
         let statement = statements.several(primary_keys.len());
         let arguments = [Argument::Keys(&primary_keys)];
-        let mut rows = match self.tell(purpose, statement, &arguments).await {
+        let mut rows = match self.send(purpose, statement, &arguments).await {
             Ok(answer) => answer.rows,
             // The error may be about the row of another read.
             Err((error_kind, error))
@@ -90,13 +92,13 @@ impl<B: SqlDriver> ConnectionPool<B> {
             }
             Err((_, error)) => return Err(error),
         };
-        turn.weigh(rows.iter().map(|(_, row)| row.weight()).sum());
+        turn.adapt_width(rows.iter().map(|(_, row)| row.weight()).sum());
         rows.sort_unstable_by_key(|(primary_key, _)| *primary_key);
         let find = |primary_key: &PrimaryKey| {
             let found = rows.binary_search_by_key(primary_key, |(primary_key, _)| *primary_key);
             found.ok().map(|found| rows[found].1.clone())
         };
-        turn.tell(find);
+        turn.deliver(find);
         Ok(Ok(find(primary_key)))
     }
 }

@@ -9,27 +9,26 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
 use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _, Row as _};
 use sqlx::{SqliteConnection, query_with};
 
-use crate::store::sql::Sqlite;
-use crate::store::sql::backend::{SqlText, StatementReply};
+use super::message::{BatchMessage, Ends, MessageTexts, Mode, StatementResult, WIDEST};
+use super::queued_statement::QueuedStatement;
+use crate::store::sql::collision::{collided, pause};
 use crate::store::sql::failure::{error_kind, store_error};
-use crate::store::sql::pool::{collided, pause};
-use crate::store::sql::sqlite::group_commit::message::{
-    BatchMessage, Ends, MessageTexts, Mode, StatementResult, WIDEST,
-};
-use crate::store::sql::sqlite::group_commit::queued_statement::QueuedStatement;
+use crate::store::sql::reply::StatementReply;
+use crate::store::sql::sqlite::Sqlite;
+use crate::store::sql::statement::SqlText;
 
 /// How multi_row rows are buffered between the driver's thread and this one.
 const ROWS: usize = 1_024;
 
 /// The connection that batches are written on.
-pub(in crate::store::sql) struct BatchWriter {
+pub(super) struct BatchWriter {
     options: SqliteConnectOptions,
     conn: Option<SqliteConnection>,
     texts: MessageTexts,
 }
 
 impl BatchWriter {
-    pub(in crate::store::sql) fn new(options: SqliteConnectOptions) -> Self {
+    pub(super) fn new(options: SqliteConnectOptions) -> Self {
         Self {
             options: options
                 .row_buffer_size(ROWS)
@@ -40,34 +39,34 @@ impl BatchWriter {
     }
 
     /// Writes all of them in one transaction or, if that fails, each by itself. Sends each its result.
-    pub(in crate::store::sql) async fn write(&mut self, mut jobs: Vec<QueuedStatement>) {
-        jobs.retain(|job| !job.is_left());
+    pub(super) async fn write(&mut self, mut statements: Vec<QueuedStatement>) {
+        statements.retain(|statement| !statement.is_abandoned());
         let (mut collisions, mut mode) = (1, Mode::AtOnce);
-        while jobs.len() > 1 {
-            match self.together(&jobs, mode).await {
+        while statements.len() > 1 {
+            match self.together(&statements, mode).await {
                 Ok(None) => mode = Mode::InTurn,
                 Ok(Some(answers)) => {
-                    for (job, answer) in jobs.into_iter().zip(answers) {
-                        job.tell(Ok(answer));
+                    for (statement, answer) in statements.into_iter().zip(answers) {
+                        statement.reply(Ok(answer));
                     }
                     return;
                 }
                 Err(error) if collided::<Sqlite>(&error, collisions) => {
                     pause(collisions).await;
                     collisions += 1;
-                    jobs.retain(|job| !job.is_left());
+                    statements.retain(|statement| !statement.is_abandoned());
                 }
                 // One of them may have failed the transaction for the others. None of them has happened, or none is
                 // known to have, and each may be sent again.
                 Err(_) => break,
             }
         }
-        for job in jobs {
-            let outcome = self.alone(&job).await.map_err(|error| {
+        for statement in statements {
+            let outcome = self.alone(&statement).await.map_err(|error| {
                 let kind = error_kind::<Sqlite>(&error);
-                (kind, store_error::<Sqlite>(job.what, error))
+                (kind, store_error::<Sqlite>(statement.what, error))
             });
-            job.tell(outcome);
+            statement.reply(outcome);
         }
     }
 
@@ -75,25 +74,32 @@ impl BatchWriter {
     /// is not known which; nothing has happened.
     async fn together(
         &mut self,
-        jobs: &[QueuedStatement],
+        statements: &[QueuedStatement],
         mode: Mode,
     ) -> Result<Option<Vec<StatementReply>>, sqlx::Error> {
         let mut conn = self.connection().await?;
-        let (now, messages) = (now_us(), BatchMessage::all(jobs, mode));
-        let mut answers: Vec<StatementReply> =
-            jobs.iter().map(|_| StatementReply::default()).collect();
+        let (now, messages) = (now_us(), BatchMessage::all(statements, mode));
+        let mut answers: Vec<StatementReply> = statements
+            .iter()
+            .map(|_| StatementReply::default())
+            .collect();
         let mut ends = Ends::default();
         for (number, message) in messages.iter().enumerate() {
             ends = Ends {
                 begins: number == 0,
                 commits: number + 1 == messages.len() && !message.is_strict,
             };
-            let text = self.texts.of(jobs, message, ends);
-            let all = match &jobs[message.members[0]].multi_row {
+            let text = self.texts.of(statements, message, ends);
+            let all = match &statements[message.members[0]].multi_row {
                 Some(multi_row) if message.mode == Mode::AtOnce => {
-                    arguments(jobs, &message.members, &multi_row.order, now)?
+                    arguments(statements, &message.members, &multi_row.order, now)?
                 }
-                _ => arguments(jobs, &message.members, &jobs[message.members[0]].order, now)?,
+                _ => arguments(
+                    statements,
+                    &message.members,
+                    &statements[message.members[0]].order,
+                    now,
+                )?,
             };
             let mut done = Vec::new();
             let sent = send(&mut conn, text, all, message.statements(), ends, &mut done).await;
@@ -110,7 +116,7 @@ impl BatchWriter {
                 self.conn = Some(conn);
                 return Ok(None);
             }
-            message.tell(&done[..message.statements()], now, &mut answers);
+            message.fill(&done[..message.statements()], now, &mut answers);
         }
         if !ends.commits {
             command(&mut conn, "COMMIT").await?;
@@ -120,15 +126,15 @@ impl BatchWriter {
     }
 
     /// Writes one of them, as if there were no others.
-    async fn alone(&mut self, job: &QueuedStatement) -> Result<StatementReply, sqlx::Error> {
+    async fn alone(&mut self, statement: &QueuedStatement) -> Result<StatementReply, sqlx::Error> {
         let mut collisions = 1;
         loop {
-            if job.is_left() {
+            if statement.is_abandoned() {
                 return Ok(StatementReply::default());
             }
             let mut conn = self.connection().await?;
-            let all = arguments(std::slice::from_ref(job), &[0], &job.order, 0)?;
-            let (text, mut done) = (Arc::clone(&job.text), Vec::new());
+            let all = arguments(std::slice::from_ref(statement), &[0], &statement.order, 0)?;
+            let (text, mut done) = (Arc::clone(&statement.text), Vec::new());
             match send(&mut conn, text, all, 1, Ends::default(), &mut done).await {
                 Ok(()) => {
                     self.conn = Some(conn);
@@ -164,7 +170,7 @@ fn now_us() -> i64 {
 }
 
 fn arguments(
-    jobs: &[QueuedStatement],
+    statements: &[QueuedStatement],
     members: &[usize],
     order: &[usize],
     now: i64,
@@ -172,7 +178,7 @@ fn arguments(
     let mut all = SqliteArguments::default();
     all.reserve(members.len() * order.len(), 0);
     for &member in members {
-        jobs[member].bind(&mut all, order, now)?;
+        statements[member].bind(&mut all, order, now)?;
     }
     Ok(all)
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::sql::sqlite::group_commit::MOST;
+use super::queued_statement::MAX_BATCH;
 
 /// A pause after a commit. A caller that received its reply often writes again immediately, because a claim is followed
 /// by its answer, and one more commit for all of them costs less than two for a half each.
-pub(in crate::store::sql) struct GatherPause {
-    pub(in crate::store::sql) until: Instant,
+pub(super) struct GatherPause {
+    pub(super) until: Instant,
     /// The number of queued statements that ends it; zero: no pause.
-    pub(in crate::store::sql) wanted: usize,
+    pub(super) wanted: usize,
     /// The queue length at its beginning, if it has begun and is not evaluated yet.
     before: Option<usize>,
     began: Instant,
@@ -44,7 +44,7 @@ impl GatherPause {
     const LONGEST: Duration = Duration::from_millis(2);
 
     /// The pause after a commit of `told` statements.
-    pub(in crate::store::sql) fn after(self, told: usize, began: Instant, now: Instant) -> Self {
+    pub(super) fn after(self, told: usize, began: Instant, now: Instant) -> Self {
         let commit = now - began;
         let waits = told >= Self::FEW && self.idle == 0;
         Self {
@@ -63,12 +63,12 @@ impl GatherPause {
 
     /// Whether it continues with this queue length. At its end it is evaluated: it pays if the new statements enlarge
     /// the queue by more than the pause enlarges the time.
-    pub(in crate::store::sql) fn goes_on(&mut self, in_line: usize, now: Instant) -> bool {
+    pub(super) fn goes_on(&mut self, in_line: usize, now: Instant) -> bool {
         if self.wanted == 0 {
             return false;
         }
         let before = *self.before.get_or_insert_with(|| {
-            self.wanted = (self.wanted + in_line).min(MOST);
+            self.wanted = (self.wanted + in_line).min(MAX_BATCH);
             in_line
         });
         if in_line < self.wanted && now < self.until {

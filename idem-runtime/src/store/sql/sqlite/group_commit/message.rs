@@ -1,19 +1,20 @@
 //! The message of a batch that is sent in one message.
 //!
-//! It is a text for some of the batch's jobs.
+//! It is a text for some of the batch's queued.
 
 use std::sync::Arc;
 
-use crate::store::sql::backend::{SqlText, StatementReply};
-use crate::store::sql::sqlite::group_commit::queued_statement::QueuedStatement;
+use super::queued_statement::QueuedStatement;
+use crate::store::sql::reply::StatementReply;
+use crate::store::sql::statement::SqlText;
 
 /// The maximum number of repetitions of a statement in a text.
-pub(in crate::store::sql) const WIDEST: usize = 64;
+pub(super) const WIDEST: usize = 64;
 
 /// How the statements of a batch are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::sql) enum Mode {
-    /// One statement for multi_row jobs; each of them is expected to have its effect.
+pub(super) enum Mode {
+    /// One statement for multi_row queued; each of them is expected to have its effect.
     AtOnce,
     /// One statement after the other.
     InTurn,
@@ -21,30 +22,30 @@ pub(in crate::store::sql) enum Mode {
 
 /// What a message does besides its statements. Combined, because each message takes two hand-overs between threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::store::sql) struct Ends {
-    pub(in crate::store::sql) begins: bool,
-    pub(in crate::store::sql) commits: bool,
+pub(super) struct Ends {
+    pub(super) begins: bool,
+    pub(super) commits: bool,
 }
 
 /// The result of a statement: the number of changed rows, and the fence that it returned.
-pub(in crate::store::sql) type StatementResult = (u64, Option<i64>);
+pub(super) type StatementResult = (u64, Option<i64>);
 
 /// Jobs with the same statement.
-pub(in crate::store::sql) struct BatchMessage {
-    pub(in crate::store::sql) members: Vec<usize>,
-    pub(in crate::store::sql) mode: Mode,
+pub(super) struct BatchMessage {
+    pub(super) members: Vec<usize>,
+    pub(super) mode: Mode,
     /// All of them must have their effect, because it is not known afterwards which had.
-    pub(in crate::store::sql) is_strict: bool,
+    pub(super) is_strict: bool,
 }
 
 impl BatchMessage {
     /// All messages, in the order in which they are sent. The transaction can be committed in the message of the last one,
     /// unless that one is strict.
-    pub(in crate::store::sql) fn all(jobs: &[QueuedStatement], mode: Mode) -> Vec<Self> {
+    pub(super) fn all(queued: &[QueuedStatement], mode: Mode) -> Vec<Self> {
         let mut messages = Vec::new();
-        for members in alike(jobs) {
+        for members in alike(queued) {
             let mut rest = &members[..];
-            let multi_row = jobs[members[0]].multi_row.as_ref();
+            let multi_row = queued[members[0]].multi_row.as_ref();
             let multi_row = multi_row.filter(|_| mode == Mode::AtOnce && members.len() > 1);
             while !rest.is_empty() {
                 let width = match multi_row {
@@ -66,26 +67,21 @@ impl BatchMessage {
     }
 
     /// The number of its statements.
-    pub(in crate::store::sql) fn statements(&self) -> usize {
+    pub(super) fn statements(&self) -> usize {
         match self.mode {
             Mode::AtOnce => 1,
             Mode::InTurn => self.members.len(),
         }
     }
 
-    /// Whether the results of its statements determine the result of each job.
-    pub(in crate::store::sql) fn is_enough(&self, done: &[StatementResult]) -> bool {
+    /// Whether the results of its statements determine the result of each statement.
+    pub(super) fn is_enough(&self, done: &[StatementResult]) -> bool {
         let all = || done.iter().map(|(affected, _)| affected).sum::<u64>();
         !self.is_strict || all() == self.members.len() as u64
     }
 
-    /// Stores the result of each job.
-    pub(in crate::store::sql) fn tell(
-        &self,
-        done: &[StatementResult],
-        now: i64,
-        answers: &mut [StatementReply],
-    ) {
+    /// Stores the result of each statement.
+    pub(super) fn fill(&self, done: &[StatementResult], now: i64, answers: &mut [StatementReply]) {
         let all = done.iter().map(|(affected, _)| affected).sum::<u64>();
         for (index, &member) in self.members.iter().enumerate() {
             let (affected, granted) = match self.mode {
@@ -103,16 +99,16 @@ impl BatchMessage {
     }
 }
 
-/// Groups the jobs by statement.
-fn alike(jobs: &[QueuedStatement]) -> Vec<Vec<usize>> {
+/// Groups the queued by statement.
+fn alike(queued: &[QueuedStatement]) -> Vec<Vec<usize>> {
     let mut all: Vec<(&SqlText, Vec<usize>)> = Vec::new();
-    for (index, job) in jobs.iter().enumerate() {
+    for (index, statement) in queued.iter().enumerate() {
         match all
             .iter_mut()
-            .find(|(text, _)| Arc::ptr_eq(text, &job.text))
+            .find(|(text, _)| Arc::ptr_eq(text, &statement.text))
         {
             Some((_, members)) => members.push(index),
-            None => all.push((&job.text, vec![index])),
+            None => all.push((&statement.text, vec![index])),
         }
     }
     all.into_iter().map(|(_, members)| members).collect()
@@ -120,31 +116,31 @@ fn alike(jobs: &[QueuedStatement]) -> Vec<Vec<usize>> {
 
 /// The texts by statement, mode, width and ends.
 #[derive(Default)]
-pub(in crate::store::sql) struct MessageTexts(Vec<(SqlText, Mode, usize, Ends, SqlText)>);
+pub(super) struct MessageTexts(Vec<(SqlText, Mode, usize, Ends, SqlText)>);
 
 impl MessageTexts {
-    pub(in crate::store::sql) fn of(
+    pub(super) fn of(
         &mut self,
-        jobs: &[QueuedStatement],
+        queued: &[QueuedStatement],
         message: &BatchMessage,
         ends: Ends,
     ) -> SqlText {
-        let (job, width) = (&jobs[message.members[0]], message.members.len());
+        let (statement, width) = (&queued[message.members[0]], message.members.len());
         for (of, sent, times, with, text) in &self.0 {
             let is_it = *times == width && *sent == message.mode && *with == ends;
-            if is_it && Arc::ptr_eq(of, &job.text) {
+            if is_it && Arc::ptr_eq(of, &statement.text) {
                 return Arc::clone(text);
             }
         }
-        let text = match &job.multi_row {
+        let text = match &statement.multi_row {
             Some(multi_row) if message.mode == Mode::AtOnce => multi_row.text(width),
-            _ => vec![&job.text[..]; width].join(";"),
+            _ => vec![&statement.text[..]; width].join(";"),
         };
         // For writing from the start, because then it waits for other processes there, and nowhere else.
         let before = if ends.begins { "BEGIN IMMEDIATE;" } else { "" };
         let after = if ends.commits { ";COMMIT" } else { "" };
         let text: SqlText = format!("{before}{text}{after}").into();
-        let of = Arc::clone(&job.text);
+        let of = Arc::clone(&statement.text);
         (self.0).push((of, message.mode, width, ends, Arc::clone(&text)));
         text
     }

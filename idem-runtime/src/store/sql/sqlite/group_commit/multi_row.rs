@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::store::sql::backend::SqlDriver;
-use crate::store::sql::parameters::counted;
-use crate::store::sql::statement::filled;
+use crate::store::sql::parameters::positional;
 
 /// The text before, the text for each call, and the text after. Arguments are those of the statement for one call; the
 /// one after the last is the time.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store::sql) struct MultiRowTemplate {
-    pub(in crate::store::sql) before: &'static str,
-    pub(in crate::store::sql) each: &'static str,
-    pub(in crate::store::sql) after: &'static str,
+pub(crate) struct MultiRowTemplate {
+    pub(crate) before: &'static str,
+    pub(crate) each: &'static str,
+    pub(crate) after: &'static str,
     /// Whether all of them must have their effect. If not, the effect of each can be read afterwards.
-    pub(in crate::store::sql) is_strict: bool,
+    pub(crate) is_strict: bool,
 }
 
 /// Such a statement for a table.
@@ -28,15 +26,13 @@ pub(crate) struct MultiRowStatement {
 }
 
 impl MultiRowStatement {
-    pub(in crate::store::sql) fn new<B: SqlDriver>(
-        template: MultiRowTemplate,
-        table: &str,
-    ) -> Arc<Self> {
-        let (each, order) = counted(template.each);
+    /// `fill` inserts the table and the clock.
+    pub(crate) fn new(template: MultiRowTemplate, fill: impl Fn(&str) -> String) -> Arc<Self> {
+        let (each, order) = positional(template.each);
         Arc::new(Self {
-            before: filled::<B>(template.before, table, 0),
+            before: fill(template.before),
             each,
-            after: filled::<B>(template.after, table, 0),
+            after: fill(template.after),
             order,
             is_strict: template.is_strict,
         })
@@ -49,7 +45,7 @@ impl MultiRowStatement {
     }
 }
 
-pub(in crate::store::sql) const CLAIM: MultiRowTemplate = MultiRowTemplate {
+pub(crate) const CLAIM: MultiRowTemplate = MultiRowTemplate {
     before: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
              retain_ms, fingerprint, body, expires_us, version) VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)",
@@ -57,7 +53,7 @@ pub(in crate::store::sql) const CLAIM: MultiRowTemplate = MultiRowTemplate {
     is_strict: true,
 };
 
-pub(in crate::store::sql) const COMPLETE: MultiRowTemplate = MultiRowTemplate {
+pub(crate) const COMPLETE: MultiRowTemplate = MultiRowTemplate {
     before: "WITH v (k, s, d, r, b, life, o, f, a, p, now) AS (VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     after: ") UPDATE {t} SET state = v.s, detail = v.d, retain_ms = v.r, body = v.b, \

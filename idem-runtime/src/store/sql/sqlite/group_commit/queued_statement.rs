@@ -6,17 +6,20 @@ use sqlx::Arguments as _;
 use sqlx::sqlite::SqliteArguments;
 use tokio::sync::oneshot;
 
-use crate::store::sql::backend::{Argument, SqlText};
-use crate::store::sql::pool::StatementOutcome;
-use crate::store::sql::sqlite::group_commit::multi_row::MultiRowStatement;
-use crate::store::sql::statement::Statement;
+use super::multi_row::MultiRowStatement;
+use crate::store::sql::argument::Argument;
+use crate::store::sql::reply::StatementOutcome;
+use crate::store::sql::statement::{SqlText, Statement};
+
+/// The maximum number of statements of a transaction: other writers of the file wait for it.
+pub(super) const MAX_BATCH: usize = 512;
 
 /// A queued statement.
-pub(in crate::store::sql) struct QueuedStatement {
-    pub(in crate::store::sql) what: &'static str,
-    pub(in crate::store::sql) text: SqlText,
-    pub(in crate::store::sql) order: Arc<[usize]>,
-    pub(in crate::store::sql) multi_row: Option<Arc<MultiRowStatement>>,
+pub(super) struct QueuedStatement {
+    pub(super) what: &'static str,
+    pub(super) text: SqlText,
+    pub(super) order: Arc<[usize]>,
+    pub(super) multi_row: Option<Arc<MultiRowStatement>>,
     arguments: Vec<OwnedArgument>,
     reply: oneshot::Sender<StatementOutcome>,
 }
@@ -31,7 +34,7 @@ enum OwnedArgument {
 }
 
 impl QueuedStatement {
-    pub(in crate::store::sql) fn new(
+    pub(super) fn new(
         what: &'static str,
         statement: &Statement,
         arguments: &[Argument<'_>],
@@ -46,7 +49,7 @@ impl QueuedStatement {
             Argument::Int(number) => OwnedArgument::Int(number),
             Argument::Text(text) => OwnedArgument::Text(text.into()),
         };
-        let job = Self {
+        let queued = Self {
             what,
             text: Arc::clone(&statement.text),
             order: Arc::clone(&statement.order),
@@ -54,21 +57,21 @@ impl QueuedStatement {
             arguments: arguments.iter().map(value).collect(),
             reply,
         };
-        (job, receiver)
+        (queued, receiver)
     }
 
     /// Whether its caller has given up.
-    pub(in crate::store::sql) fn is_left(&self) -> bool {
+    pub(super) fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
     }
 
     /// Sends the outcome. Its caller may have given up.
-    pub(in crate::store::sql) fn tell(self, outcome: StatementOutcome) {
+    pub(super) fn reply(self, outcome: StatementOutcome) {
         let _ = self.reply.send(outcome);
     }
 
     /// Adds the arguments of the statement; the index after the last one is the time.
-    pub(in crate::store::sql) fn bind(
+    pub(super) fn bind(
         &self,
         all: &mut SqliteArguments,
         order: &[usize],
