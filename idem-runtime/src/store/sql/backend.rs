@@ -49,9 +49,9 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const NOW: &'static str;
 
-    /// The share of met records from which on claims read first.
+    /// The hit rate from which on claims read first.
     ///
-    /// If this share of recent claims, of [`HitRate::SCALE`], met a record, a claim reads before it sends
+    /// If this share of recent claims, of [`HitRate::SCALE`](super::hit_rate::HitRate::SCALE), found a record, a claim reads before it sends
     /// [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
     const READS_FIRST: u32;
@@ -78,14 +78,14 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const CLAIM: StatementTemplate;
 
-    /// Reads the records at several places.
+    /// Reads several records.
     ///
-    /// The place is behind the columns; `{places}` stands for the places.
+    /// The primary key follows the columns; `{places}` stands for the primary keys.
     #[doc(hidden)]
     const SEVERAL: &'static str =
         "SELECT {columns}, record_key FROM {t} WHERE record_key IN ({places})";
 
-    /// Whether the places are one array parameter.
+    /// Whether the primary keys are one array parameter.
     #[doc(hidden)]
     const ARRAYS: bool = false;
 

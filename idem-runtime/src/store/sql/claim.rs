@@ -1,4 +1,4 @@
-//! A claim: one statement without a record or with an answer.
+//! A claim: one statement without a record or with an reply.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreErr
 
 /// How long a claim waits for the file's writer before it reads.
 ///
-/// It need not write if there is an answer.
+/// It need not write if there is an reply.
 const HELD_UP: Duration = Duration::from_millis(20);
 
 /// The number of a first attempt.
@@ -29,7 +29,7 @@ const FIRST: u16 = 1;
 enum FirstClaim {
     /// It was inserted, with this fence.
     Granted(i64),
-    /// There was one; this is it, if the statement saw it.
+    /// There is a record; its row, if the statement saw it.
     Exists(Option<Row>),
 }
 
@@ -115,14 +115,14 @@ impl<B: SqlDriver> SqlStoreState<B> {
         let columns = HeaderColumns::new(&fresh(request));
         let shown = displayed_operation(access.key);
         let arguments = columns.claim(&access.primary_key, &shown);
-        let mut told = pin!(
+        let mut sent = pin!(
             self.pool
                 .send(access.purpose(), &self.statements.claim, &arguments)
         );
         let mut outcome = None;
-        // There, a statement that changes nothing waits for other writers as well.
+        // There a statement that changes nothing waits for other writers as well.
         if B::WAITS && !reads {
-            match timeout(HELD_UP, told.as_mut()).await {
+            match timeout(HELD_UP, sent.as_mut()).await {
                 Ok(done) => outcome = Some(done),
                 // A row of its own owner was written meanwhile by this claim.
                 Err(_) => match Box::pin(self.read_row(access)).await? {
@@ -135,15 +135,15 @@ impl<B: SqlDriver> SqlStoreState<B> {
         }
         let outcome = match outcome {
             Some(outcome) => outcome,
-            None => told.await,
+            None => sent.await,
         };
         match outcome {
-            Ok(answer) => match answer.granted {
+            Ok(reply) => match reply.granted {
                 Some(fence) => {
                     self.hit_rate.record(false);
                     Ok(FirstClaim::Granted(fence))
                 }
-                None => Ok(FirstClaim::Exists(answer.row)),
+                None => Ok(FirstClaim::Exists(reply.row)),
             },
             // A done record can be replayed nevertheless.
             Err((Some(kind), error)) if !reads || kind == SqlErrorKind::ReadOnly => {

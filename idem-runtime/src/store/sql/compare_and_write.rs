@@ -1,4 +1,4 @@
-//! Reads a record, decides, and writes unless the record has changed since.
+//! Compare-and-set: reads a record, decides, and writes unless the record has changed since.
 
 use std::time::Duration;
 
@@ -17,8 +17,9 @@ use crate::identity::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};
 use crate::store::{Current, StoreError, StoreErrorKind};
 
-/// How often an operation begins again because another write came first, before it gives up. Each time another caller
-/// made progress.
+/// How often an operation begins again after a concurrent write.
+///
+/// Each time another caller made progress.
 pub(super) const TRIES: usize = 1_000;
 
 /// Longer than a server takes to write its log.
@@ -33,7 +34,7 @@ pub(super) struct HeaderWrite {
     pub(super) notifies: bool,
 }
 
-/// The lane, the purpose and the record of an operation.
+/// An operation on a record: its pool, its purpose and the record.
 pub(super) struct RecordAccess<'a, B: SqlDriver> {
     pub(super) pool: &'a ConnectionPool<B>,
     /// Its name, for errors.
@@ -121,7 +122,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
         touched.await.map(|_| ()).map_err(|(_, error)| error)
     }
 
-    /// Reads the row at the place.
+    /// Reads the row of the record.
     pub(super) async fn read_row(
         &self,
         access: &RecordAccess<'_, B>,
@@ -131,7 +132,9 @@ impl<B: SqlDriver> SqlStoreState<B> {
             .await
     }
 
-    /// Reads, lets `decide` choose the header to write in front of `body`, and writes.
+    /// Reads the record, lets `decide` choose the header to write, and writes.
+    ///
+    /// Begins again if the record has changed since it was read.
     pub(super) async fn compare_and_write<T>(
         &self,
         access: &RecordAccess<'_, B>,

@@ -1,8 +1,8 @@
-//! How many of the recent claims found a record.
+//! The hit rate of claims.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The share of recent claims that met a record, of [`SCALE`](Self::SCALE).
+/// The share of recent claims that found a record, of [`SCALE`](Self::SCALE).
 #[derive(Debug)]
 pub(super) struct HitRate(AtomicU32);
 
@@ -19,9 +19,9 @@ impl HitRate {
         self.0.load(Ordering::Relaxed) >= share
     }
 
-    pub(super) fn record(&self, met: bool) {
-        let learn = |was: u32| {
-            let is = if met {
+    pub(super) fn record(&self, found: bool) {
+        let update = |was: u32| {
+            let is = if found {
                 was + (Self::SCALE - was) / Self::WINDOW
             } else {
                 was - was.div_ceil(Self::WINDOW)
@@ -29,6 +29,6 @@ impl HitRate {
             (is != was).then_some(is)
         };
         // An unchanged share is no error.
-        let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, learn);
+        let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct ListenNotify {
     channel: String,
     patience: Duration,
     watchers: Watchers,
-    /// The watched keys by place, because a notification names a place.
+    /// The watched keys by primary key, because a notification names a primary key.
     keys: Arc<WatchedKeys>,
     /// The listening task, on the thread of the engine that watched first.
     listens: tokio::sync::Mutex<Option<JoinHandle<()>>>,

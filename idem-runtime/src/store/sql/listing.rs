@@ -32,7 +32,7 @@ fn states(filter: EntryFilter) -> &'static str {
     }
 }
 
-/// The places of a step.
+/// The primary keys of a step.
 struct KeyRange {
     first: PrimaryKey,
     last: PrimaryKey,
@@ -57,7 +57,7 @@ impl KeyRange {
         Ok(Self { first, last })
     }
 
-    /// The start of the step after the record at this place.
+    /// The start of the step after this record.
     fn behind(&self, primary_key: &PrimaryKey) -> Option<String> {
         let next = successor(*primary_key).filter(|next| *next <= self.last)?;
         Some(next.iter().fold(String::new(), |mut text, byte| {
@@ -67,7 +67,7 @@ impl KeyRange {
     }
 }
 
-/// The place directly behind this one.
+/// The primary key directly behind this one.
 fn successor(mut primary_key: PrimaryKey) -> Option<PrimaryKey> {
     for byte in primary_key.iter_mut().rev() {
         *byte = byte.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Code shared by the three databases, as macros.
+//! Macros with the code that the three drivers share.
 //!
 //! Macros, because the types of sqlx have nothing in common.
 
@@ -15,7 +15,7 @@ macro_rules! prepared {
             &mut $statement.order.iter().copied()
         };
         if let [Argument::Keys(primary_keys)] = $arguments {
-            // Surplus parameters repeat the last place.
+            // Surplus parameters repeat the last key.
             for index in 0..$statement.order.len() {
                 query = query.bind(&primary_keys[index.min(primary_keys.len() - 1)][..]);
             }
@@ -82,7 +82,7 @@ macro_rules! prepared {
     }};
 }
 
-/// The rows of a query for several places.
+/// The rows of a query for several primary keys.
 macro_rules! several {
     ($conn:ident, $statement:ident, $query:expr) => {{
         use sqlx::Row as _;
@@ -90,7 +90,7 @@ macro_rules! several {
         let mut rows = Vec::with_capacity(found.len());
         for found in &found {
             let primary_key: &[u8] = found.try_get(13)?;
-            // An invalid place matches no read.
+            // An invalid key matches no read.
             let primary_key = primary_key
                 .try_into()
                 .unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]);
@@ -105,8 +105,9 @@ macro_rules! several {
 }
 
 /// [`SqlDriver::fetch_script`](super::backend::SqlDriver::fetch_script) and
-/// [`SqlDriver::execute_script`](super::backend::SqlDriver::execute_script). `$bytes` is the type of bytes in the result of a
-/// script.
+/// [`SqlDriver::execute_script`](super::backend::SqlDriver::execute_script).
+///
+/// `$bytes` is the type of bytes in the result of a script.
 macro_rules! scripts {
     ($conn:ident, $bytes:ty) => {
         async fn fetch_script(

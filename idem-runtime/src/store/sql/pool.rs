@@ -47,7 +47,6 @@ pub(crate) struct ConnectionPool<B: SqlDriver> {
     most: usize,
     response_timeout: Duration,
     clock: Arc<ServerClock>,
-    /// The reads.
     pub(super) reads: Arc<ReadBatcher>,
     #[cfg(feature = "sqlite")]
     group_commit: Option<Arc<GroupCommit>>,
@@ -83,7 +82,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
-    /// Sends its writes through the group_commit commit.
+    /// Sends its writes through the group commit.
     #[cfg(feature = "sqlite")]
     pub(crate) fn grouped(mut self, group_commit: Option<Arc<GroupCommit>>) -> Self {
         self.group_commit = group_commit;
@@ -95,8 +94,10 @@ impl<B: SqlDriver> ConnectionPool<B> {
         self.response_timeout
     }
 
-    /// Sends a statement. `what` is its purpose, as in "a claim". Every statement of the store may be sent again, and
-    /// is, if it collided or if its connection had gone stale.
+    /// Sends a statement.
+    ///
+    /// `what` is its purpose, as in "a claim". A statement that collided, or whose connection had gone stale, is sent
+    /// again; every statement of the store may be.
     pub(crate) async fn run(
         &self,
         (what, priority): (&'static str, Priority<'_>),
@@ -115,10 +116,10 @@ impl<B: SqlDriver> ConnectionPool<B> {
         arguments: &[Argument<'_>],
     ) -> StatementOutcome {
         #[cfg(feature = "sqlite")]
-        let _turn = match &self.group_commit {
+        let _lone = match &self.group_commit {
             Some(group_commit) if !statement.only_reads() => {
                 match group_commit.enter(what, priority, statement, arguments) {
-                    WritePath::Alone(turn) => Some(turn),
+                    WritePath::Alone(lone) => Some(lone),
                     WritePath::Unqueued => None,
                     WritePath::Queued(receiver) => {
                         return self.receive((what, priority), receiver).await;
@@ -137,7 +138,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         let Ok(connection) = timeout(self.response_timeout, self.connection()).await else {
             return Err((None, self.silence(what)));
         };
-        let connection = connection.map_err(|error| failed::<B>(what, error))?;
+        let connection = connection.map_err(|error| failure::<B>(what, error))?;
         if let Priority::Claim(admission) = priority {
             admission.sent_after(begun.elapsed());
         }
@@ -145,7 +146,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         let mut attempt = pin!(self.attempt(connection, statement, arguments));
         let outcome = match timeout(self.response_timeout, attempt.as_mut()).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(failed::<B>(what, error)),
+            Ok(Err(error)) => Err(failure::<B>(what, error)),
             Err(_) => Err((None, self.silence(what))),
         };
         drop::<ConnectionPermit>(permit);
@@ -178,7 +179,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         receiver: oneshot::Receiver<StatementOutcome>,
     ) -> StatementOutcome {
         if let Priority::Claim(admission) = priority {
-            // The thread may take it out of the queue at any moment.
+            // The writer thread may take it out of the queue at any moment.
             admission.sent();
         }
         let sent = Instant::now();
@@ -249,7 +250,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
-    /// Passes the time in a reply to the clock.
+    /// Reports the time in a reply to the clock.
     fn learn_time(&self, answer: Option<&StatementReply>, sent: Instant) {
         if let Some(now_us) = answer.and_then(StatementReply::now_us) {
             self.clock.says(now_us, sent);
@@ -307,6 +308,6 @@ impl<B: SqlDriver> ConnectionPool<B> {
     }
 }
 
-fn failed<B: SqlDriver>(what: &str, error: sqlx::Error) -> (Option<SqlErrorKind>, StoreError) {
+fn failure<B: SqlDriver>(what: &str, error: sqlx::Error) -> (Option<SqlErrorKind>, StoreError) {
     (error_kind::<B>(&error), store_error::<B>(what, error))
 }

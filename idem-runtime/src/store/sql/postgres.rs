@@ -55,7 +55,7 @@ impl SqlDriver for Postgres {
         kind: StatementKind::Fetch,
     };
 
-    // Each place as a query of its own, because a plan that was made while the table was small scans all of it for as
+    // A query of its own for each key, because a plan that was made while the table was small scans all of it for as
     // long as it is kept.
     const SEVERAL: &'static str = "SELECT found.* FROM unnest($1::bytea[]) AS wanted (place) \
         CROSS JOIN LATERAL (SELECT {columns}, record_key FROM {t} \

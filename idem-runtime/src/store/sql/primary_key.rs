@@ -9,11 +9,12 @@ use crate::identity::operation::RecordKey;
 pub(crate) const PRIMARY_KEY_LEN: usize = HASH_LEN + 32;
 const HASH_LEN: usize = 16;
 
-/// The primary key of a record: its [`operation_hash`], and its digest. So the records of an operation are adjacent, and a
-/// listing reads their digests from it.
+/// The primary key of a record: the hash of its operation, and its digest.
+///
+/// So the records of an operation are adjacent, and a listing reads their digests from it.
 pub(crate) type PrimaryKey = [u8; PRIMARY_KEY_LEN];
 
-/// The first bytes of the places of an operation: 16, whatever prefix and operation are.
+/// The first bytes of the primary keys of an operation.
 fn operation_hash(prefix: &str, operation: &str) -> [u8; HASH_LEN] {
     let mut hash = Sha256::new();
     for part in [prefix.as_bytes(), operation.as_bytes()] {
@@ -24,7 +25,7 @@ fn operation_hash(prefix: &str, operation: &str) -> [u8; HASH_LEN] {
     *hash.first_chunk().expect("32 are more than 16")
 }
 
-/// The place of a key's record.
+/// The primary key of a key's record.
 pub(crate) fn primary_key(key: &RecordKey) -> PrimaryKey {
     primary_key_of(
         key.prefix(),
@@ -33,7 +34,7 @@ pub(crate) fn primary_key(key: &RecordKey) -> PrimaryKey {
     )
 }
 
-/// The first and the last place of an operation.
+/// The first and the last primary key of an operation.
 pub(super) fn primary_key_bounds(prefix: &str, operation: &str) -> [PrimaryKey; 2] {
     [[0; 32], [0xff; 32]].map(|digest| primary_key_of(prefix, operation, digest))
 }
@@ -45,7 +46,7 @@ fn primary_key_of(prefix: &str, operation: &str, digest: [u8; 32]) -> PrimaryKey
     primary_key
 }
 
-/// The digest of the record at a place, if prefix and operation are these.
+/// The digest in a primary key, if prefix and operation are these.
 pub(super) fn digest_at(
     primary_key: &PrimaryKey,
     prefix: &str,

@@ -178,7 +178,7 @@ impl<B: SqlDriver> SqlStoreState<B> {
             .affected)
     }
 
-    /// Purges if it is this process's turn, and returns the pause until the next attempt.
+    /// Purges if a purge is due, and returns the pause until the next attempt.
     async fn purge_if_due(
         &self,
         purge: Purge,
@@ -234,7 +234,9 @@ impl<B: SqlDriver> SqlStoreState<B> {
     }
 }
 
-/// The key of the purge's claim. No application has its operation.
+/// The key of the purge's claim.
+///
+/// No application has its operation.
 fn claim_key() -> RecordKey {
     let operation = Operation::new("idem: the purge of this table");
     RecordKey::new("".into(), operation, KeyDigest::from_bytes([0; 32]))

@@ -15,7 +15,7 @@ pub struct StatementReply {
     pub(crate) row: Option<Row>,
     /// The time at which a row was changed, which is the fence of an inserted record.
     pub(crate) granted: Option<i64>,
-    /// The existing records of a read of several places.
+    /// The existing records of a read of several keys.
     pub(crate) rows: Vec<(PrimaryKey, Row)>,
     /// A block of a listing, with the operation of each record as the table has it.
     pub(crate) block: Vec<(PrimaryKey, String, Row)>,

@@ -6,7 +6,9 @@ use super::argument::Argument;
 use super::backend::SqlDriver;
 use super::parameters::{TemplatePiece, split};
 
-/// The text with its arguments in it. Each argument but a number is written as the digits of its bytes, so that no part
+/// The text with its arguments in it.
+///
+/// Each argument but a number is written as the digits of its bytes, so that no part
 /// of it can end the literal.
 pub(super) fn with_literals<B: SqlDriver>(template: &str, arguments: &[Argument<'_>]) -> String {
     let mut text = String::with_capacity(template.len() + 512);
@@ -21,7 +23,7 @@ pub(super) fn with_literals<B: SqlDriver>(template: &str, arguments: &[Argument<
                 let _ = write!(text, "{number}");
             }
             Argument::Text(value) => literal(&mut text, B::TEXT, value.as_bytes()),
-            // No script reads several places.
+            // No script reads several keys.
             Argument::Keys(_) => {}
         },
     });

@@ -24,7 +24,7 @@ pub struct StatementTemplate {
 pub(crate) enum StatementKind {
     /// Prepared once a connection; returns at most one row.
     Fetch,
-    /// Prepared once a connection; returns a row for each existing record of its places.
+    /// Prepared once a connection; returns a row for each existing record of its keys.
     Several,
     /// Planned anew each time, by its arguments; returns a block of a listing.
     Block,

@@ -97,7 +97,7 @@ const RELEASE: &str = "UPDATE {t} SET state = 'R', version = version + 1, \
 pub(crate) struct Statements {
     pub(crate) claim: Statement,
     pub(crate) read: Statement,
-    /// The same for several places: each for twice as multi_row, unless they are one parameter.
+    /// The same for several keys: each for twice as many, unless they are one parameter.
     several: Vec<Statement>,
     pub(crate) insert: Statement,
     pub(crate) replace: Statement,
@@ -180,16 +180,16 @@ impl Statements {
 }
 
 impl Statements {
-    /// The statement that reads this number of places at once.
+    /// The statement that reads this number of records at once.
     pub(crate) fn several(&self, primary_keys: usize) -> &Statement {
         let index = primary_keys.max(1).next_power_of_two().ilog2() as usize;
         &self.several[index.min(self.several.len() - 1)]
     }
 }
 
-/// The statements for several places.
+/// The statements for several keys.
 ///
-/// If each place is a parameter, there is a statement for each power of two; surplus parameters repeat a place.
+/// If each key is a parameter, there is a statement for each power of two; surplus parameters repeat a key.
 fn several<B: SqlDriver>(table: &str, most: usize) -> Vec<Statement> {
     let of = |width: usize| {
         let primary_keys = vec!["?"; width].join(", ");
@@ -207,10 +207,12 @@ fn several<B: SqlDriver>(table: &str, most: usize) -> Vec<Statement> {
     (0..=most).map(|power| of(1 << power)).collect()
 }
 
-/// The states that this version knows. Every row in another state is read, to be positional.
+/// The states that this version knows. Every row in another state is read, to be counted.
 const KNOWN: &str = "PWRQDEUT";
 
-/// `?1` the first place, `?2` the last one, `?3` the number of rows, `?4` the states, all if it is empty, `?5` the
+/// Reads a block of a listing.
+///
+/// `?1` the first primary key, `?2` the last one, `?3` the number of rows, `?4` the states, all if it is empty, `?5` the
 /// least attempts.
 fn list() -> String {
     // The answer is left out, because it may be large. The column in its place is one of bytes, and not of the answer's

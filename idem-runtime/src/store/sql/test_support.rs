@@ -101,7 +101,7 @@ impl<B: Backend> SqlStore<B> {
     }
 }
 
-/// The columns beside bytes that are no record.
+/// The header of bytes that are no record.
 fn no_header() -> Header {
     Header {
         state: State::Released,

@@ -14,7 +14,7 @@ pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT 
 /// A text with its savepoints named. Each key has its own, because in MySQL a savepoint replaces another of its name,
 /// which for a call within a body would be the outer call's.
 pub(super) fn named(primary_key: &[u8], text: &str) -> String {
-    // From the operation, where a place begins, and the digest, where it ends.
+    // From the hash of the operation, at the beginning of a primary key, and the digest, at its end.
     let number = match (primary_key.first_chunk(), primary_key.last_chunk()) {
         (Some(operation), Some(digest)) => {
             u64::from_be_bytes(*operation) ^ u64::from_be_bytes(*digest)

@@ -1,8 +1,10 @@
-//! Batches waiting reads. A limited number of statements is in flight, and the end of one passes its turn to a waiting
-//! read, together with the other waiting reads.
+//! The queue of the reads that wait to be batched.
+//!
+//! A limited number of statements is in flight. The end of one passes its turn to a waiting read, together with the
+//! other waiting reads.
 //!
 //! There is no task and no thread for it: each statement is sent by a caller. If that caller's future is dropped,
-//! another gets the turn.
+//! another caller gets the turn.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,16 +14,16 @@ use tokio::sync::oneshot;
 use crate::store::sql::primary_key::PrimaryKey;
 use crate::store::sql::row::Row;
 
-/// The maximum number of records of a statement.
+/// The maximum number of records that one statement reads.
 pub(crate) const MAX_READS: usize = 64;
-/// The first limit, while the size of the records is unknown.
+/// The initial limit, while the size of the records is unknown.
 const FIRST: usize = 8;
-/// The intended size of a reply, by the size of the last ones.
+/// The intended size of a reply, estimated from the last replies.
 ///
-/// A reply that takes too long is lost.
+/// A reply that exceeds the response time-out is lost.
 const BYTES: usize = 1 << 20;
 
-/// The reads of one lane.
+/// The reads of one pool.
 pub(crate) struct ReadBatcher {
     /// The number of turns.
     turns: usize,
@@ -31,11 +33,11 @@ pub(crate) struct ReadBatcher {
 struct ReadBatcherState {
     /// The maximum number of records of the next statement.
     ///
-    /// It is twice as many as for the last one, or half as many.
+    /// After each statement it is doubled or halved.
     width: usize,
-    /// Empty, unless all turns are taken.
+    /// Empty, unless all turns are in use.
     waiting: Vec<WaitingRead>,
-    /// The number of reads that have waited.
+    /// The number of reads that were ever queued.
     numbers: u64,
     taken: usize,
     /// Turns of an earlier age are void.
@@ -56,17 +58,17 @@ impl Default for ReadBatcherState {
 
 /// A read that waits for a row.
 struct WaitingRead {
-    /// Greater than those of all earlier ones.
+    /// Increases with each queued read.
     number: u64,
     primary_key: PrimaryKey,
     wake: oneshot::Sender<ReadWakeup>,
 }
 
-/// The result of waiting. A closed channel means: read alone.
+/// What wakes a waiting read. A closed channel means that it reads alone.
 pub(crate) enum ReadWakeup {
-    /// The row at its place.
+    /// The row of its record.
     Row(Option<Row>),
-    /// The turn to read, for others as well.
+    /// The turn to read, for the other waiting reads as well.
     Turn(ReadTurn),
 }
 
@@ -109,7 +111,7 @@ impl ReadBatcher {
         ReadStart::Later(woken, number)
     }
 
-    /// Whether a statement has taken this read along.
+    /// Whether a statement includes this read already.
     pub(crate) fn has_taken(&self, number: u64) -> bool {
         let state = self.lock();
         (state.waiting.first()).is_none_or(|first| first.number > number)
@@ -117,7 +119,7 @@ impl ReadBatcher {
 
     /// A turn for a read that has waited too long.
     ///
-    /// The future that holds the others may never be polled again.
+    /// The future that holds the turns may never be polled again, so that all earlier turns become void.
     pub(crate) fn overtake(self: &Arc<Self>) -> ReadTurn {
         let mut state = self.lock();
         state.age += 1;
@@ -141,7 +143,7 @@ impl ReadBatcher {
             }
             let first = others.swap_remove(0);
             drop(state);
-            // If that read is dropped at this moment, the turn comes back, and is passed on by its drop.
+            // If that read is dropped at this moment, the drop of the turn passes it on again.
             let _ = first.wake.send(ReadWakeup::Turn(self.turn(age, others)));
             return;
         }
@@ -174,7 +176,7 @@ impl ReadTurn {
         self.others.is_empty()
     }
 
-    /// All requested places, sorted.
+    /// The primary keys of all its reads, sorted.
     pub(crate) fn primary_keys(&self, own: &PrimaryKey) -> Vec<PrimaryKey> {
         let others = self.others.iter().map(|other| other.primary_key);
         let mut primary_keys: Vec<_> = others.chain([*own]).collect();
@@ -187,30 +189,30 @@ impl ReadTurn {
     pub(crate) fn adapt_width(&self, bytes: usize) {
         let mut state = self.batcher.lock();
         state.width = if bytes > BYTES {
-            // At least two, because a lone read does not weigh its reply, and the width would never grow again.
+            // At least two, because a lone read does not adapt the width, which would never grow again.
             (state.width / 2).max(2)
         } else {
             (state.width * 2).min(MAX_READS)
         };
     }
 
-    /// Sends each of the others the row at its place.
+    /// Sends each of the other reads the row of its record.
     pub(crate) fn deliver(&mut self, find: impl Fn(&PrimaryKey) -> Option<Row>) {
         for other in self.others.drain(..) {
-            // It may have been dropped.
+            // That read may have been dropped.
             let _ = other.wake.send(ReadWakeup::Row(find(&other.primary_key)));
         }
     }
 
-    /// Leaves the others to read alone.
-    pub(crate) fn leave(&mut self) {
+    /// Lets each of the other reads proceed alone.
+    pub(crate) fn release_others(&mut self) {
         self.others.clear();
     }
 }
 
 impl Drop for ReadTurn {
     fn drop(&mut self) {
-        self.leave();
+        self.release_others();
         self.batcher.pass_on(self.age);
     }
 }
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_goes_to_the_first_with_all_others() {
+    fn a_turn_goes_to_the_first_waiting_read_with_all_others() {
         let batcher = ReadBatcher::new(2);
         let (one, two) = (now(&batcher, 1), now(&batcher, 2));
         assert!(one.is_for_one() && two.is_for_one());
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_taken_along_is_in_line_no_more() {
+    fn a_read_in_a_statement_is_queued_no_longer() {
         let batcher = ReadBatcher::new(1);
         let first = now(&batcher, 1);
         let mut numbers = Vec::new();
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_with_a_turn_gives_it_to_those_who_came_since() {
+    fn a_dropped_turn_goes_to_a_read_that_was_queued_since() {
         let batcher = ReadBatcher::new(1);
         let first = now(&batcher, 1);
         let (leaves, mut left) = (later(&batcher, 2), later(&batcher, 3));
@@ -361,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever_for_a_turn_that_is_not_used() {
+    fn an_unused_turn_is_overtaken() {
         let batcher = ReadBatcher::new(1);
         let stuck = now(&batcher, 1);
         let (impatient, mut other) = (later(&batcher, 2), later(&batcher, 3));

@@ -1,4 +1,4 @@
-//! Reads a record: alone, or together with other waiting reads.
+//! Sends reads: alone, or as one statement with other waiting reads.
 
 use std::time::Duration;
 
@@ -15,14 +15,15 @@ use crate::store::sql::row::Row;
 use crate::store::sql::statements::Statements;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// How long a read waits for a statement to take it along.
+/// How long a read waits for a statement that includes it.
 ///
 /// The read then waits as long again for its row. The limit is longer than a statement takes in normal operation.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl<B: SqlDriver> ConnectionPool<B> {
-    /// Reads the row at a place. Reads that wait meanwhile may share one statement with it, which begins after all of
-    /// them were called.
+    /// Reads the row of a record.
+    ///
+    /// Waiting reads may share one statement with it, which begins after all of them were called.
     pub(crate) async fn read(
         &self,
         purpose: (&'static str, Priority<'_>),
@@ -31,7 +32,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
     ) -> Result<Option<Row>, StoreError> {
         let turn = match self.reads.enter(primary_key) {
             ReadStart::Now(turn) => Some(turn),
-            ReadStart::Later(told, number) => match self.await_row(told, number).await {
+            ReadStart::Later(wakeup, number) => match self.await_row(wakeup, number).await {
                 Some(Ok(ReadWakeup::Row(row))) => return Ok(row),
                 Some(Ok(ReadWakeup::Turn(turn))) => Some(turn),
                 // The read with the turn was dropped, or has failed: then each reads alone.
@@ -42,7 +43,7 @@ impl<B: SqlDriver> ConnectionPool<B> {
         let _turn = match turn {
             Some(turn) if !turn.is_for_one() => {
                 // Boxed, because it is rare, and its state would be part of every future.
-                match Box::pin(self.read_for(purpose, statements, primary_key, turn)).await? {
+                match Box::pin(self.read_batch(purpose, statements, primary_key, turn)).await? {
                     Ok(row) => return Ok(row),
                     Err(turn) => Some(turn),
                 }
@@ -53,16 +54,16 @@ impl<B: SqlDriver> ConnectionPool<B> {
         Ok(self.run(purpose, &statements.read, &here).await?.row)
     }
 
-    /// Waits for the result of another read. `None`: it has taken too long.
+    /// Waits for the result of another read. `None`: it took too long.
     async fn await_row(
         &self,
-        mut told: Receiver<ReadWakeup>,
+        mut wakeup: Receiver<ReadWakeup>,
         number: u64,
     ) -> Option<Result<ReadWakeup, RecvError>> {
         let mut taken = false;
         loop {
-            match timeout(PATIENCE, &mut told).await {
-                Ok(heard) => return Some(heard),
+            match timeout(PATIENCE, &mut wakeup).await {
+                Ok(woken) => return Some(woken),
                 // That statement has just begun, and another would not return sooner.
                 Err(_) if !taken && self.reads.has_taken(number) => taken = true,
                 Err(_) => return None,
@@ -70,8 +71,10 @@ impl<B: SqlDriver> ConnectionPool<B> {
         }
     }
 
-    /// Reads for others as well. Returns the turn if that statement is refused, or its reply cannot be read.
-    async fn read_for(
+    /// Reads for the other waiting reads as well.
+    ///
+    /// Returns the turn if that statement is refused, or its reply cannot be read.
+    async fn read_batch(
         &self,
         purpose: (&'static str, Priority<'_>),
         statements: &Statements,
@@ -82,12 +85,12 @@ impl<B: SqlDriver> ConnectionPool<B> {
         let statement = statements.several(primary_keys.len());
         let arguments = [Argument::Keys(&primary_keys)];
         let mut rows = match self.send(purpose, statement, &arguments).await {
-            Ok(answer) => answer.rows,
+            Ok(reply) => reply.rows,
             // The error may be about the row of another read.
             Err((error_kind, error))
                 if error_kind.is_some() || error.kind() == StoreErrorKind::Protocol =>
             {
-                turn.leave();
+                turn.release_others();
                 return Ok(Err(turn));
             }
             Err((_, error)) => return Err(error),

@@ -9,7 +9,7 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
 use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _, Row as _};
 use sqlx::{SqliteConnection, query_with};
 
-use super::message::{BatchMessage, Ends, MessageTexts, Mode, StatementResult, WIDEST};
+use super::message::{BatchMessage, Ends, MAX_WIDTH, MessageTexts, Mode, StatementResult};
 use super::queued_statement::QueuedStatement;
 use crate::store::sql::collision::{collided, pause};
 use crate::store::sql::failure::{error_kind, store_error};
@@ -17,7 +17,7 @@ use crate::store::sql::reply::StatementReply;
 use crate::store::sql::sqlite::Sqlite;
 use crate::store::sql::statement::SqlText;
 
-/// How multi_row rows are buffered between the driver's thread and this one.
+/// How many rows are buffered between the driver's thread and this one.
 const ROWS: usize = 1_024;
 
 /// The connection that batches are written on.
@@ -32,22 +32,24 @@ impl BatchWriter {
         Self {
             options: options
                 .row_buffer_size(ROWS)
-                .statement_cache_capacity(6 * WIDEST),
+                .statement_cache_capacity(6 * MAX_WIDTH),
             conn: None,
             texts: MessageTexts::default(),
         }
     }
 
-    /// Writes all of them in one transaction or, if that fails, each by itself. Sends each its result.
+    /// Writes all statements in one transaction or, if that fails, each by itself.
+    ///
+    /// Sends each caller its result.
     pub(super) async fn write(&mut self, mut statements: Vec<QueuedStatement>) {
         statements.retain(|statement| !statement.is_abandoned());
         let (mut collisions, mut mode) = (1, Mode::AtOnce);
         while statements.len() > 1 {
             match self.together(&statements, mode).await {
                 Ok(None) => mode = Mode::InTurn,
-                Ok(Some(answers)) => {
-                    for (statement, answer) in statements.into_iter().zip(answers) {
-                        statement.reply(Ok(answer));
+                Ok(Some(replies)) => {
+                    for (statement, reply) in statements.into_iter().zip(replies) {
+                        statement.reply(Ok(reply));
                     }
                     return;
                 }
@@ -56,8 +58,8 @@ impl BatchWriter {
                     collisions += 1;
                     statements.retain(|statement| !statement.is_abandoned());
                 }
-                // One of them may have failed the transaction for the others. None of them has happened, or none is
-                // known to have, and each may be sent again.
+                // One statement may have failed the transaction for the others. No statement was committed, as far as
+                // is known, and each may be sent again.
                 Err(_) => break,
             }
         }
@@ -70,8 +72,9 @@ impl BatchWriter {
         }
     }
 
-    /// Writes all of them in one transaction, which is on disk on return. `None`: some statements had no effect, and it
-    /// is not known which; nothing has happened.
+    /// Writes all statements in one transaction, which is on disk on return.
+    ///
+    /// `None`: some statements had no effect, it is not known which, and the transaction was rolled back.
     async fn together(
         &mut self,
         statements: &[QueuedStatement],
@@ -79,7 +82,7 @@ impl BatchWriter {
     ) -> Result<Option<Vec<StatementReply>>, sqlx::Error> {
         let mut conn = self.connection().await?;
         let (now, messages) = (now_us(), BatchMessage::all(statements, mode));
-        let mut answers: Vec<StatementReply> = statements
+        let mut replies: Vec<StatementReply> = statements
             .iter()
             .map(|_| StatementReply::default())
             .collect();
@@ -116,16 +119,16 @@ impl BatchWriter {
                 self.conn = Some(conn);
                 return Ok(None);
             }
-            message.fill(&done[..message.statements()], now, &mut answers);
+            message.fill(&done[..message.statements()], now, &mut replies);
         }
         if !ends.commits {
             command(&mut conn, "COMMIT").await?;
         }
         self.conn = Some(conn);
-        Ok(Some(answers))
+        Ok(Some(replies))
     }
 
-    /// Writes one of them, as if there were no others.
+    /// Writes one statement by itself.
     async fn alone(&mut self, statement: &QueuedStatement) -> Result<StatementReply, sqlx::Error> {
         let mut collisions = 1;
         loop {

@@ -1,6 +1,4 @@
-//! The message of a batch that is sent in one message.
-//!
-//! It is a text for some of the batch's queued.
+//! One message of a batch: a text for some of its statements.
 
 use std::sync::Arc;
 
@@ -9,18 +7,18 @@ use crate::store::sql::reply::StatementReply;
 use crate::store::sql::statement::SqlText;
 
 /// The maximum number of repetitions of a statement in a text.
-pub(super) const WIDEST: usize = 64;
+pub(super) const MAX_WIDTH: usize = 64;
 
 /// How the statements of a batch are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// One statement for multi_row queued; each of them is expected to have its effect.
+    /// One statement for many queued ones; each of them is expected to have its effect.
     AtOnce,
     /// One statement after the other.
     InTurn,
 }
 
-/// What a message does besides its statements. Combined, because each message takes two hand-overs between threads.
+/// What a message does besides its statements. Combined, because each message is passed between threads twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) begins: bool,
@@ -30,28 +28,29 @@ pub(super) struct Ends {
 /// The result of a statement: the number of changed rows, and the fence that it returned.
 pub(super) type StatementResult = (u64, Option<i64>);
 
-/// Jobs with the same statement.
+/// Queued statements with the same text.
 pub(super) struct BatchMessage {
     pub(super) members: Vec<usize>,
     pub(super) mode: Mode,
-    /// All of them must have their effect, because it is not known afterwards which had.
+    /// All of them must have their effect, because the reply does not show which of them had.
     pub(super) is_strict: bool,
 }
 
 impl BatchMessage {
-    /// All messages, in the order in which they are sent. The transaction can be committed in the message of the last one,
-    /// unless that one is strict.
+    /// All messages of a batch, in the order in which they are sent.
+    ///
+    /// The last message can commit the transaction, unless it is strict.
     pub(super) fn all(queued: &[QueuedStatement], mode: Mode) -> Vec<Self> {
         let mut messages = Vec::new();
-        for members in alike(queued) {
+        for members in by_text(queued) {
             let mut rest = &members[..];
             let multi_row = queued[members[0]].multi_row.as_ref();
             let multi_row = multi_row.filter(|_| mode == Mode::AtOnce && members.len() > 1);
             while !rest.is_empty() {
                 let width = match multi_row {
-                    Some(_) => WIDEST.min(rest.len()),
-                    // Powers of two, because each width takes as multi_row statements.
-                    None => WIDEST.min(1 << rest.len().ilog2()),
+                    Some(_) => MAX_WIDTH.min(rest.len()),
+                    // Powers of two, because each width is another prepared statement.
+                    None => MAX_WIDTH.min(1 << rest.len().ilog2()),
                 };
                 let (these, others) = rest.split_at(width);
                 messages.push(Self {
@@ -74,23 +73,23 @@ impl BatchMessage {
         }
     }
 
-    /// Whether the results of its statements determine the result of each statement.
+    /// Whether the results of its statements determine the result of each queued statement.
     pub(super) fn is_enough(&self, done: &[StatementResult]) -> bool {
         let all = || done.iter().map(|(affected, _)| affected).sum::<u64>();
         !self.is_strict || all() == self.members.len() as u64
     }
 
-    /// Stores the result of each statement.
-    pub(super) fn fill(&self, done: &[StatementResult], now: i64, answers: &mut [StatementReply]) {
+    /// Fills in the reply to each queued statement.
+    pub(super) fn fill(&self, done: &[StatementResult], now: i64, replies: &mut [StatementReply]) {
         let all = done.iter().map(|(affected, _)| affected).sum::<u64>();
         for (index, &member) in self.members.iter().enumerate() {
             let (affected, granted) = match self.mode {
                 Mode::InTurn => done[index],
                 Mode::AtOnce if all == self.members.len() as u64 => (1, Some(now)),
-                // Not all of them had their effect. Each reads its record, which shows it.
+                // Not all of them had their effect. Each caller reads its record, which shows it.
                 Mode::AtOnce => (0, None),
             };
-            answers[member] = StatementReply {
+            replies[member] = StatementReply {
                 affected,
                 granted,
                 ..StatementReply::default()
@@ -99,8 +98,8 @@ impl BatchMessage {
     }
 }
 
-/// Groups the queued by statement.
-fn alike(queued: &[QueuedStatement]) -> Vec<Vec<usize>> {
+/// Groups the queued statements by their text.
+fn by_text(queued: &[QueuedStatement]) -> Vec<Vec<usize>> {
     let mut all: Vec<(&SqlText, Vec<usize>)> = Vec::new();
     for (index, statement) in queued.iter().enumerate() {
         match all
@@ -114,7 +113,7 @@ fn alike(queued: &[QueuedStatement]) -> Vec<Vec<usize>> {
     all.into_iter().map(|(_, members)| members).collect()
 }
 
-/// The texts by statement, mode, width and ends.
+/// A cache of texts by statement, mode, width and ends.
 #[derive(Default)]
 pub(super) struct MessageTexts(Vec<(SqlText, Mode, usize, Ends, SqlText)>);
 
@@ -136,7 +135,7 @@ impl MessageTexts {
             Some(multi_row) if message.mode == Mode::AtOnce => multi_row.text(width),
             _ => vec![&statement.text[..]; width].join(";"),
         };
-        // For writing from the start, because then it waits for other processes there, and nowhere else.
+        // `IMMEDIATE`, because then it waits for other processes at its beginning, and nowhere else.
         let before = if ends.begins { "BEGIN IMMEDIATE;" } else { "" };
         let after = if ends.commits { ";COMMIT" } else { "" };
         let text: SqlText = format!("{before}{text}{after}").into();

@@ -49,7 +49,7 @@ impl GroupCommit {
         Self(WriteQueue::new(options))
     }
 
-    /// Lets a statement go alone, or queues it.
+    /// Queues a statement, or lets it be sent alone.
     pub(crate) fn enter(
         &self,
         what: &'static str,
@@ -80,7 +80,7 @@ impl GroupCommit {
             Priority::Ending => state.endings.push(queued),
             _ => state.claims.push(queued),
         }
-        let enough = state.in_line() >= state.wanted;
+        let enough = state.queued() >= state.wanted;
         drop(state);
         if enough {
             self.0.wake.notify_one();

@@ -1,4 +1,4 @@
-//! Statements that do for several calls what another does for one.
+//! Statements that do for several calls what another statement does for one.
 
 use std::sync::Arc;
 

@@ -22,12 +22,12 @@ pub(super) struct WriteQueueState {
     pub(super) endings: Vec<QueuedStatement>,
     pub(super) claims: Vec<QueuedStatement>,
     pub(super) pace: Pace,
-    /// The lone statement, if it is still in progress.
+    /// The number of the lone write that is in progress.
     pub(super) alone: Option<u64>,
     lone_writes: u64,
     /// The thread writes, or waits for further statements of the callers that it has replied to.
     pub(super) writing: bool,
-    /// How many queued statements wake the thread, while it waits for them.
+    /// The number of queued statements that wakes the thread while it gathers.
     pub(super) wanted: usize,
     pub(super) thread: bool,
     pub(super) closed: bool,
@@ -50,7 +50,7 @@ impl Default for WriteQueueState {
 }
 
 impl WriteQueueState {
-    pub(super) fn in_line(&self) -> usize {
+    pub(super) fn queued(&self) -> usize {
         self.endings.len() + self.claims.len()
     }
 
@@ -78,7 +78,7 @@ impl Drop for LoneWrite<'_> {
         if state.alone == Some(self.number) {
             state.alone = None;
         }
-        let waiting = state.in_line() > 0;
+        let waiting = state.queued() > 0;
         drop(state);
         if waiting {
             self.queue.wake.notify_one();
@@ -112,7 +112,7 @@ impl WriteQueue {
 
     /// Begins a lone write, if no other write is in progress or queued.
     pub(super) fn lone_write(&self, state: &mut WriteQueueState) -> Option<LoneWrite<'_>> {
-        if state.alone.is_some() || state.writing || state.in_line() > 0 {
+        if state.alone.is_some() || state.writing || state.queued() > 0 {
             return None;
         }
         state.lone_writes += 1;
@@ -123,16 +123,18 @@ impl WriteQueue {
         })
     }
 
-    /// Determines the next step of the thread, which has waited for the lone write `lone` at most until `until`.
+    /// Determines the next step of the thread.
+    ///
+    /// It waits for the lone write `lone` until `until`.
     pub(super) fn next(&self, (lone, until): (u64, Instant), pause: &mut GatherPause) -> Next {
         let mut state = self.lock();
-        if pause.goes_on(state.in_line(), Instant::now()) && !state.closed {
+        if pause.continues(state.queued(), Instant::now()) && !state.closed {
             state.wanted = pause.wanted;
             return Next::Gather;
         }
         state.wanted = 0;
         state.writing = false;
-        if state.in_line() == 0 {
+        if state.queued() == 0 {
             return if state.closed { Next::End } else { Next::Sleep };
         }
         match state.alone {

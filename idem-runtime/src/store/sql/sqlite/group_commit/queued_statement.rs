@@ -11,7 +11,9 @@ use crate::store::sql::argument::Argument;
 use crate::store::sql::reply::StatementOutcome;
 use crate::store::sql::statement::{SqlText, Statement};
 
-/// The maximum number of statements of a transaction: other writers of the file wait for it.
+/// The maximum number of statements of a transaction.
+///
+/// Other writers of the file wait for it.
 pub(super) const MAX_BATCH: usize = 512;
 
 /// A queued statement.
@@ -44,7 +46,7 @@ impl QueuedStatement {
             Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => {
                 OwnedArgument::Bytes(bytes.to_vec())
             }
-            // Places are only read, and reads are not queued here.
+            // Several keys are only read, and reads are not queued here.
             Argument::Body(None) | Argument::Keys(_) => OwnedArgument::Null,
             Argument::Int(number) => OwnedArgument::Int(number),
             Argument::Text(text) => OwnedArgument::Text(text.into()),
