@@ -26,6 +26,7 @@ pub(crate) type Conn<B> = <<B as SqlDriver>::Db as Database>::Connection;
 /// The options of a connection to the database.
 pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
 
+/// The transaction manager of a database.
 pub(crate) type Manager<D> = <D as Database>::TransactionManager;
 
 /// A database that sqlx supports.
@@ -49,10 +50,10 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const NOW: &'static str;
 
-    /// The hit rate from which on claims read first.
+    /// The hit rate from which claims read first.
     ///
-    /// If this share of recent claims, of [`HitRate::SCALE`](super::hit_rate::HitRate::SCALE), found a record, a claim reads before it sends
-    /// [`CLAIM`](Self::CLAIM).
+    /// If this share of recent claims, of [`HitRate::SCALE`](super::hit_rate::HitRate::SCALE), found a record, a claim
+    /// reads before it sends [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
     const READS_FIRST: u32;
 
@@ -132,11 +133,15 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
         arguments: &'c [Argument<'c>],
     ) -> impl Future<Output = Result<StatementReply, sqlx::Error>> + Send + 'c;
 
-    /// Inserts a record if there is none, inside a transaction. `{values}` is the part common to all dialects.
+    /// Inserts a record if there is none, inside a transaction.
+    ///
+    /// `{values}` is the part common to all dialects.
     #[doc(hidden)]
     const INSERT_WITHIN: &'static str;
 
-    /// The texts before and after a statement that bound its wait for a row. Either it waits no longer than `?11`,
+    /// The texts before and after a statement that bound its wait for a row.
+    ///
+    /// Either it waits no longer than `?11`,
     /// which is [`lock_wait`](Self::lock_wait), or it does not wait, and `?11` is
     /// [`own_lock_wait`](Self::own_lock_wait).
     #[doc(hidden)]
@@ -148,7 +153,9 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SHARED: &'static str;
 
-    /// Restores the settings of the session after such a statement stopped half-way; `?11` as there.
+    /// Restores the settings of the session after such a statement failed.
+    ///
+    /// `?11` as in [`WAIT`](Self::WAIT).
     #[doc(hidden)]
     const RESTORE: &'static str;
 
@@ -250,7 +257,7 @@ pub trait SqlDriver: Debug + Send + Sync + 'static {
         Manager::<Self::Db>::start_rollback(conn);
     }
 
-    /// Whether the transaction that sqlx counts exists, with at most `most` positional before the call. `true` where a
+    /// Whether the transaction that sqlx counts exists, with at most `most` counted before the call. `true` where a
     /// claim finds that out.
     #[doc(hidden)]
     fn in_step(

@@ -1,4 +1,4 @@
-//! A claim: one statement without a record or with an reply.
+//! A claim: one statement without a record or with an answer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::store::{Admission, ClaimReply, ClaimRequest, Current, Needs, StoreErr
 
 /// How long a claim waits for the file's writer before it reads.
 ///
-/// It need not write if there is an reply.
+/// It need not write if there is an answer.
 const HELD_UP: Duration = Duration::from_millis(20);
 
 /// The number of a first attempt.

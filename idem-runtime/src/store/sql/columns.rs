@@ -23,7 +23,9 @@ pub(crate) fn life_us(retain: Duration) -> i64 {
     i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
 }
 
-/// The operation as the table shows it to operators. It may be any text, but not every database accepts a zero byte,
+/// The operation as the table shows it to operators.
+///
+/// It may be any text, but not every database accepts a zero byte,
 /// and a column has a maximum length.
 pub(crate) fn displayed_operation(key: &RecordKey) -> Cow<'_, str> {
     let name = key.operation().as_str();

@@ -169,7 +169,7 @@ mod tests {
 
     #[cfg(feature = "postgres")]
     #[test]
-    fn a_server_that_is_not_there_is_told_from_a_process_that_cannot_connect() {
+    fn an_unreachable_server_differs_from_a_process_that_cannot_connect() {
         type Postgres = crate::store::sql::Postgres;
         let of = |error: io::Error| store_error::<Postgres>("a claim", error.into()).reach();
         assert_eq!(

@@ -1,4 +1,6 @@
-//! `LISTEN` and `NOTIFY` of PostgreSQL. Optional, because a transaction that notifies takes a lock of the whole server
+//! `LISTEN` and `NOTIFY` of PostgreSQL.
+//!
+//! Optional, because a transaction that notifies takes a lock of the whole server
 //! when it is committed.
 
 use std::collections::HashMap;

@@ -90,7 +90,7 @@ fn key(request: &ListRequest, primary_key: &PrimaryKey, shown: &str) -> Option<R
 
 /// Whether the table may have only a part of this name.
 ///
-/// Then the operation of the record is unknown: see [`shown`](super::row::displayed_operation).
+/// Then the operation of the record is unknown: see [`displayed_operation`](super::columns::displayed_operation).
 fn is_cut(request: &ListRequest, shown: &str) -> bool {
     request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
 }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_is_the_place_behind_the_last_record() {
+    fn a_position_is_the_primary_key_behind_the_last_record() {
         let of_pay = KeyRange::of(&request(Some("pay"))).unwrap();
         let digest = KeyDigest::from_bytes([0x2a; 32]);
         let at = primary_key(&RecordKey::new(
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_says_its_digest_to_those_who_know_its_operation() {
+    fn a_primary_key_contains_the_digest_of_its_operation_only() {
         let digest = KeyDigest::from_bytes(std::array::from_fn(|byte| u8::try_from(byte).unwrap()));
         let key_of = |operation: &'static str| {
             RecordKey::new("shop".into(), Operation::new(operation), digest)
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_behind_the_last_is_none() {
+    fn no_primary_key_follows_the_last() {
         assert_eq!(successor([0xff; PRIMARY_KEY_LEN]), None);
         let mut primary_key = [0; PRIMARY_KEY_LEN];
         primary_key[PRIMARY_KEY_LEN - 2..].copy_from_slice(&[1, 0xff]);

@@ -41,7 +41,8 @@ macro_rules! prepared {
                     let primary_key: &[u8] = found.try_get(primary_key)?;
                     let row = crate::store::sql::macros::row!(found, &[u8], try_get);
                     let operation: String = found.try_get(operation)?;
-                    block.push((primary_key.try_into().unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]), operation, row));
+                    let invalid = [0; crate::store::sql::primary_key::PRIMARY_KEY_LEN];
+                    block.push((primary_key.try_into().unwrap_or(invalid), operation, row));
                 }
                 Ok(StatementReply {
                     block,
@@ -135,7 +136,9 @@ macro_rules! scripts {
     };
 }
 
-/// The columns of a row of a prepared statement. Their types are checked only once, because the check is expensive.
+/// The columns of a row of a prepared statement.
+///
+/// Their types are checked only once, because the check is expensive.
 macro_rules! seen {
     ($statement:ident, $row:expr) => {
         if Self::TYPED

@@ -66,7 +66,9 @@ impl<B: SqlDriver> SqlStoreState<B> {
     }
 }
 
-/// The SQL of the table. Its index is named after the table, without the schema, which is the table's anyway.
+/// The SQL of the table.
+///
+/// Its index is named after the table, without the schema, which is the table's anyway.
 fn schema<B: SqlDriver>(table: &str) -> String {
     let name = table.rsplit('.').next().unwrap_or(table);
     (B::SCHEMA)

@@ -3,7 +3,7 @@
 /// A part of a template.
 pub(super) enum TemplatePiece<'a> {
     Text(&'a str),
-    /// An argument, positional from zero.
+    /// An argument, counted from zero.
     Argument(usize),
 }
 

@@ -76,8 +76,9 @@ impl PermitQueue {
         self.lock().used
     }
 
-    /// Waits for a permit. Claims wait as long as their admission permits, reads for `patience` at most, endings without
-    /// a limit.
+    /// Waits for a permit.
+    ///
+    /// Claims wait as long as their admission permits, reads for `patience` at most, endings without a limit.
     pub(super) async fn take(
         self: &Arc<Self>,
         priority: Priority<'_>,

@@ -210,8 +210,9 @@ impl SqlDriver for Postgres {
     }
 }
 
-/// Bytes in the simple protocol: a text, in the format of the session's `bytea_output`. sqlx decodes only one of the
-/// formats.
+/// Bytes in the simple protocol: a text in the session's `bytea_output`.
+///
+/// sqlx decodes only one of the formats.
 struct ByteaText(Vec<u8>);
 
 impl Deref for ByteaText {

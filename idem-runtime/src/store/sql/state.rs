@@ -13,8 +13,8 @@ use crate::store::told::Observers;
 
 /// A store in a SQL database. Clones share its connections.
 ///
-/// It has connections of its own, up to [`connections`](super::SqlStoreBuilder::connections) of them, and two more on the
-/// engine's thread for renewals and reads. A pool shared with bodies could run dry while each of them waits for its
+/// It has connections of its own, up to [`connections`](super::SqlStoreBuilder::connections) of them, and two more on
+/// the engine's thread for renewals and reads. A pool shared with bodies could run dry while each of them waits for its
 /// claim to be completed.
 ///
 /// ```

@@ -1,4 +1,6 @@
-//! The statements of the store. All dialects share them, except the few that a [`Backend`](super::Backend) has itself.
+//! The statements of the store.
+//!
+//! All dialects share them, except the few that a [`Backend`](super::Backend) has itself.
 //!
 //! `{t}` is the table, `{now}` the database's clock, `?1` the first argument. Times are microseconds.
 
@@ -39,8 +41,10 @@ impl Statement {
 /// A write without consequence.
 const TOUCH: &str = "UPDATE {t} SET version = version + 1 WHERE record_key = ?1";
 
-/// A text with the table, the clock and the columns filled in. Of an answer of more bytes than `most` only the length
-/// is sent, and nothing of it is read if the server can determine the length without.
+/// A text with the table, the clock and the columns filled in.
+///
+/// Of an answer of more bytes than `most` only the length is sent, and nothing of it is read if the server can
+/// determine the length without.
 pub(super) fn filled<B: SqlDriver>(text: &str, table: &str, most: usize) -> String {
     let text = text.replace("{columns}", COLUMNS);
     let text = text
@@ -51,8 +55,8 @@ pub(super) fn filled<B: SqlDriver>(text: &str, table: &str, most: usize) -> Stri
 }
 
 /// The columns of [`Row`](super::row::Row), in its order.
-pub(super) const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer} AS body, \
-                       expires_us - {now} AS left_us, {now} AS now_us, version, {answer_bytes} AS body_bytes";
+const COLUMNS: &str = "layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer} AS body, \
+     expires_us - {now} AS left_us, {now} AS now_us, version, {answer_bytes} AS body_bytes";
 
 const ANSWER: &str = "CASE WHEN length(body) <= {most} THEN body END";
 
@@ -114,9 +118,11 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// `notify_suffix` is the suffix of a statement that notifies; empty without notifications. No statement waits for a row for
-    /// longer than `patience`, if the database supports such a limit, and none reads an answer of more than `most`
-    /// bytes.
+    /// The statements for one table.
+    ///
+    /// `notify_suffix` is the suffix of a statement that notifies; empty without notifications. No statement waits for
+    /// a row for longer than `patience`, if the database supports such a limit, and none reads an answer of more than
+    /// `most` bytes.
     pub(crate) fn new<B: SqlDriver>(
         table: &str,
         notify_suffix: &str,
@@ -212,8 +218,8 @@ const KNOWN: &str = "PWRQDEUT";
 
 /// Reads a block of a listing.
 ///
-/// `?1` the first primary key, `?2` the last one, `?3` the number of rows, `?4` the states, all if it is empty, `?5` the
-/// least attempts.
+/// `?1` the first primary key, `?2` the last one, `?3` the number of rows, `?4` the states, all if it is empty, `?5`
+/// the least attempts.
 fn list() -> String {
     // The answer is left out, because it may be large. The column in its place is one of bytes, and not of the answer's
     // type, because a server keeps no intermediate result of that type in memory.

@@ -34,7 +34,7 @@ fn half_way(header: Header) -> Header {
     }
 }
 
-/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statement`](crate::store::sql::statement).
+/// The scripts, with `{t}`, `{now}` and `{columns}` as in [`statements`](crate::store::sql::statements).
 const READ: &str = "SELECT {columns} FROM {t} WHERE record_key = ?1";
 
 const INSERT: &str = "(record_key, op, layout, state, owner, fence, attempts, detail, retain_ms, \

@@ -46,7 +46,7 @@ macro_rules! commands {
                 }
             }
 
-            /// Whether the transaction that sqlx counts exists, with at most `most` positional before the call.
+            /// Whether the transaction that sqlx counts exists, with at most `most` counted before the call.
             pub(crate) async fn in_step(self, most: usize) -> bool {
                 match self {
                     $(

@@ -5,13 +5,17 @@ use crate::store::sql::failure::store_error;
 use crate::store::sql::in_transaction::TxError;
 use crate::store::sql::state::SqlStoreState;
 
-/// Before the answer is stored. That is a statement of its own, with parameters, because sqlx logs texts, and no answer
-/// may be in a log.
+/// The script before the answer is stored.
+///
+/// The answer is stored by a statement of its own, with parameters, because sqlx logs texts, and no answer may be in a
+/// log.
 pub(super) const RELEASE: &str = "RELEASE SAVEPOINT {claim}";
 pub(super) const UNDO_BODY: &str = "ROLLBACK TO SAVEPOINT {body}";
 pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT {claim}; RELEASE SAVEPOINT {claim}";
 
-/// A text with its savepoints named. Each key has its own, because in MySQL a savepoint replaces another of its name,
+/// A text with its savepoints named.
+///
+/// Each key has its own, because in MySQL a savepoint replaces another of its name,
 /// which for a call within a body would be the outer call's.
 pub(super) fn named(primary_key: &[u8], text: &str) -> String {
     // From the hash of the operation, at the beginning of a primary key, and the digest, at its end.
@@ -26,6 +30,7 @@ pub(super) fn named(primary_key: &[u8], text: &str) -> String {
 }
 
 impl<B: SqlDriver> SqlStoreState<B> {
+    /// Undoes everything since the claim, and the claim itself.
     pub(super) async fn undo_in(
         &self,
         conn: &mut Conn<B>,

@@ -143,7 +143,7 @@ impl ReadBatcher {
             }
             let first = others.swap_remove(0);
             drop(state);
-            // If that read is dropped at this moment, the drop of the turn passes it on again.
+            // If that read is dropped at this moment, dropping the turn passes it on.
             let _ = first.wake.send(ReadWakeup::Turn(self.turn(age, others)));
             return;
         }

@@ -49,7 +49,7 @@ impl BatchMessage {
             while !rest.is_empty() {
                 let width = match multi_row {
                     Some(_) => MAX_WIDTH.min(rest.len()),
-                    // Powers of two, because each width is another prepared statement.
+                    // Powers of two, because a text takes as many prepared statements as its width.
                     None => MAX_WIDTH.min(1 << rest.len().ilog2()),
                 };
                 let (these, others) = rest.split_at(width);

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::store::sql::parameters::positional;
 
-/// The text before, the text for each call, and the text after. Arguments are those of the statement for one call; the
+/// The text before, the text for each call, and the text after.
+///
+/// Arguments are those of the statement for one call; the
 /// one after the last is the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MultiRowTemplate {

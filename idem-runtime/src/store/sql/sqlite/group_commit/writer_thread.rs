@@ -10,7 +10,9 @@ use super::batch::BatchWriter;
 use super::gather::GatherPause;
 use super::queue::{Next, WriteQueue};
 
-/// How long a batch waits for a lone statement to finish. SQLite would wait for the file's lock anyway, but in steps of
+/// How long a batch waits for a lone statement to finish.
+///
+/// SQLite would wait for the file's lock anyway, but in steps of
 /// a millisecond and more.
 const PATIENCE: Duration = Duration::from_millis(1);
 
