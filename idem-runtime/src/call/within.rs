@@ -35,7 +35,7 @@ use crate::outcome::stored::Stored;
 use crate::policy::EffectivePolicy;
 use crate::record::transition::{self, ClaimReply, ClaimRequest, Current, Needs};
 use crate::record::{Header, Owner, State};
-use crate::store::sql::{Failed, SqlTransaction, Within};
+use crate::store::sql::{SqlTransaction, TransactionalStore, TxError};
 use crate::store::{ReadReply, StoreError};
 
 /// The result of a claim in a transaction.
@@ -403,7 +403,7 @@ async fn claim<T: SqlTransaction + ?Sized>(
         let conn = part.tx.connection();
         let claim = within.claim_within(conn, key, &request, policy.wait());
         let reply = match deadline(clock, moment, pin!(claim)).await {
-            Ok(Err(Failed::Busy)) => {
+            Ok(Err(TxError::Busy)) => {
                 let queued =
                     queued.get_or_insert_with(|| Queued::new(core, key, &request, policy.wait()));
                 queued.pause().await?
@@ -470,7 +470,7 @@ fn request(policy: &EffectivePolicy, fingerprint: Fingerprint) -> ClaimRequest {
     }
 }
 
-fn within<'e>(engine: &'e Engine, key: &RecordKey) -> Result<&'e dyn Within, Error> {
+fn within<'e>(engine: &'e Engine, key: &RecordKey) -> Result<&'e dyn TransactionalStore, Error> {
     let sql = engine.core.store.sql().ok_or_else(|| {
         let error = Error::new(ErrorKind::InvalidPolicy, key.operation().clone());
         error.detail(
@@ -494,25 +494,25 @@ fn unreachable_database(key: &RecordKey, error: sqlx::Error) -> Error {
     )
 }
 
-fn failure(key: &RecordKey, failed: Failed) -> Error {
+fn failure(key: &RecordKey, failed: TxError) -> Error {
     let operation = key.operation();
     match failed {
-        Failed::Elsewhere { store } => {
+        TxError::Elsewhere { store } => {
             let error = Error::new(ErrorKind::InvalidPolicy, operation.clone());
             error.detail(format!(
                 "the transaction is of another database than the engine's store, which is {store}"
             ))
         }
-        Failed::Locked => {
+        TxError::Locked => {
             let error = Error::new(ErrorKind::Running { retry_after: AGAIN }, operation.clone());
             error.detail("another transaction holds its record")
         }
-        Failed::Busy => Error::new(ErrorKind::StoreUnavailable, operation.clone())
+        TxError::Busy => Error::new(ErrorKind::StoreUnavailable, operation.clone())
             .worth_repeating(Some(AGAIN))
             .detail("another transaction holds the file's lock for writing"),
-        Failed::Aborted(error) => {
+        TxError::Aborted(error) => {
             Error::new(ErrorKind::TransactionAborted, operation.clone()).because(error)
         }
-        Failed::Store(error) => unavailable(operation, error),
+        TxError::Store(error) => unavailable(operation, error),
     }
 }

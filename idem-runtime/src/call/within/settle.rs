@@ -18,7 +18,7 @@ use crate::lifecycle::settle::REPLY;
 use crate::outcome::codec::{Encoded, How, Unencodable};
 use crate::record::unknown_cause::Cause;
 use crate::record::{HEADER, Header, OutcomeKind, State};
-use crate::store::sql::{Failed, SqlTransaction};
+use crate::store::sql::{SqlTransaction, TxError};
 
 impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
     /// The scope of the body, and the transaction that it writes through.
@@ -194,7 +194,7 @@ impl<O, P, T: SqlTransaction + ?Sized> TxTurn<'_, O, P, T> {
 pub(super) async fn in_time(
     engine: &Engine,
     key: &RecordKey,
-    work: impl Future<Output = Result<(), Failed>>,
+    work: impl Future<Output = Result<(), TxError>>,
 ) -> Result<(), Error> {
     let core = &engine.core;
     let moment = core.clock.now() + core.limits.complete_deadline.max(REPLY);

@@ -1,36 +1,43 @@
 //! The interface of a database: its dialect, and the sending of statements.
 
-#![allow(
-    unnameable_types,
-    reason = "nobody else implements it, and so nobody needs the names"
-)]
+#![allow(unnameable_types, reason = "sealed")]
 
 use std::fmt::Debug;
 use std::future::{Future, ready};
-use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
+#[cfg(feature = "postgres")]
+use sqlx::postgres::PgConnectOptions;
+#[cfg(feature = "sqlite")]
+use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, Database};
 use sqlx_core::transaction::TransactionManager as _;
 
-#[cfg(feature = "sqlite")]
-use super::group::Group;
-#[cfg(feature = "postgres")]
-use super::notices::Notices;
-use super::row::{Place, Row};
-use super::statement::{Statement, Template};
+use super::argument::Argument;
+use super::error_kind::SqlErrorKind;
+use super::reply::StatementReply;
+use super::statement::{Statement, StatementTemplate};
 use super::transaction::SqlConnection;
+
+/// A connection to the database.
+pub(crate) type Conn<B> = <<B as SqlDriver>::Db as Database>::Connection;
+
+/// The options of a connection to the database.
+pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
+
+/// The transaction manager of a database.
+pub(crate) type Manager<D> = <D as Database>::TransactionManager;
 
 /// A database that sqlx supports.
 ///
 /// Sealed: [`Postgres`](super::Postgres), [`MySql`](super::MySql) and [`Sqlite`](super::Sqlite) are all.
-pub trait Backend: Sealed {}
+pub trait Backend: SqlDriver {}
 
-impl<B: Sealed> Backend for B {}
+impl<B: SqlDriver> Backend for B {}
 
 /// The private part of a backend.
-pub trait Sealed: Debug + Send + Sync + 'static {
+pub trait SqlDriver: Debug + Send + Sync + 'static {
     /// The database type of sqlx.
     #[doc(hidden)]
     type Db: Database<Connection: Connection<Options: Debug> + Send>;
@@ -43,10 +50,10 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const NOW: &'static str;
 
-    /// The share of met records from which on claims read first.
+    /// The hit rate from which claims read first.
     ///
-    /// If this share of recent claims, of [`Met::ALL`], met a record, a claim reads before it sends
-    /// [`CLAIM`](Self::CLAIM).
+    /// If this share of recent claims, of [`HitRate::SCALE`](super::hit_rate::HitRate::SCALE), found a record, a claim
+    /// reads before it sends [`CLAIM`](Self::CLAIM).
     #[doc(hidden)]
     const READS_FIRST: u32;
 
@@ -70,16 +77,16 @@ pub trait Sealed: Debug + Send + Sync + 'static {
 
     /// The first statement of a claim.
     #[doc(hidden)]
-    const CLAIM: Template;
+    const CLAIM: StatementTemplate;
 
-    /// Reads the records at several places.
+    /// Reads several records.
     ///
-    /// The place is behind the columns; `{places}` stands for the places.
+    /// The primary key follows the columns; `{places}` stands for the primary keys.
     #[doc(hidden)]
     const SEVERAL: &'static str =
         "SELECT {columns}, record_key FROM {t} WHERE record_key IN ({places})";
 
-    /// Whether the places are one array parameter.
+    /// Whether the primary keys are one array parameter.
     #[doc(hidden)]
     const ARRAYS: bool = false;
 
@@ -116,7 +123,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
 
     /// Classifies an error of the server.
     #[doc(hidden)]
-    fn trouble(error: &dyn DatabaseError) -> Trouble;
+    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind;
 
     /// Sends a statement.
     #[doc(hidden)]
@@ -124,13 +131,17 @@ pub trait Sealed: Debug + Send + Sync + 'static {
         conn: &'c mut <Self::Db as Database>::Connection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
-    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + 'c;
+    ) -> impl Future<Output = Result<StatementReply, sqlx::Error>> + Send + 'c;
 
-    /// Inserts a record if there is none, inside a transaction. `{values}` is the part common to all dialects.
+    /// Inserts a record if there is none, inside a transaction.
+    ///
+    /// `{values}` is the part common to all dialects.
     #[doc(hidden)]
     const INSERT_WITHIN: &'static str;
 
-    /// The texts before and after a statement that bound its wait for a row. Either it waits no longer than `?11`,
+    /// The texts before and after a statement that bound its wait for a row.
+    ///
+    /// Either it waits no longer than `?11`,
     /// which is [`lock_wait`](Self::lock_wait), or it does not wait, and `?11` is
     /// [`own_lock_wait`](Self::own_lock_wait).
     #[doc(hidden)]
@@ -142,7 +153,9 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const SHARED: &'static str;
 
-    /// Restores the settings of the session after such a statement stopped half-way; `?11` as there.
+    /// Restores the settings of the session after such a statement failed.
+    ///
+    /// `?11` as in [`WAIT`](Self::WAIT).
     #[doc(hidden)]
     const RESTORE: &'static str;
 
@@ -198,7 +211,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     fn fetch_script(
         conn: &mut <Self::Db as Database>::Connection,
         script: String,
-    ) -> impl Future<Output = Result<Answer, sqlx::Error>> + Send + '_;
+    ) -> impl Future<Output = Result<StatementReply, sqlx::Error>> + Send + '_;
 
     /// Sends a script, and returns the number of changed rows.
     #[doc(hidden)]
@@ -217,7 +230,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     ///
     /// Only a statement that changed rows does so, if the database supports that.
     #[doc(hidden)]
-    fn left(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
+    fn returned_number(done: &<Self::Db as Database>::QueryResult) -> Option<i64> {
         let _ = done;
         None
     }
@@ -264,7 +277,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
 
     /// The warnings for an operator about this server, or the error that makes it unusable.
     #[doc(hidden)]
-    fn look(
+    fn probe_server(
         conn: &mut <Self::Db as Database>::Connection,
     ) -> impl Future<Output = Result<Vec<String>, sqlx::Error>> + Send + '_;
 
@@ -283,25 +296,23 @@ pub trait Sealed: Debug + Send + Sync + 'static {
     #[doc(hidden)]
     const GROUPS: bool = false;
 
-    /// The group commit, if the store has one.
+    /// The options of the connection that writes for several calls at a time, if the store does so.
     #[cfg(feature = "sqlite")]
     #[doc(hidden)]
-    fn group(
+    fn group_commit(
         options: &<<Self::Db as Database>::Connection as Connection>::Options,
-    ) -> Option<Group> {
+    ) -> Option<SqliteConnectOptions> {
         let _ = options;
         None
     }
 
-    /// The source of change notifications, if the database has one.
+    /// The options of a connection for change notifications, if the database has them.
     #[cfg(feature = "postgres")]
     #[doc(hidden)]
-    fn notices(
-        options: <<Self::Db as Database>::Connection as Connection>::Options,
-        table: &str,
-        patience: Duration,
-    ) -> Option<Notices> {
-        let _ = (options, table, patience);
+    fn notifications(
+        options: &<<Self::Db as Database>::Connection as Connection>::Options,
+    ) -> Option<PgConnectOptions> {
+        let _ = options;
         None
     }
 
@@ -320,87 +331,7 @@ pub trait Sealed: Debug + Send + Sync + 'static {
 
     /// Adds the settings of the store's own connections.
     #[doc(hidden)]
-    fn own(
+    fn store_options(
         options: <<Self::Db as Database>::Connection as Connection>::Options,
     ) -> <<Self::Db as Database>::Connection as Connection>::Options;
 }
-
-pub(crate) type Manager<D> = <D as Database>::TransactionManager;
-
-/// A value in a statement.
-#[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub enum Argument<'a> {
-    Bytes(&'a [u8]),
-    Body(Option<&'a [u8]>),
-    Int(i64),
-    Text(&'a str),
-    /// At least one, and the only argument.
-    Places(&'a [Place]),
-}
-
-/// The reply to a statement.
-#[derive(Debug, Default)]
-#[doc(hidden)]
-pub struct Answer {
-    pub(crate) affected: u64,
-    pub(crate) row: Option<Row>,
-    /// The time at which a row was changed, which is the fence of an inserted record.
-    pub(crate) granted: Option<i64>,
-    /// The existing records of a read of several places.
-    pub(crate) rows: Vec<(Place, Row)>,
-    /// A block of a listing, with the operation of each record as the table has it.
-    pub(crate) block: Vec<(Place, String, Row)>,
-}
-
-impl Answer {
-    /// The database's time, in microseconds, if the reply has it.
-    pub(crate) fn now_us(&self) -> Option<u64> {
-        let row = self.row.as_ref().or(self.rows.first().map(|(_, row)| row));
-        let granted = self.granted.and_then(|micros| u64::try_from(micros).ok());
-        row.map(|row| row.now_us).or(granted)
-    }
-}
-
-/// The kind of an error of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub enum Trouble {
-    /// It collided with another transaction: a serialization failure, a deadlock, a busy file.
-    Collision,
-    /// It waited for a lock of another transaction up to its limit.
-    Locked,
-    /// No room.
-    Full,
-    /// The table does not exist.
-    NoTable,
-    /// The database or the schema does not exist.
-    NoDatabase,
-    /// Wrong user or password.
-    Login,
-    /// A right is missing.
-    Refused,
-    /// An unusable file, and the remedy.
-    #[cfg(feature = "sqlite")]
-    File(&'static str),
-    /// It starts, stops, or fails over.
-    Unavailable,
-    /// It has no connection left, or has ended the statement for a limit of its own.
-    Busy,
-    /// It only reads.
-    ReadOnly,
-    /// Its transaction is over, or failed, or a savepoint in it is gone.
-    Ended,
-    /// Anything else.
-    Other,
-}
-
-impl Trouble {
-    /// Whether the outcome of the statement is unknown, and its connection unusable.
-    pub(crate) fn is_silence(self) -> bool {
-        matches!(self, Self::Unavailable | Self::Busy)
-    }
-}
-
-/// A cheap clone of the text of a statement.
-pub(crate) type Text = Arc<str>;

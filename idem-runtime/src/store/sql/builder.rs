@@ -6,13 +6,17 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::backend::{Backend, Sealed};
-use super::claim::Met;
+use super::backend::Backend;
 use super::failure::unfit;
-use super::lane::Lane;
+use super::hit_rate::HitRate;
+#[cfg(feature = "postgres")]
+use super::listen_notify::{self, ListenNotify};
+use super::pool::ConnectionPool;
 use super::source::SqlSource;
-use super::statement::Statements;
-use super::{Inner, SqlStore};
+#[cfg(feature = "sqlite")]
+use super::sqlite::group_commit::GroupCommit;
+use super::state::{SqlStore, SqlStoreState};
+use super::statements::Statements;
 use crate::record::HEADER;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
@@ -42,6 +46,28 @@ impl<B: Backend> fmt::Debug for SqlStoreBuilder<B> {
             .field("connections", &self.connections)
             .field("response_timeout", &self.response_timeout)
             .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> SqlStore<B> {
+    /// Connects with the default settings.
+    ///
+    /// The source is a URL, or the options of a pool of the application. See [`SqlSource`].
+    ///
+    /// # Errors
+    ///
+    /// As [`SqlStoreBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; the connection is closed.
+    pub async fn connect(source: impl Into<SqlSource<B>>) -> Result<Self, StoreError> {
+        Self::builder(source).connect().await
+    }
+
+    /// Configures a store.
+    pub fn builder(source: impl Into<SqlSource<B>>) -> SqlStoreBuilder<B> {
+        SqlStoreBuilder::new(source.into())
     }
 }
 
@@ -113,67 +139,68 @@ impl<B: Backend> SqlStoreBuilder<B> {
             return Err(StoreError::new(StoreErrorKind::Refused, message));
         }
         #[cfg(feature = "postgres")]
-        let told = if self.notify {
-            super::notices::told(&self.table)
+        let notify_suffix = if self.notify {
+            listen_notify::notify_suffix(&self.table)
         } else {
             String::new()
         };
         #[cfg(not(feature = "postgres"))]
-        let told = String::new();
-        let options = B::own(self.source.into_options()?);
+        let notify_suffix = String::new();
+        let options = B::store_options(self.source.into_options()?);
         #[cfg(feature = "sqlite")]
-        let group = B::group(&options).map(Arc::new);
+        let group_commit =
+            B::group_commit(&options).map(|options| Arc::new(GroupCommit::new(options)));
         let observers = Arc::default();
         let clock = ServerClock::new(&observers);
-        let lane = |most: (usize, usize)| {
-            let lane = Lane::<B>::new(
+        let pool = |most: (usize, usize)| {
+            let pool = ConnectionPool::<B>::new(
                 options.clone(),
                 most,
                 self.response_timeout,
                 Arc::clone(&clock),
             );
             #[cfg(feature = "sqlite")]
-            let lane = lane.grouped(group.clone());
-            lane
+            let pool = pool.grouped(group_commit.clone());
+            pool
         };
         let transport = B::transport(&options);
-        let mut inner = Inner {
-            lane: lane((self.connections, self.connections.div_ceil(8))),
-            own: lane((2, 0)),
-            listing: lane((1, 0)),
+        let mut state = SqlStoreState {
+            pool: pool((self.connections, self.connections.div_ceil(8))),
+            engine_pool: pool((2, 0)),
+            listing_pool: pool((1, 0)),
             statements: Statements::new::<B>(
                 &self.table,
-                &told,
+                &notify_suffix,
                 self.response_timeout,
                 self.max_record_bytes - HEADER,
             ),
-            met: Met::new(),
+            hit_rate: HitRate::new(),
             observers,
             #[cfg(feature = "postgres")]
-            notices: (self.notify)
-                .then(|| B::notices(options.clone(), &self.table, self.response_timeout))
-                .flatten(),
+            listen_notify: B::notifications(&options)
+                .filter(|_| self.notify)
+                .map(|options| ListenNotify::new(options, &self.table, self.response_timeout)),
             table: self.table,
             warnings: Vec::new(),
             reads_bytes: self.max_record_bytes,
             max_record_bytes: self.max_record_bytes,
         };
-        let mut conn = inner.lane.open(WHAT).await?;
+        let mut conn = state.pool.open(WHAT).await?;
         let looking = async {
-            let warnings = B::look(&mut conn).await?;
+            let warnings = B::probe_server(&mut conn).await?;
             Ok((warnings, B::longest_statement(&mut conn).await?))
         };
         let (warnings, longest) = match timeout(self.response_timeout, looking).await {
             Ok(looked) => looked.map_err(|error| unfit::<B>(WHAT, error))?,
-            Err(_) => return Err(inner.lane.silence(WHAT)),
+            Err(_) => return Err(state.pool.silence(WHAT)),
         };
-        inner.warnings = warnings.into_iter().chain(transport).collect();
+        state.warnings = warnings.into_iter().chain(transport).collect();
         if let Some(longest) = longest {
             let written = longest.saturating_sub(BESIDE);
-            inner.max_record_bytes = inner.max_record_bytes.min(written);
+            state.max_record_bytes = state.max_record_bytes.min(written);
         }
-        inner.lane.keep(conn);
-        Ok(SqlStore(Arc::new(inner)))
+        state.pool.keep(conn);
+        Ok(SqlStore(Arc::new(state)))
     }
 }
 
@@ -201,13 +228,4 @@ fn is_name(table: &str) -> bool {
     };
     let parts: Vec<_> = table.split('.').collect();
     parts.len() <= 2 && parts.into_iter().all(part)
-}
-
-/// The SQL of the table. Its index is named after the table, without the schema, which is the table's anyway.
-pub(super) fn schema<B: Sealed>(table: &str) -> String {
-    let name = table.rsplit('.').next().unwrap_or(table);
-    (B::SCHEMA)
-        .replace("idem_records_expires", &format!("{name}_expires"))
-        .replace("EXISTS idem_records ", &format!("EXISTS {table} "))
-        .replace("ON idem_records ", &format!("ON {table} "))
 }

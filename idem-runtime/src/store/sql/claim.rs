@@ -1,16 +1,17 @@
 //! A claim: one statement without a record or with an answer.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::Inner;
-use super::backend::{Sealed, Trouble};
-use super::row::{Columns, Row, shown};
-use super::seats::Rank;
-use super::site::{Site, TRIES, Write, overtaken};
+use super::backend::SqlDriver;
+use super::columns::{HeaderColumns, displayed_operation};
+use super::compare_and_write::{HeaderWrite, RecordAccess, TRIES, overtaken};
+use super::error_kind::SqlErrorKind;
+use super::priority::Priority;
+use super::row::Row;
+use super::state::SqlStoreState;
 use crate::identity::operation::RecordKey;
 use crate::record::transition;
 use crate::record::{Fence, Header, State};
@@ -25,21 +26,26 @@ const HELD_UP: Duration = Duration::from_millis(20);
 const FIRST: u16 = 1;
 
 /// The result of inserting a record.
-enum Put {
+enum FirstClaim {
     /// It was inserted, with this fence.
     Granted(i64),
-    /// There was one; this is it, if the statement saw it.
-    Met(Option<Row>),
+    /// There is a record; its row, if the statement saw it.
+    Exists(Option<Row>),
 }
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     pub(super) async fn claim(
         &self,
         key: &RecordKey,
         request: &ClaimRequest,
         admission: &Admission,
     ) -> Result<ClaimReply, StoreError> {
-        let site = Site::new(&self.lane, ("a claim", Rank::Claim(admission)), key, &[]);
+        let access = RecordAccess::new(
+            &self.pool,
+            ("a claim", Priority::Claim(admission)),
+            key,
+            &[],
+        );
         let begins = request.needs == Needs::Nothing;
         let decide = |current: Option<Current<'_>>, now_us| {
             // Without a row the database's time is unknown, which a new record needs.
@@ -48,10 +54,10 @@ impl<B: Sealed> Inner<B> {
             }
             let (reply, write) = transition::claim(current, request, now_us);
             let life = Some(request.retain);
-            let write = write.map(|header| Write {
+            let write = write.map(|header| HeaderWrite {
                 header,
                 life,
-                told: false,
+                notifies: false,
             });
             (Some(reply), write)
         };
@@ -59,86 +65,90 @@ impl<B: Sealed> Inner<B> {
             let mut found = None;
             // A claim that needs a record must not create one.
             if begins {
-                let reads = self.met.at_least(B::READS_FIRST);
+                let reads = self.hit_rate.at_least(B::READS_FIRST);
                 if reads {
-                    found = self.look(&site).await?;
+                    found = self.read_row(&access).await?;
                 }
                 if found.is_none() {
-                    match self.put(&site, request, reads).await? {
-                        Put::Granted(fence) => return Ok(granted(fence)),
-                        Put::Met(row) => found = row,
+                    match self.insert_first(&access, request, reads).await? {
+                        FirstClaim::Granted(fence) => return Ok(granted(fence)),
+                        FirstClaim::Exists(row) => found = row,
                     }
                 }
             }
             if let Some(row) = &found
                 && row.is_fresh(&request.owner)
             {
-                self.met.learn(false);
+                self.hit_rate.record(false);
                 return Ok(granted(row.written_by().1));
             }
             if begins {
-                self.met.learn(true);
+                self.hit_rate.record(true);
             }
             // No row: the record of a faster claim, which the statement could not see.
             let unreadable = |error| Some(ClaimReply::Unreadable(error));
-            let reply = self.operate(&site, found, decide, unreadable).await?;
+            let reply = self
+                .compare_and_write(&access, found, decide, unreadable)
+                .await?;
             match &reply {
                 Some(ClaimReply::Done { record, left }) => {
-                    self.ascertain(&site, record, *left).await?;
+                    self.ensure_logged(&access, record, *left).await?;
                 }
                 // A record that is absent on a read-only server may exist on the one that writes.
-                Some(ClaimReply::Absent) => self.writes(&site).await?,
+                Some(ClaimReply::Absent) => self.ensure_writable(&access).await?,
                 _ => {}
             }
             if let Some(reply) = reply {
                 return Ok(reply);
             }
         }
-        Err(overtaken(site.what))
+        Err(overtaken(access.what))
     }
 
     /// Inserts the record of a first claim, if there is none. `reads`: a read has just found none.
-    async fn put(
+    async fn insert_first(
         &self,
-        site: &Site<'_, B>,
+        access: &RecordAccess<'_, B>,
         request: &ClaimRequest,
         reads: bool,
-    ) -> Result<Put, StoreError> {
-        let columns = Columns::new(&fresh(request));
-        let shown = shown(site.key);
-        let arguments = columns.claim(&site.place, &shown);
-        let mut told = pin!(
-            self.lane
-                .tell(site.purpose(), &self.statements.claim, &arguments)
+    ) -> Result<FirstClaim, StoreError> {
+        let columns = HeaderColumns::new(&fresh(request));
+        let shown = displayed_operation(access.key);
+        let arguments = columns.claim(&access.primary_key, &shown);
+        let mut sent = pin!(
+            self.pool
+                .send(access.purpose(), &self.statements.claim, &arguments)
         );
         let mut outcome = None;
-        // There, a statement that changes nothing waits for other writers as well.
+        // There a statement that changes nothing waits for other writers as well.
         if B::WAITS && !reads {
-            match timeout(HELD_UP, told.as_mut()).await {
+            match timeout(HELD_UP, sent.as_mut()).await {
                 Ok(done) => outcome = Some(done),
                 // A row of its own owner was written meanwhile by this claim.
-                Err(_) => match Box::pin(self.look(site)).await? {
-                    Some(row) if !row.is_of(&request.owner) => return Ok(Put::Met(Some(row))),
+                Err(_) => match Box::pin(self.read_row(access)).await? {
+                    Some(row) if !row.is_of(&request.owner) => {
+                        return Ok(FirstClaim::Exists(Some(row)));
+                    }
                     _ => {}
                 },
             }
         }
         let outcome = match outcome {
             Some(outcome) => outcome,
-            None => told.await,
+            None => sent.await,
         };
         match outcome {
-            Ok(answer) => match answer.granted {
+            Ok(reply) => match reply.granted {
                 Some(fence) => {
-                    self.met.learn(false);
-                    Ok(Put::Granted(fence))
+                    self.hit_rate.record(false);
+                    Ok(FirstClaim::Granted(fence))
                 }
-                None => Ok(Put::Met(answer.row)),
+                None => Ok(FirstClaim::Exists(reply.row)),
             },
             // A done record can be replayed nevertheless.
-            Err((Some(trouble), error)) if !reads || trouble == Trouble::ReadOnly => {
-                let row = Box::pin(self.look(site)).await?;
-                Ok(Put::Met(Some(row.ok_or(error)?)))
+            Err((Some(kind), error)) if !reads || kind == SqlErrorKind::ReadOnly => {
+                let row = Box::pin(self.read_row(access)).await?;
+                Ok(FirstClaim::Exists(Some(row.ok_or(error)?)))
             }
             Err((_, error)) => Err(error),
         }
@@ -166,36 +176,5 @@ pub(super) fn fresh(request: &ClaimRequest) -> Header {
         retain: request.retain,
         fingerprint: request.fingerprint,
         types: request.types,
-    }
-}
-
-/// The share of recent claims that met a record, of [`ALL`](Self::ALL).
-#[derive(Debug)]
-pub(super) struct Met(AtomicU32);
-
-impl Met {
-    pub(super) const ALL: u32 = 1 << 16;
-    /// The number of claims over which the share decays.
-    const LATELY: u32 = 64;
-
-    pub(super) const fn new() -> Self {
-        Self(AtomicU32::new(Self::ALL / Self::LATELY))
-    }
-
-    fn at_least(&self, share: u32) -> bool {
-        self.0.load(Ordering::Relaxed) >= share
-    }
-
-    fn learn(&self, met: bool) {
-        let learn = |was: u32| {
-            let is = if met {
-                was + (Self::ALL - was) / Self::LATELY
-            } else {
-                was - was.div_ceil(Self::LATELY)
-            };
-            (is != was).then_some(is)
-        };
-        // An unchanged share is no error.
-        let _ = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, learn);
     }
 }

@@ -1,6 +1,7 @@
 //! Maps the errors of sqlx to those of a store.
 
-use super::backend::{Sealed, Trouble};
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
 use crate::store::{Reach, StoreError, StoreErrorKind};
 
 /// Whether the connection is unusable.
@@ -9,62 +10,62 @@ pub(crate) fn broken(error: &sqlx::Error) -> bool {
     matches!(error, Io(_) | Protocol(_) | Tls(_) | WorkerCrashed)
 }
 
-pub(crate) fn trouble<B: Sealed>(error: &sqlx::Error) -> Option<Trouble> {
-    error.as_database_error().map(B::trouble)
+pub(crate) fn error_kind<B: SqlDriver>(error: &sqlx::Error) -> Option<SqlErrorKind> {
+    error.as_database_error().map(B::error_kind)
 }
 
 /// The error for the engine. `what` is the operation, as in "a claim".
-pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
+pub(crate) fn store_error<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
     use StoreErrorKind::{Full, Protocol, Refused, Unavailable};
-    let (kind, advice) = match trouble::<B>(&error) {
-        Some(Trouble::Collision) => (
+    let (kind, advice) = match error_kind::<B>(&error) {
+        Some(SqlErrorKind::Collision) => (
             Unavailable,
             "it collided with other transactions again and again; it may be sent again",
         ),
-        Some(Trouble::Locked) => (
+        Some(SqlErrorKind::Locked) => (
             Unavailable,
             "another transaction holds the record or the file; it may be sent again",
         ),
-        Some(Trouble::Full) => (
+        Some(SqlErrorKind::Full) => (
             Full,
             "the database has no room; free some, or purge more often",
         ),
-        Some(Trouble::NoTable) => (
+        Some(SqlErrorKind::NoTable) => (
             Refused,
             "the table is not there, or not as this version knows it; run `migrate()`, or the files \
              in `migrations` of idem-runtime",
         ),
-        Some(Trouble::NoDatabase) => (
+        Some(SqlErrorKind::NoDatabase) => (
             Refused,
             "there is no such database or schema; create it, or mend the URL or the name of the table",
         ),
-        Some(Trouble::Login) => (
+        Some(SqlErrorKind::Login) => (
             Refused,
             "the server does not let this user in; see to the user and the password, and to whom the \
              server lets into this database from here",
         ),
-        Some(Trouble::Refused) => (
+        Some(SqlErrorKind::Refused) => (
             Refused,
             "the server does not let this user do this: idem needs SELECT, INSERT, UPDATE and DELETE \
              on its table",
         ),
         #[cfg(feature = "sqlite")]
-        Some(Trouble::File(advice)) => (Refused, advice),
-        Some(Trouble::Unavailable) => (Unavailable, "the server starts, stops or fails over"),
-        Some(Trouble::Busy) => (
+        Some(SqlErrorKind::File(advice)) => (Refused, advice),
+        Some(SqlErrorKind::Unavailable) => (Unavailable, "the server starts, stops or fails over"),
+        Some(SqlErrorKind::Busy) => (
             Unavailable,
             "the server has no connection left, or has ended the statement for a limit or a fault of its own; see \
              its log",
         ),
-        Some(Trouble::ReadOnly) => (
+        Some(SqlErrorKind::ReadOnly) => (
             Unavailable,
             "the server is read-only, as a standby is; idem needs one that writes",
         ),
-        Some(Trouble::Ended) => (
+        Some(SqlErrorKind::Ended) => (
             Unavailable,
             "a statement has ended the transaction, or an error in it has",
         ),
-        Some(Trouble::Other) => (Protocol, "the server refused a statement"),
+        Some(SqlErrorKind::Other) => (Protocol, "the server refused a statement"),
         None => match &error {
             sqlx::Error::Configuration(_) => {
                 (Refused, "the address or the server's settings do not do")
@@ -99,7 +100,7 @@ pub(crate) fn store_error<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
 }
 
 /// How far a statement came. The error of a server that starts or fails over does not count as an answer.
-fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
+fn reach<B: SqlDriver>(error: &sqlx::Error) -> Reach {
     let is_refused =
         matches!(error, sqlx::Error::Io(io) if io.kind() == std::io::ErrorKind::ConnectionRefused);
     let lacks = match error {
@@ -108,8 +109,8 @@ fn reach<B: Sealed>(error: &sqlx::Error) -> Reach {
         sqlx::Error::Tls(_) => true,
         _ => false,
     };
-    match trouble::<B>(error) {
-        Some(Trouble::Unavailable) => Reach::Silent,
+    match error_kind::<B>(error) {
+        Some(SqlErrorKind::Unavailable) => Reach::Silent,
         None if lacks => Reach::Here,
         None if is_refused => Reach::Unreachable,
         // A missing file may be that of a socket, or of a certificate.
@@ -127,8 +128,8 @@ fn lacks_something_here(error: &std::io::Error) -> bool {
 }
 
 /// The error of a table that could not be created.
-pub(crate) fn not_created<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
-    if trouble::<B>(&error) == Some(Trouble::Refused) {
+pub(crate) fn not_created<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
+    if error_kind::<B>(&error) == Some(SqlErrorKind::Refused) {
         let message = format!(
             "{what}: this user may not create it; whoever may runs the file in `migrations` of \
              idem-runtime, or what `schema()` gives, and grants SELECT, INSERT, UPDATE and DELETE"
@@ -139,8 +140,8 @@ pub(crate) fn not_created<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErr
 }
 
 /// The error of an existing table that is not usable.
-pub(crate) fn not_usable<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
-    if trouble::<B>(&error) == Some(Trouble::NoTable) {
+pub(crate) fn not_usable<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
+    if error_kind::<B>(&error) == Some(SqlErrorKind::NoTable) {
         let message = format!(
             "{what}: there is one of this name, but not as this version knows it; compare it with the \
              file in `migrations` of idem-runtime, or choose another name for the table"
@@ -151,7 +152,7 @@ pub(crate) fn not_usable<B: Sealed>(what: &str, error: sqlx::Error) -> StoreErro
 }
 
 /// The error of an unsuitable server. The problem is a sentence of this crate.
-pub(crate) fn unfit<B: Sealed>(what: &str, error: sqlx::Error) -> StoreError {
+pub(crate) fn unfit<B: SqlDriver>(what: &str, error: sqlx::Error) -> StoreError {
     match error {
         sqlx::Error::Configuration(problem) => {
             StoreError::new(StoreErrorKind::Refused, format!("{what}: {problem}"))
@@ -168,7 +169,7 @@ mod tests {
 
     #[cfg(feature = "postgres")]
     #[test]
-    fn a_server_that_is_not_there_is_told_from_a_process_that_cannot_connect() {
+    fn an_unreachable_server_differs_from_a_process_that_cannot_connect() {
         type Postgres = crate::store::sql::Postgres;
         let of = |error: io::Error| store_error::<Postgres>("a claim", error.into()).reach();
         assert_eq!(

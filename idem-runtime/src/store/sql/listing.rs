@@ -6,39 +6,17 @@
 
 use std::fmt::Write as _;
 
-use super::Inner;
-use super::backend::{Argument, Sealed};
-use super::row::{PLACE, Place, digest_at, places};
-use super::seats::Rank;
-use super::statement::COLUMNS;
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::primary_key::{PRIMARY_KEY_LEN, PrimaryKey, digest_at, from_hex, primary_key_bounds};
+use super::priority::Priority;
+use super::state::SqlStoreState;
 use crate::identity::operation::{Operation, RecordKey};
-use crate::record::LAYOUT;
 use crate::store::{
     EXAMINED, EntryFilter, ListReply, ListRequest, Listed, StoreError, StoreErrorKind, no_position,
 };
 
 const WHAT: &str = "a listing";
-
-/// The states that this version knows. Every row in another state is read, to be counted.
-const KNOWN: &str = "PWRQDEUT";
-
-/// `?1` the first place, `?2` the last one, `?3` the number of rows, `?4` the states, all if it is empty, `?5` the
-/// least attempts.
-pub(super) fn statement() -> String {
-    // The answer is left out, because it may be large. The column in its place is one of bytes, and not of the answer's
-    // type, because a server keeps no intermediate result of that type in memory.
-    let columns = COLUMNS
-        .replace("{answer} AS", "CASE WHEN 1 = 0 THEN fingerprint END AS")
-        .replace("{answer_bytes} AS", "CASE WHEN 1 = 0 THEN version END AS");
-    format!(
-        "WITH block AS (SELECT {columns}, record_key, op FROM {{t}} \
-         WHERE record_key >= ?1 AND record_key <= ?2 ORDER BY record_key LIMIT ?3) \
-         SELECT * FROM block WHERE layout <> {LAYOUT} OR REPLACE('{KNOWN}', state, '') = '{KNOWN}' \
-         OR ((?4 = '' OR REPLACE(?4, state, '') <> ?4) AND attempts >= ?5) \
-         OR record_key = (SELECT record_key FROM block ORDER BY record_key DESC LIMIT 1) \
-         ORDER BY record_key"
-    )
-}
 
 /// The states, as in a header, of records that may pass the filter.
 fn states(filter: EntryFilter) -> &'static str {
@@ -54,22 +32,22 @@ fn states(filter: EntryFilter) -> &'static str {
     }
 }
 
-/// The places of a step.
-struct Range {
-    first: Place,
-    last: Place,
+/// The primary keys of a step.
+struct KeyRange {
+    first: PrimaryKey,
+    last: PrimaryKey,
 }
 
-impl Range {
+impl KeyRange {
     fn of(request: &ListRequest) -> Result<Self, StoreError> {
         let [first, last] = match &request.operation {
-            Some(operation) => places(&request.prefix, operation.as_str()),
-            None => [[0; PLACE], [0xff; PLACE]],
+            Some(operation) => primary_key_bounds(&request.prefix, operation.as_str()),
+            None => [[0; PRIMARY_KEY_LEN], [0xff; PRIMARY_KEY_LEN]],
         };
         let first = match request.after.as_deref() {
             None => first,
             Some(text) => {
-                let at = read(text).ok_or_else(no_position)?;
+                let at = from_hex(text).ok_or_else(no_position)?;
                 if at < first || at > last {
                     return Err(no_position());
                 }
@@ -79,9 +57,9 @@ impl Range {
         Ok(Self { first, last })
     }
 
-    /// The start of the step after the record at this place.
-    fn behind(&self, place: &Place) -> Option<String> {
-        let next = successor(*place).filter(|next| *next <= self.last)?;
+    /// The start of the step after this record.
+    fn behind(&self, primary_key: &PrimaryKey) -> Option<String> {
+        let next = successor(*primary_key).filter(|next| *next <= self.last)?;
         Some(next.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
@@ -89,51 +67,37 @@ impl Range {
     }
 }
 
-/// The place directly behind this one.
-fn successor(mut place: Place) -> Option<Place> {
-    for byte in place.iter_mut().rev() {
+/// The primary key directly behind this one.
+fn successor(mut primary_key: PrimaryKey) -> Option<PrimaryKey> {
+    for byte in primary_key.iter_mut().rev() {
         *byte = byte.wrapping_add(1);
         if *byte != 0 {
-            return Some(place);
+            return Some(primary_key);
         }
     }
     None
 }
 
-/// Parses a place of hexadecimal digits.
-fn read(text: &str) -> Option<Place> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * PLACE {
-        return None;
-    }
-    let mut place = [0; PLACE];
-    for (byte, pair) in place.iter_mut().zip(digits.chunks(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
-    }
-    Some(place)
-}
-
 /// The key of a row, if prefix and operation are the requested ones.
-fn key(request: &ListRequest, place: &Place, shown: &str) -> Option<RecordKey> {
+fn key(request: &ListRequest, primary_key: &PrimaryKey, shown: &str) -> Option<RecordKey> {
     let operation = match &request.operation {
         Some(operation) => operation.clone(),
         None => Operation::new(shown.to_owned()),
     };
-    let digest = digest_at(place, &request.prefix, operation.as_str())?;
+    let digest = digest_at(primary_key, &request.prefix, operation.as_str())?;
     Some(RecordKey::new(request.prefix.clone(), operation, digest))
 }
 
 /// Whether the table may have only a part of this name.
 ///
-/// Then the operation of the record is unknown: see [`shown`](super::row::shown).
+/// Then the operation of the record is unknown: see [`displayed_operation`](super::columns::displayed_operation).
 fn is_cut(request: &ListRequest, shown: &str) -> bool {
     request.operation.is_none() && (shown.len() >= 252 || shown.contains('\u{fffd}'))
 }
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
-        let range = Range::of(request)?;
+        let range = KeyRange::of(request)?;
         let limit = request.limit.clamp(1, EXAMINED);
         // Every row of the block is listed, unless it has expired or has another prefix.
         let rows = if request.wants_all() { limit } else { EXAMINED };
@@ -145,17 +109,17 @@ impl<B: Sealed> Inner<B> {
             Argument::Int(request.min_attempts.into()),
         ];
         let statement = &self.statements.list;
-        let answer = (self.listing)
-            .run((WHAT, Rank::Other), statement, &arguments)
+        let answer = (self.listing_pool)
+            .run((WHAT, Priority::Other), statement, &arguments)
             .await?;
         let mut reply = ListReply::default();
-        for (place, shown, row) in answer.block {
-            if place < range.first || place > range.last {
+        for (primary_key, shown, row) in answer.block {
+            if primary_key < range.first || primary_key > range.last {
                 let message = format!("{WHAT}: {} gave a record that was not asked for", B::NAME);
                 return Err(StoreError::new(StoreErrorKind::Protocol, message));
             }
-            reply.next = range.behind(&place);
-            let Some(key) = key(request, &place, &shown) else {
+            reply.next = range.behind(&primary_key);
+            let Some(key) = key(request, &primary_key, &shown) else {
                 reply.unreadable += u64::from(is_cut(request, &shown) && row.is_alive());
                 continue;
             };
@@ -180,7 +144,7 @@ impl<B: Sealed> Inner<B> {
 mod tests {
     use super::*;
     use crate::identity::key::KeyDigest;
-    use crate::store::sql::row::place;
+    use crate::store::sql::primary_key::primary_key;
 
     fn request(operation: Option<&'static str>) -> ListRequest {
         ListRequest {
@@ -190,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn a_position_is_the_place_behind_the_last_record() {
-        let of_pay = Range::of(&request(Some("pay"))).unwrap();
+    fn a_position_is_the_primary_key_behind_the_last_record() {
+        let of_pay = KeyRange::of(&request(Some("pay"))).unwrap();
         let digest = KeyDigest::from_bytes([0x2a; 32]);
-        let at = place(&RecordKey::new(
+        let at = primary_key(&RecordKey::new(
             "shop".into(),
             Operation::new("pay"),
             digest,
@@ -204,7 +168,7 @@ mod tests {
             after,
             ..request(Some("pay"))
         };
-        let rest = Range::of(&after(next.clone())).unwrap();
+        let rest = KeyRange::of(&after(next.clone())).unwrap();
         assert!(at < rest.first && rest.last == of_pay.last);
         assert_eq!(successor(at), Some(rest.first));
         assert_eq!(of_pay.behind(&of_pay.last), None);
@@ -214,21 +178,21 @@ mod tests {
             next.as_ref().map(|next| next[1..].to_owned()),
             next.as_ref().map(|next| next.replacen(|_| true, "x", 1)),
             // Of another operation.
-            Range::of(&request(Some("refund")))
+            KeyRange::of(&request(Some("refund")))
                 .unwrap()
-                .behind(&[0; PLACE]),
+                .behind(&[0; PRIMARY_KEY_LEN]),
         ] {
-            assert!(Range::of(&after(wrong.clone())).is_err(), "{wrong:?}");
+            assert!(KeyRange::of(&after(wrong.clone())).is_err(), "{wrong:?}");
         }
     }
 
     #[test]
-    fn a_place_says_its_digest_to_those_who_know_its_operation() {
+    fn a_primary_key_contains_the_digest_of_its_operation_only() {
         let digest = KeyDigest::from_bytes(std::array::from_fn(|byte| u8::try_from(byte).unwrap()));
         let key_of = |operation: &'static str| {
             RecordKey::new("shop".into(), Operation::new(operation), digest)
         };
-        let at = place(&key_of("pay"));
+        let at = primary_key(&key_of("pay"));
         assert_eq!(digest_at(&at, "shop", "pay"), Some(digest));
         assert_eq!(digest_at(&at, "shop", "refund"), None);
         assert_eq!(digest_at(&at, "shopp", "ay"), None);
@@ -239,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn the_place_behind_the_last_is_none() {
-        assert_eq!(successor([0xff; PLACE]), None);
-        let mut place = [0; PLACE];
-        place[PLACE - 2..].copy_from_slice(&[1, 0xff]);
-        let next = successor(place).unwrap();
-        assert_eq!(next[PLACE - 2..], [2, 0]);
+    fn no_primary_key_follows_the_last() {
+        assert_eq!(successor([0xff; PRIMARY_KEY_LEN]), None);
+        let mut primary_key = [0; PRIMARY_KEY_LEN];
+        primary_key[PRIMARY_KEY_LEN - 2..].copy_from_slice(&[1, 0xff]);
+        let next = successor(primary_key).unwrap();
+        assert_eq!(next[PRIMARY_KEY_LEN - 2..], [2, 0]);
     }
 }

@@ -72,90 +72,76 @@
 //! A store has at most four reads in flight. Further reads wait until one of them has its reply, and are then sent
 //! together as one statement.
 
+mod argument;
 mod backend;
-#[cfg(feature = "sqlite")]
-mod batch;
 mod builder;
 mod claim;
-mod crowd;
-mod dialect;
+mod collision;
+mod columns;
+mod compare_and_write;
+mod complete;
+mod error_kind;
 mod failure;
-#[cfg(feature = "sqlite")]
-mod group;
-#[cfg(feature = "sqlite")]
-mod job;
-mod lane;
+mod hit_rate;
+mod in_transaction;
+#[cfg(feature = "postgres")]
+mod listen_notify;
 mod listing;
-#[cfg(feature = "sqlite")]
-mod lull;
-#[cfg(feature = "sqlite")]
-mod many;
+mod macros;
+mod migrate;
 #[cfg(feature = "mysql")]
 mod mysql;
-#[cfg(feature = "postgres")]
-mod notices;
-mod operations;
-#[cfg(feature = "sqlite")]
-mod part;
-#[cfg(any(test, feature = "testing"))]
-mod plant;
+mod parameters;
+mod permits;
+mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod primary_key;
+mod priority;
 mod purge;
 mod read;
+mod read_batch;
+mod release;
+mod renew;
+mod reply;
+mod resolve;
 mod row;
 mod script;
-mod seats;
-mod site;
 mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod state;
 mod statement;
-#[cfg(feature = "sqlite")]
-mod step;
+mod statements;
+#[cfg(any(test, feature = "testing"))]
+mod test_support;
 mod transaction;
-mod within;
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 pub use self::backend::Backend;
-use self::backend::Sealed;
 pub use self::builder::SqlStoreBuilder;
-use self::lane::Lane;
+pub use self::in_transaction::Sql;
+pub(crate) use self::in_transaction::{TransactionalStore, TxError};
 #[cfg(feature = "mysql")]
 pub use self::mysql::MySql;
 #[cfg(feature = "postgres")]
 pub use self::postgres::Postgres;
 pub use self::purge::{Purge, PurgeTask};
-use self::seats::Rank;
 pub use self::source::SqlSource;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Sqlite;
-use self::statement::Statements;
+pub use self::state::SqlStore;
 pub use self::transaction::{SqlConnection, SqlTransaction};
-pub(crate) use self::within::{Failed, Within};
 #[cfg(feature = "postgres")]
 use super::Watch;
 use super::{
     Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Owner,
-    ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreError,
-    StoreFuture, told::Observers,
+    ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store, StoreFuture,
 };
 use crate::env::observer::Observer;
-
-/// A store that can work inside a transaction of the caller.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub struct Sql<'a>(pub(crate) &'a dyn Within);
-
-impl fmt::Debug for Sql<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sql").finish_non_exhaustive()
-    }
-}
 
 /// A store in PostgreSQL.
 #[cfg(feature = "postgres")]
@@ -183,140 +169,6 @@ pub type MySqlStore = SqlStore<MySql>;
 #[cfg(feature = "sqlite")]
 pub type SqliteStore = SqlStore<Sqlite>;
 
-/// A store in a SQL database. Clones share its connections.
-///
-/// It has connections of its own, up to [`connections`](SqlStoreBuilder::connections) of them, and two more on the
-/// engine's thread for renewals and reads. A pool shared with bodies could run dry while each of them waits for its
-/// claim to be completed.
-///
-/// ```
-/// # #[cfg(feature = "sqlite")]
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use idem_runtime::{Engine, store::sql::SqliteStore};
-///
-/// let file = std::env::temp_dir().join("idem-example.db");
-/// let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await?;
-/// store.migrate().await?;
-/// let engine = Engine::new(store);
-/// # drop(engine);
-/// # Ok::<_, idem_runtime::store::StoreError>(()) }).unwrap();
-/// ```
-pub struct SqlStore<B: Backend>(Arc<Inner<B>>);
-
-pub(crate) struct Inner<B: Sealed> {
-    lane: Lane<B>,
-    /// For renewals and reads. Its connections are made on the engine's own thread.
-    own: Lane<B>,
-    /// For listings. Its one connection is made there as well, and delays no other statement.
-    listing: Lane<B>,
-    statements: Statements,
-    met: claim::Met,
-    /// Notified of steps of the database's clock.
-    observers: Arc<Observers>,
-    table: String,
-    #[cfg(feature = "postgres")]
-    notices: Option<notices::Notices>,
-    warnings: Vec<String>,
-    /// The longest record that is read.
-    reads_bytes: usize,
-    /// The longest record that is written.
-    ///
-    /// The server would refuse each completion of a longer one, and its body would run again.
-    max_record_bytes: usize,
-}
-
-impl<B: Backend> Clone for SqlStore<B> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<B: Backend> fmt::Debug for SqlStore<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlStore")
-            .field("database", &B::NAME)
-            .field("table", &self.0.table)
-            .field("lane", &self.0.lane)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<B: Backend> SqlStore<B> {
-    /// Connects with the default settings.
-    ///
-    /// The source is a URL, or the options of a pool of the application. See [`SqlSource`].
-    ///
-    /// # Errors
-    ///
-    /// As [`SqlStoreBuilder::connect`].
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped; the connection is closed.
-    pub async fn connect(source: impl Into<SqlSource<B>>) -> Result<Self, StoreError> {
-        Self::builder(source).connect().await
-    }
-
-    /// Configures a store.
-    pub fn builder(source: impl Into<SqlSource<B>>) -> SqlStoreBuilder<B> {
-        SqlStoreBuilder::new(source.into())
-    }
-
-    /// Creates the table, unless it exists.
-    ///
-    /// Any number of processes may do so at once, also one that may not create tables, if another has.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreErrorKind::Refused`](crate::store::StoreErrorKind::Refused) if this user may not create a table: then a
-    /// user with that right runs the file in `migrations`. `Unavailable` if the server is.
-    ///
-    /// # Cancel safety
-    ///
-    /// If dropped, it leaves open whether the table was created. Call it again.
-    pub async fn migrate(&self) -> Result<(), StoreError> {
-        self.0.migrate().await
-    }
-
-    /// The plain SQL of the table, with the configured name.
-    #[must_use]
-    pub fn schema(&self) -> String {
-        builder::schema::<B>(&self.0.table)
-    }
-}
-
-impl<B: Sealed> Inner<B> {
-    async fn migrate(&self) -> Result<(), StoreError> {
-        const WHAT: &str = "creating the table";
-        let nowhere = [backend::Argument::Bytes(&[0; row::PLACE])];
-        let probe = statement::probe::<B>(&self.table);
-        let schema = builder::schema::<B>(&self.table);
-        for collisions in 1.. {
-            if self
-                .lane
-                .run((WHAT, Rank::Ending), &probe, &nowhere)
-                .await
-                .is_ok()
-            {
-                return Ok(());
-            }
-            let mut conn = self.lane.open(WHAT).await?;
-            match B::migrate(&mut conn, &schema).await {
-                Err(error) if lane::collided::<B>(&error, collisions) => {
-                    lane::pause(collisions).await;
-                    continue;
-                }
-                created => created.map_err(|error| failure::not_created::<B>(WHAT, error))?,
-            }
-            // The table may have existed with other columns.
-            let probe = B::run(&mut conn, &probe, &nowhere).await;
-            probe.map_err(|error| failure::not_usable::<B>(WHAT, error))?;
-            break;
-        }
-        Ok(())
-    }
-}
-
 impl<B: Backend> Store for SqlStore<B> {
     fn claim<'a>(
         &'a self,
@@ -324,7 +176,7 @@ impl<B: Backend> Store for SqlStore<B> {
         request: &'a ClaimRequest,
     ) -> StoreFuture<'a, ClaimReply> {
         StoreFuture::pending(async move {
-            let admission = Admission::new(self.0.lane.patience());
+            let admission = Admission::new(self.0.pool.patience());
             self.0.claim(key, request, &admission).await
         })
     }
@@ -356,7 +208,7 @@ impl<B: Backend> Store for SqlStore<B> {
     }
 
     fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        StoreFuture::pending(self.0.renew_on(&self.0.own, key, claim))
+        StoreFuture::pending(self.0.renew_on(&self.0.engine_pool, key, claim))
     }
 
     fn resolve<'a>(
@@ -378,8 +230,8 @@ impl<B: Backend> Store for SqlStore<B> {
 
     #[cfg(feature = "postgres")]
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        match &self.0.notices {
-            Some(notices) => notices.watch(key),
+        match &self.0.listen_notify {
+            Some(listen_notify) => listen_notify.watch(key),
             None => StoreFuture::ready(Ok(None)),
         }
     }

@@ -6,12 +6,15 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlSslMode};
 use sqlx::{Executor as _, MySqlConnection};
 
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::claim::Met;
-use super::dialect::{prepared, scripts, several};
-use super::row::{PLACE, Parts, Row};
-use super::script::{counted, written};
-use super::statement::{Kind, Statement, Template};
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
+use super::hit_rate::HitRate;
+use super::macros::{prepared, scripts};
+use super::parameters::positional;
+use super::reply::StatementReply;
+use super::script::with_literals;
+use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
 use crate::store::transport;
 
@@ -20,7 +23,7 @@ use crate::store::transport;
 #[non_exhaustive]
 pub struct MySql;
 
-impl Sealed for MySql {
+impl SqlDriver for MySql {
     type Db = sqlx::MySql;
 
     const NAME: &'static str = "MySQL";
@@ -29,20 +32,20 @@ impl Sealed for MySql {
     const NOW: &'static str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
     // A round trip more for a first call, and half the work for a replay.
-    const READS_FIRST: u32 = Met::ALL / 16 * 15;
+    const READS_FIRST: u32 = HitRate::SCALE / 16 * 15;
 
     // InnoDB does, for the time that a write to its log takes: observed with killed servers.
     const SHOWS_EARLY: bool = true;
 
     // Two statements in one message: MySQL has no `RETURNING`. `ROW_COUNT` is about the first of them.
-    const CLAIM: Template = Template {
+    const CLAIM: StatementTemplate = StatementTemplate {
         text: "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, fence, attempts, \
                detail, retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1); \
                SELECT layout, state, owner, fence, attempts, detail, retain_ms, fingerprint, {answer}, \
                expires_us - {now}, {now}, CASE WHEN ROW_COUNT() = 1 THEN -version ELSE version END, {answer_bytes} \
                FROM {t} WHERE record_key = ?1",
-        kind: Kind::Script,
+        kind: StatementKind::Script,
     };
 
     const INSERT: &'static str = "INSERT IGNORE INTO {t} (record_key, op, layout, state, owner, \
@@ -68,30 +71,30 @@ impl Sealed for MySql {
     }
 
     fn parameters(template: &str) -> (String, Vec<usize>) {
-        counted(template)
+        positional(template)
     }
 
-    fn trouble(error: &dyn DatabaseError) -> Trouble {
+    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
         let number = error
             .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
             .map(sqlx::mysql::MySqlDatabaseError::number);
         // https://mariadb.com/kb/en/mariadb-error-code-reference/
         match number {
-            Some(1213 | 1020 | 1614) => Trouble::Collision,
-            Some(1205 | 3572) => Trouble::Locked,
-            Some(1021 | 1041 | 1114 | 1037 | 1038) => Trouble::Full,
-            Some(1146 | 1054 | 1364) => Trouble::NoTable,
-            Some(1049) => Trouble::NoDatabase,
-            Some(1044 | 1045 | 1130 | 1698) => Trouble::Login,
+            Some(1213 | 1020 | 1614) => SqlErrorKind::Collision,
+            Some(1205 | 3572) => SqlErrorKind::Locked,
+            Some(1021 | 1041 | 1114 | 1037 | 1038) => SqlErrorKind::Full,
+            Some(1146 | 1054 | 1364) => SqlErrorKind::NoTable,
+            Some(1049) => SqlErrorKind::NoDatabase,
+            Some(1044 | 1045 | 1130 | 1698) => SqlErrorKind::Login,
             // A savepoint that is gone, because its transaction is.
-            Some(1305) => Trouble::Ended,
-            Some(1142 | 1143 | 1227) => Trouble::Refused,
-            Some(1290 | 1792 | 1836) => Trouble::ReadOnly,
+            Some(1305) => SqlErrorKind::Ended,
+            Some(1142 | 1143 | 1227) => SqlErrorKind::Refused,
+            Some(1290 | 1792 | 1836) => SqlErrorKind::ReadOnly,
             // 1927 and 4031 are returned on a connection that the server has closed; a proxy that has lost its server
             // forwards its own client errors, 2000 and more.
-            Some(1040 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => Trouble::Busy,
-            Some(1047 | 1053 | 1077 | 1079 | 2000..=2999) => Trouble::Unavailable,
-            _ => Trouble::Other,
+            Some(1040 | 1203 | 1226 | 1317 | 1927 | 1969 | 3024 | 4031) => SqlErrorKind::Busy,
+            Some(1047 | 1053 | 1077 | 1079 | 2000..=2999) => SqlErrorKind::Unavailable,
+            _ => SqlErrorKind::Other,
         }
     }
 
@@ -99,11 +102,11 @@ impl Sealed for MySql {
         conn: &'c mut MySqlConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
-    ) -> Result<Answer, sqlx::Error> {
-        if statement.kind != Kind::Script {
+    ) -> Result<StatementReply, sqlx::Error> {
+        if statement.kind != StatementKind::Script {
             return prepared!(sqlx::MySql, conn, statement, arguments);
         }
-        let script = written::<Self>(&statement.text, arguments);
+        let script = with_literals::<Self>(&statement.text, arguments);
         Self::fetch_script(conn, script).await
     }
 
@@ -111,7 +114,7 @@ impl Sealed for MySql {
     // row, and stays in the session until the next one.
     const DATED: (&'static str, &'static str) = ("LAST_INSERT_ID({now})", "");
 
-    fn left(done: &MySqlQueryResult) -> Option<i64> {
+    fn returned_number(done: &MySqlQueryResult) -> Option<i64> {
         i64::try_from(done.last_insert_id())
             .ok()
             .filter(|number| *number > 0)
@@ -166,7 +169,7 @@ impl Sealed for MySql {
         Ok(usize::try_from(bytes).ok())
     }
 
-    async fn look(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
+    async fn probe_server(conn: &mut MySqlConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
                         CAST(@@read_only AS SIGNED), CAST(@@autocommit AS SIGNED)";
         let (flush, read_only, autocommit): (i64, i64, i64) =
@@ -204,7 +207,7 @@ impl Sealed for MySql {
         (!is_local).then(|| transport::warning(Self::NAME, why, instead))
     }
 
-    fn own(options: MySqlConnectOptions) -> MySqlConnectOptions {
+    fn store_options(options: MySqlConnectOptions) -> MySqlConnectOptions {
         options
     }
 }

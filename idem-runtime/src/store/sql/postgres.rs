@@ -8,12 +8,13 @@ use sqlx::error::{BoxDynError, DatabaseError};
 use sqlx::postgres::{PgConnectOptions, PgSslMode, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Executor as _, PgConnection, Type};
 
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::claim::Met;
-use super::dialect::{prepared, scripts, several};
-use super::notices::Notices;
-use super::row::{PLACE, Parts, Row};
-use super::statement::{Kind, Statement, Template};
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
+use super::hit_rate::HitRate;
+use super::macros::{prepared, scripts, several};
+use super::reply::StatementReply;
+use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
 use crate::store::transport;
 
@@ -22,7 +23,7 @@ use crate::store::transport;
 #[non_exhaustive]
 pub struct Postgres;
 
-impl Sealed for Postgres {
+impl SqlDriver for Postgres {
     type Db = sqlx::Postgres;
 
     const NAME: &'static str = "PostgreSQL";
@@ -32,7 +33,7 @@ impl Sealed for Postgres {
     const NOW: &'static str = "(date_part('epoch', clock_timestamp()) * 1000000)::bigint";
 
     // A round trip more for a first call, and half the work for a replay.
-    const READS_FIRST: u32 = Met::ALL / 16 * 15;
+    const READS_FIRST: u32 = HitRate::SCALE / 16 * 15;
 
     const SHOWS_EARLY: bool = false;
 
@@ -41,7 +42,7 @@ impl Sealed for Postgres {
 
     // One round trip for a first call and for a replay, which locks nothing. Zero rows are a valid reply as well: the
     // record was inserted after this statement began, which therefore does not see it.
-    const CLAIM: Template = Template {
+    const CLAIM: StatementTemplate = StatementTemplate {
         text: "WITH found AS MATERIALIZED (SELECT {columns} FROM {t} WHERE record_key = ?1), \
                fresh AS (INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
                attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
@@ -51,10 +52,10 @@ impl Sealed for Postgres {
                expires_us - {now} AS left_us, {now} AS now_us, -version AS version, \
                NULL::bigint AS body_bytes) \
                SELECT * FROM found UNION ALL SELECT * FROM fresh",
-        kind: Kind::Fetch,
+        kind: StatementKind::Fetch,
     };
 
-    // Each place as a query of its own, because a plan that was made while the table was small scans all of it for as
+    // A query of its own for each key, because a plan that was made while the table was small scans all of it for as
     // long as it is kept.
     const SEVERAL: &'static str = "SELECT found.* FROM unnest($1::bytea[]) AS wanted (place) \
         CROSS JOIN LATERAL (SELECT {columns}, record_key FROM {t} \
@@ -91,26 +92,26 @@ impl Sealed for Postgres {
         (template.replace('?', "$"), Vec::new())
     }
 
-    fn trouble(error: &dyn DatabaseError) -> Trouble {
+    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
         let code = error.code().unwrap_or_default();
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         match &*code {
-            "40001" | "40P01" => Trouble::Collision,
-            "55P03" => Trouble::Locked,
-            "53100" | "53200" | "53400" => Trouble::Full,
+            "40001" | "40P01" => SqlErrorKind::Collision,
+            "55P03" => SqlErrorKind::Locked,
+            "53100" | "53200" | "53400" => SqlErrorKind::Full,
             // No transaction, a failed one, no such savepoint.
-            "25P01" | "25P02" | "3B001" => Trouble::Ended,
-            "42P01" | "42703" | "42804" => Trouble::NoTable,
-            "3D000" | "3F000" => Trouble::NoDatabase,
-            "28000" | "28P01" => Trouble::Login,
-            "42501" => Trouble::Refused,
-            "25006" => Trouble::ReadOnly,
+            "25P01" | "25P02" | "3B001" => SqlErrorKind::Ended,
+            "42P01" | "42703" | "42804" => SqlErrorKind::NoTable,
+            "3D000" | "3F000" => SqlErrorKind::NoDatabase,
+            "28000" | "28P01" => SqlErrorKind::Login,
+            "42501" => SqlErrorKind::Refused,
+            "25006" => SqlErrorKind::ReadOnly,
             // PgBouncer without room for another client returns 08P01. The last three: it has ended the session, or its
             // prepared statements.
-            "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => Trouble::Busy,
-            code if code.starts_with("58") => Trouble::Busy,
-            code if code.starts_with("57P") || code.starts_with("08") => Trouble::Unavailable,
-            _ => Trouble::Other,
+            "08P01" | "53300" | "57014" | "25P03" | "25P04" | "26000" => SqlErrorKind::Busy,
+            code if code.starts_with("58") => SqlErrorKind::Busy,
+            code if code.starts_with("57P") || code.starts_with("08") => SqlErrorKind::Unavailable,
+            _ => SqlErrorKind::Other,
         }
     }
 
@@ -118,11 +119,14 @@ impl Sealed for Postgres {
         conn: &'c mut PgConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
-    ) -> Result<Answer, sqlx::Error> {
-        if let [Argument::Places(places)] = arguments {
-            let places: Vec<&[u8]> = places.iter().map(|place| &place[..]).collect();
+    ) -> Result<StatementReply, sqlx::Error> {
+        if let [Argument::Keys(primary_keys)] = arguments {
+            let primary_keys: Vec<&[u8]> = primary_keys
+                .iter()
+                .map(|primary_key| &primary_key[..])
+                .collect();
             let text = sqlx::AssertSqlSafe(Arc::clone(&statement.text));
-            let query = sqlx::query::<sqlx::Postgres>(text).bind(places);
+            let query = sqlx::query::<sqlx::Postgres>(text).bind(primary_keys);
             return several!(conn, statement, query);
         }
         prepared!(sqlx::Postgres, conn, statement, arguments)
@@ -161,9 +165,9 @@ impl Sealed for Postgres {
         }
     }
 
-    scripts!(PgConnection, Written);
+    scripts!(PgConnection, ByteaText);
 
-    async fn look(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
+    async fn probe_server(conn: &mut PgConnection) -> Result<Vec<String>, sqlx::Error> {
         let settings = "SELECT current_setting('fsync'), current_setting('synchronous_commit'), \
                         pg_is_in_recovery()";
         let (fsync, commit, standby): (String, String, bool) =
@@ -197,20 +201,21 @@ impl Sealed for Postgres {
         (!is_local).then(|| transport::warning(Self::NAME, why, instead))
     }
 
-    fn notices(options: PgConnectOptions, table: &str, patience: Duration) -> Option<Notices> {
-        Some(Notices::new(options, table, patience))
+    fn notifications(options: &PgConnectOptions) -> Option<PgConnectOptions> {
+        Some(options.clone())
     }
 
-    fn own(options: PgConnectOptions) -> PgConnectOptions {
+    fn store_options(options: PgConnectOptions) -> PgConnectOptions {
         options
     }
 }
 
-/// Bytes in the simple protocol: a text, in the format of the session's `bytea_output`. sqlx decodes only one of the
-/// formats.
-struct Written(Vec<u8>);
+/// Bytes in the simple protocol: a text in the session's `bytea_output`.
+///
+/// sqlx decodes only one of the formats.
+struct ByteaText(Vec<u8>);
 
-impl Deref for Written {
+impl Deref for ByteaText {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -218,13 +223,13 @@ impl Deref for Written {
     }
 }
 
-impl Type<sqlx::Postgres> for Written {
+impl Type<sqlx::Postgres> for ByteaText {
     fn type_info() -> PgTypeInfo {
         <Vec<u8> as Type<sqlx::Postgres>>::type_info()
     }
 }
 
-impl<'r> Decode<'r, sqlx::Postgres> for Written {
+impl<'r> Decode<'r, sqlx::Postgres> for ByteaText {
     fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
         let text = value.as_bytes()?;
         let bytes = match text.strip_prefix(b"\\x") {
@@ -268,7 +273,7 @@ fn from_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use std::str::FromStr as _;
 
-    use super::{PgConnectOptions, Postgres, Sealed as _, from_digits, from_escapes};
+    use super::{PgConnectOptions, Postgres, SqlDriver as _, from_digits, from_escapes};
 
     #[test]
     fn a_connection_that_may_be_open_is_told_unless_it_stays_on_the_machine() {

@@ -8,9 +8,11 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::backend::{Argument, Backend, Sealed};
-use super::seats::Rank;
-use super::{Inner, SqlStore};
+use super::argument::Argument;
+use super::backend::{Backend, SqlDriver};
+use super::claim::fresh;
+use super::priority::Priority;
+use super::state::{SqlStore, SqlStoreState};
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::key::KeyDigest;
 use crate::identity::operation::{Operation, RecordKey};
@@ -73,17 +75,17 @@ impl Purge {
 #[must_use = "the purge ends when this is dropped"]
 pub struct PurgeTask {
     task: JoinHandle<()>,
-    told: Arc<Told>,
+    progress: Arc<PurgeProgress>,
 }
 
 /// The results of the task.
 #[derive(Debug, Default)]
-struct Told {
+struct PurgeProgress {
     deleted: AtomicU64,
     error: Mutex<Option<StoreError>>,
 }
 
-impl Told {
+impl PurgeProgress {
     fn error(&self, error: Option<StoreError>) {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
@@ -93,13 +95,13 @@ impl PurgeTask {
     /// The number of records that this process has deleted so far.
     #[must_use]
     pub fn deleted(&self) -> u64 {
-        self.told.deleted.load(Ordering::Relaxed)
+        self.progress.deleted.load(Ordering::Relaxed)
     }
 
     /// The error of this process's last purge, if it failed. It is tried again.
     #[must_use]
     pub fn error(&self) -> Option<StoreError> {
-        let error = self.told.error.lock();
+        let error = self.progress.error.lock();
         error.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -143,17 +145,17 @@ impl<B: Backend> SqlStore<B> {
     ///
     /// Outside of a tokio runtime.
     pub fn spawn_purge(&self, purge: Purge) -> PurgeTask {
-        let told = Arc::new(Told::default());
-        let (inner, tell) = (Arc::clone(&self.0), Arc::clone(&told));
+        let progress = Arc::new(PurgeProgress::default());
+        let (state, reported) = (Arc::clone(&self.0), Arc::clone(&progress));
         let task = tokio::spawn(async move {
             loop {
-                let pause = match inner.purge_turn(purge, &tell).await {
+                let pause = match state.purge_if_due(purge, &reported).await {
                     Ok(pause) => {
-                        tell.error(None);
+                        reported.error(None);
                         pause
                     }
                     Err(error) => {
-                        tell.error(Some(error));
+                        reported.error(Some(error));
                         purge.every.min(LEASE)
                     }
                 };
@@ -161,25 +163,29 @@ impl<B: Backend> SqlStore<B> {
                 sleep(pause.max(Duration::from_millis(100))).await;
             }
         });
-        PurgeTask { task, told }
+        PurgeTask { task, progress }
     }
 }
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     async fn purge_batch(&self, purge: Purge) -> Result<u64, StoreError> {
         let limit = [Argument::Int(purge.batch.into())];
         let statement = &self.statements.purge;
         Ok(self
-            .lane
-            .run((WHAT, Rank::Other), statement, &limit)
+            .pool
+            .run((WHAT, Priority::Other), statement, &limit)
             .await?
             .affected)
     }
 
-    /// Purges if it is this process's turn, and returns the pause until the next attempt.
-    async fn purge_turn(&self, purge: Purge, told: &Told) -> Result<Duration, StoreError> {
-        let key = turn();
-        let admission = Admission::new(self.lane.patience());
+    /// Purges if a purge is due, and returns the pause until the next attempt.
+    async fn purge_if_due(
+        &self,
+        purge: Purge,
+        progress: &PurgeProgress,
+    ) -> Result<Duration, StoreError> {
+        let key = claim_key();
+        let admission = Admission::new(self.pool.patience());
         let request = ClaimRequest {
             owner: Owner::random(),
             fingerprint: Fingerprint::NONE,
@@ -201,16 +207,16 @@ impl<B: Sealed> Inner<B> {
         let claim = Header {
             fence,
             attempts,
-            ..super::claim::fresh(&request)
+            ..fresh(&request)
         };
         loop {
             let batch = self.purge_batch(purge).await?;
-            told.deleted.fetch_add(batch, Ordering::Relaxed);
+            progress.deleted.fetch_add(batch, Ordering::Relaxed);
             if batch < u64::from(purge.batch) {
                 break;
             }
             sleep(purge.pause).await;
-            if self.renew_on(&self.lane, &key, &claim).await? == RenewReply::Lost {
+            if self.renew_on(&self.pool, &key, &claim).await? == RenewReply::Lost {
                 return Ok(purge.every);
             }
         }
@@ -228,8 +234,10 @@ impl<B: Sealed> Inner<B> {
     }
 }
 
-/// The key of the purge's claim. No application has its operation.
-fn turn() -> RecordKey {
+/// The key of the purge's claim.
+///
+/// No application has its operation.
+fn claim_key() -> RecordKey {
     let operation = Operation::new("idem: the purge of this table");
     RecordKey::new("".into(), operation, KeyDigest::from_bytes([0; 32]))
 }

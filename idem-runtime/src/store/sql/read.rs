@@ -1,102 +1,30 @@
-//! Reads a record: alone, or together with other waiting reads.
+//! A read of a record.
 
-use std::time::Duration;
+use super::backend::SqlDriver;
+use super::compare_and_write::RecordAccess;
+use super::priority::Priority;
+use super::state::SqlStoreState;
+use crate::identity::operation::RecordKey;
+use crate::store::{Current, ReadReply, StoreError};
 
-use tokio::sync::oneshot::{Receiver, error::RecvError};
-use tokio::time::timeout;
-
-use super::backend::{Argument, Sealed};
-use super::crowd::{Told, Turn, Way};
-use super::lane::Lane;
-use super::row::{Place, Row};
-use super::seats::Rank;
-use super::statement::Statements;
-use crate::store::{StoreError, StoreErrorKind};
-
-/// How long a read waits for a statement to take it along.
-///
-/// The read then waits as long again for its row. The limit is longer than a statement takes in normal operation.
-const PATIENCE: Duration = Duration::from_millis(250);
-
-impl<B: Sealed> Lane<B> {
-    /// Reads the row at a place. Reads that wait meanwhile may share one statement with it, which begins after all of
-    /// them were called.
-    pub(crate) async fn read(
-        &self,
-        purpose: (&'static str, Rank<'_>),
-        statements: &Statements,
-        place: &Place,
-    ) -> Result<Option<Row>, StoreError> {
-        let turn = match self.crowd.enter(place) {
-            Way::Now(turn) => Some(turn),
-            Way::Later(told, number) => match self.hear_of(told, number).await {
-                Some(Ok(Told::Row(row))) => return Ok(row),
-                Some(Ok(Told::Turn(turn))) => Some(turn),
-                // The read with the turn was dropped, or has failed: then each reads alone.
-                Some(Err(_)) => None,
-                None => Some(self.crowd.overtake()),
-            },
+impl<B: SqlDriver> SqlStoreState<B> {
+    pub(super) async fn read(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
+        let decide = |current: Option<Current<'_>>, _| {
+            let reply = match current {
+                None => ReadReply::Absent,
+                Some(Current { record, left }) => ReadReply::Found {
+                    record: record.clone(),
+                    left,
+                },
+            };
+            (reply, None)
         };
-        let _turn = match turn {
-            Some(turn) if !turn.is_for_one() => {
-                // Boxed, because it is rare, and its state would be part of every future.
-                match Box::pin(self.read_for(purpose, statements, place, turn)).await? {
-                    Ok(row) => return Ok(row),
-                    Err(turn) => Some(turn),
-                }
-            }
-            turn => turn,
-        };
-        let here = [Argument::Bytes(place)];
-        Ok(self.run(purpose, &statements.read, &here).await?.row)
-    }
-
-    /// Waits for the result of another read. `None`: it has taken too long.
-    async fn hear_of(
-        &self,
-        mut told: Receiver<Told>,
-        number: u64,
-    ) -> Option<Result<Told, RecvError>> {
-        let mut taken = false;
-        loop {
-            match timeout(PATIENCE, &mut told).await {
-                Ok(heard) => return Some(heard),
-                // That statement has just begun, and another would not return sooner.
-                Err(_) if !taken && self.crowd.has_taken(number) => taken = true,
-                Err(_) => return None,
-            }
+        let access = RecordAccess::new(&self.engine_pool, ("a read", Priority::Other), key, &[]);
+        let reply = self.compare_and_write(&access, None, decide, ReadReply::Unreadable);
+        let reply = reply.await?;
+        if let ReadReply::Found { record, left } = &reply {
+            self.ensure_logged(&access, record, *left).await?;
         }
-    }
-
-    /// Reads for others as well. Returns the turn if that statement is refused, or its reply cannot be read.
-    async fn read_for(
-        &self,
-        purpose: (&'static str, Rank<'_>),
-        statements: &Statements,
-        place: &Place,
-        mut turn: Turn,
-    ) -> Result<Result<Option<Row>, Turn>, StoreError> {
-        let places = turn.places(place);
-        let statement = statements.several(places.len());
-        let arguments = [Argument::Places(&places)];
-        let mut rows = match self.tell(purpose, statement, &arguments).await {
-            Ok(answer) => answer.rows,
-            // The error may be about the row of another read.
-            Err((trouble, error))
-                if trouble.is_some() || error.kind() == StoreErrorKind::Protocol =>
-            {
-                turn.leave();
-                return Ok(Err(turn));
-            }
-            Err((_, error)) => return Err(error),
-        };
-        turn.weigh(rows.iter().map(|(_, row)| row.weight()).sum());
-        rows.sort_unstable_by_key(|(place, _)| *place);
-        let find = |place: &Place| {
-            let found = rows.binary_search_by_key(place, |(place, _)| *place);
-            found.ok().map(|found| rows[found].1.clone())
-        };
-        turn.tell(find);
-        Ok(Ok(find(place)))
+        Ok(reply)
     }
 }

@@ -1,159 +1,12 @@
 //! A record as a row.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
-use sha2::{Digest as _, Sha256};
 
-use super::backend::Argument;
-use crate::identity::key::KeyDigest;
-use crate::identity::operation::RecordKey;
-use crate::record::{FOREVER, HEADER, Header, LAYOUT, Owner, Record, Unreadable};
+use super::columns::FOREVER_LIFE;
+use crate::record::{FOREVER, HEADER, LAYOUT, Owner, Record, Unreadable};
 use crate::store::{StoreError, StoreErrorKind};
-
-/// The life of a record that is kept for ever, in its row.
-///
-/// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than
-/// any database is kept.
-const AHEAD: Duration = Duration::from_hours(24 * 365 * 1_000);
-
-/// The life of a record from now on, in the database's unit.
-pub(crate) fn life_us(retain: Duration) -> i64 {
-    let life = if retain == FOREVER { AHEAD } else { retain };
-    i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
-}
-
-/// The length of a [`Place`] in bytes.
-pub(crate) const PLACE: usize = SPACE + 32;
-const SPACE: usize = 16;
-
-/// The primary key of a record: its [`space`], and its digest. So the records of an operation are adjacent, and a
-/// listing reads their digests from it.
-pub(crate) type Place = [u8; PLACE];
-
-/// The first bytes of the places of an operation: 16, whatever prefix and operation are.
-fn space(prefix: &str, operation: &str) -> [u8; SPACE] {
-    let mut hash = Sha256::new();
-    for part in [prefix.as_bytes(), operation.as_bytes()] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let hash: [u8; 32] = hash.finalize().into();
-    *hash.first_chunk().expect("32 are more than 16")
-}
-
-/// The place of a key's record.
-pub(crate) fn place(key: &RecordKey) -> Place {
-    place_of(
-        key.prefix(),
-        key.operation().as_str(),
-        *key.digest().as_bytes(),
-    )
-}
-
-/// The first and the last place of an operation.
-pub(super) fn places(prefix: &str, operation: &str) -> [Place; 2] {
-    [[0; 32], [0xff; 32]].map(|digest| place_of(prefix, operation, digest))
-}
-
-fn place_of(prefix: &str, operation: &str, digest: [u8; 32]) -> Place {
-    let mut place = [0; PLACE];
-    place[..SPACE].copy_from_slice(&space(prefix, operation));
-    place[SPACE..].copy_from_slice(&digest);
-    place
-}
-
-/// The digest of the record at a place, if prefix and operation are these.
-pub(super) fn digest_at(place: &Place, prefix: &str, operation: &str) -> Option<KeyDigest> {
-    let digest = place[SPACE..].try_into().ok()?;
-    (place[..SPACE] == space(prefix, operation)).then_some(KeyDigest::from_bytes(digest))
-}
-
-/// The operation as the table shows it to operators. It may be any text, but not every database accepts a zero byte,
-/// and a column has a maximum length.
-pub(crate) fn shown(key: &RecordKey) -> Cow<'_, str> {
-    let name = key.operation().as_str();
-    let name = &name[..name.floor_char_boundary(255)];
-    if name.contains('\0') {
-        name.replace('\0', "\u{fffd}").into()
-    } else {
-        name.into()
-    }
-}
-
-/// The column `fingerprint` of a record that was released with nothing remaining.
-pub(crate) const NO_FINGERPRINT: [u8; 20] = [0; 20];
-
-/// The columns of a header.
-pub(crate) struct Columns {
-    bytes: [u8; HEADER],
-    pub(crate) retain: Duration,
-}
-
-impl Columns {
-    pub(crate) fn new(header: &Header) -> Self {
-        Self {
-            bytes: header.encode(),
-            retain: header.retain,
-        }
-    }
-
-    /// The arguments of a first claim, except its fence, which is the time.
-    pub(crate) fn claim<'a>(&'a self, place: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
-        [
-            Argument::Bytes(place),
-            Argument::Text(shown),
-            self.layout(),
-            self.state(),
-            self.owner(),
-            self.attempts(),
-            self.detail(),
-            self.retain_ms(),
-            self.fingerprint(),
-            Argument::Int(life_us(self.retain)),
-        ]
-    }
-
-    fn number(&self, from: usize, to: usize) -> i64 {
-        let number = |number, byte: &u8| number << 8 | i64::from(*byte);
-        self.bytes[from..to].iter().fold(0, number)
-    }
-
-    pub(crate) fn layout(&self) -> Argument<'_> {
-        Argument::Int(self.bytes[0].into())
-    }
-
-    pub(crate) fn state(&self) -> Argument<'_> {
-        // The state of a header is a letter.
-        Argument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default())
-    }
-
-    pub(crate) fn owner(&self) -> Argument<'_> {
-        Argument::Bytes(&self.bytes[2..18])
-    }
-
-    pub(crate) fn fence(&self) -> Argument<'_> {
-        Argument::Int(self.number(18, 25))
-    }
-
-    pub(crate) fn attempts(&self) -> Argument<'_> {
-        Argument::Int(self.number(25, 27))
-    }
-
-    pub(crate) fn detail(&self) -> Argument<'_> {
-        Argument::Int(self.number(27, 31))
-    }
-
-    pub(crate) fn retain_ms(&self) -> Argument<'_> {
-        Argument::Int(self.number(31, 36))
-    }
-
-    /// The fingerprint and the types of the answers, which are kept, compared and removed together.
-    pub(crate) fn fingerprint(&self) -> Argument<'_> {
-        Argument::Bytes(&self.bytes[36..])
-    }
-}
 
 /// A row as it was read.
 #[derive(Clone, Debug)]
@@ -170,7 +23,7 @@ pub(crate) struct Row {
 }
 
 /// The columns of a row, borrowed from the driver.
-pub(crate) struct Parts<'r> {
+pub(crate) struct RowColumns<'r> {
     pub(crate) layout: i64,
     pub(crate) state: &'r str,
     pub(crate) owner: &'r [u8],
@@ -193,7 +46,7 @@ impl Row {
     }
 
     /// Assembles the bytes of the record, with one copy of the answer.
-    pub(crate) fn new(parts: &Parts<'_>) -> Self {
+    pub(crate) fn new(parts: &RowColumns<'_>) -> Self {
         // A record of another layout is refused unchanged.
         let record = match bytes(parts) {
             Some(record) => record,
@@ -235,7 +88,7 @@ impl Row {
         let record = Record::decode(self.record.clone())?;
         let mut left = Duration::from_micros(left);
         if record.header.retain == FOREVER {
-            left = FOREVER.saturating_sub(AHEAD.saturating_sub(left));
+            left = FOREVER.saturating_sub(FOREVER_LIFE.saturating_sub(left));
         }
         Ok(Some((record, left)))
     }
@@ -270,7 +123,7 @@ impl Row {
 /// The bytes of a record, if it is of this layout.
 ///
 /// `None` if it is of another, or if a column has a value outside of this one.
-fn bytes(parts: &Parts<'_>) -> Option<Bytes> {
+fn bytes(parts: &RowColumns<'_>) -> Option<Bytes> {
     let body = parts.body.unwrap_or_default();
     let mut record = Vec::with_capacity(HEADER + body.len());
     record.push(

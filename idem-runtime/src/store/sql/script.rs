@@ -2,49 +2,19 @@
 
 use std::fmt::Write as _;
 
-use super::backend::{Argument, Sealed};
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::parameters::{TemplatePiece, split};
 
-/// A part of a template.
-pub(super) enum Piece<'a> {
-    Text(&'a str),
-    /// An argument, counted from zero.
-    Argument(usize),
-}
-
-/// Splits a template at its parameters (`?1`).
-pub(super) fn pieces<'a>(template: &'a str, mut take: impl FnMut(Piece<'a>)) {
-    let mut rest = template;
-    while let Some((before, after)) = rest.split_once('?') {
-        take(Piece::Text(before));
-        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let number = after[..digits].parse::<usize>().unwrap_or(1);
-        take(Piece::Argument(number - 1));
-        rest = &after[digits..];
-    }
-    take(Piece::Text(rest));
-}
-
-/// `?1 … ?2 … ?1` as `? … ? … ?`, of the arguments 0, 1 and 0.
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(super) fn counted(template: &str) -> (String, Vec<usize>) {
-    let (mut text, mut order) = (String::with_capacity(template.len()), Vec::new());
-    pieces(template, |piece| match piece {
-        Piece::Text(piece) => text.push_str(piece),
-        Piece::Argument(index) => {
-            text.push('?');
-            order.push(index);
-        }
-    });
-    (text, order)
-}
-
-/// The text with its arguments in it. Each argument but a number is written as the digits of its bytes, so that no part
+/// The text with its arguments in it.
+///
+/// Each argument but a number is written as the digits of its bytes, so that no part
 /// of it can end the literal.
-pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> String {
+pub(super) fn with_literals<B: SqlDriver>(template: &str, arguments: &[Argument<'_>]) -> String {
     let mut text = String::with_capacity(template.len() + 512);
-    pieces(template, |piece| match piece {
-        Piece::Text(piece) => text.push_str(piece),
-        Piece::Argument(index) => match arguments[index] {
+    split(template, |piece| match piece {
+        TemplatePiece::Text(piece) => text.push_str(piece),
+        TemplatePiece::Argument(index) => match arguments[index] {
             Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => {
                 literal(&mut text, B::BYTES, bytes);
             }
@@ -53,8 +23,8 @@ pub(super) fn written<B: Sealed>(template: &str, arguments: &[Argument<'_>]) -> 
                 let _ = write!(text, "{number}");
             }
             Argument::Text(value) => literal(&mut text, B::TEXT, value.as_bytes()),
-            // No script reads several places.
-            Argument::Places(_) => {}
+            // No script reads several keys.
+            Argument::Keys(_) => {}
         },
     });
     text

@@ -5,8 +5,7 @@ use std::str::FromStr as _;
 
 use sqlx::{Connection, Database, Pool};
 
-use super::backend::{Backend, Sealed};
-use super::lane::Options;
+use super::backend::{Backend, Options, SqlDriver};
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The address of a database: a URL, a pool, or connection options.
@@ -44,7 +43,7 @@ impl<B: Backend> From<&str> for SqlSource<B> {
     fn from(url: &str) -> Self {
         // The error of sqlx may quote the address, with the password in it.
         Self(Options::<B>::from_str(url).map_err(|_| {
-            let message = format!("connecting: this is no URL for {}", <B as Sealed>::NAME);
+            let message = format!("connecting: this is no URL for {}", <B as SqlDriver>::NAME);
             StoreError::new(StoreErrorKind::Refused, message)
         }))
     }

@@ -1,19 +1,22 @@
 //! SQLite: a file, shared by the processes of a machine.
 
+pub(super) mod group_commit;
+mod transaction_depth;
+
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{Executor as _, SqliteConnection};
 
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::claim::Met;
-use super::dialect::{prepared, scripts, several};
-use super::group::Group;
-use super::row::{PLACE, Parts, Row};
-use super::script::counted;
-use super::statement::{Kind, Statement, Template};
-use super::step;
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::error_kind::SqlErrorKind;
+use super::hit_rate::HitRate;
+use super::macros::{prepared, scripts};
+use super::parameters::positional;
+use super::reply::StatementReply;
+use super::statement::{Statement, StatementKind, StatementTemplate};
 use super::transaction::SqlConnection;
 
 /// SQLite 3.42 or newer; the bundled one is.
@@ -35,7 +38,7 @@ fn lacks_transaction(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
-impl Sealed for Sqlite {
+impl SqlDriver for Sqlite {
     type Db = sqlx::Sqlite;
 
     const NAME: &'static str = "SQLite";
@@ -48,7 +51,7 @@ impl Sealed for Sqlite {
     const NOW: &'static str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
     // A statement that may write takes the file's only lock for writing, and a replay must not.
-    const READS_FIRST: u32 = Met::ALL / 256;
+    const READS_FIRST: u32 = HitRate::SCALE / 256;
 
     const WAITS: bool = true;
 
@@ -56,16 +59,19 @@ impl Sealed for Sqlite {
 
     const SHOWS_EARLY: bool = false;
 
-    const CLAIM: Template = Template {
+    const CLAIM: StatementTemplate = StatementTemplate {
         text: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
                retain_ms, fingerprint, body, expires_us, version) \
                VALUES (?1, ?2, ?3, ?4, ?5, {now}, ?6, ?7, ?8, ?9, NULL, {now} + ?10, 1) \
                ON CONFLICT (record_key) DO NOTHING \
                RETURNING fence",
-        kind: Kind::Grant,
+        kind: StatementKind::Grant,
     };
 
-    const INSERT: &'static str = super::statement::INSERT;
+    const INSERT: &'static str = "INSERT INTO {t} (record_key, op, layout, state, owner, fence, \
+        attempts, detail, retain_ms, fingerprint, body, expires_us, version) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, {now} + ?12, 1) \
+        ON CONFLICT (record_key) DO NOTHING";
 
     // `busy_timeout` bounds the wait.
     const BOUNDED: &'static str = "";
@@ -84,31 +90,31 @@ impl Sealed for Sqlite {
 
     // Numbered parameters would begin again with every statement of a script; see `batch`.
     fn parameters(template: &str) -> (String, Vec<usize>) {
-        counted(template)
+        positional(template)
     }
 
-    fn trouble(error: &dyn DatabaseError) -> Trouble {
+    fn error_kind(error: &dyn DatabaseError) -> SqlErrorKind {
         let code = error.code().unwrap_or_default().parse::<i32>();
         // The low byte is the primary code; https://sqlite.org/rescode.html
         match code.map(|code| code & 0xff) {
-            Ok(5 | 6) => Trouble::Collision,
-            Ok(13) => Trouble::Full,
-            Ok(3 | 23) => Trouble::Refused,
-            Ok(8) => Trouble::File(
+            Ok(5 | 6) => SqlErrorKind::Collision,
+            Ok(13) => SqlErrorKind::Full,
+            Ok(3 | 23) => SqlErrorKind::Refused,
+            Ok(8) => SqlErrorKind::File(
                 "the file may only be read; this process needs to write to it and in its directory",
             ),
-            Ok(11) => Trouble::File(
+            Ok(11) => SqlErrorKind::File(
                 "the file is damaged; put a copy back, or make a new one, which knows of no past call",
             ),
-            Ok(14) => Trouble::File(
+            Ok(14) => SqlErrorKind::File(
                 "the file cannot be opened; see that its directory is there, and that this process may \
                  write in it",
             ),
-            Ok(26) => Trouble::File("the file is no SQLite database, or an encrypted one"),
-            Ok(9 | 10 | 15) => Trouble::Busy,
-            Ok(1) if lacks_table(error.message()) => Trouble::NoTable,
-            Ok(1) if lacks_transaction(error.message()) => Trouble::Ended,
-            _ => Trouble::Other,
+            Ok(26) => SqlErrorKind::File("the file is no SQLite database, or an encrypted one"),
+            Ok(9 | 10 | 15) => SqlErrorKind::Busy,
+            Ok(1) if lacks_table(error.message()) => SqlErrorKind::NoTable,
+            Ok(1) if lacks_transaction(error.message()) => SqlErrorKind::Ended,
+            _ => SqlErrorKind::Other,
         }
     }
 
@@ -116,7 +122,7 @@ impl Sealed for Sqlite {
         conn: &'c mut SqliteConnection,
         statement: &'c Statement,
         arguments: &'c [Argument<'c>],
-    ) -> Result<Answer, sqlx::Error> {
+    ) -> Result<StatementReply, sqlx::Error> {
         prepared!(sqlx::Sqlite, conn, statement, arguments)
     }
 
@@ -145,7 +151,7 @@ impl Sealed for Sqlite {
     }
 
     fn start_restore(conn: &mut SqliteConnection, own_lock_wait: i64) {
-        step::start(conn, format!("PRAGMA busy_timeout = {own_lock_wait}"));
+        transaction_depth::start(conn, format!("PRAGMA busy_timeout = {own_lock_wait}"));
     }
 
     // Not `SQLITE_BUSY_SNAPSHOT`, because the reads of that transaction are outdated, and stay so.
@@ -167,22 +173,22 @@ impl Sealed for Sqlite {
     scripts!(SqliteConnection, &[u8]);
 
     async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        step::roll_back(conn).await
+        transaction_depth::roll_back(conn).await
     }
 
     fn start_rollback(conn: &mut SqliteConnection) {
-        step::start_rollback(conn);
+        transaction_depth::start_rollback(conn);
     }
 
     async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
-        step::in_step(conn, most).await
+        transaction_depth::in_step(conn, most).await
     }
 
     async fn close(conn: &mut SqliteConnection) {
-        step::close(conn).await;
+        transaction_depth::close(conn).await;
     }
 
-    async fn look(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
+    async fn probe_server(conn: &mut SqliteConnection) -> Result<Vec<String>, sqlx::Error> {
         let file = "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'";
         let file: String = sqlx::query_scalar(file).fetch_one(&mut *conn).await?;
         if file.is_empty() {
@@ -203,11 +209,11 @@ impl Sealed for Sqlite {
         Ok(warnings)
     }
 
-    fn group(options: &SqliteConnectOptions) -> Option<Group> {
-        Some(Group::new(options.clone()))
+    fn group_commit(options: &SqliteConnectOptions) -> Option<SqliteConnectOptions> {
+        Some(options.clone())
     }
 
-    fn own(options: SqliteConnectOptions) -> SqliteConnectOptions {
+    fn store_options(options: SqliteConnectOptions) -> SqliteConnectOptions {
         options
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)

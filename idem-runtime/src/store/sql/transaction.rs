@@ -3,11 +3,7 @@
 use std::fmt;
 
 use sqlx::Transaction;
-use sqlx::error::DatabaseError;
 use sqlx::pool::PoolConnection;
-use sqlx_core::transaction::TransactionManager as _;
-
-use super::backend::{Manager, Sealed};
 
 /// A transaction or connection of sqlx that a call can use.
 ///
@@ -97,88 +93,6 @@ macro_rules! transactions {
                 }
             }
         )*
-
-        impl SqlConnection<'_> {
-            /// The number of transactions and savepoints that sqlx counts.
-            pub(crate) fn depth(&self) -> usize {
-                match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(conn) => Manager::<sqlx::$db>::get_transaction_depth(conn),
-                    )*
-                }
-            }
-
-            pub(crate) async fn begin(self) -> Result<(), sqlx::Error> {
-                match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(conn) => Manager::<sqlx::$db>::begin(conn, None).await,
-                    )*
-                }
-            }
-
-            pub(crate) async fn commit(self) -> Result<(), sqlx::Error> {
-                match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(conn) => Manager::<sqlx::$db>::commit(conn).await,
-                    )*
-                }
-            }
-
-            pub(crate) async fn rollback(self) -> Result<(), sqlx::Error> {
-                match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(conn) => super::$variant::roll_back(conn).await,
-                    )*
-                }
-            }
-
-            /// Whether the transaction that sqlx counts exists, with at most `most` counted before the call.
-            pub(crate) async fn in_step(self, most: usize) -> bool {
-                match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(conn) => super::$variant::in_step(conn, most).await,
-                    )*
-                }
-            }
-
-            /// Ends a connection whose transaction does not exist.
-            pub(crate) async fn close(self) {
-                match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(conn) => super::$variant::close(conn).await,
-                    )*
-                }
-            }
-
-            /// Whether this error leaves the outcome of a statement unknown.
-            ///
-            /// Then it is about the server, or of a proxy in front of it.
-            pub(crate) fn is_silence(&self, error: &dyn DatabaseError) -> bool {
-                let trouble = match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(_) => super::$variant::trouble(error),
-                    )*
-                };
-                trouble.is_silence()
-            }
-
-            /// Starts a rollback, which is sent before any later command on the connection.
-            pub(crate) fn start_rollback(self) {
-                match self {
-                    $(
-                        #[cfg(feature = $feature)]
-                        Self::$variant(conn) => super::$variant::start_rollback(conn),
-                    )*
-                }
-            }
-        }
     };
 }
 

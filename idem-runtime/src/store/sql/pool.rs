@@ -8,24 +8,25 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::{Connection, Database};
+use sqlx::Connection as _;
 #[cfg(feature = "sqlite")]
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::crowd::Crowd;
-use super::failure::{broken, store_error, trouble};
+use super::argument::Argument;
+use super::backend::{Conn, Options, SqlDriver};
+use super::collision::{COLLISIONS, collided, pause};
+use super::error_kind::SqlErrorKind;
+use super::failure::{broken, error_kind, store_error};
+use super::permits::{ConnectionPermit, NoPermit, PermitQueue};
+use super::priority::Priority;
+use super::read_batch::queue::ReadBatcher;
+use super::reply::{StatementOutcome, StatementReply};
 #[cfg(feature = "sqlite")]
-use super::group::{Group, Way};
-use super::seats::{NoSeat, Rank, Seat, Seats};
+use super::sqlite::group_commit::{GroupCommit, WritePath};
 use super::statement::Statement;
-use crate::record::Owner;
 use crate::store::server_clock::ServerClock;
 use crate::store::{StoreError, StoreErrorKind};
-
-type Conn<B> = <<B as Sealed>::Db as Database>::Connection;
-pub(crate) type Options<B> = <Conn<B> as Connection>::Options;
 
 /// A connection that was idle for this long is pinged before use.
 ///
@@ -35,39 +36,32 @@ const IDLE: Duration = Duration::from_secs(30);
 /// How long the ping may take.
 const PING: Duration = Duration::from_millis(500);
 
-/// How often a statement that collided with another transaction is sent again.
-const COLLISIONS: u32 = 20;
-
 /// The number of reads in flight from which on further reads wait to be batched.
 const TURNS: usize = 4;
 
-/// The outcome of a statement.
-pub(crate) type Outcome = Result<Answer, (Option<Trouble>, StoreError)>;
-
 /// A set of connections, made when they are needed.
-pub(crate) struct Lane<B: Sealed> {
+pub(crate) struct ConnectionPool<B: SqlDriver> {
     options: Options<B>,
     idle: Mutex<Vec<(Conn<B>, Instant)>>,
-    seats: Arc<Seats>,
+    permits: Arc<PermitQueue>,
     most: usize,
     response_timeout: Duration,
     clock: Arc<ServerClock>,
-    /// The reads.
-    pub(super) crowd: Arc<Crowd>,
+    pub(super) reads: Arc<ReadBatcher>,
     #[cfg(feature = "sqlite")]
-    group: Option<Arc<Group>>,
+    group_commit: Option<Arc<GroupCommit>>,
 }
 
-impl<B: Sealed> fmt::Debug for Lane<B> {
+impl<B: SqlDriver> fmt::Debug for ConnectionPool<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane")
+        f.debug_struct("ConnectionPool")
             .field("most", &self.most)
             .field("response_timeout", &self.response_timeout)
             .finish_non_exhaustive()
     }
 }
 
-impl<B: Sealed> Lane<B> {
+impl<B: SqlDriver> ConnectionPool<B> {
     /// `reserved` of at most `most` connections are for statements that end or keep a claim.
     pub(crate) fn new(
         options: Options<B>,
@@ -78,20 +72,20 @@ impl<B: Sealed> Lane<B> {
         Self {
             options,
             idle: Mutex::default(),
-            seats: Seats::new(most, reserved),
+            permits: PermitQueue::new(most, reserved),
             most,
             response_timeout,
             clock,
-            crowd: Crowd::new(most.min(TURNS)),
+            reads: ReadBatcher::new(most.min(TURNS)),
             #[cfg(feature = "sqlite")]
-            group: None,
+            group_commit: None,
         }
     }
 
     /// Sends its writes through the group commit.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn grouped(mut self, group: Option<Arc<Group>>) -> Self {
-        self.group = group;
+    pub(crate) fn grouped(mut self, group_commit: Option<Arc<GroupCommit>>) -> Self {
+        self.group_commit = group_commit;
         self
     }
 
@@ -100,65 +94,69 @@ impl<B: Sealed> Lane<B> {
         self.response_timeout
     }
 
-    /// Sends a statement. `what` is its purpose, as in "a claim". Every statement of the store may be sent again, and
-    /// is, if it collided or if its connection had gone stale.
+    /// Sends a statement.
+    ///
+    /// `what` is its purpose, as in "a claim". A statement that collided, or whose connection had gone stale, is sent
+    /// again; every statement of the store may be.
     pub(crate) async fn run(
         &self,
-        (what, rank): (&'static str, Rank<'_>),
+        (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
         arguments: &[Argument<'_>],
-    ) -> Result<Answer, StoreError> {
-        let outcome = self.tell((what, rank), statement, arguments).await;
+    ) -> Result<StatementReply, StoreError> {
+        let outcome = self.send((what, priority), statement, arguments).await;
         outcome.map_err(|(_, error)| error)
     }
 
     /// As [`run`](Self::run), and returns the kind of a server's error.
-    pub(crate) async fn tell(
+    pub(crate) async fn send(
         &self,
-        (what, rank): (&'static str, Rank<'_>),
+        (what, priority): (&'static str, Priority<'_>),
         statement: &Statement,
         arguments: &[Argument<'_>],
-    ) -> Outcome {
+    ) -> StatementOutcome {
         #[cfg(feature = "sqlite")]
-        let _turn = match &self.group {
-            Some(group) if !statement.only_reads() => {
-                match group.enter(what, rank, statement, arguments) {
-                    Way::Alone(turn) => Some(turn),
-                    Way::Beside => None,
-                    Way::Together(told) => return self.hear((what, rank), told).await,
-                    Way::Refused(crowded) => {
-                        return Err((None, self.no_seat(what, &crowded.into())));
+        let _lone = match &self.group_commit {
+            Some(group_commit) if !statement.only_reads() => {
+                match group_commit.enter(what, priority, statement, arguments) {
+                    WritePath::Alone(lone) => Some(lone),
+                    WritePath::Unqueued => None,
+                    WritePath::Queued(receiver) => {
+                        return self.receive((what, priority), receiver).await;
+                    }
+                    WritePath::Refused(crowded) => {
+                        return Err((None, self.no_permit(what, &crowded.into())));
                     }
                 }
             }
             _ => None,
         };
         let begun = Instant::now();
-        let seat = self.seats.take(rank, self.response_timeout).await;
-        let seat = seat.map_err(|none| (None, self.no_seat(what, &none)))?;
+        let permit = self.permits.take(priority, self.response_timeout).await;
+        let permit = permit.map_err(|none| (None, self.no_permit(what, &none)))?;
         // Each part has a time limit of its own, so that a slow one leaves enough time for the next.
         let Ok(connection) = timeout(self.response_timeout, self.connection()).await else {
             return Err((None, self.silence(what)));
         };
-        let connection = connection.map_err(|error| failed::<B>(what, error))?;
-        if let Rank::Claim(admission) = rank {
+        let connection = connection.map_err(|error| failure::<B>(what, error))?;
+        if let Priority::Claim(admission) = priority {
             admission.sent_after(begun.elapsed());
         }
-        // The seat is held until after the error message, which counts its connection.
+        // The permit is held until after the error message, which counts its connection.
         let mut attempt = pin!(self.attempt(connection, statement, arguments));
         let outcome = match timeout(self.response_timeout, attempt.as_mut()).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(failed::<B>(what, error)),
+            Ok(Err(error)) => Err(failure::<B>(what, error)),
             Err(_) => Err((None, self.silence(what))),
         };
-        drop::<Seat>(seat);
+        drop::<ConnectionPermit>(permit);
         outcome
     }
 
-    fn no_seat(&self, what: &str, none: &NoSeat) -> StoreError {
+    fn no_permit(&self, what: &str, none: &NoPermit) -> StoreError {
         match none {
-            NoSeat::TooLate => self.silence(what),
-            NoSeat::Refused {
+            NoPermit::TooLate => self.silence(what),
+            NoPermit::Refused {
                 waiting,
                 retry_after,
             } => {
@@ -175,19 +173,19 @@ impl<B: Sealed> Lane<B> {
 
     /// Waits for the outcome of a statement in a batch.
     #[cfg(feature = "sqlite")]
-    async fn hear(
+    async fn receive(
         &self,
-        (what, rank): (&str, Rank<'_>),
-        told: oneshot::Receiver<Outcome>,
-    ) -> Outcome {
-        if let Rank::Claim(admission) = rank {
-            // The thread may take it out of the queue at any moment.
+        (what, priority): (&str, Priority<'_>),
+        receiver: oneshot::Receiver<StatementOutcome>,
+    ) -> StatementOutcome {
+        if let Priority::Claim(admission) = priority {
+            // The writer thread may take it out of the queue at any moment.
             admission.sent();
         }
         let sent = Instant::now();
-        match timeout(self.response_timeout, told).await {
+        match timeout(self.response_timeout, receiver).await {
             Ok(Ok(outcome)) => {
-                self.heard(outcome.as_ref().ok(), sent);
+                self.learn_time(outcome.as_ref().ok(), sent);
                 outcome
             }
             Ok(Err(_)) => {
@@ -203,7 +201,7 @@ impl<B: Sealed> Lane<B> {
 
     pub(crate) fn silence(&self, what: &str) -> StoreError {
         let (name, patience) = (B::NAME, self.response_timeout);
-        let used = self.seats.used();
+        let used = self.permits.used();
         let message = format!(
             "{what}: no reply of {name} within {patience:?}, with {used} of {} connections in use: the \
              server is silent or busy, or another transaction holds the record",
@@ -217,7 +215,7 @@ impl<B: Sealed> Lane<B> {
         first: (Conn<B>, bool),
         statement: &Statement,
         arguments: &[Argument<'_>],
-    ) -> Result<Answer, sqlx::Error> {
+    ) -> Result<StatementReply, sqlx::Error> {
         let (mut first, mut collisions) = (Some(first), 0);
         loop {
             // If dropped half-way, the connection is closed, because its command may still be in progress.
@@ -228,18 +226,18 @@ impl<B: Sealed> Lane<B> {
             let sent = Instant::now();
             match B::run(&mut conn, statement, arguments).await {
                 Ok(answer) => {
-                    self.heard(Some(&answer), sent);
+                    self.learn_time(Some(&answer), sent);
                     self.keep(conn);
                     return Ok(answer);
                 }
                 Err(sqlx::Error::Database(error)) => {
-                    let trouble = B::trouble(&*error);
-                    if !trouble.is_silence() && trouble != Trouble::ReadOnly {
+                    let kind = B::error_kind(&*error);
+                    if !kind.is_silence() && kind != SqlErrorKind::ReadOnly {
                         self.keep(conn);
                     } else if used {
                         continue;
                     }
-                    if trouble != Trouble::Collision || collisions == COLLISIONS {
+                    if kind != SqlErrorKind::Collision || collisions == COLLISIONS {
                         return Err(sqlx::Error::Database(error));
                     }
                     collisions += 1;
@@ -252,9 +250,9 @@ impl<B: Sealed> Lane<B> {
         }
     }
 
-    /// Passes the time in a reply to the clock.
-    fn heard(&self, answer: Option<&Answer>, sent: Instant) {
-        if let Some(now_us) = answer.and_then(Answer::now_us) {
+    /// Reports the time in a reply to the clock.
+    fn learn_time(&self, answer: Option<&StatementReply>, sent: Instant) {
+        if let Some(now_us) = answer.and_then(StatementReply::now_us) {
             self.clock.says(now_us, sent);
         }
     }
@@ -310,18 +308,6 @@ impl<B: Sealed> Lane<B> {
     }
 }
 
-fn failed<B: Sealed>(what: &str, error: sqlx::Error) -> (Option<Trouble>, StoreError) {
-    (trouble::<B>(&error), store_error::<B>(what, error))
-}
-
-/// Whether it collided with another transaction, and may still be sent again.
-pub(crate) fn collided<B: Sealed>(error: &sqlx::Error, collisions: u32) -> bool {
-    collisions <= COLLISIONS && trouble::<B>(error) == Some(Trouble::Collision)
-}
-
-/// Randomized back-off after a collision, longer each time.
-pub(crate) async fn pause(collisions: u32) {
-    let most = 500 << collisions.min(6);
-    let share = u64::from(Owner::random().as_bytes()[0]) + 1;
-    tokio::time::sleep(Duration::from_micros(most * share / 256)).await;
+fn failure<B: SqlDriver>(what: &str, error: sqlx::Error) -> (Option<SqlErrorKind>, StoreError) {
+    (error_kind::<B>(&error), store_error::<B>(what, error))
 }

@@ -1,25 +1,25 @@
-//! Statements that do for several calls what another does for one.
+//! Statements that do for several calls what another statement does for one.
 
 use std::sync::Arc;
 
-use super::backend::Sealed;
-use super::script::counted;
-use super::statement::filled;
+use crate::store::sql::parameters::positional;
 
-/// The text before, the text for each call, and the text after. Arguments are those of the statement for one call; the
+/// The text before, the text for each call, and the text after.
+///
+/// Arguments are those of the statement for one call; the
 /// one after the last is the time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Template {
-    pub(super) before: &'static str,
-    pub(super) each: &'static str,
-    pub(super) after: &'static str,
+pub(crate) struct MultiRowTemplate {
+    pub(crate) before: &'static str,
+    pub(crate) each: &'static str,
+    pub(crate) after: &'static str,
     /// Whether all of them must have their effect. If not, the effect of each can be read afterwards.
-    pub(super) is_strict: bool,
+    pub(crate) is_strict: bool,
 }
 
 /// Such a statement for a table.
 #[derive(Debug)]
-pub(crate) struct Many {
+pub(crate) struct MultiRowStatement {
     before: String,
     each: String,
     after: String,
@@ -27,13 +27,14 @@ pub(crate) struct Many {
     pub(crate) is_strict: bool,
 }
 
-impl Many {
-    pub(super) fn new<B: Sealed>(template: Template, table: &str) -> Arc<Self> {
-        let (each, order) = counted(template.each);
+impl MultiRowStatement {
+    /// `fill` inserts the table and the clock.
+    pub(crate) fn new(template: MultiRowTemplate, fill: impl Fn(&str) -> String) -> Arc<Self> {
+        let (each, order) = positional(template.each);
         Arc::new(Self {
-            before: filled::<B>(template.before, table, 0),
+            before: fill(template.before),
             each,
-            after: filled::<B>(template.after, table, 0),
+            after: fill(template.after),
             order,
             is_strict: template.is_strict,
         })
@@ -46,7 +47,7 @@ impl Many {
     }
 }
 
-pub(super) const CLAIM: Template = Template {
+pub(crate) const CLAIM: MultiRowTemplate = MultiRowTemplate {
     before: "INSERT INTO {t} (record_key, op, layout, state, owner, fence, attempts, detail, \
              retain_ms, fingerprint, body, expires_us, version) VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?11, ?6, ?7, ?8, ?9, NULL, ?11 + ?10, 1)",
@@ -54,7 +55,7 @@ pub(super) const CLAIM: Template = Template {
     is_strict: true,
 };
 
-pub(super) const COMPLETE: Template = Template {
+pub(crate) const COMPLETE: MultiRowTemplate = MultiRowTemplate {
     before: "WITH v (k, s, d, r, b, life, o, f, a, p, now) AS (VALUES ",
     each: "(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     after: ") UPDATE {t} SET state = v.s, detail = v.d, retain_ms = v.r, body = v.b, \

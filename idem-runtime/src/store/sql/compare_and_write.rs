@@ -1,67 +1,73 @@
-//! Reads a record, decides, and writes unless the record has changed since.
+//! Compare-and-set: reads a record, decides, and writes unless the record has changed since.
 
 use std::time::Duration;
 
-use super::Inner;
-use super::backend::{Answer, Argument, Sealed, Trouble};
-use super::lane::Lane;
-use super::row::{Columns, Place, Row, life_us, place, shown};
-use super::seats::Rank;
+use super::argument::Argument;
+use super::backend::SqlDriver;
+use super::columns::{HeaderColumns, displayed_operation, life_us, stored_body};
+use super::error_kind::SqlErrorKind;
+use super::pool::ConnectionPool;
+use super::primary_key::{PrimaryKey, primary_key};
+use super::priority::Priority;
+use super::reply::StatementReply;
+use super::row::Row;
+use super::state::SqlStoreState;
 use super::statement::Statement;
 use crate::identity::operation::RecordKey;
 use crate::record::{Header, Record, State, Unreadable};
 use crate::store::{Current, StoreError, StoreErrorKind};
 
-/// How often an operation begins again because another write came first, before it gives up. Each time another caller
-/// made progress.
+/// How often an operation begins again after a concurrent write.
+///
+/// Each time another caller made progress.
 pub(super) const TRIES: usize = 1_000;
 
 /// Longer than a server takes to write its log.
 const YOUNG: Duration = Duration::from_secs(3);
 
 /// The write of an operation.
-pub(super) struct Write {
+pub(super) struct HeaderWrite {
     pub(super) header: Header,
     /// The life of the record; `None`: its remaining life.
     pub(super) life: Option<Duration>,
     /// Whether it notifies waiting calls.
-    pub(super) told: bool,
+    pub(super) notifies: bool,
 }
 
-/// The lane, the purpose and the record of an operation.
-pub(super) struct Site<'a, B: Sealed> {
-    pub(super) lane: &'a Lane<B>,
+/// An operation on a record: its pool, its purpose and the record.
+pub(super) struct RecordAccess<'a, B: SqlDriver> {
+    pub(super) pool: &'a ConnectionPool<B>,
     /// Its name, for errors.
     pub(super) what: &'static str,
-    rank: Rank<'a>,
+    priority: Priority<'a>,
     pub(super) key: &'a RecordKey,
-    pub(super) place: Place,
+    pub(super) primary_key: PrimaryKey,
     /// The answer of a record that it writes.
     pub(super) body: &'a [u8],
 }
 
-impl<'a, B: Sealed> Site<'a, B> {
+impl<'a, B: SqlDriver> RecordAccess<'a, B> {
     pub(super) fn new(
-        lane: &'a Lane<B>,
-        (what, rank): (&'static str, Rank<'a>),
+        pool: &'a ConnectionPool<B>,
+        (what, priority): (&'static str, Priority<'a>),
         key: &'a RecordKey,
         body: &'a [u8],
     ) -> Self {
         Self {
-            lane,
+            pool,
             what,
-            rank,
+            priority,
             key,
-            place: place(key),
+            primary_key: primary_key(key),
             body,
         }
     }
 
-    /// The purpose of its next statement. A claim that has sent one continues with the rank of an ending.
-    pub(super) fn purpose(&self) -> (&'static str, Rank<'a>) {
-        match self.rank {
-            Rank::Claim(admission) if admission.was_sent() => (self.what, Rank::Ending),
-            rank => (self.what, rank),
+    /// The purpose of its next statement. A claim that has sent one continues with the priority of an ending.
+    pub(super) fn purpose(&self) -> (&'static str, Priority<'a>) {
+        match self.priority {
+            Priority::Claim(admission) if admission.was_sent() => (self.what, Priority::Ending),
+            priority => (self.what, priority),
         }
     }
 
@@ -69,35 +75,35 @@ impl<'a, B: Sealed> Site<'a, B> {
         &self,
         statement: &Statement,
         arguments: &[Argument<'_>],
-    ) -> Result<Answer, StoreError> {
-        self.lane.run(self.purpose(), statement, arguments).await
+    ) -> Result<StatementReply, StoreError> {
+        self.pool.run(self.purpose(), statement, arguments).await
     }
 }
 
 /// A decision on the record that was read.
-pub(super) type Decision<T> = (T, Option<Write>);
+pub(super) type Decision<T> = (T, Option<HeaderWrite>);
 
-impl<B: Sealed> Inner<B> {
+impl<B: SqlDriver> SqlStoreState<B> {
     /// Ensures that a done record is in the server's log.
     ///
     /// Called before it is replayed, because otherwise a server that loses it would have shown an answer that never
     /// existed.
-    pub(super) async fn ascertain(
+    pub(super) async fn ensure_logged(
         &self,
-        site: &Site<'_, B>,
+        access: &RecordAccess<'_, B>,
         record: &Record,
         left: Duration,
     ) -> Result<(), StoreError> {
         let done = matches!(record.header.state, State::Done { .. });
         if B::SHOWS_EARLY && done && record.header.age(left) < YOUNG {
             // A later commit reaches the log later.
-            let here = [Argument::Bytes(&site.place)];
-            let touched = site
-                .lane
-                .tell(site.purpose(), &self.statements.touch, &here);
+            let here = [Argument::Bytes(&access.primary_key)];
+            let touched = access
+                .pool
+                .send(access.purpose(), &self.statements.touch, &here);
             match touched.await {
                 // A read-only server has the answer from the log of another.
-                Ok(_) | Err((Some(Trouble::ReadOnly), _)) => {}
+                Ok(_) | Err((Some(SqlErrorKind::ReadOnly), _)) => {}
                 Err((_, error)) => return Err(error),
             }
         }
@@ -105,25 +111,33 @@ impl<B: Sealed> Inner<B> {
     }
 
     /// Fails on a read-only server, by a write to a record that does not exist.
-    pub(super) async fn writes(&self, site: &Site<'_, B>) -> Result<(), StoreError> {
-        let here = [Argument::Bytes(&site.place)];
-        let touched = site
-            .lane
-            .tell(site.purpose(), &self.statements.touch, &here);
+    pub(super) async fn ensure_writable(
+        &self,
+        access: &RecordAccess<'_, B>,
+    ) -> Result<(), StoreError> {
+        let here = [Argument::Bytes(&access.primary_key)];
+        let touched = access
+            .pool
+            .send(access.purpose(), &self.statements.touch, &here);
         touched.await.map(|_| ()).map_err(|(_, error)| error)
     }
 
-    /// Reads the row at the place.
-    pub(super) async fn look(&self, site: &Site<'_, B>) -> Result<Option<Row>, StoreError> {
-        (site.lane)
-            .read(site.purpose(), &self.statements, &site.place)
+    /// Reads the row of the record.
+    pub(super) async fn read_row(
+        &self,
+        access: &RecordAccess<'_, B>,
+    ) -> Result<Option<Row>, StoreError> {
+        (access.pool)
+            .read(access.purpose(), &self.statements, &access.primary_key)
             .await
     }
 
-    /// Reads, lets `decide` choose the header to write in front of `body`, and writes.
-    pub(super) async fn operate<T>(
+    /// Reads the record, lets `decide` choose the header to write, and writes.
+    ///
+    /// Begins again if the record has changed since it was read.
+    pub(super) async fn compare_and_write<T>(
         &self,
-        site: &Site<'_, B>,
+        access: &RecordAccess<'_, B>,
         mut found: Option<Row>,
         decide: impl Fn(Option<Current<'_>>, u64) -> Decision<T>,
         unreadable: impl Fn(Unreadable) -> T,
@@ -131,7 +145,7 @@ impl<B: Sealed> Inner<B> {
         for _ in 0..TRIES {
             let row = match found.take() {
                 Some(row) => Some(row),
-                None => self.look(site).await?,
+                None => self.read_row(access).await?,
             };
             if let Some(row) = &row {
                 row.readable(self.reads_bytes)?;
@@ -151,26 +165,26 @@ impl<B: Sealed> Inner<B> {
             };
             // Boxed, because it is rare: most decisions write nothing.
             let done = match &row {
-                Some(row) => Box::pin(self.replace(site, row, &write)).await?,
-                None => Box::pin(self.insert(site, &write)).await?,
+                Some(row) => Box::pin(self.replace(access, row, &write)).await?,
+                None => Box::pin(self.insert(access, &write)).await?,
             };
             if done {
                 return Ok(reply);
             }
         }
-        Err(overtaken(site.what))
+        Err(overtaken(access.what))
     }
 
     async fn replace(
         &self,
-        site: &Site<'_, B>,
+        access: &RecordAccess<'_, B>,
         row: &Row,
-        write: &Write,
+        write: &HeaderWrite,
     ) -> Result<bool, StoreError> {
-        let columns = Columns::new(&write.header);
+        let columns = HeaderColumns::new(&write.header);
         let (owner, fence) = row.written_by();
         let arguments = [
-            Argument::Bytes(&site.place),
+            Argument::Bytes(&access.primary_key),
             columns.layout(),
             columns.state(),
             columns.owner(),
@@ -179,26 +193,30 @@ impl<B: Sealed> Inner<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            kept(&write.header, site.body),
+            stored_body(&write.header, access.body),
             Argument::Int(write.life.map_or(-1, life_us)),
             Argument::Int(row.version),
             Argument::Bytes(owner),
             Argument::Int(fence),
         ];
-        let statement = if write.told {
-            &self.statements.replace_told
+        let statement = if write.notifies {
+            &self.statements.replace_notifying
         } else {
             &self.statements.replace
         };
-        let answer = site.run(statement, &arguments).await?;
+        let answer = access.run(statement, &arguments).await?;
         Ok(answer.affected > 0)
     }
 
-    async fn insert(&self, site: &Site<'_, B>, write: &Write) -> Result<bool, StoreError> {
-        let columns = Columns::new(&write.header);
+    async fn insert(
+        &self,
+        access: &RecordAccess<'_, B>,
+        write: &HeaderWrite,
+    ) -> Result<bool, StoreError> {
+        let columns = HeaderColumns::new(&write.header);
         let arguments = [
-            Argument::Bytes(&site.place),
-            Argument::Text(&shown(site.key)),
+            Argument::Bytes(&access.primary_key),
+            Argument::Text(&displayed_operation(access.key)),
             columns.layout(),
             columns.state(),
             columns.owner(),
@@ -207,15 +225,15 @@ impl<B: Sealed> Inner<B> {
             columns.detail(),
             columns.retain_ms(),
             columns.fingerprint(),
-            kept(&write.header, site.body),
+            stored_body(&write.header, access.body),
             Argument::Int(life_us(write.life.unwrap_or_default())),
         ];
-        let statement = if write.told {
-            &self.statements.insert_told
+        let statement = if write.notifies {
+            &self.statements.insert_notifying
         } else {
             &self.statements.insert
         };
-        let answer = site.run(statement, &arguments).await?;
+        let answer = access.run(statement, &arguments).await?;
         Ok(answer.affected > 0)
     }
 }
@@ -223,10 +241,4 @@ impl<B: Sealed> Inner<B> {
 pub(super) fn overtaken(what: &str) -> StoreError {
     let message = format!("{what}: others were quicker {TRIES} times; it may be sent again");
     StoreError::new(StoreErrorKind::Unavailable, message)
-}
-
-/// The answer, for records that have one.
-pub(super) fn kept<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
-    let done = matches!(header.state, State::Done { .. });
-    Argument::Body(done.then_some(body))
 }

@@ -1,8 +1,8 @@
-//! Code shared by the three databases, as macros.
+//! Macros with the code that the three drivers share.
 //!
 //! Macros, because the types of sqlx have nothing in common.
 
-/// [`Sealed::run`](super::backend::Sealed::run) for prepared statements: sends one, and reads at most one row.
+/// [`SqlDriver::run`](super::backend::SqlDriver::run) for prepared statements: sends one, and reads at most one row.
 macro_rules! prepared {
     ($db:ty, $conn:ident, $statement:ident, $arguments:ident) => {{
         // By the connection's own methods, because those of a query keep a copy of it in the future.
@@ -14,12 +14,12 @@ macro_rules! prepared {
         } else {
             &mut $statement.order.iter().copied()
         };
-        if let [Argument::Places(places)] = $arguments {
-            // Surplus parameters repeat the last place.
+        if let [Argument::Keys(primary_keys)] = $arguments {
+            // Surplus parameters repeat the last key.
             for index in 0..$statement.order.len() {
-                query = query.bind(&places[index.min(places.len() - 1)][..]);
+                query = query.bind(&primary_keys[index.min(primary_keys.len() - 1)][..]);
             }
-            return several!($conn, $statement, query);
+            return crate::store::sql::macros::several!($conn, $statement, query);
         }
         for index in order {
             query = match $arguments[index] {
@@ -27,98 +27,105 @@ macro_rules! prepared {
                 Argument::Body(bytes) => query.bind(bytes),
                 Argument::Int(number) => query.bind(number),
                 Argument::Text(text) => query.bind(text),
-                Argument::Places(_) => query,
+                Argument::Keys(_) => query,
             };
         }
         match $statement.kind {
-            Kind::Block => {
+            StatementKind::Block => {
                 use sqlx::Row as _;
                 let found = (&mut *$conn).fetch_all(query.persistent(false)).await?;
                 let mut block = Vec::with_capacity(found.len());
                 for found in &found {
                     // The last two columns, behind those of a row.
-                    let (place, operation) = (found.len() - 2, found.len() - 1);
-                    let place: &[u8] = found.try_get(place)?;
-                    let row = crate::store::sql::dialect::row!(found, &[u8], try_get);
+                    let (primary_key, operation) = (found.len() - 2, found.len() - 1);
+                    let primary_key: &[u8] = found.try_get(primary_key)?;
+                    let row = crate::store::sql::macros::row!(found, &[u8], try_get);
                     let operation: String = found.try_get(operation)?;
-                    block.push((place.try_into().unwrap_or([0; PLACE]), operation, row));
+                    let invalid = [0; crate::store::sql::primary_key::PRIMARY_KEY_LEN];
+                    block.push((primary_key.try_into().unwrap_or(invalid), operation, row));
                 }
-                Ok(Answer {
+                Ok(StatementReply {
                     block,
-                    ..Answer::default()
+                    ..StatementReply::default()
                 })
             }
-            Kind::Execute => {
+            StatementKind::Execute => {
                 let done = (&mut *$conn).execute(query).await?;
-                Ok(Answer {
+                Ok(StatementReply {
                     affected: done.rows_affected(),
-                    granted: Self::left(&done),
-                    ..Answer::default()
+                    granted: Self::returned_number(&done),
+                    ..StatementReply::default()
                 })
             }
-            Kind::Grant => {
+            StatementKind::Grant => {
                 use sqlx::Row as _;
                 // To the end, not only to the row, because the row arrives before the commit.
                 let rows = (&mut *$conn).fetch_all(query).await?;
                 let granted = rows.first().map(|row| row.try_get(0)).transpose()?;
-                Ok(Answer {
+                Ok(StatementReply {
                     affected: rows.len() as u64,
                     granted,
-                    ..Answer::default()
+                    ..StatementReply::default()
                 })
             }
             _ => {
                 let row = (&mut *$conn).fetch_optional(query).await?;
                 let row = match &row {
-                    Some(row) => Some(crate::store::sql::dialect::seen!($statement, row)),
+                    Some(row) => Some(crate::store::sql::macros::seen!($statement, row)),
                     None => None,
                 };
-                Ok(Answer {
+                Ok(StatementReply {
                     row,
-                    ..Answer::default()
+                    ..StatementReply::default()
                 })
             }
         }
     }};
 }
 
-/// The rows of a query for several places.
+/// The rows of a query for several primary keys.
 macro_rules! several {
     ($conn:ident, $statement:ident, $query:expr) => {{
         use sqlx::Row as _;
         let found = (&mut *$conn).fetch_all($query).await?;
         let mut rows = Vec::with_capacity(found.len());
         for found in &found {
-            let place: &[u8] = found.try_get(13)?;
-            // An invalid place matches no read.
-            let place = place.try_into().unwrap_or([0; PLACE]);
-            let row = crate::store::sql::dialect::seen!($statement, found);
-            rows.push((place, row));
+            let primary_key: &[u8] = found.try_get(13)?;
+            // An invalid key matches no read.
+            let primary_key = primary_key
+                .try_into()
+                .unwrap_or([0; crate::store::sql::primary_key::PRIMARY_KEY_LEN]);
+            let row = crate::store::sql::macros::seen!($statement, found);
+            rows.push((primary_key, row));
         }
-        Ok(Answer {
+        Ok(StatementReply {
             rows,
-            ..Answer::default()
+            ..StatementReply::default()
         })
     }};
 }
 
-/// [`Sealed::fetch_script`](super::backend::Sealed::fetch_script) and
-/// [`Sealed::execute_script`](super::backend::Sealed::execute_script). `$bytes` is the type of bytes in the result of a
-/// script.
+/// [`SqlDriver::fetch_script`](super::backend::SqlDriver::fetch_script) and
+/// [`SqlDriver::execute_script`](super::backend::SqlDriver::execute_script).
+///
+/// `$bytes` is the type of bytes in the result of a script.
 macro_rules! scripts {
     ($conn:ident, $bytes:ty) => {
-        async fn fetch_script(conn: &mut $conn, script: String) -> Result<Answer, sqlx::Error> {
+        async fn fetch_script(
+            conn: &mut $conn,
+            script: String,
+        ) -> Result<StatementReply, sqlx::Error> {
             use sqlx::Row as _;
             let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
             let rows = conn.fetch_all(script).await?;
             // Other statements of it may return rows as well; those of the table have more columns.
             let row = match rows.iter().find(|row| row.len() > 3) {
-                Some(row) => Some(crate::store::sql::dialect::row!(row, $bytes, try_get)),
+                Some(row) => Some(crate::store::sql::macros::row!(row, $bytes, try_get)),
                 None => None,
             };
-            Ok(Answer {
+            Ok(StatementReply {
                 row,
-                ..Answer::default()
+                ..StatementReply::default()
             })
         }
 
@@ -129,7 +136,9 @@ macro_rules! scripts {
     };
 }
 
-/// The columns of a row of a prepared statement. Their types are checked only once, because the check is expensive.
+/// The columns of a row of a prepared statement.
+///
+/// Their types are checked only once, because the check is expensive.
 macro_rules! seen {
     ($statement:ident, $row:expr) => {
         if Self::TYPED
@@ -137,9 +146,9 @@ macro_rules! seen {
                 .is_known
                 .load(std::sync::atomic::Ordering::Relaxed)
         {
-            crate::store::sql::dialect::row!($row, &[u8], try_get_unchecked)
+            crate::store::sql::macros::row!($row, &[u8], try_get_unchecked)
         } else {
-            let row = crate::store::sql::dialect::row!($row, &[u8], try_get);
+            let row = crate::store::sql::macros::row!($row, &[u8], try_get);
             ($statement.is_known).store(true, std::sync::atomic::Ordering::Relaxed);
             row
         }
@@ -154,7 +163,7 @@ macro_rules! row {
         let owner: $bytes = row.$get(2)?;
         let fingerprint: $bytes = row.$get(7)?;
         let body: Option<$bytes> = row.$get(8)?;
-        Row::new(&Parts {
+        crate::store::sql::row::Row::new(&crate::store::sql::row::RowColumns {
             layout: row.$get(0)?,
             state: row.$get(1)?,
             owner: &owner[..],

@@ -9,14 +9,13 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use sqlx::sqlite::SqliteTransactionManager;
 use sqlx::{Executor as _, SqliteConnection};
 use sqlx_core::sql_str::SqlStr;
-use sqlx_core::transaction::TransactionManager;
-
-type Manager = <sqlx::Sqlite as sqlx::Database>::TransactionManager;
+use sqlx_core::transaction::TransactionManager as _;
 
 fn depth(conn: &SqliteConnection) -> usize {
-    Manager::get_transaction_depth(conn)
+    SqliteTransactionManager::get_transaction_depth(conn)
 }
 
 /// Whether the connection is usable for a call.
@@ -25,7 +24,7 @@ fn depth(conn: &SqliteConnection) -> usize {
 ///
 /// From the second transaction of sqlx on, which is a savepoint, SQL cannot show whether the first one exists: both
 /// look the same from within.
-pub(super) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
+pub(crate) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
     if depth(conn) == 0 {
         return true;
     }
@@ -37,10 +36,10 @@ pub(super) async fn in_step(conn: &mut SqliteConnection, most: usize) -> bool {
 }
 
 /// Rolls back the transaction that idem began, unless SQLite has done so.
-pub(super) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+pub(crate) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     // Outside of a transaction `ROLLBACK` would fail, and sqlx would go on counting.
     let _ = conn.execute(sqlx::raw_sql("BEGIN")).await;
-    let rolled_back = Manager::rollback(conn).await;
+    let rolled_back = SqliteTransactionManager::rollback(conn).await;
     if rolled_back.is_err() {
         // The body has left savepoints of sqlx that went with the transaction.
         close(conn).await;
@@ -49,9 +48,9 @@ pub(super) async fn roll_back(conn: &mut SqliteConnection) -> Result<(), sqlx::E
 }
 
 /// As [`roll_back`], without waiting for it.
-pub(super) fn start_rollback(conn: &mut SqliteConnection) {
+pub(crate) fn start_rollback(conn: &mut SqliteConnection) {
     let _ = sent(conn.execute(sqlx::raw_sql("BEGIN")));
-    Manager::start_rollback(conn);
+    SqliteTransactionManager::start_rollback(conn);
 }
 
 /// Ends a connection on which sqlx counts a transaction.
@@ -59,12 +58,12 @@ pub(super) fn start_rollback(conn: &mut SqliteConnection) {
 /// Every later use of it fails, a commit included, and a pool replaces it.
 ///
 /// sqlx ends the thread of a connection when it refuses a `BEGIN` whose caller is gone.
-pub(super) async fn close(conn: &mut SqliteConnection) {
+pub(crate) async fn close(conn: &mut SqliteConnection) {
     // The thread may refuse it so quickly that the caller is still there.
     const TRIES: usize = 10_000;
     for _ in 0..TRIES {
         let begin = SqlStr::from_static("BEGIN");
-        if sent(Manager::begin(conn, Some(begin))).is_pending() {
+        if sent(SqliteTransactionManager::begin(conn, Some(begin))).is_pending() {
             break;
         }
     }
@@ -73,7 +72,7 @@ pub(super) async fn close(conn: &mut SqliteConnection) {
 }
 
 /// Sends a statement, without waiting for its reply.
-pub(super) fn start(conn: &mut SqliteConnection, sql: String) {
+pub(crate) fn start(conn: &mut SqliteConnection, sql: String) {
     let _ = sent(conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))));
 }
 

@@ -1,10 +1,7 @@
-//! `LISTEN` and `NOTIFY` of PostgreSQL. Optional, because a transaction that notifies takes a lock of the whole server
+//! `LISTEN` and `NOTIFY` of PostgreSQL.
+//!
+//! Optional, because a transaction that notifies takes a lock of the whole server
 //! when it is committed.
-
-#![allow(
-    unnameable_types,
-    reason = "a part of the backends, which nobody else implements"
-)]
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,47 +12,47 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Postgres;
 use super::failure::store_error;
-use super::row::{PLACE, Place, place};
+use super::postgres::Postgres;
+use super::primary_key::{PrimaryKey, from_hex, primary_key};
 use crate::identity::operation::RecordKey;
 use crate::store::{Feed, StoreError, StoreErrorKind, StoreFuture, Watch, Watchers};
 
 const WHAT: &str = "listening";
 
 /// The change notifications of a store.
-pub struct Notices {
+pub(super) struct ListenNotify {
     options: PgConnectOptions,
     channel: String,
     patience: Duration,
     watchers: Watchers,
-    /// The watched keys by place, because a notification names a place.
-    keys: Arc<Keys>,
+    /// The watched keys by primary key, because a notification names a primary key.
+    keys: Arc<WatchedKeys>,
     /// The listening task, on the thread of the engine that watched first.
     listens: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Keys(Mutex<HashMap<Place, RecordKey>>);
+struct WatchedKeys(Mutex<HashMap<PrimaryKey, RecordKey>>);
 
-impl Keys {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, RecordKey>> {
+impl WatchedKeys {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PrimaryKey, RecordKey>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Feed for Keys {
+impl Feed for WatchedKeys {
     fn left(&self, key: &RecordKey) {
-        self.lock().remove(&place(key));
+        self.lock().remove(&primary_key(key));
     }
 
     // The driver checks its connection; a missed notification is found by polling.
     fn missed(&self) {}
 }
 
-impl fmt::Debug for Notices {
+impl fmt::Debug for ListenNotify {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Notices")
+        f.debug_struct("ListenNotify")
             .field("channel", &self.channel)
             .finish_non_exhaustive()
     }
@@ -70,14 +67,14 @@ fn channel(table: &str) -> String {
 }
 
 /// The suffix of a statement that notifies of the changed record.
-pub(super) fn told(table: &str) -> String {
+pub(super) fn notify_suffix(table: &str) -> String {
     let channel = channel(table);
     format!(" RETURNING pg_notify('{channel}', encode(record_key, 'hex'))")
 }
 
-impl Notices {
+impl ListenNotify {
     pub(super) fn new(options: PgConnectOptions, table: &str, patience: Duration) -> Self {
-        let keys = Arc::new(Keys::default());
+        let keys = Arc::new(WatchedKeys::default());
         let feed: Weak<dyn Feed> = Arc::downgrade(&keys) as Weak<dyn Feed>;
         Self {
             options,
@@ -94,7 +91,7 @@ impl Notices {
             self.listen().await?;
             // In this order, because another watch may leave the key in between.
             let watch = self.watchers.watch(key);
-            self.keys.lock().insert(place(key), key.clone());
+            self.keys.lock().insert(primary_key(key), key.clone());
             Ok(Some(watch))
         })
     }
@@ -117,12 +114,12 @@ impl Notices {
         };
         let listener = listener.map_err(|error| store_error::<Postgres>(WHAT, error))?;
         let (watchers, keys) = (self.watchers.clone(), Arc::downgrade(&self.keys));
-        *listens = Some(tokio::spawn(hear(listener, watchers, keys)));
+        *listens = Some(tokio::spawn(receive(listener, watchers, keys)));
         Ok(())
     }
 }
 
-impl Drop for Notices {
+impl Drop for ListenNotify {
     fn drop(&mut self) {
         if let Some(task) = self.listens.get_mut() {
             task.abort();
@@ -131,39 +128,30 @@ impl Drop for Notices {
 }
 
 /// Lapses all watches when the listening task ends, for example with the engine that started it.
-struct Ear(Watchers);
+struct LapseOnDrop(Watchers);
 
-impl Drop for Ear {
+impl Drop for LapseOnDrop {
     fn drop(&mut self) {
         self.0.lapse_all();
     }
 }
 
-async fn hear(mut listener: PgListener, watchers: Watchers, keys: Weak<Keys>) {
-    let ear = Ear(watchers);
+async fn receive(mut listener: PgListener, watchers: Watchers, keys: Weak<WatchedKeys>) {
+    let watchers = LapseOnDrop(watchers);
     loop {
         match listener.try_recv().await {
             Ok(Some(notice)) => {
                 let Some(keys) = keys.upgrade() else { return };
-                let key = read(notice.payload()).and_then(|place| keys.lock().get(&place).cloned());
+                let key = from_hex(notice.payload())
+                    .and_then(|primary_key| keys.lock().get(&primary_key).cloned());
                 if let Some(key) = key {
-                    ear.0.wake(&key);
+                    watchers.0.wake(&key);
                 }
             }
             // The connection was lost, and notifications with it. The driver makes another at the next receive.
-            Ok(None) => ear.0.lapse_all(),
+            Ok(None) => watchers.0.lapse_all(),
             // The driver cannot reconnect: the next watch tries again.
             Err(_) => return,
         }
     }
-}
-
-/// The place in a notification, in hexadecimal digits.
-fn read(payload: &str) -> Option<Place> {
-    let mut place = [0; PLACE];
-    (payload.len() == 2 * PLACE && payload.is_ascii()).then_some(())?;
-    for (index, byte) in place.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&payload[index * 2..index * 2 + 2], 16).ok()?;
-    }
-    Some(place)
 }

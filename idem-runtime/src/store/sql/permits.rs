@@ -1,4 +1,4 @@
-//! The queue in front of a lane's connections.
+//! The queue for the connections of a pool.
 //!
 //! Statements that end or keep a claim go first, because a claim that is not ended is an answer that is not stored, and
 //! claims in front of it would add more of those. A claim that cannot be sent in time is refused before it is sent.
@@ -10,76 +10,65 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::store::Admission;
+use super::priority::Priority;
 use crate::store::pace::{Crowded, Pace, admits, crowded};
 
-/// The purpose of a statement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Rank<'a> {
-    /// It ends or keeps a claim. It is served first and never refused.
-    Ending,
-    /// It claims. It is refused if it cannot be sent in time.
-    Claim(&'a Admission),
-    /// It reads, or works for an operator. It is served after endings, and bounded by the response time-out.
-    Other,
-}
-
-/// Why a statement got no seat.
+/// Reason why a statement got no permit.
 #[derive(Debug)]
-pub(super) enum NoSeat {
+pub(super) enum NoPermit {
     /// The number of claims that wait already, and the time after which the queue is served.
     Refused {
         waiting: usize,
         retry_after: Duration,
     },
-    /// No seat became free in time.
+    /// No permit became free in time.
     TooLate,
 }
 
-/// The right to use a connection of a lane.
+/// The right to use a connection of a pool.
 #[derive(Debug)]
-pub(super) struct Seat {
-    seats: Arc<Seats>,
+pub(super) struct ConnectionPermit {
+    queue: Arc<PermitQueue>,
     claims: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Seats {
+pub(super) struct PermitQueue {
     most: usize,
-    /// The number of seats for claims and reads; the others are for endings.
+    /// The number of permits for claims and reads; the others are for endings.
     shared: usize,
-    state: Mutex<State>,
+    state: Mutex<PermitQueueState>,
 }
 
-type Line = VecDeque<oneshot::Sender<Seat>>;
+type Waiters = VecDeque<oneshot::Sender<ConnectionPermit>>;
 
 #[derive(Debug)]
-struct State {
+struct PermitQueueState {
     used: usize,
-    /// The number of used seats without those of endings.
+    /// The number of used permits, without those of endings.
     used_by_claims: usize,
-    endings: Line,
-    claims: Line,
+    endings: Waiters,
+    claims: Waiters,
     pace: Pace,
 }
 
-impl Seats {
-    /// `reserved` of `most` seats are for endings alone.
+impl PermitQueue {
+    /// `reserved` of `most` permits are for endings alone.
     pub(super) fn new(most: usize, reserved: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
             shared: most.saturating_sub(reserved).max(1),
-            state: Mutex::new(State {
+            state: Mutex::new(PermitQueueState {
                 used: 0,
                 used_by_claims: 0,
-                endings: Line::new(),
-                claims: Line::new(),
+                endings: Waiters::new(),
+                claims: Waiters::new(),
                 pace: Pace::new(Instant::now()),
             }),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PermitQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -87,31 +76,32 @@ impl Seats {
         self.lock().used
     }
 
-    /// Waits for a seat. Claims wait as long as their admission permits, reads for `patience` at most, endings without
-    /// a limit.
+    /// Waits for a permit.
+    ///
+    /// Claims wait as long as their admission permits, reads for `patience` at most, endings without a limit.
     pub(super) async fn take(
         self: &Arc<Self>,
-        rank: Rank<'_>,
+        priority: Priority<'_>,
         patience: Duration,
-    ) -> Result<Seat, NoSeat> {
-        let claims = !matches!(rank, Rank::Ending);
+    ) -> Result<ConnectionPermit, NoPermit> {
+        let claims = !matches!(priority, Priority::Ending);
         let (given, bound) = {
             let mut state = self.lock();
             let is_first = if claims {
-                clear(&mut state.claims);
+                remove_dropped(&mut state.claims);
                 state.claims.is_empty() && state.endings.is_empty()
             } else {
                 state.endings.is_empty()
             };
             if is_first && self.has_room(&state, claims) {
-                return Ok(self.seat(&mut state, claims));
+                return Ok(self.grant(&mut state, claims));
             }
             let (give, given) = oneshot::channel();
             let bound = if claims {
                 let (waiting, now) = (state.claims.len(), Instant::now());
                 state.pace.joined(waiting, now);
-                let bound = match rank {
-                    Rank::Claim(admission) => admits(&state.pace, waiting, admission, now)?,
+                let bound = match priority {
+                    Priority::Claim(admission) => admits(&state.pace, waiting, admission, now)?,
                     _ => patience,
                 };
                 state.claims.push_back(give);
@@ -122,38 +112,38 @@ impl Seats {
             };
             (given, bound)
         };
-        let seat = match bound {
+        let permit = match bound {
             None => given.await.ok(),
             Some(bound) => match timeout(bound, given).await {
-                Ok(seat) => seat.ok(),
+                Ok(permit) => permit.ok(),
                 Err(_) => None,
             },
         };
-        match (seat, rank) {
-            (Some(seat), _) => Ok(seat),
-            (None, Rank::Claim(_)) => {
+        match (permit, priority) {
+            (Some(permit), _) => Ok(permit),
+            (None, Priority::Claim(_)) => {
                 let state = self.lock();
                 let waiting = state.claims.len();
                 Err(crowded(state.pace.wait(waiting, Instant::now()), waiting).into())
             }
-            (None, _) => Err(NoSeat::TooLate),
+            (None, _) => Err(NoPermit::TooLate),
         }
     }
 
-    fn has_room(&self, state: &State, claims: bool) -> bool {
+    fn has_room(&self, state: &PermitQueueState, claims: bool) -> bool {
         state.used < self.most && (!claims || state.used_by_claims < self.shared)
     }
 
-    fn seat(self: &Arc<Self>, state: &mut State, claims: bool) -> Seat {
+    fn grant(self: &Arc<Self>, state: &mut PermitQueueState, claims: bool) -> ConnectionPermit {
         state.used += 1;
         state.used_by_claims += usize::from(claims);
-        Seat {
-            seats: Arc::clone(self),
+        ConnectionPermit {
+            queue: Arc::clone(self),
             claims,
         }
     }
 
-    /// Gives free seats to the queued statements.
+    /// Gives free permits to the queued statements.
     fn serve(self: &Arc<Self>) {
         loop {
             let mut state = self.lock();
@@ -175,23 +165,23 @@ impl Seats {
                 let waiting = state.claims.len();
                 state.pace.left(1, waiting, Instant::now());
             }
-            let seat = self.seat(&mut state, claims);
+            let permit = self.grant(&mut state, claims);
             drop(state);
-            // If its future is dropped at this moment, the seat comes back, and goes to the next.
-            let left = give.send(seat);
-            drop(left);
+            // If its future is dropped at this moment, the permit returns to the queue, and goes to the next statement.
+            let returned = give.send(permit);
+            drop(returned);
         }
     }
 }
 
 /// Removes dropped futures from the front of a queue.
-fn clear(line: &mut Line) {
-    while line.front().is_some_and(oneshot::Sender::is_closed) {
-        line.pop_front();
+fn remove_dropped(waiters: &mut Waiters) {
+    while waiters.front().is_some_and(oneshot::Sender::is_closed) {
+        waiters.pop_front();
     }
 }
 
-impl From<Crowded> for NoSeat {
+impl From<Crowded> for NoPermit {
     fn from(crowded: Crowded) -> Self {
         Self::Refused {
             waiting: crowded.waiting,
@@ -200,13 +190,13 @@ impl From<Crowded> for NoSeat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut state = self.seats.lock();
+        let mut state = self.queue.lock();
         state.used -= 1;
         state.used_by_claims -= usize::from(self.claims);
         drop(state);
-        self.seats.serve();
+        self.queue.serve();
     }
 }
 
@@ -218,14 +208,14 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::Duration;
 
-    use super::{NoSeat, Rank, Seat, Seats};
+    use super::{ConnectionPermit, NoPermit, PermitQueue, Priority};
     use crate::store::Admission;
 
     const LONG: Duration = Duration::from_hours(1);
 
-    type Taking<'a> = Pin<Box<dyn Future<Output = Result<Seat, NoSeat>> + 'a>>;
+    type Taking<'a> = Pin<Box<dyn Future<Output = Result<ConnectionPermit, NoPermit>> + 'a>>;
 
-    fn poll(taking: &mut Taking<'_>) -> Option<Result<Seat, NoSeat>> {
+    fn poll(taking: &mut Taking<'_>) -> Option<Result<ConnectionPermit, NoPermit>> {
         match taking
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
@@ -235,40 +225,47 @@ mod tests {
         }
     }
 
-    /// Queued, unless there is a seat.
-    fn take<'a>(seats: &'a Arc<Seats>, rank: Rank<'a>) -> (Taking<'a>, Option<Seat>) {
-        let mut taking: Taking<'a> = Box::pin(seats.take(rank, LONG));
-        let seat = poll(&mut taking).map(|taken| taken.expect("a seat"));
-        (taking, seat)
+    /// Queued, unless a permit is free.
+    fn take<'a>(
+        permits: &'a Arc<PermitQueue>,
+        priority: Priority<'a>,
+    ) -> (Taking<'a>, Option<ConnectionPermit>) {
+        let mut taking: Taking<'a> = Box::pin(permits.take(priority, LONG));
+        let permit = poll(&mut taking).map(|taken| taken.expect("a seat"));
+        (taking, permit)
     }
 
     #[tokio::test]
     async fn endings_go_first() {
-        let (seats, admission) = (Seats::new(1, 0), Admission::new(LONG));
-        let (_, first) = take(&seats, Rank::Claim(&admission));
-        let (mut claim, none) = take(&seats, Rank::Claim(&admission));
+        let (permits, admission) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let (_, first) = take(&permits, Priority::Claim(&admission));
+        let (mut claim, none) = take(&permits, Priority::Claim(&admission));
         assert!(none.is_none());
-        let (mut read, none) = take(&seats, Rank::Other);
+        let (mut read, none) = take(&permits, Priority::Other);
         assert!(none.is_none());
-        let (mut ending, none) = take(&seats, Rank::Ending);
+        let (mut ending, none) = take(&permits, Priority::Ending);
         assert!(none.is_none());
         drop(first);
         assert!(poll(&mut claim).is_none() && poll(&mut read).is_none());
-        let seat = poll(&mut ending).expect("it came last, and goes first");
-        drop(seat);
-        let seat = poll(&mut claim).expect("then the others, in their order");
+        let permit = poll(&mut ending).expect("it came last, and goes first");
+        drop(permit);
+        let permit = poll(&mut claim).expect("then the others, in their order");
         assert!(poll(&mut read).is_none());
-        drop(seat);
+        drop(permit);
         assert!(poll(&mut read).is_some());
     }
 
     #[tokio::test]
     async fn claims_leave_a_connection_to_endings() {
-        let (seats, admission) = (Seats::new(3, 1), Admission::new(LONG));
-        let held = [(); 2].map(|()| take(&seats, Rank::Claim(&admission)).1.expect("a seat"));
-        let (mut claim, none) = take(&seats, Rank::Claim(&admission));
+        let (permits, admission) = (PermitQueue::new(3, 1), Admission::new(LONG));
+        let held = [(); 2].map(|()| {
+            take(&permits, Priority::Claim(&admission))
+                .1
+                .expect("a seat")
+        });
+        let (mut claim, none) = take(&permits, Priority::Claim(&admission));
         assert!(none.is_none());
-        let (_, ending) = take(&seats, Rank::Ending);
+        let (_, ending) = take(&permits, Priority::Ending);
         assert!(ending.is_some());
         drop(ending);
         assert!(poll(&mut claim).is_none(), "the third is not for claims");
@@ -277,34 +274,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_seat_that_its_taker_left_goes_to_the_next() {
-        let seats = Seats::new(1, 0);
-        let (_, first) = take(&seats, Rank::Ending);
-        let (leaves, _) = take(&seats, Rank::Ending);
-        let (given, _) = take(&seats, Rank::Ending);
-        let (mut next, _) = take(&seats, Rank::Ending);
+    async fn a_permit_whose_statement_was_dropped_goes_to_the_next() {
+        let permits = PermitQueue::new(1, 0);
+        let (_, first) = take(&permits, Priority::Ending);
+        let (leaves, _) = take(&permits, Priority::Ending);
+        let (given, _) = take(&permits, Priority::Ending);
+        let (mut next, _) = take(&permits, Priority::Ending);
         drop(leaves);
         drop(first);
-        // Dropped after it got the seat, and before it was polled.
+        // Dropped after it got the permit, and before it was polled.
         drop(given);
         assert!(poll(&mut next).is_some());
         drop(next);
-        assert_eq!(seats.used(), 0);
+        assert_eq!(permits.used(), 0);
     }
 
     #[tokio::test]
-    async fn a_claim_that_would_wait_too_long_is_refused_at_once() {
-        let (seats, patient) = (Seats::new(1, 0), Admission::new(LONG));
-        let (_, first) = take(&seats, Rank::Claim(&patient));
-        let _second = take(&seats, Rank::Claim(&patient));
+    async fn a_claim_that_would_wait_too_long_is_refused_immediately() {
+        let (permits, patient) = (PermitQueue::new(1, 0), Admission::new(LONG));
+        let (_, first) = take(&permits, Priority::Claim(&patient));
+        let _second = take(&permits, Priority::Claim(&patient));
         let hurried = Admission::new(Duration::ZERO);
-        let mut claim = pin!(seats.take(Rank::Claim(&hurried), LONG));
+        let mut claim = pin!(permits.take(Priority::Claim(&hurried), LONG));
         let mut cx = Context::from_waker(Waker::noop());
         let refused = claim.as_mut().poll(&mut cx);
         assert!(
             matches!(
                 refused,
-                Poll::Ready(Err(NoSeat::Refused { waiting: 1, retry_after })) if !retry_after.is_zero()
+                Poll::Ready(Err(NoPermit::Refused { waiting: 1, retry_after })) if !retry_after.is_zero()
             ),
             "{refused:?}"
         );
@@ -314,16 +311,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_claim_whose_time_is_over_is_refused() {
-        let (seats, admission) = (Seats::new(1, 0), Admission::new(Duration::from_millis(2)));
-        let (_, first) = take(&seats, Rank::Ending);
-        let refused = seats.take(Rank::Claim(&admission), LONG).await;
+        let (permits, admission) = (
+            PermitQueue::new(1, 0),
+            Admission::new(Duration::from_millis(2)),
+        );
+        let (_, first) = take(&permits, Priority::Ending);
+        let refused = permits.take(Priority::Claim(&admission), LONG).await;
         assert!(
-            matches!(refused, Err(NoSeat::Refused { .. })),
+            matches!(refused, Err(NoPermit::Refused { .. })),
             "{refused:?}"
         );
-        let late = seats.take(Rank::Other, Duration::from_millis(2)).await;
-        assert!(matches!(late, Err(NoSeat::TooLate)), "{late:?}");
+        let late = permits
+            .take(Priority::Other, Duration::from_millis(2))
+            .await;
+        assert!(matches!(late, Err(NoPermit::TooLate)), "{late:?}");
         drop(first);
-        assert_eq!(seats.used(), 0);
+        assert_eq!(permits.used(), 0);
     }
 }

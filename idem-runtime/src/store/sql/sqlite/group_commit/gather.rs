@@ -1,14 +1,16 @@
-//! The pause between two commits of a group.
+//! The pause between two group commits, in which statements gather.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::group::MOST;
+use super::queued_statement::MAX_BATCH;
 
-/// A pause after a commit. A caller that received its reply often writes again immediately, because a claim is followed
+/// A pause after a commit.
+///
+/// A caller that received its reply often writes again immediately, because a claim is followed
 /// by its answer, and one more commit for all of them costs less than two for a half each.
-pub(super) struct Lull {
+pub(super) struct GatherPause {
     pub(super) until: Instant,
     /// The number of queued statements that ends it; zero: no pause.
     pub(super) wanted: usize,
@@ -21,7 +23,7 @@ pub(super) struct Lull {
     idle: u32,
 }
 
-impl Default for Lull {
+impl Default for GatherPause {
     fn default() -> Self {
         let now = Instant::now();
         Self {
@@ -35,7 +37,7 @@ impl Default for Lull {
     }
 }
 
-impl Lull {
+impl GatherPause {
     /// The minimum number of replies that is worth a pause.
     const FEW: usize = 4;
     /// The number of commits without a pause after one that did not pay.
@@ -43,17 +45,17 @@ impl Lull {
     /// The longest pause, however slow the disk is.
     const LONGEST: Duration = Duration::from_millis(2);
 
-    /// The pause after a commit of `told` statements.
-    pub(super) fn after(self, told: usize, began: Instant, now: Instant) -> Self {
+    /// The pause after a commit of `replies` statements.
+    pub(super) fn after(self, replies: usize, began: Instant, now: Instant) -> Self {
         let commit = now - began;
-        let waits = told >= Self::FEW && self.idle == 0;
+        let waits = replies >= Self::FEW && self.idle == 0;
         Self {
             until: if waits {
                 now + (commit / 2).min(Self::LONGEST)
             } else {
                 now
             },
-            wanted: if waits { told } else { 0 },
+            wanted: if waits { replies } else { 0 },
             before: None,
             began: now,
             commit,
@@ -63,18 +65,18 @@ impl Lull {
 
     /// Whether it continues with this queue length. At its end it is evaluated: it pays if the new statements enlarge
     /// the queue by more than the pause enlarges the time.
-    pub(super) fn goes_on(&mut self, in_line: usize, now: Instant) -> bool {
+    pub(super) fn continues(&mut self, queued: usize, now: Instant) -> bool {
         if self.wanted == 0 {
             return false;
         }
         let before = *self.before.get_or_insert_with(|| {
-            self.wanted = (self.wanted + in_line).min(MOST);
-            in_line
+            self.wanted = (self.wanted + queued).min(MAX_BATCH);
+            queued
         });
-        if in_line < self.wanted && now < self.until {
+        if queued < self.wanted && now < self.until {
             return true;
         }
-        let came = in_line.saturating_sub(before) as u128;
+        let came = queued.saturating_sub(before) as u128;
         let took = (now - self.began).as_nanos();
         if came * self.commit.as_nanos() < before as u128 * took {
             self.idle = Self::IDLE;
@@ -90,39 +92,42 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::Lull;
+    use super::GatherPause;
 
     const COMMIT: Duration = Duration::from_millis(2);
 
-    fn after(lull: Lull, told: usize, now: Instant) -> Lull {
-        lull.after(told, now - COMMIT, now)
+    fn after(pause: GatherPause, replies: usize, now: Instant) -> GatherPause {
+        pause.after(replies, now - COMMIT, now)
     }
 
     #[test]
     fn it_ends_when_all_are_back_or_half_a_commit_is_over() {
         let now = Instant::now();
-        let mut lull = after(Lull::default(), 10, now);
-        assert!(lull.goes_on(5, now) && lull.goes_on(14, now));
-        assert!(!lull.goes_on(15, now), "all are back");
-        let mut lull = after(lull, 10, now);
+        let mut pause = after(GatherPause::default(), 10, now);
+        assert!(pause.continues(5, now) && pause.continues(14, now));
+        assert!(!pause.continues(15, now), "all are back");
+        let mut pause = after(pause, 10, now);
         let end = now + COMMIT / 2;
-        assert!(lull.goes_on(0, now) && lull.goes_on(9, end - Duration::from_micros(1)));
-        assert!(!lull.goes_on(9, end), "time is over");
+        assert!(pause.continues(0, now) && pause.continues(9, end - Duration::from_micros(1)));
+        assert!(!pause.continues(9, end), "time is over");
     }
 
     #[test]
     fn there_is_none_for_few_and_for_a_while_after_one_that_did_not_pay() {
         let now = Instant::now();
-        let mut lull = after(Lull::default(), 3, now);
-        assert!(!lull.goes_on(0, now));
-        let mut lull = after(lull, 10, now);
-        assert!(lull.goes_on(10, now));
-        assert!(!lull.goes_on(11, now + COMMIT / 2), "ten took two halves");
-        for _ in 0..Lull::IDLE {
-            lull = after(lull, 10, now);
-            assert!(!lull.goes_on(0, now));
+        let mut pause = after(GatherPause::default(), 3, now);
+        assert!(!pause.continues(0, now));
+        let mut pause = after(pause, 10, now);
+        assert!(pause.continues(10, now));
+        assert!(
+            !pause.continues(11, now + COMMIT / 2),
+            "ten took two halves"
+        );
+        for _ in 0..GatherPause::IDLE {
+            pause = after(pause, 10, now);
+            assert!(!pause.continues(0, now));
         }
-        lull = after(lull, 10, now);
-        assert!(lull.goes_on(0, now));
+        pause = after(pause, 10, now);
+        assert!(pause.continues(0, now));
     }
 }

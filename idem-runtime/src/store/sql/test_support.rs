@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use super::backend::{Argument, Backend};
-use super::row::{Columns, life_us, place, shown};
-use super::seats::Rank;
-use super::{SqlStore, statement};
+use super::argument::Argument;
+use super::backend::Backend;
+use super::columns::{HeaderColumns, displayed_operation, life_us};
+use super::primary_key::primary_key;
+use super::priority::Priority;
+use super::state::SqlStore;
+use super::statements;
 use crate::identity::fingerprint::Fingerprint;
 use crate::identity::operation::RecordKey;
 use crate::record::{AnswerTypes, Fence, HEADER, Header, Owner, State};
@@ -23,10 +26,10 @@ impl<B: Backend> SqlStore<B> {
         let by = [Argument::Int(
             i64::try_from(by.as_micros()).unwrap_or(i64::MAX),
         )];
-        let statement = statement::age::<B>(&self.0.table);
+        let statement = statements::age::<B>(&self.0.table);
         self.0
-            .lane
-            .run((WHAT, Rank::Other), &statement, &by)
+            .pool
+            .run((WHAT, Priority::Other), &statement, &by)
             .await?;
         Ok(())
     }
@@ -42,24 +45,24 @@ impl<B: Backend> SqlStore<B> {
         bytes: &[u8],
         life: Duration,
     ) -> Result<(), StoreError> {
-        let place = place(key);
-        let here = [Argument::Bytes(&place)];
-        let statement = statement::forget::<B>(&self.0.table);
+        let primary_key = primary_key(key);
+        let here = [Argument::Bytes(&primary_key)];
+        let statement = statements::forget::<B>(&self.0.table);
         self.0
-            .lane
-            .run((WHAT, Rank::Other), &statement, &here)
+            .pool
+            .run((WHAT, Priority::Other), &statement, &here)
             .await?;
         let (columns, body) = match Header::decode(bytes) {
-            Ok(header) => (Columns::new(&header), &bytes[HEADER..]),
-            Err(_) => (Columns::new(&nobody()), bytes),
+            Ok(header) => (HeaderColumns::new(&header), &bytes[HEADER..]),
+            Err(_) => (HeaderColumns::new(&no_header()), bytes),
         };
         let layout = match Header::decode(bytes) {
             Ok(_) => columns.layout(),
             Err(_) => Argument::Int(0),
         };
         let arguments = [
-            Argument::Bytes(&place),
-            Argument::Text(&shown(key)),
+            Argument::Bytes(&primary_key),
+            Argument::Text(&displayed_operation(key)),
             layout,
             columns.state(),
             columns.owner(),
@@ -73,8 +76,8 @@ impl<B: Backend> SqlStore<B> {
         ];
         let statement = &self.0.statements.insert;
         self.0
-            .lane
-            .run((WHAT, Rank::Other), statement, &arguments)
+            .pool
+            .run((WHAT, Priority::Other), statement, &arguments)
             .await?;
         Ok(())
     }
@@ -85,12 +88,12 @@ impl<B: Backend> SqlStore<B> {
     ///
     /// As the store's operations.
     pub async fn peek(&self, key: &RecordKey) -> Result<Option<Vec<u8>>, StoreError> {
-        let place = place(key);
-        let here = [Argument::Bytes(&place)];
+        let primary_key = primary_key(key);
+        let here = [Argument::Bytes(&primary_key)];
         let answer = self
             .0
-            .lane
-            .run((WHAT, Rank::Other), &self.0.statements.read, &here)
+            .pool
+            .run((WHAT, Priority::Other), &self.0.statements.read, &here)
             .await?;
         Ok(answer
             .row
@@ -98,8 +101,8 @@ impl<B: Backend> SqlStore<B> {
     }
 }
 
-/// The columns beside bytes that are no record.
-fn nobody() -> Header {
+/// The header of bytes that are no record.
+fn no_header() -> Header {
     Header {
         state: State::Released,
         owner: Owner::from_bytes([0; 16]),

@@ -9,91 +9,103 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions};
 use sqlx::{Arguments as _, AssertSqlSafe, Connection as _, Either, Executor as _, Row as _};
 use sqlx::{SqliteConnection, query_with};
 
-use super::Sqlite;
-use super::backend::{Answer, Text};
-use super::failure::{store_error, trouble};
-use super::job::Job;
-use super::lane::{collided, pause};
-use super::part::{Done, Ends, Mode, Part, Texts, WIDEST};
+use super::message::{BatchMessage, Ends, MAX_WIDTH, MessageTexts, Mode, StatementResult};
+use super::queued_statement::QueuedStatement;
+use crate::store::sql::collision::{collided, pause};
+use crate::store::sql::failure::{error_kind, store_error};
+use crate::store::sql::reply::StatementReply;
+use crate::store::sql::sqlite::Sqlite;
+use crate::store::sql::statement::SqlText;
 
 /// How many rows are buffered between the driver's thread and this one.
 const ROWS: usize = 1_024;
 
 /// The connection that batches are written on.
-pub(super) struct Writer {
+pub(super) struct BatchWriter {
     options: SqliteConnectOptions,
     conn: Option<SqliteConnection>,
-    texts: Texts,
+    texts: MessageTexts,
 }
 
-impl Writer {
+impl BatchWriter {
     pub(super) fn new(options: SqliteConnectOptions) -> Self {
         Self {
             options: options
                 .row_buffer_size(ROWS)
-                .statement_cache_capacity(6 * WIDEST),
+                .statement_cache_capacity(6 * MAX_WIDTH),
             conn: None,
-            texts: Texts::default(),
+            texts: MessageTexts::default(),
         }
     }
 
-    /// Writes all of them in one transaction or, if that fails, each by itself. Sends each its result.
-    pub(super) async fn write(&mut self, mut jobs: Vec<Job>) {
-        jobs.retain(|job| !job.is_left());
+    /// Writes all statements in one transaction or, if that fails, each by itself.
+    ///
+    /// Sends each caller its result.
+    pub(super) async fn write(&mut self, mut statements: Vec<QueuedStatement>) {
+        statements.retain(|statement| !statement.is_abandoned());
         let (mut collisions, mut mode) = (1, Mode::AtOnce);
-        while jobs.len() > 1 {
-            match self.together(&jobs, mode).await {
+        while statements.len() > 1 {
+            match self.together(&statements, mode).await {
                 Ok(None) => mode = Mode::InTurn,
-                Ok(Some(answers)) => {
-                    for (job, answer) in jobs.into_iter().zip(answers) {
-                        job.tell(Ok(answer));
+                Ok(Some(replies)) => {
+                    for (statement, reply) in statements.into_iter().zip(replies) {
+                        statement.reply(Ok(reply));
                     }
                     return;
                 }
                 Err(error) if collided::<Sqlite>(&error, collisions) => {
                     pause(collisions).await;
                     collisions += 1;
-                    jobs.retain(|job| !job.is_left());
+                    statements.retain(|statement| !statement.is_abandoned());
                 }
-                // One of them may have failed the transaction for the others. None of them has happened, or none is
-                // known to have, and each may be sent again.
+                // One statement may have failed the transaction for the others. No statement was committed, as far as
+                // is known, and each may be sent again.
                 Err(_) => break,
             }
         }
-        for job in jobs {
-            let outcome = self.alone(&job).await.map_err(|error| {
-                let trouble = trouble::<Sqlite>(&error);
-                (trouble, store_error::<Sqlite>(job.what, error))
+        for statement in statements {
+            let outcome = self.alone(&statement).await.map_err(|error| {
+                let kind = error_kind::<Sqlite>(&error);
+                (kind, store_error::<Sqlite>(statement.what, error))
             });
-            job.tell(outcome);
+            statement.reply(outcome);
         }
     }
 
-    /// Writes all of them in one transaction, which is on disk on return. `None`: some statements had no effect, and it
-    /// is not known which; nothing has happened.
+    /// Writes all statements in one transaction, which is on disk on return.
+    ///
+    /// `None`: some statements had no effect, it is not known which, and the transaction was rolled back.
     async fn together(
         &mut self,
-        jobs: &[Job],
+        statements: &[QueuedStatement],
         mode: Mode,
-    ) -> Result<Option<Vec<Answer>>, sqlx::Error> {
+    ) -> Result<Option<Vec<StatementReply>>, sqlx::Error> {
         let mut conn = self.connection().await?;
-        let (now, parts) = (now_us(), Part::all(jobs, mode));
-        let mut answers: Vec<Answer> = jobs.iter().map(|_| Answer::default()).collect();
+        let (now, messages) = (now_us(), BatchMessage::all(statements, mode));
+        let mut replies: Vec<StatementReply> = statements
+            .iter()
+            .map(|_| StatementReply::default())
+            .collect();
         let mut ends = Ends::default();
-        for (number, part) in parts.iter().enumerate() {
+        for (number, message) in messages.iter().enumerate() {
             ends = Ends {
                 begins: number == 0,
-                commits: number + 1 == parts.len() && !part.is_strict,
+                commits: number + 1 == messages.len() && !message.is_strict,
             };
-            let text = self.texts.of(jobs, part, ends);
-            let all = match &jobs[part.members[0]].many {
-                Some(many) if part.mode == Mode::AtOnce => {
-                    arguments(jobs, &part.members, &many.order, now)?
+            let text = self.texts.of(statements, message, ends);
+            let all = match &statements[message.members[0]].multi_row {
+                Some(multi_row) if message.mode == Mode::AtOnce => {
+                    arguments(statements, &message.members, &multi_row.order, now)?
                 }
-                _ => arguments(jobs, &part.members, &jobs[part.members[0]].order, now)?,
+                _ => arguments(
+                    statements,
+                    &message.members,
+                    &statements[message.members[0]].order,
+                    now,
+                )?,
             };
             let mut done = Vec::new();
-            let sent = send(&mut conn, text, all, part.statements(), ends, &mut done).await;
+            let sent = send(&mut conn, text, all, message.statements(), ends, &mut done).await;
             // After an error within the transaction the connection is closed, and the transaction with it.
             if let Err(error) = sent {
                 if ends.begins && done.is_empty() && error.as_database_error().is_some() {
@@ -102,38 +114,38 @@ impl Writer {
                 return Err(error);
             }
             let done = &done[usize::from(ends.begins)..];
-            if !part.is_enough(&done[..part.statements()]) {
+            if !message.is_enough(&done[..message.statements()]) {
                 command(&mut conn, "ROLLBACK").await?;
                 self.conn = Some(conn);
                 return Ok(None);
             }
-            part.tell(&done[..part.statements()], now, &mut answers);
+            message.fill(&done[..message.statements()], now, &mut replies);
         }
         if !ends.commits {
             command(&mut conn, "COMMIT").await?;
         }
         self.conn = Some(conn);
-        Ok(Some(answers))
+        Ok(Some(replies))
     }
 
-    /// Writes one of them, as if there were no others.
-    async fn alone(&mut self, job: &Job) -> Result<Answer, sqlx::Error> {
+    /// Writes one statement by itself.
+    async fn alone(&mut self, statement: &QueuedStatement) -> Result<StatementReply, sqlx::Error> {
         let mut collisions = 1;
         loop {
-            if job.is_left() {
-                return Ok(Answer::default());
+            if statement.is_abandoned() {
+                return Ok(StatementReply::default());
             }
             let mut conn = self.connection().await?;
-            let all = arguments(std::slice::from_ref(job), &[0], &job.order, 0)?;
-            let (text, mut done) = (Arc::clone(&job.text), Vec::new());
+            let all = arguments(std::slice::from_ref(statement), &[0], &statement.order, 0)?;
+            let (text, mut done) = (Arc::clone(&statement.text), Vec::new());
             match send(&mut conn, text, all, 1, Ends::default(), &mut done).await {
                 Ok(()) => {
                     self.conn = Some(conn);
                     let (affected, granted) = done[0];
-                    return Ok(Answer {
+                    return Ok(StatementReply {
                         affected,
                         granted,
-                        ..Answer::default()
+                        ..StatementReply::default()
                     });
                 }
                 Err(error) if collided::<Sqlite>(&error, collisions) => {
@@ -161,7 +173,7 @@ fn now_us() -> i64 {
 }
 
 fn arguments(
-    jobs: &[Job],
+    statements: &[QueuedStatement],
     members: &[usize],
     order: &[usize],
     now: i64,
@@ -169,7 +181,7 @@ fn arguments(
     let mut all = SqliteArguments::default();
     all.reserve(members.len() * order.len(), 0);
     for &member in members {
-        jobs[member].bind(&mut all, order, now)?;
+        statements[member].bind(&mut all, order, now)?;
     }
     Ok(all)
 }
@@ -184,11 +196,11 @@ async fn command(conn: &mut SqliteConnection, text: &'static str) -> Result<(), 
 /// Sends a text of `statements` statements, and records the result of each, those of `ends` included.
 async fn send(
     conn: &mut SqliteConnection,
-    text: Text,
+    text: SqlText,
     arguments: SqliteArguments,
     statements: usize,
     ends: Ends,
-    done: &mut Vec<Done>,
+    done: &mut Vec<StatementResult>,
 ) -> Result<(), sqlx::Error> {
     let query = query_with::<sqlx::Sqlite, _>(AssertSqlSafe(text), arguments);
     let mut results = conn.fetch_many(query);

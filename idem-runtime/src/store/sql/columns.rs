@@ -1,0 +1,117 @@
+//! The columns of a header, as arguments of a statement.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::argument::Argument;
+use crate::identity::operation::RecordKey;
+use crate::record::{FOREVER, HEADER, Header, State};
+
+/// The life of a record that is kept for ever, in its row.
+///
+/// `expires_us` lies this far ahead of the last write, so that the record's age is known as any other's. Longer than
+/// any database is kept.
+pub(super) const FOREVER_LIFE: Duration = Duration::from_hours(24 * 365 * 1_000);
+
+/// The life of a record from now on, in the database's unit.
+pub(crate) fn life_us(retain: Duration) -> i64 {
+    let life = if retain == FOREVER {
+        FOREVER_LIFE
+    } else {
+        retain
+    };
+    i64::try_from(life.as_micros()).unwrap_or(i64::MAX / 2)
+}
+
+/// The operation as the table shows it to operators.
+///
+/// It may be any text, but not every database accepts a zero byte,
+/// and a column has a maximum length.
+pub(crate) fn displayed_operation(key: &RecordKey) -> Cow<'_, str> {
+    let name = key.operation().as_str();
+    let name = &name[..name.floor_char_boundary(255)];
+    if name.contains('\0') {
+        name.replace('\0', "\u{fffd}").into()
+    } else {
+        name.into()
+    }
+}
+
+/// The column `fingerprint` of a record that was released with nothing remaining.
+pub(crate) const NO_FINGERPRINT: [u8; 20] = [0; 20];
+
+/// The columns of a header.
+pub(crate) struct HeaderColumns {
+    bytes: [u8; HEADER],
+    pub(crate) retain: Duration,
+}
+
+impl HeaderColumns {
+    pub(crate) fn new(header: &Header) -> Self {
+        Self {
+            bytes: header.encode(),
+            retain: header.retain,
+        }
+    }
+
+    /// The arguments of a first claim, except its fence, which is the time.
+    pub(crate) fn claim<'a>(&'a self, primary_key: &'a [u8], shown: &'a str) -> [Argument<'a>; 10] {
+        [
+            Argument::Bytes(primary_key),
+            Argument::Text(shown),
+            self.layout(),
+            self.state(),
+            self.owner(),
+            self.attempts(),
+            self.detail(),
+            self.retain_ms(),
+            self.fingerprint(),
+            Argument::Int(life_us(self.retain)),
+        ]
+    }
+
+    fn number(&self, from: usize, to: usize) -> i64 {
+        let number = |number, byte: &u8| number << 8 | i64::from(*byte);
+        self.bytes[from..to].iter().fold(0, number)
+    }
+
+    pub(crate) fn layout(&self) -> Argument<'_> {
+        Argument::Int(self.bytes[0].into())
+    }
+
+    pub(crate) fn state(&self) -> Argument<'_> {
+        // The state of a header is a letter.
+        Argument::Text(std::str::from_utf8(&self.bytes[1..2]).unwrap_or_default())
+    }
+
+    pub(crate) fn owner(&self) -> Argument<'_> {
+        Argument::Bytes(&self.bytes[2..18])
+    }
+
+    pub(crate) fn fence(&self) -> Argument<'_> {
+        Argument::Int(self.number(18, 25))
+    }
+
+    pub(crate) fn attempts(&self) -> Argument<'_> {
+        Argument::Int(self.number(25, 27))
+    }
+
+    pub(crate) fn detail(&self) -> Argument<'_> {
+        Argument::Int(self.number(27, 31))
+    }
+
+    pub(crate) fn retain_ms(&self) -> Argument<'_> {
+        Argument::Int(self.number(31, 36))
+    }
+
+    /// The fingerprint and the types of the answers, which are kept, compared and removed together.
+    pub(crate) fn fingerprint(&self) -> Argument<'_> {
+        Argument::Bytes(&self.bytes[36..])
+    }
+}
+
+/// The answer, for records that have one.
+pub(super) fn stored_body<'a>(header: &Header, body: &'a [u8]) -> Argument<'a> {
+    let done = matches!(header.state, State::Done { .. });
+    Argument::Body(done.then_some(body))
+}

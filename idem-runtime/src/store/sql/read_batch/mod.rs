@@ -1,0 +1,4 @@
+//! Reads that wait for another are sent together, as one statement.
+
+pub(crate) mod queue;
+mod send;

@@ -1,0 +1,103 @@
+//! Group commit: the statements of several calls in one transaction.
+//!
+//! The transaction takes one write of the disk.
+//!
+//! A statement that finds no other in progress is sent immediately, on a connection of its
+//! [pool](crate::store::sql::pool), as without group commit. Otherwise it is queued, and the store's own thread takes
+//! all statements that were queued while it wrote the previous batch. No caller receives a reply before the commit. The
+//! thread does not belong to a caller, because a caller's thread that blocks or ends would delay all others.
+
+mod batch;
+mod gather;
+mod message;
+pub(crate) mod multi_row;
+mod queue;
+mod queued_statement;
+mod writer_thread;
+
+use std::fmt;
+use std::sync::Arc;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use tokio::sync::oneshot;
+
+use self::queue::{LoneWrite, WriteQueue};
+use self::queued_statement::QueuedStatement;
+use crate::store::pace::{Crowded, admits};
+use crate::store::sql::argument::Argument;
+use crate::store::sql::priority::Priority;
+use crate::store::sql::reply::StatementOutcome;
+use crate::store::sql::statement::Statement;
+
+/// The group commit of one store.
+pub(crate) struct GroupCommit(Arc<WriteQueue>);
+
+/// How a statement is sent.
+pub(crate) enum WritePath<'g> {
+    /// Alone; statements that arrive while this is held are queued.
+    Alone(LoneWrite<'g>),
+    /// In a batch.
+    Queued(oneshot::Receiver<StatementOutcome>),
+    /// Alone, because there is no thread.
+    Unqueued,
+    /// A claim that could not be written in time.
+    Refused(Crowded),
+}
+
+impl GroupCommit {
+    pub(crate) fn new(options: SqliteConnectOptions) -> Self {
+        Self(WriteQueue::new(options))
+    }
+
+    /// Queues a statement, or lets it be sent alone.
+    pub(crate) fn enter(
+        &self,
+        what: &'static str,
+        priority: Priority<'_>,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> WritePath<'_> {
+        let mut state = self.0.lock();
+        if let Some(lone) = self.0.lone_write(&mut state) {
+            return WritePath::Alone(lone);
+        }
+        if !state.thread {
+            // Without another thread it works as well, but slower.
+            if writer_thread::start(&self.0).is_err() {
+                return WritePath::Unqueued;
+            }
+            state.thread = true;
+        }
+        if let Priority::Claim(admission) = priority {
+            let (waiting, now) = (state.claims.len(), std::time::Instant::now());
+            state.pace.joined(waiting, now);
+            if let Err(crowded) = admits(&state.pace, waiting, admission, now) {
+                return WritePath::Refused(crowded);
+            }
+        }
+        let (queued, reply) = QueuedStatement::new(what, statement, arguments);
+        match priority {
+            Priority::Ending => state.endings.push(queued),
+            _ => state.claims.push(queued),
+        }
+        let enough = state.queued() >= state.wanted;
+        drop(state);
+        if enough {
+            self.0.wake.notify_one();
+        }
+        WritePath::Queued(reply)
+    }
+}
+
+impl Drop for GroupCommit {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.wake.notify_one();
+    }
+}
+
+impl fmt::Debug for GroupCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupCommit").finish_non_exhaustive()
+    }
+}

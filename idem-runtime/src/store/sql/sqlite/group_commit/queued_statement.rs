@@ -1,0 +1,94 @@
+//! A queued statement of a group commit.
+
+use std::sync::Arc;
+
+use sqlx::Arguments as _;
+use sqlx::sqlite::SqliteArguments;
+use tokio::sync::oneshot;
+
+use super::multi_row::MultiRowStatement;
+use crate::store::sql::argument::Argument;
+use crate::store::sql::reply::StatementOutcome;
+use crate::store::sql::statement::{SqlText, Statement};
+
+/// The maximum number of statements of a transaction.
+///
+/// Other writers of the file wait for it.
+pub(super) const MAX_BATCH: usize = 512;
+
+/// A queued statement.
+pub(super) struct QueuedStatement {
+    pub(super) what: &'static str,
+    pub(super) text: SqlText,
+    pub(super) order: Arc<[usize]>,
+    pub(super) multi_row: Option<Arc<MultiRowStatement>>,
+    arguments: Vec<OwnedArgument>,
+    reply: oneshot::Sender<StatementOutcome>,
+}
+
+/// An [`Argument`] that outlives its caller.
+enum OwnedArgument {
+    Bytes(Vec<u8>),
+    Int(i64),
+    // Shared with the driver, without a copy.
+    Text(Arc<str>),
+    Null,
+}
+
+impl QueuedStatement {
+    pub(super) fn new(
+        what: &'static str,
+        statement: &Statement,
+        arguments: &[Argument<'_>],
+    ) -> (Self, oneshot::Receiver<StatementOutcome>) {
+        let (reply, receiver) = oneshot::channel();
+        let value = |argument: &Argument<'_>| match *argument {
+            Argument::Bytes(bytes) | Argument::Body(Some(bytes)) => {
+                OwnedArgument::Bytes(bytes.to_vec())
+            }
+            // Several keys are only read, and reads are not queued here.
+            Argument::Body(None) | Argument::Keys(_) => OwnedArgument::Null,
+            Argument::Int(number) => OwnedArgument::Int(number),
+            Argument::Text(text) => OwnedArgument::Text(text.into()),
+        };
+        let queued = Self {
+            what,
+            text: Arc::clone(&statement.text),
+            order: Arc::clone(&statement.order),
+            multi_row: statement.multi_row.clone(),
+            arguments: arguments.iter().map(value).collect(),
+            reply,
+        };
+        (queued, receiver)
+    }
+
+    /// Whether its caller has given up.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    /// Sends the outcome. Its caller may have given up.
+    pub(super) fn reply(self, outcome: StatementOutcome) {
+        let _ = self.reply.send(outcome);
+    }
+
+    /// Adds the arguments of the statement; the index after the last one is the time.
+    pub(super) fn bind(
+        &self,
+        all: &mut SqliteArguments,
+        order: &[usize],
+        now: i64,
+    ) -> Result<(), sqlx::Error> {
+        for &index in order {
+            let added = match self.arguments.get(index) {
+                Some(OwnedArgument::Bytes(bytes)) => all.add(&bytes[..]),
+                Some(OwnedArgument::Int(number)) => all.add(*number),
+                Some(OwnedArgument::Text(text)) => all.add(Arc::clone(text)),
+                Some(OwnedArgument::Null) => all.add(None::<i64>),
+                None => all.add(now),
+            };
+            added.map_err(sqlx::Error::Encode)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! A store, and what its clones share.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::backend::{Backend, SqlDriver};
+use super::hit_rate::HitRate;
+#[cfg(feature = "postgres")]
+use super::listen_notify::ListenNotify;
+use super::pool::ConnectionPool;
+use super::statements::Statements;
+use crate::store::told::Observers;
+
+/// A store in a SQL database. Clones share its connections.
+///
+/// It has connections of its own, up to [`connections`](super::SqlStoreBuilder::connections) of them, and two more on
+/// the engine's thread for renewals and reads. A pool shared with bodies could run dry while each of them waits for its
+/// claim to be completed.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")]
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_runtime::{Engine, store::sql::SqliteStore};
+///
+/// let file = std::env::temp_dir().join("idem-example.db");
+/// let store = SqliteStore::connect(format!("sqlite:{}", file.display())).await?;
+/// store.migrate().await?;
+/// let engine = Engine::new(store);
+/// # drop(engine);
+/// # Ok::<_, idem_runtime::store::StoreError>(()) }).unwrap();
+/// ```
+pub struct SqlStore<B: Backend>(pub(super) Arc<SqlStoreState<B>>);
+
+/// The state that the clones of a store share.
+pub(crate) struct SqlStoreState<B: SqlDriver> {
+    pub(super) pool: ConnectionPool<B>,
+    /// For renewals and reads. Its connections are made on the engine's own thread.
+    pub(super) engine_pool: ConnectionPool<B>,
+    /// For listings. Its one connection is made there as well, and delays no other statement.
+    pub(super) listing_pool: ConnectionPool<B>,
+    pub(super) statements: Statements,
+    pub(super) hit_rate: HitRate,
+    /// Notified of steps of the database's clock.
+    pub(super) observers: Arc<Observers>,
+    pub(super) table: String,
+    #[cfg(feature = "postgres")]
+    pub(super) listen_notify: Option<ListenNotify>,
+    pub(super) warnings: Vec<String>,
+    /// The longest record that is read.
+    pub(super) reads_bytes: usize,
+    /// The longest record that is written.
+    ///
+    /// The server would refuse each completion of a longer one, and its body would run again.
+    pub(super) max_record_bytes: usize,
+}
+
+impl<B: Backend> Clone for SqlStore<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Backend> fmt::Debug for SqlStore<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlStore")
+            .field("database", &B::NAME)
+            .field("table", &self.0.table)
+            .field("pool", &self.0.pool)
+            .finish_non_exhaustive()
+    }
+}
