@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use redis::Client;
 
-use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
-use super::link::{Patience, Target};
-use super::node::{Durability, Node, Plan};
-use super::route::Route;
+use super::core::RedisCore;
+use super::durability::Durability;
+use super::link::Target;
+use super::notify::Subscribers;
+use super::probe::{Look, Report, Server};
 use super::script::Scripts;
-use super::source::{Extras, Place};
-use super::subscribers::Subscribers;
-use super::{Inner, RedisSource, RedisStore};
+use super::server::{Node, Plan};
+use super::source::{Extras, Place, RedisSource};
+use super::store::RedisStore;
+use super::timeouts::Patience;
+use super::topology::Route;
 use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
 
@@ -21,6 +24,26 @@ use crate::store::server_clock::ServerClock;
 const LANES: usize = 8;
 /// The same for renewals: they are few, and on a thread of their own.
 const OWN_LANES: usize = 2;
+
+impl RedisStore {
+    /// Connects with the default settings to a URL or a client: see [`RedisSource`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisStoreBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; the connection is closed.
+    pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, StoreError> {
+        Self::builder(source).connect().await
+    }
+
+    /// Creates a builder with the settings of a store.
+    pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(source.into())
+    }
+}
 
 /// Builder of a [`RedisStore`].
 #[derive(Clone, Debug)]
@@ -37,7 +60,7 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(source: RedisSource) -> Self {
+    fn new(source: RedisSource) -> Self {
         Self {
             source,
             extras: Extras::default(),
@@ -196,12 +219,12 @@ impl RedisStoreBuilder {
             let cluster = Cluster::new(&seeds, own_plan, &observers)?;
             Subscribers::of_cluster(cluster, sharded, plan.patience)
         };
-        Ok(RedisStore(Arc::new(Inner {
+        Ok(RedisStore::new(RedisCore {
             scripts: Scripts::new(&report),
             link,
             own,
             listing,
-            subscribers,
+            subscribers: Arc::new(subscribers),
             plain: does_without.into(),
             stages: stages.into(),
             swaps: stages && report.compares(),
@@ -209,6 +232,6 @@ impl RedisStoreBuilder {
             transport,
             observers,
             max_record_bytes: self.max_record_bytes,
-        })))
+        }))
     }
 }

@@ -1,6 +1,8 @@
 //! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
-mod lane;
+mod command;
+mod exchange;
+mod pipeline;
 mod target;
 mod time;
 
@@ -9,18 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisError, Value};
+use redis::{RedisError, Value};
 
-use self::lane::{Lane, Replies};
-pub(super) use self::target::{Patience, Target};
+pub(super) use self::command::{Kept, Order};
+use self::pipeline::Lane;
+pub(super) use self::target::Target;
 use self::time::ServerTime;
-use super::failure::{
-    breaks_connection, connect_error, hangs_up, is_silence, leads_astray, store_error,
-};
-use super::script::{time_of, wrote};
+use super::failure::{Failure, breaks_connection, connect_error, is_silence, leads_astray};
+use super::reply::time_of;
+use super::timeouts::Patience;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
-use crate::store::{Admission, StoreError, StoreErrorKind};
+use crate::store::{Admission, StoreError};
 
 /// Time-outs in a row after which a connection is dropped: the server may be gone without a
 /// notice from the network, and the client library keeps such a connection for ever.
@@ -248,171 +250,6 @@ impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         if !self.is_answered && self.began.elapsed() >= QUIET {
             self.link.silent(self.live, self.replies);
-        }
-    }
-}
-
-/// Builds a command where it is sent. A command kept in a call's future would be copied for each of
-/// its possible paths.
-pub(super) type Making<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
-
-/// One command, or two that are sent together.
-#[derive(Clone, Copy)]
-pub(super) enum Sent<'a> {
-    One(&'a Making<'a>),
-    /// Never sent to a node that is still importing the slot. Such a node needs an
-    /// `ASKING` before each of them.
-    Both(&'a Making<'a>, &'a Making<'a>),
-}
-
-/// A command with its routing and options.
-#[derive(Clone, Copy)]
-pub(super) struct Order<'a> {
-    pub(super) sent: Sent<'a>,
-    /// The key of the command, if it has one.
-    pub(super) key: Option<&'a str>,
-    /// The node is still importing the key's slot, and serves it only after `ASKING`.
-    pub(super) asking: bool,
-    /// Its reply ends with the server's time.
-    pub(super) tells_time: bool,
-    /// It is a claim: completions, releases and renewals are sent before it.
-    pub(super) claims: bool,
-    /// Its write must be on so many replicas before it counts.
-    pub(super) kept: Option<&'a Kept>,
-}
-
-impl<'a> Order<'a> {
-    pub(super) fn new(command: &'a Making<'a>) -> Self {
-        Self::of(None, Sent::One(command))
-    }
-
-    /// A command on this key.
-    pub(super) fn about(key: &'a str, command: &'a Making<'a>) -> Self {
-        Self::of(Some(key), Sent::One(command))
-    }
-
-    /// Two commands, one right after the other. The reply is that of the second, or the first error.
-    pub(super) fn both(key: &'a str, first: &'a Making<'a>, second: &'a Making<'a>) -> Self {
-        Self::of(Some(key), Sent::Both(first, second))
-    }
-
-    fn of(key: Option<&'a str>, sent: Sent<'a>) -> Self {
-        Self {
-            sent,
-            key,
-            asking: false,
-            tells_time: false,
-            claims: false,
-            kept: None,
-        }
-    }
-
-    /// Whether it can be sent to a node that is still importing the slot.
-    pub(super) fn is_one(&self) -> bool {
-        matches!(self.sent, Sent::One(_))
-    }
-
-    async fn send(&self, lane: &Lane) -> Result<Value, Failure> {
-        let reply = match self.sent {
-            Sent::Both(first, second) => both(lane, first, second).await?,
-            // A user without the right to `ASKING` would be redirected for ever: the first error counts.
-            Sent::One(command) if self.asking => {
-                both(lane, &|| redis::cmd("ASKING"), command).await?
-            }
-            Sent::One(command) => one(lane, command, self.claims).await?,
-        };
-        match self.kept {
-            // `WAIT` covers only writes of the same connection.
-            Some(kept) if wrote(&reply) => {
-                let replicas = Box::pin(one(lane, &|| kept.command.clone(), false)).await?;
-                kept.judge(&replicas).map(|()| reply)
-            }
-            _ => Ok(reply),
-        }
-    }
-}
-
-async fn one(lane: &Lane, command: &Making<'_>, claims: bool) -> Result<Value, Failure> {
-    let replies = lane.send(command, None, claims).await;
-    replied(replies.map_err(Failure::Reply)?.first)
-}
-
-/// Sends two commands, one right after the other. The last reply, or the first error.
-async fn both(lane: &Lane, first: &Making<'_>, second: &Making<'_>) -> Result<Value, Failure> {
-    let replies = lane.send(first, Some(second), false).await;
-    let Replies { first, second } = replies.map_err(Failure::Reply)?;
-    let first = replied(first)?;
-    second.map_or(Ok(first), replied)
-}
-
-fn replied(value: Value) -> Result<Value, Failure> {
-    match value {
-        Value::ServerError(error) => Err(Failure::Reply(error.into())),
-        value => Ok(value),
-    }
-}
-
-/// How many replicas must have a write.
-#[derive(Debug)]
-pub(super) struct Kept {
-    wanted: u32,
-    command: Cmd,
-}
-
-impl Kept {
-    /// Waits for so many replicas, for half of the time limit of a reply. So the reply still arrives, and
-    /// carries their number.
-    pub(super) fn by(wanted: u32, patience: Patience) -> Self {
-        let millis = (patience.response / 2).as_millis().max(1);
-        let mut command = redis::cmd("WAIT");
-        command.arg(wanted).arg(millis.to_string());
-        Self { wanted, command }
-    }
-
-    fn judge(&self, replicas: &Value) -> Result<(), Failure> {
-        let replicas = match replicas {
-            Value::Int(replicas) => u32::try_from(*replicas).unwrap_or_default(),
-            _ => 0,
-        };
-        if replicas >= self.wanted {
-            return Ok(());
-        }
-        Err(Failure::Unreplicated {
-            replicas,
-            wanted: self.wanted,
-        })
-    }
-}
-
-/// Why a command has no usable reply.
-pub(super) enum Failure {
-    /// There is no connection; nothing was sent.
-    Connect(StoreError),
-    /// The server's error, or no reply in time.
-    Reply(RedisError),
-    /// It was executed, and fewer replicas than required have it.
-    Unreplicated { replicas: u32, wanted: u32 },
-}
-
-impl Failure {
-    /// The server closed the connection without an error.
-    pub(super) fn hangs_up(&self) -> bool {
-        matches!(self, Self::Reply(error) if hangs_up(error))
-    }
-
-    pub(super) fn store_error(self, what: &str) -> StoreError {
-        match self {
-            Self::Connect(error) => error,
-            Self::Reply(error) => store_error(what, error),
-            Self::Unreplicated { replicas, wanted } => StoreError::new(
-                StoreErrorKind::Unavailable,
-                format!(
-                    "{what}: {replicas} of {wanted} replicas have it, so that a failover could \
-                     forget it; look at the replicas and their links \
-                     (`durability` is `replicated({wanted})`)"
-                ),
-            )
-            .answered(),
         }
     }
 }

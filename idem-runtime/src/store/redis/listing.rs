@@ -13,12 +13,12 @@ use std::task::Poll;
 
 use redis::{Cmd, Value};
 
-use super::Inner;
-use super::address::text;
-use super::link::Failure;
-use super::node::Node;
-use super::route::Route;
-use super::script::unexpected;
+use super::core::RedisCore;
+use super::failure::Failure;
+use super::reply::unexpected;
+use super::server::Node;
+use super::topology::Route;
+use super::value::text;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{HEADER, Header};
 use crate::store::{
@@ -168,7 +168,7 @@ fn moved() -> StoreError {
     )
 }
 
-impl Inner {
+impl RedisCore {
     pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
         let route = &self.listing;
         let at = request.after.as_deref().map(str::parse).transpose()?;
@@ -263,7 +263,7 @@ impl Inner {
             let script = &self.scripts.header;
             let asked = names
                 .iter()
-                .map(|name| Self::run(route, WHAT, script, name, &arguments));
+                .map(|name| route.run(WHAT, script, name, &arguments));
             for (key, answer) in keys.iter().zip(all(asked).await) {
                 let answer = answer?;
                 // Another type has taken its place since: no record of idem either way.

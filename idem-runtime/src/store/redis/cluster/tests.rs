@@ -50,7 +50,7 @@ fn cluster(seeds: &[&str]) -> Cluster {
         .iter()
         .map(|url| Client::open(*url).unwrap())
         .collect();
-    let patience = crate::store::redis::link::Patience {
+    let patience = crate::store::redis::timeouts::Patience {
         connect: Duration::from_secs(1),
         response: Duration::from_secs(1),
     };

@@ -1,37 +1,17 @@
 //! Target of a connection.
 
-use std::time::Duration;
-
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr};
+use redis::{Client, ConnectionAddr};
 
-use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
+use crate::store::redis::timeouts::Patience;
+use crate::store::redis::value::text_pairs;
 use crate::store::{StoreError, StoreErrorKind};
-
-/// Largest number of commands in flight before a sender waits.
-const PIPELINE: usize = 1_024;
-
-/// Time limits of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store::redis) struct Patience {
-    pub(in crate::store::redis) connect: Duration,
-    pub(in crate::store::redis) response: Duration,
-}
-
-impl Patience {
-    pub(in crate::store::redis) fn config(self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect))
-            .set_response_timeout(Some(self.response))
-            .set_pipeline_buffer_size(PIPELINE)
-    }
-}
 
 /// Target of a connection, resolved anew for each one.
 #[derive(Clone)]
-pub(in crate::store::redis) enum Target {
+pub(crate) enum Target {
     /// One server.
     Server(Box<Client>),
     /// The server that the sentinels name as the primary.
@@ -40,10 +20,7 @@ pub(in crate::store::redis) enum Target {
 
 impl Target {
     /// A client of the current server, for connections that subscribe.
-    pub(in crate::store::redis) async fn client(
-        &self,
-        patience: Patience,
-    ) -> Result<Client, StoreError> {
+    pub(crate) async fn client(&self, patience: Patience) -> Result<Client, StoreError> {
         match self {
             Self::Server(client) => Ok(Client::clone(client)),
             Self::Primary(sentinels) => sentinels.primary(patience).await,
@@ -74,7 +51,7 @@ impl Target {
     }
 
     /// Changes when a connection that was made earlier may lead to the wrong server.
-    pub(in crate::store::redis) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         if let Self::Primary(sentinels) = self {
             sentinels.generation()
         } else {
@@ -117,7 +94,7 @@ async fn is_primary(
 ) -> Result<MultiplexedConnection, StoreError> {
     let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
     let hello = hello.map_err(|error| connect_error(error, true))?;
-    if Server::said(hello).is_replica() {
+    if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
         return Err(StoreError::new(
             StoreErrorKind::Unavailable,
             "connecting to Redis: the server that the sentinels call the primary is a replica; \
