@@ -31,7 +31,7 @@ impl RedisCore {
         request: &ClaimRequest,
     ) -> Result<ClaimReply, StoreError> {
         let name = key.name();
-        match self.plain_claim(&name, request).await? {
+        match self.fast_claim(&name, request).await? {
             Some(reply) => Ok(reply),
             // Boxed: it is larger, and seldom needed.
             None => Box::pin(self.scripted_claim(&name, request)).await,

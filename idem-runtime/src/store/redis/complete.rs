@@ -24,8 +24,8 @@ impl RedisCore {
             Err(error) => return Ok(CompleteReply::Unreadable(error)),
         };
         let name = key.name();
-        if let Some(claim) = claim.filter(|_| self.swaps)
-            && self.swap(&name, claim, retain, record).await?
+        if let Some(claim) = claim.filter(|_| self.compares)
+            && self.compare_and_set(&name, claim, retain, record).await?
         {
             return Ok(CompleteReply::Stored { late: false });
         }

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::notify::Subscribers;
 use super::probe::Report;
-use super::reply::Answer;
+use super::reply::ScriptReply;
 use super::script::{Script, Scripts};
-use super::topology::Route;
+use super::topology::Topology;
 use crate::store::StoreError;
 use crate::store::told::Observers;
 
 /// The connections, scripts and settings of a connected store.
 pub(super) struct RedisCore {
-    pub(super) link: Route,
+    pub(super) link: Topology,
     /// For renewals and reads; connects at the first of them, on the engine's own thread.
-    pub(super) own: Route,
+    pub(super) background: Topology,
     /// For listings; connects at the first of them, on the engine's own thread.
-    pub(super) listing: Route,
+    pub(super) listing: Topology,
     /// Connects when a key is first watched, on the engine's own thread as well.
     pub(super) subscribers: Arc<Subscribers>,
     pub(super) scripts: Scripts,
@@ -25,23 +25,23 @@ pub(super) struct RedisCore {
     /// Warning about the transport to the server.
     pub(super) transport: Option<String>,
     /// Whether a claim is sent as a plain command where that suffices.
-    pub(super) plain: AtomicBool,
+    pub(super) fast_claims: AtomicBool,
     /// Whether a claim is ended by a plain command where that suffices.
-    pub(super) swaps: bool,
+    pub(super) compares: bool,
     /// Whether a large answer bypasses the script that stores it.
-    pub(super) stages: AtomicBool,
+    pub(super) stages_large: AtomicBool,
     /// Notified of steps of the server's clock.
     pub(super) observers: Arc<Observers>,
     pub(super) max_record_bytes: usize,
 }
 
 impl RedisCore {
-    pub(super) fn plain_claims(&self) -> bool {
-        self.plain.load(Ordering::Relaxed)
+    pub(super) fn takes_fast_claims(&self) -> bool {
+        self.fast_claims.load(Ordering::Relaxed)
     }
 
-    pub(super) fn give_up_plain_claims(&self) {
-        self.plain.store(false, Ordering::Relaxed);
+    pub(super) fn disable_fast_claims(&self) {
+        self.fast_claims.store(false, Ordering::Relaxed);
     }
 
     /// Runs a script on the connection of the calls.
@@ -51,7 +51,7 @@ impl RedisCore {
         script: &'a Script,
         key: &'a str,
         arguments: &'a [&'a [u8]],
-    ) -> impl Future<Output = Result<Answer, StoreError>> + use<'a> {
+    ) -> impl Future<Output = Result<ScriptReply, StoreError>> + use<'a> {
         self.link.run(what, script, key, arguments)
     }
 }

@@ -76,9 +76,9 @@ pub enum Durability {
 
 /// Whether a command needs replication before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keeping {
+pub(super) enum WriteConcern {
     /// A failover may forget its write.
-    Nothing,
+    Local,
     /// Its write must survive a failover.
-    Writes,
+    Replicated,
 }

@@ -9,15 +9,17 @@ use super::core::RedisCore;
 use super::reply::unexpected;
 use super::script::Script;
 use super::store::RedisStore;
-use super::topology::Route;
+use super::topology::Topology;
 use crate::record::{Owner, Record};
 use crate::store::front::{Copied, Front};
 use crate::store::{RecordKey, Store, StoreError, StoreFuture, Watch};
 
 impl RedisCore {
-    async fn copy_of(&self, route: &Route, key: &RecordKey) -> Result<Copied, StoreError> {
+    async fn copy_of(&self, topology: &Topology, key: &RecordKey) -> Result<Copied, StoreError> {
         let (name, script) = (key.name(), &self.scripts.look);
-        let answer = route.run("looking for a copy", script, &name, &[]).await?;
+        let answer = topology
+            .run("looking for a copy", script, &name, &[])
+            .await?;
         if answer.unreadable().is_some() {
             return Ok(None);
         }
@@ -27,7 +29,7 @@ impl RedisCore {
             b'G' => {
                 let left = answer.millis()?;
                 self.readable(answer.size()?)?;
-                match self.large(route, &name).await? {
+                match self.large(topology, &name).await? {
                     Some(bytes) => (left, bytes),
                     None => return Ok(None),
                 }
@@ -92,7 +94,7 @@ impl Front for RedisStore {
     }
 
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
-        StoreFuture::pending(self.0.copy_of(&self.0.own, key))
+        StoreFuture::pending(self.0.copy_of(&self.0.background, key))
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {

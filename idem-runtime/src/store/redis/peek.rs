@@ -14,7 +14,7 @@ use crate::store::{ReadReply, RecordKey, StoreError, StoreErrorKind};
 impl RedisCore {
     pub(super) async fn glance(&self, key: &RecordKey) -> Result<ReadReply, StoreError> {
         let mut is_unmarked = false;
-        match self.large(&self.own, &key.name()).await {
+        match self.large(&self.background, &key.name()).await {
             Ok(Some(bytes)) => {
                 is_unmarked = bytes.starts_with(b"2P");
                 if let Ok(record) = Record::decode(bytes)

@@ -7,11 +7,11 @@ use redis::{Cmd, Value};
 
 use super::arguments::decimal;
 use super::core::RedisCore;
-use super::durability::Keeping;
-use super::link::Order;
-use super::reply::{Answer, unexpected};
+use super::durability::WriteConcern;
+use super::link::RoutedCommand;
+use super::reply::{ScriptReply, unexpected};
 use super::script::Script;
-use super::topology::Route;
+use super::topology::Topology;
 use crate::identity::fingerprint::Fingerprint;
 use crate::store::{ReadReply, Record, RecordKey, State, StoreError, StoreErrorKind, Unreadable};
 
@@ -35,7 +35,7 @@ impl RedisCore {
     /// The server sends at most one byte more than this store reads. The length of a larger record is queried then.
     pub(super) async fn large(
         &self,
-        route: &Route,
+        topology: &Topology,
         name: &str,
     ) -> Result<Option<Bytes>, StoreError> {
         let most = self.max_record_bytes.to_string();
@@ -45,8 +45,8 @@ impl RedisCore {
             get.arg("GETRANGE").arg(name).arg("0").arg(&most);
             get
         };
-        let bytes = match route
-            .send(&Order::about(name, &get), Keeping::Nothing)
+        let bytes = match topology
+            .send(&RoutedCommand::on_key(name, &get), WriteConcern::Local)
             .await
         {
             Ok(Value::BulkString(bytes)) => bytes,
@@ -61,8 +61,8 @@ impl RedisCore {
             length.arg("STRLEN").arg(name);
             length
         };
-        let length = Order::about(name, &length);
-        let length = match Box::pin(route.send(&length, Keeping::Nothing)).await {
+        let length = RoutedCommand::on_key(name, &length);
+        let length = match Box::pin(topology.send(&length, WriteConcern::Local)).await {
             Ok(Value::Int(length)) => usize::try_from(length).unwrap_or_default(),
             // A lower bound of the length.
             _ => bytes.len(),
@@ -74,7 +74,7 @@ impl RedisCore {
     pub(super) async fn finished(
         &self,
         name: &str,
-        answer: Answer,
+        answer: ScriptReply,
         asked: Fingerprint,
     ) -> Result<Option<(Result<Record, Unreadable>, Duration)>, StoreError> {
         let left = answer.millis()?;
@@ -108,7 +108,7 @@ impl RedisCore {
         let most = decimal(self.max_record_bytes as u64);
         let arguments: [&[u8]; 1] = [most.as_bytes()];
         let answer = self
-            .own
+            .background
             .run("a read", script, &key.name(), &arguments)
             .await?;
         if let Some(error) = answer.unreadable() {

@@ -14,7 +14,7 @@ impl RedisCore {
         let retain = decimal(millis(claim.retain));
         let arguments: [&[u8]; 2] = [&claim.encode(), retain.as_bytes()];
         let answer = self
-            .own
+            .background
             .run("a renewal", &self.scripts.renew, &key.name(), &arguments)
             .await?;
         if let Some(error) = answer.unreadable() {

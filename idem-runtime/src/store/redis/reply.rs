@@ -10,13 +10,13 @@ use crate::store::{StoreError, StoreErrorKind, Unreadable};
 
 /// A script's reply: one letter, then its fields. 1 is short for the most frequent one, `C`
 /// and 0.
-pub(super) struct Answer {
+pub(super) struct ScriptReply {
     pub(super) code: u8,
     first: Option<Value>,
     second: Option<Value>,
 }
 
-impl Answer {
+impl ScriptReply {
     pub(super) fn parse(value: Value) -> Result<Self, StoreError> {
         let parts = match value {
             Value::Array(parts) => parts,

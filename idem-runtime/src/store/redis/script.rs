@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::Cmd;
 
-use super::durability::Keeping;
+use super::durability::WriteConcern;
 use super::probe::Report;
 
 /// A script that is run by its digest.
@@ -12,7 +12,7 @@ pub(super) struct Script {
     source: String,
     sha: String,
     /// Whether a failover may forget its write: a release may be lost, since the key is free when its lease ends.
-    pub(super) keeping: Keeping,
+    pub(super) concern: WriteConcern,
     /// Its reply ends with the server's time.
     pub(super) tells_time: bool,
     /// It is a claim: completions, releases and renewals are sent before it.
@@ -21,7 +21,7 @@ pub(super) struct Script {
 
 impl Script {
     /// `flags` is what the script declares to servers that read declarations (Redis 7).
-    fn new(report: &Report, flags: Option<&str>, keeping: Keeping, source: &str) -> Self {
+    fn new(report: &Report, flags: Option<&str>, concern: WriteConcern, source: &str) -> Self {
         let source = match flags.filter(|_| report.reads_declarations()) {
             Some(flags) => format!("#!lua flags={flags}\n{source}"),
             None => source.to_owned(),
@@ -29,7 +29,7 @@ impl Script {
         Self {
             sha: redis::Script::new(&source).get_hash().to_owned(),
             source,
-            keeping,
+            concern,
             tells_time: false,
             claims: false,
         }
@@ -95,14 +95,14 @@ impl Scripts {
     /// memory is full (`allow-oom`), while a claim is refused and a replay still works.
     pub(super) fn new(report: &Report) -> Self {
         let prelude = include_str!("script/prelude.lua");
-        let script = |keeping, body| Script::new(report, None, keeping, &[prelude, body].concat());
+        let script = |concern, body| Script::new(report, None, concern, &[prelude, body].concat());
         // Constants for the scripts that write into a full memory, and notify watchers.
         let publish = format!(
             "local PUBLISH, DECLARED = '{}', {}\n",
             report.publish(),
             report.reads_declarations(),
         );
-        let telling = |keeping, flags, body| {
+        let telling = |concern, flags, body| {
             let (first, body) = body;
             let source = [
                 &*publish,
@@ -112,17 +112,17 @@ impl Scripts {
                 body,
             ]
             .concat();
-            Script::new(report, flags, keeping, &source)
+            Script::new(report, flags, concern, &source)
         };
-        let ending = |keeping, body| telling(keeping, Some("allow-oom"), ("", body));
+        let ending = |concern, body| telling(concern, Some("allow-oom"), ("", body));
         Self {
             claim: Script {
                 tells_time: true,
                 claims: true,
-                ..script(Keeping::Writes, include_str!("script/claim.lua"))
+                ..script(WriteConcern::Replicated, include_str!("script/claim.lua"))
             },
             complete: telling(
-                Keeping::Writes,
+                WriteConcern::Replicated,
                 Some("allow-oom"),
                 (
                     include_str!("script/complete_own.lua"),
@@ -131,10 +131,10 @@ impl Scripts {
             ),
             complete_staged: {
                 let source = [&*publish, include_str!("script/complete_staged.lua")].concat();
-                Script::new(report, Some("allow-oom"), Keeping::Writes, &source)
+                Script::new(report, Some("allow-oom"), WriteConcern::Replicated, &source)
             },
             release: telling(
-                Keeping::Nothing,
+                WriteConcern::Local,
                 Some("allow-oom"),
                 (
                     include_str!("script/release_own.lua"),
@@ -143,25 +143,25 @@ impl Scripts {
             ),
             renew: Script {
                 tells_time: true,
-                ..script(Keeping::Writes, include_str!("script/renew.lua"))
+                ..script(WriteConcern::Replicated, include_str!("script/renew.lua"))
             },
-            resolve: ending(Keeping::Writes, include_str!("script/resolve.lua")),
+            resolve: ending(WriteConcern::Replicated, include_str!("script/resolve.lua")),
             read: Script::new(
                 report,
                 Some("no-writes"),
-                Keeping::Nothing,
+                WriteConcern::Local,
                 include_str!("script/read.lua"),
             ),
             header: Script::new(
                 report,
                 Some("no-writes"),
-                Keeping::Nothing,
+                WriteConcern::Local,
                 include_str!("script/header.lua"),
             ),
             wait: Script::new(
                 report,
                 None,
-                Keeping::Nothing,
+                WriteConcern::Local,
                 &[
                     include_str!("script/wait.lua"),
                     include_str!("script/read.lua"),
@@ -171,22 +171,22 @@ impl Scripts {
             mark: Script::new(
                 report,
                 None,
-                Keeping::Nothing,
+                WriteConcern::Local,
                 &[include_str!("script/wait.lua"), "return 1\n"].concat(),
             ),
             look: Script::new(
                 report,
                 Some("no-writes"),
-                Keeping::Nothing,
+                WriteConcern::Local,
                 &[prelude, include_str!("script/look.lua")].concat(),
             ),
             // A copy may be lost, and is not written into a full memory.
             keep: telling(
-                Keeping::Nothing,
+                WriteConcern::Local,
                 None,
                 ("", include_str!("script/keep.lua")),
             ),
-            forget: ending(Keeping::Nothing, include_str!("script/forget.lua")),
+            forget: ending(WriteConcern::Local, include_str!("script/forget.lua")),
         }
     }
 }

@@ -16,7 +16,7 @@ use self::election::Election;
 use self::failover::FailoverListeners;
 use self::query::{Primary, ask, unavailable};
 use super::address::client_at;
-use super::timeouts::Patience;
+use super::timeouts::Timeouts;
 use crate::store::StoreError;
 
 /// How long to wait for the other sentinels after the first answer.
@@ -61,18 +61,18 @@ impl Sentinels {
     /// Queries all sentinels at once, and takes the answer with the latest failover: a sentinel that
     /// is cut off from the others does not know that it is late, and at first only the sentinel that
     /// leads a failover knows of it.
-    pub(super) async fn primary(&self, patience: Patience) -> Result<Client, StoreError> {
-        self.listen(patience);
+    pub(super) async fn primary(&self, timeouts: Timeouts) -> Result<Client, StoreError> {
+        self.listen(timeouts);
         let mut asked = JoinSet::new();
         for client in &self.0.sentinels {
             asked.spawn(ask(
                 client.clone(),
                 self.0.election.service().to_owned(),
-                patience,
+                timeouts,
             ));
         }
         let most = self.0.sentinels.len() / 2 + 1;
-        let mut until = Instant::now() + patience.connect + patience.response;
+        let mut until = Instant::now() + timeouts.connect + timeouts.response;
         let (mut answers, mut best, mut failure) = (0, None::<Primary>, None);
         while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
             match answer {
@@ -105,13 +105,13 @@ impl Sentinels {
 
     /// Starts listening to the sentinels, unless it runs: the runtime of the listeners may have ended, while the
     /// connection to the server lives on another one.
-    pub(super) fn listen(&self, patience: Patience) {
+    pub(super) fn listen(&self, timeouts: Timeouts) {
         let listeners = self.0.listeners.lock();
         let mut listeners = listeners.unwrap_or_else(PoisonError::into_inner);
         listeners.start(
             &Arc::downgrade(&self.0.election),
             &self.0.sentinels,
-            patience,
+            timeouts,
         );
     }
 }

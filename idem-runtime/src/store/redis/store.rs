@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 
 use super::core::RedisCore;
-use super::notify::Listening;
+use super::notify::ResolutionListener;
 use super::probe::Report;
 use crate::env::observer::Observer;
 use crate::store::{
@@ -187,11 +187,11 @@ impl Store for RedisStore {
     }
 
     fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        let listening = |listener| Listening::new(&self.0.subscribers, prefix, listener);
+        let listening = |listener| ResolutionListener::new(&self.0.subscribers, prefix, listener);
         let (trial, core) = (listening(Weak::clone(&listener)), Arc::downgrade(&self.0));
         tokio::spawn(async move {
             if let Some(core) = core.upgrade() {
-                trial.try_to_publish(&core.own).await;
+                trial.try_to_publish(&core.background).await;
             }
         });
         tokio::spawn(listening(listener).follow());

@@ -9,12 +9,12 @@ const PIPELINE: usize = 1_024;
 
 /// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     pub(super) connect: Duration,
     pub(super) response: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     pub(super) fn config(self) -> AsyncConnectionConfig {
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect))

@@ -4,39 +4,41 @@ use redis::Value;
 use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
-use super::durability::Keeping;
+use super::durability::WriteConcern;
 use super::failure::{Failure, is_unknown_script, is_wrong_type};
-use super::link::Order;
-use super::probe::{Look, Report, Server};
-use super::reply::Answer;
+use super::link::RoutedCommand;
+use super::probe::{ProbeOptions, Report, Server};
+use super::reply::ScriptReply;
 use super::script::Script;
-use super::server::Node;
+use super::server::RedisServer;
 use crate::store::pace::Crowded;
 use crate::store::{Admission, RecordKey, StoreError};
 
 /// One server, or the nodes of a cluster.
 #[derive(Debug)]
-pub(super) enum Route {
+pub(super) enum Topology {
     /// Boxed, because the other variant is larger.
-    Node(Box<Node>),
+    Single(Box<RedisServer>),
     Cluster(Box<Cluster>),
 }
 
-impl Route {
+impl Topology {
     /// Checks the server, or each primary.
-    pub(super) async fn look(&self, look: &Look) -> Result<Report, StoreError> {
+    pub(super) async fn probe(&self, options: &ProbeOptions) -> Result<Report, StoreError> {
         let cluster = match self {
-            Self::Node(node) => return Ok(Report::of_server(Server::ask(node, look).await?)),
+            Self::Single(server) => {
+                return Ok(Report::of_server(Server::probe(server, options).await?));
+            }
             Self::Cluster(cluster) => cluster,
         };
-        let mut asked = JoinSet::new();
+        let mut probes = JoinSet::new();
         for (at, node) in cluster.primaries().await? {
-            let look = look.clone();
-            asked.spawn(async move { (at, Server::ask(&node, &look).await) });
+            let options = options.clone();
+            probes.spawn(async move { (at, Server::probe(&node, &options).await) });
         }
         let mut report = Report::default();
-        while let Some(answer) = asked.join_next().await {
-            match answer {
+        while let Some(probed) = probes.join_next().await {
+            match probed {
                 Ok((at, Ok(server))) => report.add(at, server),
                 // A primary that is down now may be replaced soon: the others are there.
                 Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
@@ -50,7 +52,7 @@ impl Route {
     /// The time of the key's server, in microseconds, where a plain claim may use it.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
         match self {
-            Self::Node(node) => node.server_time(),
+            Self::Single(server) => server.server_time(),
             Self::Cluster(cluster) => cluster.server_time(key),
         }
     }
@@ -58,19 +60,23 @@ impl Route {
     /// Why a claim of this key cannot be sent in time, if so.
     pub(super) fn crowded(&self, key: &RecordKey, admission: &Admission) -> Option<Crowded> {
         match self {
-            Self::Node(node) => node.crowded(admission),
+            Self::Single(server) => server.crowded(admission),
             Self::Cluster(cluster) => cluster.crowded(&key.name(), admission),
         }
     }
 
     /// Sends a command to the node of its key, and waits for its reply.
-    pub(super) async fn send(&self, order: &Order<'_>, keeping: Keeping) -> Result<Value, Failure> {
+    pub(super) async fn send(
+        &self,
+        command: &RoutedCommand<'_>,
+        concern: WriteConcern,
+    ) -> Result<Value, Failure> {
         match self {
-            Self::Node(node) => node.send(order, keeping).await,
+            Self::Single(server) => server.send(command, concern).await,
             // A command without a key may go anywhere.
             Self::Cluster(cluster) => {
                 cluster
-                    .send(order.key.unwrap_or_default(), order, keeping)
+                    .send(command.key.unwrap_or_default(), command, concern)
                     .await
             }
         }
@@ -88,30 +94,32 @@ impl Route {
         script: &'a Script,
         key: &'a str,
         arguments: &'a [&'a [u8]],
-    ) -> impl Future<Output = Result<Answer, StoreError>> + use<'a> {
+    ) -> impl Future<Output = Result<ScriptReply, StoreError>> + use<'a> {
         async move {
             let [by_digest, by_source] =
                 [false, true].map(|by_source| move || script.command(&[key], arguments, by_source));
-            let order = Order {
+            let command = RoutedCommand {
                 tells_time: script.tells_time,
                 claims: script.claims,
-                ..Order::about(key, &by_digest)
+                ..RoutedCommand::on_key(key, &by_digest)
             };
-            let mut reply = self.send(&order, script.keeping).await;
+            let mut reply = self.send(&command, script.concern).await;
             if let Err(Failure::Reply(error)) = &reply
                 && is_unknown_script(error)
             {
-                let order = Order {
+                let command = RoutedCommand {
                     tells_time: script.tells_time,
                     claims: script.claims,
-                    ..Order::about(key, &by_source)
+                    ..RoutedCommand::on_key(key, &by_source)
                 };
                 // Boxed: seldom needed.
-                reply = Box::pin(self.send(&order, script.keeping)).await;
+                reply = Box::pin(self.send(&command, script.concern)).await;
             }
             match reply {
-                Ok(value) => Answer::parse(value),
-                Err(Failure::Reply(error)) if is_wrong_type(&error) => Ok(Answer::wrong_type()),
+                Ok(value) => ScriptReply::parse(value),
+                Err(Failure::Reply(error)) if is_wrong_type(&error) => {
+                    Ok(ScriptReply::wrong_type())
+                }
                 Err(failure) => Err(failure.store_error(what)),
             }
         }

@@ -13,7 +13,7 @@ impl RedisCore {
         let (name, script) = (key.name(), &self.scripts.mark);
         // A failed mark is ignored: the watcher reads soon, and then meets the same error. Nothing is read yet,
         // because a stored answer may be large.
-        let mut mark = pin!(self.own.run("a mark", script, &name, &[]));
+        let mut mark = pin!(self.background.run("a mark", script, &name, &[]));
         let mut is_marked = false;
         let mut subscribing = pin!(self.subscribers.watch(key));
         let watch = poll_fn(|context| {

@@ -17,18 +17,18 @@ use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
 use crate::store::StoreError;
 use crate::store::redis::arguments::millis;
 use crate::store::redis::core::RedisCore;
-use crate::store::redis::durability::Keeping;
+use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::Order;
+use crate::store::redis::link::RoutedCommand;
 
 impl RedisCore {
     /// Claims without a script; `None`: the script must decide.
-    pub(super) async fn plain_claim(
+    pub(super) async fn fast_claim(
         &self,
         name: &str,
         request: &ClaimRequest,
     ) -> Result<Option<ClaimReply>, StoreError> {
-        if request.dated || request.needs != Needs::Nothing || !self.plain_claims() {
+        if request.dated || request.needs != Needs::Nothing || !self.takes_fast_claims() {
             return Ok(None);
         }
         let Some(now) = self.link.server_time(name) else {
@@ -52,11 +52,11 @@ impl RedisCore {
                 set.arg("NX").arg("GET").arg("PX").arg(millis(claim.retain));
                 set
             };
-            let order = Order {
+            let command = RoutedCommand {
                 claims: true,
-                ..Order::about(name, &set)
+                ..RoutedCommand::on_key(name, &set)
             };
-            self.link.send(&order, Keeping::Writes).await
+            self.link.send(&command, WriteConcern::Replicated).await
         };
         match reply {
             Ok(Value::Nil) => Ok(Some(ClaimReply::Granted {
@@ -68,7 +68,7 @@ impl RedisCore {
                 // The one command that cannot check the length first. A client that can write such a record can write
                 // more of them, so claims are made by script from now on, which returns the length only.
                 if let Err(error) = self.readable(bytes.len()) {
-                    self.give_up_plain_claims();
+                    self.disable_fast_claims();
                     return Err(error);
                 }
                 let record = Record::decode(bytes.into());
@@ -77,7 +77,7 @@ impl RedisCore {
             Ok(_) => Ok(None),
             Err(Failure::Reply(error)) if is_refusal(&error) => {
                 if is_unknown_to(&error) {
-                    self.give_up_plain_claims();
+                    self.disable_fast_claims();
                 }
                 Ok(None)
             }

@@ -12,13 +12,13 @@ use crate::record::{HEADER, Header};
 use crate::store::StoreError;
 use crate::store::redis::arguments::millis;
 use crate::store::redis::core::RedisCore;
-use crate::store::redis::durability::Keeping;
+use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::link::Order;
+use crate::store::redis::link::RoutedCommand;
 
 impl RedisCore {
     /// Replaces the claim with the record. Returns false if it did not, and then nothing has changed.
-    pub(super) async fn swap(
+    pub(super) async fn compare_and_set(
         &self,
         name: &str,
         claim: &Header,
@@ -32,8 +32,8 @@ impl RedisCore {
             set.arg("PX").arg(millis(retain));
             set
         };
-        let order = Order::about(name, &set);
-        match self.link.send(&order, Keeping::Writes).await {
+        let command = RoutedCommand::on_key(name, &set);
+        match self.link.send(&command, WriteConcern::Replicated).await {
             Ok(reply) => Ok(reply == Value::Okay),
             // A full memory, a missing right, a slot that has moved: the script receives the same error, or
             // succeeds.

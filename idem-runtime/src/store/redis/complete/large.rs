@@ -14,10 +14,10 @@ use redis::Cmd;
 use crate::record::{HEADER, Header};
 use crate::store::redis::arguments::{decimal, millis};
 use crate::store::redis::core::RedisCore;
-use crate::store::redis::durability::Keeping;
+use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{Failure, is_unknown_script};
-use crate::store::redis::link::Order;
-use crate::store::redis::reply::Answer;
+use crate::store::redis::link::RoutedCommand;
+use crate::store::redis::reply::ScriptReply;
 use crate::store::{RecordKey, StoreError};
 
 /// Size from which records are staged, in bytes; smaller ones go through the script.
@@ -33,7 +33,7 @@ impl RedisCore {
         name: &str,
         record: &[u8],
     ) -> Result<bool, StoreError> {
-        if !self.stages.load(Ordering::Relaxed) {
+        if !self.stages_large.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let Ok(done) = Header::decode(record) else {
@@ -50,12 +50,12 @@ impl RedisCore {
         };
         for by_source in [false, true] {
             let moves = || script.command(&[name, &stage], &arguments, by_source);
-            let order = Order::both(name, &set, &moves);
-            match self.link.send(&order, Keeping::Writes).await {
+            let command = RoutedCommand::pair(name, &set, &moves);
+            match self.link.send(&command, WriteConcern::Replicated).await {
                 Ok(reply) => {
-                    let code = Answer::parse(reply)?.code;
+                    let code = ScriptReply::parse(reply)?.code;
                     if code == b'N' {
-                        self.stages.store(false, Ordering::Relaxed);
+                        self.stages_large.store(false, Ordering::Relaxed);
                     }
                     return Ok(code == b'C');
                 }

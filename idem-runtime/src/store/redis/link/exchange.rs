@@ -1,41 +1,50 @@
-//! Sending of a command, with what it takes before and after it.
+//! Sending of a command, with `ASKING` before it or `WAIT` after it.
 
 use redis::Value;
 
-use super::command::{Making, Order, Sent};
-use super::pipeline::{Lane, Replies};
+use super::command::{MakeCommand, Payload, RoutedCommand};
+use super::pipeline::{PipelinedConnection, Replies};
 use crate::store::redis::failure::Failure;
 use crate::store::redis::reply::wrote;
 
-impl Order<'_> {
-    pub(super) async fn send(&self, lane: &Lane) -> Result<Value, Failure> {
-        let reply = match self.sent {
-            Sent::Both(first, second) => both(lane, first, second).await?,
-            // A user without the right to `ASKING` would be redirected for ever: the first error counts.
-            Sent::One(command) if self.asking => {
-                both(lane, &|| redis::cmd("ASKING"), command).await?
+impl RoutedCommand<'_> {
+    /// Sends the command and waits for its reply.
+    pub(super) async fn send(&self, connection: &PipelinedConnection) -> Result<Value, Failure> {
+        let reply = match self.payload {
+            Payload::Pair(first, second) => pair(connection, first, second).await?,
+            // A user without the right to `ASKING` would be redirected forever: the first error counts.
+            Payload::One(command) if self.asking => {
+                pair(connection, &|| redis::cmd("ASKING"), command).await?
             }
-            Sent::One(command) => one(lane, command, self.claims).await?,
+            Payload::One(command) => one(connection, command, self.claims).await?,
         };
-        match self.kept {
+        match self.replicas {
             // `WAIT` covers only writes of the same connection.
-            Some(kept) if wrote(&reply) => {
-                let replicas = Box::pin(one(lane, &|| kept.command.clone(), false)).await?;
-                kept.judge(&replicas).map(|()| reply)
+            Some(wanted) if wrote(&reply) => {
+                let replicas = Box::pin(one(connection, &|| wanted.command.clone(), false)).await?;
+                wanted.check(&replicas).map(|()| reply)
             }
             _ => Ok(reply),
         }
     }
 }
 
-async fn one(lane: &Lane, command: &Making<'_>, claims: bool) -> Result<Value, Failure> {
-    let replies = lane.send(command, None, claims).await;
+async fn one(
+    connection: &PipelinedConnection,
+    command: &MakeCommand<'_>,
+    claims: bool,
+) -> Result<Value, Failure> {
+    let replies = connection.send(command, None, claims).await;
     replied(replies.map_err(Failure::Reply)?.first)
 }
 
 /// Sends two commands, one right after the other. The last reply, or the first error.
-async fn both(lane: &Lane, first: &Making<'_>, second: &Making<'_>) -> Result<Value, Failure> {
-    let replies = lane.send(first, Some(second), false).await;
+async fn pair(
+    connection: &PipelinedConnection,
+    first: &MakeCommand<'_>,
+    second: &MakeCommand<'_>,
+) -> Result<Value, Failure> {
+    let replies = connection.send(first, Some(second), false).await;
     let Replies { first, second } = replies.map_err(Failure::Reply)?;
     let first = replied(first)?;
     second.map_or(Ok(first), replied)

@@ -1,4 +1,4 @@
-//! A connection shared by many senders, which batches their commands.
+//! A connection shared by many senders, which pipelines their commands.
 //!
 //! A single command costs the client library a message, a timer and a channel; a pipeline costs these
 //! once. A lone command is sent immediately; queued commands are flushed as one pipeline. No command waits
@@ -14,47 +14,54 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::{Notify, oneshot};
 
-use super::command::Making;
+use super::command::MakeCommand;
 use crate::store::Admission;
 use crate::store::pace::{Crowded, Pace, admits};
 
-/// Largest number of waiters in a pipeline: its first reply arrives with its last.
-const TOGETHER: usize = 64;
+/// Largest number of queued commands in a pipeline.
+///
+/// The first reply of a pipeline is delivered with the last one.
+const MAX_BATCH: usize = 64;
 
-/// Largest number of pipelines in flight. Further commands are queued here, where completions overtake
-/// claims, and where no time-out of the client library counts.
-const UNDER_WAY: usize = 8;
+/// Largest number of pipelines in flight.
+///
+/// Further commands stay in the queue, where completions overtake claims, and where no time-out of the client
+/// library runs.
+const MAX_IN_FLIGHT: usize = 8;
 
-/// A connection with a queue; dropping it ends both.
-pub(super) struct Lane {
+/// A connection with a queue of commands; dropping it closes both.
+pub(super) struct PipelinedConnection {
     connection: MultiplexedConnection,
-    queue: Arc<Queue>,
+    queue: Arc<CommandQueue>,
 }
 
-struct Queue {
-    waiting: Mutex<Waiting>,
-    called: Notify,
+/// The queue of a connection, shared with its flush task.
+struct CommandQueue {
+    commands: Mutex<QueuedCommands>,
+    /// Wakes the flush task.
+    wakeup: Notify,
     /// Lone commands and pipelines in flight.
-    under_way: AtomicUsize,
-    /// Size of the last batch.
-    crowd: AtomicUsize,
+    in_flight: AtomicUsize,
+    /// Number of queued commands in the last pipeline.
+    last_batch: AtomicUsize,
 }
 
-struct Waiting {
+/// The commands of a queue, in the order in which they are flushed.
+struct QueuedCommands {
     /// Completions, releases, renewals and reads.
-    endings: VecDeque<Waiter>,
-    claims: VecDeque<Waiter>,
+    endings: VecDeque<QueuedCommand>,
+    claims: VecDeque<QueuedCommand>,
     /// Pace at which claims leave the queue.
     pace: Pace,
-    /// No command is accepted any more.
+    /// No further command is accepted.
     closed: bool,
 }
 
 /// One or two queued commands, and the channel for their replies.
-struct Waiter {
+struct QueuedCommand {
     first: Cmd,
     second: Option<Cmd>,
-    tell: oneshot::Sender<RedisResult<Replies>>,
+    reply: oneshot::Sender<RedisResult<Replies>>,
 }
 
 /// The reply to one command, or to each of two.
@@ -63,120 +70,112 @@ pub(super) struct Replies {
     pub(super) second: Option<Value>,
 }
 
-impl Lane {
-    /// Its driver runs on the calling runtime, as does the connection's own.
+impl PipelinedConnection {
+    /// Starts the flush task on the calling runtime, on which the connection's driver runs as well.
     pub(super) fn new(connection: MultiplexedConnection) -> Self {
-        let queue = Arc::new(Queue {
-            waiting: Mutex::new(Waiting {
+        let queue = Arc::new(CommandQueue {
+            commands: Mutex::new(QueuedCommands {
                 endings: VecDeque::new(),
                 claims: VecDeque::new(),
                 pace: Pace::new(Instant::now()),
                 closed: false,
             }),
-            called: Notify::new(),
-            under_way: AtomicUsize::new(0),
-            crowd: AtomicUsize::new(0),
+            wakeup: Notify::new(),
+            in_flight: AtomicUsize::new(0),
+            last_batch: AtomicUsize::new(0),
         });
-        let driver = Driver(Arc::clone(&queue));
-        tokio::spawn(driver.drive(connection.clone()));
+        let task = FlushTask(Arc::clone(&queue));
+        tokio::spawn(task.run(connection.clone()));
         Self { connection, queue }
     }
 
     /// Sends a command, or two without another between them. If dropped, they may still be executed.
     pub(super) async fn send(
         &self,
-        first: &Making<'_>,
-        second: Option<&Making<'_>>,
+        first: &MakeCommand<'_>,
+        second: Option<&MakeCommand<'_>>,
         claims: bool,
     ) -> RedisResult<Replies> {
         let queue = &*self.queue;
-        if queue.crowd.load(Ordering::Relaxed) < 2
-            && let Some(_under_way) = UnderWay::alone(queue)
+        if queue.last_batch.load(Ordering::Relaxed) < 2
+            && let Some(_in_flight) = InFlight::alone(queue)
         {
             // Boxed: it is much larger than the wait in the queue, which is the usual case under load.
             return Box::pin(alone(self.connection.clone(), first, second)).await;
         }
         match self.queue(first, second, claims) {
-            Some(told) => told.await.unwrap_or_else(|_| Err(ended())),
+            Some(replies) => replies.await.unwrap_or_else(|_| Err(ended())),
             None => Err(ended()),
         }
     }
 
-    /// Queues the commands, and returns the receiver of the replies; `None`: the lane is closed.
+    /// Queues the commands, and returns the receiver of the replies; `None`: the queue is closed.
     fn queue(
         &self,
-        first: &Making<'_>,
-        second: Option<&Making<'_>>,
+        first: &MakeCommand<'_>,
+        second: Option<&MakeCommand<'_>>,
         claims: bool,
     ) -> Option<oneshot::Receiver<RedisResult<Replies>>> {
-        let (tell, told) = oneshot::channel();
-        let waiter = Waiter {
+        let (reply, replies) = oneshot::channel();
+        let command = QueuedCommand {
             first: first(),
             second: second.map(|second| second()),
-            tell,
+            reply,
         };
         let is_first = {
-            let mut waiting = self.queue.lock();
-            if waiting.closed {
+            let mut queued = self.queue.lock();
+            if queued.closed {
                 return None;
             }
             if claims {
-                if waiting.claims.is_empty() {
-                    waiting.pace.joined(0, Instant::now());
+                if queued.claims.is_empty() {
+                    queued.pace.joined(0, Instant::now());
                 }
-                waiting.claims.push_back(waiter);
+                queued.claims.push_back(command);
             } else {
-                waiting.endings.push_back(waiter);
+                queued.endings.push_back(command);
             }
-            waiting.len() == 1
+            queued.len() == 1
         };
         if is_first {
-            self.queue.called.notify_one();
+            self.queue.wakeup.notify_one();
         }
-        Some(told)
+        Some(replies)
     }
-}
 
-impl Lane {
-    /// Closes the lane. Queued commands fail as not sent.
-    pub(super) fn abandon(&self) {
-        let waiters = self.queue.lock().close();
-        drop(waiters);
-        self.queue.called.notify_one();
+    /// Closes the queue. Queued commands fail as not sent.
+    pub(super) fn close(&self) {
+        let unsent = self.queue.lock().close();
+        drop(unsent);
+        self.queue.wakeup.notify_one();
     }
 
     /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
-        // As long as one batch takes all waiters there is no queue.
-        if self.queue.crowd.load(Ordering::Relaxed) < TOGETHER {
+        // As long as one pipeline takes all queued commands, no claim waits for another pipeline.
+        if self.queue.last_batch.load(Ordering::Relaxed) < MAX_BATCH {
             return None;
         }
-        let waiting = self.queue.lock();
-        admits(
-            &waiting.pace,
-            waiting.claims.len(),
-            admission,
-            Instant::now(),
-        )
-        .err()
+        let queued = self.queue.lock();
+        admits(&queued.pace, queued.claims.len(), admission, Instant::now()).err()
     }
 }
 
-impl Waiting {
+impl QueuedCommands {
     fn len(&self) -> usize {
         self.endings.len() + self.claims.len()
     }
 
-    /// Takes all waiters, and closes the queue.
-    fn close(&mut self) -> [VecDeque<Waiter>; 2] {
+    /// Closes the queue, and takes all commands.
+    fn close(&mut self) -> [VecDeque<QueuedCommand>; 2] {
         self.closed = true;
         [mem::take(&mut self.endings), mem::take(&mut self.claims)]
     }
 
-    /// Takes the next batch.
-    fn batch(&mut self) -> Vec<Waiter> {
-        let endings = self.endings.len().min(TOGETHER);
-        let claims = self.claims.len().min(TOGETHER - endings);
+    /// Takes the commands of the next pipeline.
+    fn batch(&mut self) -> Vec<QueuedCommand> {
+        let endings = self.endings.len().min(MAX_BATCH);
+        let claims = self.claims.len().min(MAX_BATCH - endings);
         let mut batch = Vec::with_capacity(endings + claims);
         batch.extend(self.endings.drain(..endings));
         if claims > 0 {
@@ -187,10 +186,11 @@ impl Waiting {
     }
 }
 
+/// Sends a command, or two, on an otherwise idle connection.
 async fn alone(
     mut connection: MultiplexedConnection,
-    first: &Making<'_>,
-    second: Option<&Making<'_>>,
+    first: &MakeCommand<'_>,
+    second: Option<&MakeCommand<'_>>,
 ) -> RedisResult<Replies> {
     if let Some(second) = second {
         let both = both(first, second);
@@ -204,15 +204,15 @@ async fn alone(
     })
 }
 
-impl Drop for Lane {
+impl Drop for PipelinedConnection {
     fn drop(&mut self) {
         self.queue.lock().closed = true;
-        self.queue.called.notify_one();
+        self.queue.wakeup.notify_one();
     }
 }
 
 /// A pipeline of two commands, for an otherwise idle connection.
-fn both(first: &Making<'_>, second: &Making<'_>) -> Pipeline {
+fn both(first: &MakeCommand<'_>, second: &MakeCommand<'_>) -> Pipeline {
     let mut both = Pipeline::with_capacity(2);
     both.add_command(first()).add_command(second());
     both
@@ -234,108 +234,113 @@ impl Replies {
     }
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl CommandQueue {
+    fn lock(&self) -> MutexGuard<'_, QueuedCommands> {
         // Nothing panics while it is held.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next batch; `None` when the queue is closed and empty.
-    fn take(&self) -> Option<Vec<Waiter>> {
-        let mut waiting = self.lock();
-        if waiting.closed && waiting.len() == 0 {
+    /// Takes the commands of the next pipeline; `None` when the queue is closed and empty.
+    fn take(&self) -> Option<Vec<QueuedCommand>> {
+        let mut queued = self.lock();
+        if queued.closed && queued.len() == 0 {
             return None;
         }
-        let batch = waiting.batch();
-        // No further notification comes once the queue is closed: this may have been the one for that.
-        if waiting.len() > 0 || waiting.closed {
-            self.called.notify_one();
+        let batch = queued.batch();
+        // This notification may have been the one of `close`, which sends no other.
+        if queued.len() > 0 || queued.closed {
+            self.wakeup.notify_one();
         }
         Some(batch)
     }
 }
 
-/// Counts a lone command or a pipeline in flight.
-struct UnderWay<'a>(&'a Queue);
+/// Counter guard of a lone command or a pipeline in flight.
+struct InFlight<'a>(&'a CommandQueue);
 
-impl<'a> UnderWay<'a> {
-    /// For a pipeline that was counted when it was taken.
-    fn counted(queue: &'a Queue) -> Self {
+impl<'a> InFlight<'a> {
+    /// For a pipeline that the flush task has counted already.
+    fn counted(queue: &'a CommandQueue) -> Self {
         Self(queue)
     }
 
     /// Only if nothing else is in flight.
-    fn alone(queue: &'a Queue) -> Option<Self> {
+    fn alone(queue: &'a CommandQueue) -> Option<Self> {
         let begun = queue
-            .under_way
+            .in_flight
             .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
         // Not `then_some`: it would construct the guard in any case, and its drop decrements the count.
         begun.is_ok().then(|| Self(queue))
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        // The driver may wait for this.
-        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) >= UNDER_WAY {
-            self.0.called.notify_one();
+        // The flush task may wait for a free slot.
+        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) >= MAX_IN_FLIGHT {
+            self.0.wakeup.notify_one();
         }
     }
 }
 
-/// Sends the queued batches. When its runtime drops it, all waiters fail.
-struct Driver(Arc<Queue>);
+/// Flushes the queue as pipelines. When its runtime drops it, all queued commands fail.
+struct FlushTask(Arc<CommandQueue>);
 
-impl Driver {
-    async fn drive(self, connection: MultiplexedConnection) {
+impl FlushTask {
+    async fn run(self, connection: MultiplexedConnection) {
         loop {
-            self.0.called.notified().await;
-            // Other tasks that are about to send a command do so first.
+            self.0.wakeup.notified().await;
+            // Tasks that are about to send a command join this pipeline.
             tokio::task::yield_now().await;
-            // The end of a pipeline notifies again.
-            if self.0.under_way.load(Ordering::Acquire) >= UNDER_WAY {
+            // The end of a pipeline wakes this task again.
+            if self.0.in_flight.load(Ordering::Acquire) >= MAX_IN_FLIGHT {
                 continue;
             }
-            let Some(waiters) = self.0.take() else {
+            let Some(batch) = self.0.take() else {
                 return;
             };
-            self.0.crowd.store(waiters.len(), Ordering::Relaxed);
-            if !waiters.is_empty() {
-                self.0.under_way.fetch_add(1, Ordering::AcqRel);
-                tokio::spawn(exchange(Arc::clone(&self.0), connection.clone(), waiters));
+            self.0.last_batch.store(batch.len(), Ordering::Relaxed);
+            if !batch.is_empty() {
+                self.0.in_flight.fetch_add(1, Ordering::AcqRel);
+                tokio::spawn(flush(Arc::clone(&self.0), connection.clone(), batch));
             }
         }
     }
 }
 
-impl Drop for Driver {
+impl Drop for FlushTask {
     fn drop(&mut self) {
-        let waiters = self.0.lock().close();
-        drop(waiters);
+        let unsent = self.0.lock().close();
+        drop(unsent);
     }
 }
 
-async fn exchange(queue: Arc<Queue>, mut connection: MultiplexedConnection, waiters: Vec<Waiter>) {
-    let _under_way = UnderWay::counted(&queue);
-    let mut commands = Pipeline::with_capacity(waiters.len());
-    let mut told = Vec::with_capacity(waiters.len());
-    for Waiter {
+/// Sends a pipeline, and delivers its replies.
+async fn flush(
+    queue: Arc<CommandQueue>,
+    mut connection: MultiplexedConnection,
+    batch: Vec<QueuedCommand>,
+) {
+    let _in_flight = InFlight::counted(&queue);
+    let mut commands = Pipeline::with_capacity(batch.len());
+    let mut receivers = Vec::with_capacity(batch.len());
+    for QueuedCommand {
         first,
         second,
-        tell,
-    } in waiters
+        reply,
+    } in batch
     {
-        // A command whose sender is gone was not sent yet, and is skipped.
-        if tell.is_closed() {
+        // The sender has cancelled the command, which was not sent yet.
+        if reply.is_closed() {
             continue;
         }
-        told.push((tell, second.is_some()));
+        receivers.push((reply, second.is_some()));
         commands.add_command(first);
         if let Some(second) = second {
             commands.add_command(second);
         }
     }
-    if told.is_empty() {
+    if receivers.is_empty() {
         return;
     }
     let count = commands.len();
@@ -344,13 +349,13 @@ async fn exchange(queue: Arc<Queue>, mut connection: MultiplexedConnection, wait
     match replies {
         Ok(replies) => {
             let mut replies = replies.into_iter();
-            for (tell, both) in told {
-                let _ = tell.send(Replies::take(&mut replies, both));
+            for (reply, both) in receivers {
+                let _ = reply.send(Replies::take(&mut replies, both));
             }
         }
         Err(error) => {
-            for (tell, _) in told {
-                let _ = tell.send(Err(error.clone()));
+            for (reply, _) in receivers {
+                let _ = reply.send(Err(error.clone()));
             }
         }
     }
@@ -361,7 +366,7 @@ fn ended() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()
 }
 
-/// Fewer replies than commands.
+/// The error of a pipeline with fewer replies than commands.
 fn cut_short() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()
 }

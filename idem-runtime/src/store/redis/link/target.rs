@@ -1,15 +1,15 @@
-//! Target of a connection.
+//! The server that a connection is made to.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr};
 
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
-use crate::store::redis::timeouts::Patience;
+use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::value::text_pairs;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Target of a connection, resolved anew for each one.
+/// The server that a connection is made to, resolved anew for each connection.
 #[derive(Clone)]
 pub(crate) enum Target {
     /// One server.
@@ -20,33 +20,33 @@ pub(crate) enum Target {
 
 impl Target {
     /// A client of the current server, for connections that subscribe.
-    pub(crate) async fn client(&self, patience: Patience) -> Result<Client, StoreError> {
+    pub(crate) async fn client(&self, timeouts: Timeouts) -> Result<Client, StoreError> {
         match self {
             Self::Server(client) => Ok(Client::clone(client)),
-            Self::Primary(sentinels) => sentinels.primary(patience).await,
+            Self::Primary(sentinels) => sentinels.primary(timeouts).await,
         }
     }
 
     /// Connects. `known`: an earlier attempt succeeded.
     pub(super) async fn connect(
         &self,
-        patience: Patience,
+        timeouts: Timeouts,
         known: bool,
     ) -> Result<MultiplexedConnection, StoreError> {
         match self {
-            Self::Server(client) => one(client, patience, known).await,
+            Self::Server(client) => one(client, timeouts, known).await,
             Self::Primary(sentinels) => {
-                let client = sentinels.primary(patience).await?;
-                let connection = one(&client, patience, known).await?;
+                let client = sentinels.primary(timeouts).await?;
+                let connection = one(&client, timeouts, known).await?;
                 is_primary(connection).await
             }
         }
     }
 
-    /// Starts the listeners of the sentinels unless they run. They change `generation` on a failover.
-    pub(super) fn tend(&self, patience: Patience) {
+    /// Starts the failover listeners, unless they run. They change `generation` on a failover.
+    pub(super) fn listen_for_failovers(&self, timeouts: Timeouts) {
         if let Self::Primary(sentinels) = self {
-            sentinels.listen(patience);
+            sentinels.listen(timeouts);
         }
     }
 
@@ -67,10 +67,10 @@ impl Target {
 
 async fn one(
     client: &Client,
-    patience: Patience,
+    timeouts: Timeouts,
     known: bool,
 ) -> Result<MultiplexedConnection, StoreError> {
-    let config = patience.config();
+    let config = timeouts.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     connected.await.map_err(|error| {
         let is_silence = error.is_timeout();

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 /// The channels that are watched, or were a moment ago.
 ///
 /// Watchers are counted elsewhere and may come and go at any moment. Therefore a channel is checked
-/// again whenever its last watcher has left, and its next order is decided then, under the lock that
+/// again whenever its last watcher has left, and the next command about it is chosen then, under the lock that
 /// a new watcher takes to check whether it is subscribed already.
 #[derive(Default)]
 pub(super) struct Channels {
@@ -33,8 +33,8 @@ struct Channel {
 /// State of a subscription.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
-    Asked,
-    Heard,
+    Requested,
+    Confirmed,
     Refused,
     /// Another node has the key.
     Moved,
@@ -43,14 +43,14 @@ pub(super) enum Progress {
 
 /// A command for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ChannelCommand {
     Subscribe { name: String, request: u64 },
     Unsubscribe { name: String },
 }
 
 impl Progress {
     pub(super) fn is_settled(&self) -> bool {
-        !matches!(self, Self::Asked)
+        !matches!(self, Self::Requested)
     }
 }
 
@@ -61,7 +61,7 @@ impl Channels {
         if let Some(channel) = self.wanted.get(&name) {
             return channel.progress.subscribe();
         }
-        let (progress, receiver) = watch::channel(Progress::Asked);
+        let (progress, receiver) = watch::channel(Progress::Requested);
         let channel = Channel {
             key: key.clone(),
             progress,
@@ -96,7 +96,10 @@ impl Channels {
     }
 
     /// The next command to send.
-    pub(super) fn next_order(&mut self, watched: impl Fn(&RecordKey) -> bool) -> Option<Order> {
+    pub(super) fn next_command(
+        &mut self,
+        watched: impl Fn(&RecordKey) -> bool,
+    ) -> Option<ChannelCommand> {
         while let Some(name) = self.queue.pop() {
             let Some(channel) = self.wanted.get_mut(&name) else {
                 continue;
@@ -105,13 +108,13 @@ impl Channels {
                 let asked = channel.request.is_some();
                 self.wanted.remove(&name);
                 if asked {
-                    return Some(Order::Unsubscribe { name });
+                    return Some(ChannelCommand::Unsubscribe { name });
                 }
             } else if channel.request.is_none() {
                 self.requests += 1;
                 channel.request = Some(self.requests);
                 let request = self.requests;
-                return Some(Order::Subscribe { name, request });
+                return Some(ChannelCommand::Subscribe { name, request });
             }
         }
         None
@@ -125,7 +128,7 @@ impl Channels {
     /// The server confirms a subscription. Returns the key, if its watchers may have missed a message.
     pub(super) fn confirmed(&mut self, name: &str, request: u64) -> Option<RecordKey> {
         let channel = self.asked(name, request)?;
-        channel.progress.send_replace(Progress::Heard);
+        channel.progress.send_replace(Progress::Confirmed);
         std::mem::take(&mut channel.lapsed).then(|| channel.key.clone())
     }
 
@@ -149,10 +152,10 @@ impl Channels {
         self.queue = self.wanted.keys().cloned().collect();
         for channel in self.wanted.values_mut() {
             channel.request = None;
-            if matches!(*channel.progress.borrow(), Progress::Heard) {
+            if matches!(*channel.progress.borrow(), Progress::Confirmed) {
                 channel.lapsed = true;
             }
-            channel.progress.send_replace(Progress::Asked);
+            channel.progress.send_replace(Progress::Requested);
         }
     }
 

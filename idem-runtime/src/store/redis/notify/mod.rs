@@ -8,5 +8,5 @@ mod subscriber;
 mod subscribers;
 mod subscriptions;
 
-pub(super) use self::resolutions::{Listening, channel};
+pub(super) use self::resolutions::{ResolutionListener, channel};
 pub(super) use self::subscribers::Subscribers;

@@ -17,15 +17,15 @@ use redis::aio::{PubSubSink, PubSubStream};
 use redis::{Msg, RedisError, RedisResult, Value};
 use tokio::time::{sleep, timeout};
 
-use super::subscribers::{Place, Subscribers};
+use super::subscribers::{BroadcastSource, Subscribers};
 use crate::env::backoff::Backoff;
 use crate::identity::key::KeyDigest;
 use crate::record::Owner;
-use crate::store::redis::durability::Keeping;
+use crate::store::redis::durability::WriteConcern;
 use crate::store::redis::failure::{connect_error, store_error};
-use crate::store::redis::link::{Order, Target};
-use crate::store::redis::timeouts::Patience;
-use crate::store::redis::topology::Route;
+use crate::store::redis::link::{RoutedCommand, Target};
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::topology::Topology;
 use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
 
 /// Silence after which the server is pinged.
@@ -39,7 +39,7 @@ pub(crate) fn channel(prefix: &str) -> String {
 }
 
 /// A listener and its channel.
-pub(crate) struct Listening {
+pub(crate) struct ResolutionListener {
     subscribers: Weak<Subscribers>,
     prefix: Arc<str>,
     channel: String,
@@ -47,14 +47,14 @@ pub(crate) struct Listening {
 }
 
 /// A subscribed connection.
-struct Wire {
+struct ResolutionConnection {
     sink: PubSubSink,
     stream: PubSubStream,
     target: Target,
     generation: u64,
 }
 
-impl Listening {
+impl ResolutionListener {
     pub(crate) fn new(
         subscribers: &Arc<Subscribers>,
         prefix: &Arc<str>,
@@ -87,15 +87,15 @@ impl Listening {
     /// Warns if this process cannot publish its resolutions.
     ///
     /// `own` is the connection of this thread, whose runtime drives it.
-    pub(crate) async fn try_to_publish(&self, own: &Route) {
+    pub(crate) async fn try_to_publish(&self, own: &Topology) {
         let publish = || {
             let mut publish = redis::cmd("PUBLISH");
             // No record has an empty name.
             publish.arg(&self.channel).arg("");
             publish
         };
-        let order = Order::about(&self.channel, &publish);
-        let sent = own.send(&order, Keeping::Nothing);
+        let command = RoutedCommand::on_key(&self.channel, &publish);
+        let sent = own.send(&command, WriteConcern::Local);
         if let Err(failure) = sent.await
             && failure.store_error("publishing").kind() == StoreErrorKind::Refused
         {
@@ -109,30 +109,30 @@ impl Listening {
 
     /// Delivers resolutions as long as the listener lives.
     pub(crate) async fn follow(self) {
-        let _deaf = Deaf(Weak::clone(&self.listener));
+        let _guard = HearingGuard(Weak::clone(&self.listener));
         let mut backoff = Backoff::new(&Owner::random());
         let mut warned = false;
         loop {
-            let Some((place, patience)) =
-                (self.subscribers.upgrade()).map(|subscribers| subscribers.place())
+            let Some((source, timeouts)) =
+                (self.subscribers.upgrade()).map(|subscribers| subscribers.broadcast_source())
             else {
                 return;
             };
-            let pause = match self.open(&place, patience).await {
-                Ok(wire) => {
+            let pause = match self.open(&source, timeouts).await {
+                Ok(connection) => {
                     backoff = Backoff::new(&Owner::random());
                     warned = false;
                     self.hearing(Hearing::All);
-                    let goes_on = self.hear(wire, patience).await;
+                    let goes_on = self.hear(connection, timeouts).await;
                     self.hearing(Hearing::Nothing);
                     if !goes_on {
                         return;
                     }
-                    place.doubt();
+                    source.doubt();
                     Duration::ZERO
                 }
                 Err(error) if error.is_transient() => {
-                    place.doubt();
+                    source.doubt();
                     backoff.reconnect()
                 }
                 Err(_) => {
@@ -151,17 +151,21 @@ impl Listening {
     }
 
     /// Opens a connection on which the server has confirmed the subscription.
-    async fn open(&self, place: &Place, patience: Patience) -> Result<Wire, StoreError> {
-        let target = place.target(&self.channel).await?;
+    async fn open(
+        &self,
+        source: &BroadcastSource,
+        timeouts: Timeouts,
+    ) -> Result<ResolutionConnection, StoreError> {
+        let target = source.target(&self.channel).await?;
         let generation = target.generation();
-        let client = target.client(patience).await?;
-        let opened = timeout(patience.connect, client.get_async_pubsub()).await;
+        let client = target.client(timeouts).await?;
+        let opened = timeout(timeouts.connect, client.get_async_pubsub()).await;
         let opened = opened.map_err(|_| lost())?;
         let (mut sink, stream) = opened.map_err(|error| connect_error(error, true))?.split();
-        let subscribed = timeout(patience.response, sink.subscribe(&self.channel)).await;
+        let subscribed = timeout(timeouts.response, sink.subscribe(&self.channel)).await;
         let subscribed = subscribed.map_err(|_| lost())?;
         subscribed.map_err(|error| store_error("listening to resolutions", error))?;
-        Ok(Wire {
+        Ok(ResolutionConnection {
             sink,
             stream,
             target,
@@ -171,13 +175,13 @@ impl Listening {
 
     /// Delivers resolutions until the connection is no longer usable. Returns whether the listener still
     /// lives.
-    async fn hear(&self, mut wire: Wire, patience: Patience) -> bool {
+    async fn hear(&self, mut connection: ResolutionConnection, timeouts: Timeouts) -> bool {
         loop {
             // The old primary of a failover may still be connected.
-            if wire.target.generation() != wire.generation {
+            if connection.target.generation() != connection.generation {
                 return true;
             }
-            let next = poll_fn(|cx| Pin::new(&mut wire.stream).poll_next(cx));
+            let next = poll_fn(|cx| Pin::new(&mut connection.stream).poll_next(cx));
             match timeout(QUIET, next).await {
                 Ok(Some(message)) => {
                     let Some(listener) = self.listener.upgrade() else {
@@ -193,7 +197,7 @@ impl Listening {
                         return false;
                     }
                     let ping: RedisResult<Value> =
-                        match timeout(patience.response, wire.sink.ping()).await {
+                        match timeout(timeouts.response, connection.sink.ping()).await {
                             Ok(reply) => reply,
                             Err(_) => return true,
                         };
@@ -216,9 +220,9 @@ impl Listening {
 }
 
 /// Guard that notifies the listener when its task ends, or its runtime drops the task.
-struct Deaf(Weak<dyn Listener>);
+struct HearingGuard(Weak<dyn Listener>);
 
-impl Drop for Deaf {
+impl Drop for HearingGuard {
     fn drop(&mut self) {
         if let Some(listener) = self.0.upgrade() {
             listener.hearing(Hearing::Nothing);

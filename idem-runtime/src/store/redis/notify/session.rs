@@ -10,9 +10,9 @@ use tokio::task::{JoinSet, unconstrained};
 use tokio::time::error::Elapsed;
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::channels::Order;
-use super::connection::{Heard, Wire};
-use super::subscriptions::Shared;
+use super::channels::ChannelCommand;
+use super::connection::{ChannelEvent, SubscriberConnection};
+use super::subscriptions::Subscriptions;
 use crate::env::backoff::Backoff;
 use crate::record::Owner;
 use crate::store::redis::failure::store_error;
@@ -26,9 +26,9 @@ const REPLACE: Duration = Duration::from_secs(10);
 
 /// A connection that is kept subscribed to the watched keys.
 pub(super) struct Session<'a> {
-    shared: &'a Shared,
-    wire: Wire,
-    answers: JoinSet<Answer>,
+    subscriptions: &'a Subscriptions,
+    connection: SubscriberConnection,
+    replies: JoinSet<SessionReply>,
     quiet: Pin<Box<Sleep>>,
     /// The server has confirmed a subscription; an accepted connection alone does not count.
     works: bool,
@@ -36,7 +36,7 @@ pub(super) struct Session<'a> {
     leaving: Vec<String>,
     /// The target's generation when this connection was made.
     generation: u64,
-    check: Check,
+    check: DeliveryCheck,
 }
 
 /// Whether the connection still delivers messages, after a read found a change before its message did.
@@ -44,16 +44,16 @@ pub(super) struct Session<'a> {
 /// Under load a read often overtakes the message. The server replies to a ping after the messages that it published
 /// before: with a message before the reply, the connection works.
 #[derive(PartialEq, Eq)]
-enum Check {
+enum DeliveryCheck {
     None,
     /// The ping has no reply yet, and no message has arrived since.
-    Silent,
+    Sent,
     /// A message has arrived since the ping.
-    Heard,
+    Delivered,
 }
 
 /// Why a connection is no longer usable.
-pub(super) enum End {
+pub(super) enum SessionEnd {
     /// The store is closed.
     Closed,
     /// Waiting calls missed notifications.
@@ -63,9 +63,9 @@ pub(super) enum End {
     Failed(StoreError),
 }
 
-enum Event {
-    Heard(Heard),
-    Answer(Answer),
+enum SessionEvent {
+    Channel(ChannelEvent),
+    Reply(SessionReply),
     /// The server was silent for a while.
     Quiet,
     /// There may be orders to send.
@@ -74,33 +74,37 @@ enum Event {
 }
 
 /// A command of a session.
-enum Request {
-    Order(Order),
+enum SessionRequest {
+    Command(ChannelCommand),
     /// Detects a silent connection.
     Ping,
-    /// The ping of a [`Check`].
+    /// The ping of a [`DeliveryCheck`].
     Check,
 }
 
 /// The server's reply to a request.
-struct Answer {
-    request: Request,
+struct SessionReply {
+    request: SessionRequest,
     reply: Result<RedisResult<()>, Elapsed>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(shared: &'a Shared, wire: Wire, generation: u64) -> Self {
+    pub(super) fn new(
+        subscriptions: &'a Subscriptions,
+        connection: SubscriberConnection,
+        generation: u64,
+    ) -> Self {
         // Messages missed so far were missed on another connection.
-        shared.lock().missed = false;
+        subscriptions.lock().missed = false;
         Self {
-            shared,
-            wire,
-            answers: JoinSet::new(),
+            subscriptions,
+            connection,
+            replies: JoinSet::new(),
             quiet: Box::pin(sleep(QUIET)),
             works: false,
             leaving: Vec::new(),
             generation,
-            check: Check::None,
+            check: DeliveryCheck::None,
         }
     }
 
@@ -110,121 +114,126 @@ impl<'a> Session<'a> {
         mut self,
         backoff: &mut Backoff,
         replaced: &mut Option<Instant>,
-    ) -> End {
+    ) -> SessionEnd {
         loop {
             // The old primary may still be there, and confirm any subscription.
-            if self.shared.target.generation() != self.generation {
-                return End::Lost;
+            if self.subscriptions.target.generation() != self.generation {
+                return SessionEnd::Lost;
             }
             let missed = {
-                let mut state = self.shared.lock();
+                let mut state = self.subscriptions.lock();
                 if state.closed {
-                    return End::Closed;
+                    return SessionEnd::Closed;
                 }
                 std::mem::take(&mut state.missed)
             };
             // Before the orders: one of them may give up the channel of the missed message.
             if missed
-                && self.check == Check::None
+                && self.check == DeliveryCheck::None
                 && replaced.is_none_or(|at| at.elapsed() >= REPLACE)
             {
-                self.check = Check::Silent;
-                self.send(Request::Check).await;
+                self.check = DeliveryCheck::Sent;
+                self.send(SessionRequest::Check).await;
             }
-            while let Some(order) = self.next_order() {
-                self.send(Request::Order(order)).await;
+            while let Some(command) = self.next_command() {
+                self.send(SessionRequest::Command(command)).await;
             }
             let event = self.event().await;
-            if !matches!(event, Event::Work) {
+            if !matches!(event, SessionEvent::Work) {
                 let now = tokio::time::Instant::now();
                 self.quiet.as_mut().reset(now + QUIET);
             }
             match event {
-                Event::Heard(Heard::Message(name)) => {
-                    if self.check == Check::Silent {
-                        self.check = Check::Heard;
+                SessionEvent::Channel(ChannelEvent::Message(name)) => {
+                    if self.check == DeliveryCheck::Sent {
+                        self.check = DeliveryCheck::Delivered;
                     }
-                    self.shared.tell(&name);
+                    self.subscriptions.wake(&name);
                 }
-                Event::Heard(Heard::Left(name)) => {
+                SessionEvent::Channel(ChannelEvent::Unsubscribed(name)) => {
                     match self.leaving.iter().position(|leaving| *leaving == name) {
                         Some(place) => drop(self.leaving.swap_remove(place)),
                         // The slot of its key has moved to another node. The client library takes
                         // this for the reply to the command that was sent first: no later reply on
                         // this connection can be trusted.
-                        None => return End::Lost,
+                        None => return SessionEnd::Lost,
                     }
                 }
-                Event::Answer(answer) => {
-                    if let Some(end) = self.settle(answer, backoff) {
-                        if matches!(end, End::Missed) {
+                SessionEvent::Reply(reply) => {
+                    if let Some(end) = self.settle(reply, backoff) {
+                        if matches!(end, SessionEnd::Missed) {
                             *replaced = Some(Instant::now());
                         }
                         return end;
                     }
                 }
-                Event::Quiet => {
-                    if !self.shared.lock().channels.is_empty() {
-                        self.send(Request::Ping).await;
+                SessionEvent::Quiet => {
+                    if !self.subscriptions.lock().channels.is_empty() {
+                        self.send(SessionRequest::Ping).await;
                     }
                 }
-                Event::Work => {}
-                Event::Ended => return self.lost(),
+                SessionEvent::Work => {}
+                SessionEvent::Ended => return self.lost(),
             }
         }
     }
 
-    fn next_order(&self) -> Option<Order> {
-        let watched = |key: &_| self.shared.watchers.is_watched(key);
-        self.shared.lock().channels.next_order(watched)
+    fn next_command(&self) -> Option<ChannelCommand> {
+        let watched = |key: &_| self.subscriptions.watchers.is_watched(key);
+        self.subscriptions.lock().channels.next_command(watched)
     }
 
     /// Sends a request. Its reply is awaited in a separate task, so that no other event waits for it.
-    async fn send(&mut self, request: Request) {
-        if let Request::Order(Order::Unsubscribe { name }) = &request {
+    async fn send(&mut self, request: SessionRequest) {
+        if let SessionRequest::Command(ChannelCommand::Unsubscribe { name }) = &request {
             self.leaving.push(name.clone());
         }
-        let commands = self.wire.commands.clone();
-        let response = self.shared.patience.response;
-        let mut answer: Pin<Box<dyn Future<Output = Answer> + Send>> = Box::pin(async move {
+        let commands = self.connection.commands.clone();
+        let response = self.subscriptions.timeouts.response;
+        let mut reply: Pin<Box<dyn Future<Output = SessionReply> + Send>> = Box::pin(async move {
             let reply = timeout(response, async {
                 match &request {
-                    Request::Order(Order::Subscribe { name, .. }) => commands.subscribe(name).await,
-                    Request::Order(Order::Unsubscribe { name }) => commands.unsubscribe(name).await,
-                    Request::Ping | Request::Check => commands.ping().await,
+                    SessionRequest::Command(ChannelCommand::Subscribe { name, .. }) => {
+                        commands.subscribe(name).await
+                    }
+                    SessionRequest::Command(ChannelCommand::Unsubscribe { name }) => {
+                        commands.unsubscribe(name).await
+                    }
+                    SessionRequest::Ping | SessionRequest::Check => commands.ping().await,
                 }
             });
             let reply = reply.await;
-            Answer { request, reply }
+            SessionReply { request, reply }
         });
-        // The first poll sends: here, so that the orders for a channel leave in their order.
-        let first = unconstrained(poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx)))).await;
+        // The first poll sends: here, so that the commands about a channel are sent in their order.
+        let first = unconstrained(poll_fn(|cx| Poll::Ready(reply.as_mut().poll(cx)))).await;
         match first {
-            Poll::Ready(answer) => self.answers.spawn(ready(answer)),
-            Poll::Pending => self.answers.spawn(answer),
+            Poll::Ready(reply) => self.replies.spawn(ready(reply)),
+            Poll::Pending => self.replies.spawn(reply),
         };
     }
 
-    async fn event(&mut self) -> Event {
-        let mut work = pin!(self.shared.work.notified());
+    async fn event(&mut self) -> SessionEvent {
+        let mut work = pin!(self.subscriptions.work.notified());
         poll_fn(|cx| {
-            if let Poll::Ready(message) = self.wire.poll_message(cx) {
-                return Poll::Ready(message.map_or(Event::Ended, Event::Heard));
+            if let Poll::Ready(message) = self.connection.poll_message(cx) {
+                return Poll::Ready(message.map_or(SessionEvent::Ended, SessionEvent::Channel));
             }
             // A panicked task is one whose reply never comes.
-            if let Poll::Ready(Some(answer)) = self.answers.poll_join_next(cx) {
-                return Poll::Ready(answer.map_or(Event::Ended, Event::Answer));
+            if let Poll::Ready(Some(reply)) = self.replies.poll_join_next(cx) {
+                return Poll::Ready(reply.map_or(SessionEvent::Ended, SessionEvent::Reply));
             }
             if work.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Event::Work);
+                return Poll::Ready(SessionEvent::Work);
             }
-            self.quiet.as_mut().poll(cx).map(|()| Event::Quiet)
+            self.quiet.as_mut().poll(cx).map(|()| SessionEvent::Quiet)
         })
         .await
     }
 
-    fn settle(&mut self, answer: Answer, backoff: &mut Backoff) -> Option<End> {
-        let Ok(reply) = answer.reply else {
+    fn settle(&mut self, reply: SessionReply, backoff: &mut Backoff) -> Option<SessionEnd> {
+        let SessionReply { request, reply } = reply;
+        let Ok(reply) = reply else {
             return Some(self.lost());
         };
         if let Err(error) = &reply
@@ -232,35 +241,35 @@ impl<'a> Session<'a> {
         {
             return Some(self.lost());
         }
-        match answer.request {
-            Request::Order(Order::Subscribe { name, request }) => match reply {
+        match request {
+            SessionRequest::Command(ChannelCommand::Subscribe { name, request }) => match reply {
                 Ok(()) => {
                     *backoff = Backoff::new(&Owner::random());
                     self.works = true;
-                    self.shared.confirmed(&name, request);
+                    self.subscriptions.confirmed(&name, request);
                 }
                 Err(error) if error.redirect_node().is_some() => {
                     self.works = true;
-                    self.shared.moved(&name, request, &error);
+                    self.subscriptions.moved(&name, request, &error);
                 }
                 Err(error) => {
                     let error = store_error("watching a key", error);
                     if error.is_transient() {
-                        return Some(End::Failed(error));
+                        return Some(SessionEnd::Failed(error));
                     }
-                    self.shared.refused(&name, request);
+                    self.subscriptions.refused(&name, request);
                 }
             },
-            Request::Order(Order::Unsubscribe { name }) => {
+            SessionRequest::Command(ChannelCommand::Unsubscribe { name }) => {
                 // A refusal is a reply as well.
                 if reply.is_err() {
                     self.leaving.retain(|leaving| *leaving != name);
                 }
             }
-            Request::Ping => {}
-            Request::Check => {
-                if std::mem::replace(&mut self.check, Check::None) == Check::Silent {
-                    return Some(End::Missed);
+            SessionRequest::Ping => {}
+            SessionRequest::Check => {
+                if std::mem::replace(&mut self.check, DeliveryCheck::None) == DeliveryCheck::Sent {
+                    return Some(SessionEnd::Missed);
                 }
             }
         }
@@ -269,11 +278,11 @@ impl<'a> Session<'a> {
 
     /// How a broken or silent connection ends. One that never worked counts as one that could
     /// not be made: a server without room for it hangs up, and a dead one is silent.
-    fn lost(&self) -> End {
+    fn lost(&self) -> SessionEnd {
         if self.works {
-            return End::Lost;
+            return SessionEnd::Lost;
         }
-        End::Failed(StoreError::new(
+        SessionEnd::Failed(StoreError::new(
             StoreErrorKind::Unavailable,
             "watching a key: the connection to Redis is lost",
         ))

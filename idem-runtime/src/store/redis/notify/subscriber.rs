@@ -19,28 +19,28 @@ use tokio::sync::watch::Receiver;
 use tokio::time::{sleep, timeout};
 
 use super::channels::Progress;
-use super::connection::Wire;
-use super::session::{End, Session};
-use super::subscriptions::Shared;
+use super::connection::SubscriberConnection;
+use super::session::{Session, SessionEnd};
+use super::subscriptions::Subscriptions;
 use crate::env::backoff::Backoff;
 use crate::identity::operation::RecordKey;
 use crate::record::Owner;
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::link::Target;
-use crate::store::redis::timeouts::Patience;
+use crate::store::redis::timeouts::Timeouts;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
 /// Where the notifications of a key come from.
-pub(super) enum Told {
-    Here(Watch),
+pub(super) enum WatchOutcome {
+    Subscribed(Watch),
     /// Another node has the key.
-    Elsewhere,
+    Moved,
     /// The server refuses the subscription.
-    Never,
+    Refused,
 }
 
 /// Notifies the watchers of keys. Its task ends with it.
-pub(crate) struct Subscriber(Arc<Shared>);
+pub(crate) struct Subscriber(Arc<Subscriptions>);
 
 impl Subscriber {
     /// Creates one that connects when the first key is watched. `sharded`: the scripts publish to the
@@ -49,9 +49,9 @@ impl Subscriber {
         target: Target,
         cluster: Option<Arc<Cluster>>,
         sharded: bool,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Self {
-        Self(Shared::new(target, cluster, sharded, patience))
+        Self(Subscriptions::new(target, cluster, sharded, timeouts))
     }
 
     /// Watches a key, from the server's confirmation on.
@@ -59,17 +59,17 @@ impl Subscriber {
     /// # Errors
     ///
     /// At once while there is no connection, and when the server does not reply in time.
-    pub(super) async fn watch(&self, key: &RecordKey) -> Result<Told, StoreError> {
+    pub(super) async fn watch(&self, key: &RecordKey) -> Result<WatchOutcome, StoreError> {
         let Some((watch, mut progress)) = self.begin(key)? else {
-            return Ok(Told::Never);
+            return Ok(WatchOutcome::Refused);
         };
         let settled = progress.wait_for(Progress::is_settled);
-        match timeout(self.0.patience.response, settled).await {
+        match timeout(self.0.timeouts.response, settled).await {
             Ok(Ok(progress)) => match &*progress {
-                Progress::Refused => Ok(Told::Never),
-                Progress::Moved => Ok(Told::Elsewhere),
+                Progress::Refused => Ok(WatchOutcome::Refused),
+                Progress::Moved => Ok(WatchOutcome::Moved),
                 Progress::Failed(error) => Err(error.clone()),
-                Progress::Heard | Progress::Asked => Ok(Told::Here(watch)),
+                Progress::Confirmed | Progress::Requested => Ok(WatchOutcome::Subscribed(watch)),
             },
             Ok(Err(_)) | Err(_) => Err(StoreError::new(
                 StoreErrorKind::Unavailable,
@@ -84,7 +84,7 @@ impl Subscriber {
             return Ok(None);
         };
         if let Some(runtime) = joined.starts {
-            runtime.spawn(run(Task(Arc::clone(&self.0))));
+            runtime.spawn(run(SubscriptionTask(Arc::clone(&self.0))));
         }
         self.0.work.notify_one();
         Ok(Some((joined.watch, joined.progress)))
@@ -95,8 +95,8 @@ impl Subscriber {
         &self.0.target
     }
 
-    pub(super) fn patience(&self) -> Patience {
-        self.0.patience
+    pub(super) fn timeouts(&self) -> Timeouts {
+        self.0.timeouts
     }
 
     /// Whether no key is watched here.
@@ -106,11 +106,11 @@ impl Subscriber {
 
     /// The operator's warning, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
-        self.0.lock().refused.map(|_| UNTOLD.to_owned())
+        self.0.lock().refused.map(|_| REFUSED_WARNING.to_owned())
     }
 }
 
-const UNTOLD: &str = "Redis does not let this user subscribe, so that waiting calls ask again and \
+const REFUSED_WARNING: &str = "Redis does not let this user subscribe, so that waiting calls ask again and \
                       again; see the rights in the documentation of `RedisStore`";
 
 impl Drop for Subscriber {
@@ -129,36 +129,42 @@ impl fmt::Debug for Subscriber {
 }
 
 /// The subscription task. A runtime that ends drops it.
-struct Task(Arc<Shared>);
+struct SubscriptionTask(Arc<Subscriptions>);
 
-async fn run(task: Task) {
-    let shared = &*task.0;
+async fn run(task: SubscriptionTask) {
+    let subscriptions = &*task.0;
     let mut backoff = Backoff::new(&Owner::random());
     let mut replaced = None;
-    shared.lock().host = Some(std::thread::current().id());
-    while shared.somebody_watches().await {
-        let generation = shared.target.generation();
-        match Wire::open(&shared.target, shared.sharded, shared.patience).await {
-            Ok(wire) => match Session::new(shared, wire, generation)
+    subscriptions.lock().host = Some(std::thread::current().id());
+    while subscriptions.wait_for_watcher().await {
+        let generation = subscriptions.target.generation();
+        match SubscriberConnection::open(
+            &subscriptions.target,
+            subscriptions.sharded,
+            subscriptions.timeouts,
+        )
+        .await
+        {
+            Ok(connection) => match Session::new(subscriptions, connection, generation)
                 .serve(&mut backoff, &mut replaced)
                 .await
             {
-                End::Closed => return,
-                End::Missed => {
-                    shared.lock().channels.lost();
+                SessionEnd::Closed => return,
+                SessionEnd::Missed => {
+                    subscriptions.lock().channels.lost();
                     continue;
                 }
-                End::Lost => shared.lock().channels.lost(),
-                End::Failed(error) => shared.failed(error),
+                SessionEnd::Lost => subscriptions.lock().channels.lost(),
+                SessionEnd::Failed(error) => subscriptions.failed(error),
             },
-            Err(error) => shared.failed(error),
+            Err(error) => subscriptions.failed(error),
         }
         sleep(backoff.reconnect()).await;
-        shared.lock().down = None;
+        subscriptions.lock().down = None;
     }
 }
 
-impl Drop for Task {
+impl Drop for SubscriptionTask {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.host = None;

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::subscriber::{Subscriber, Told};
+use super::subscriber::{Subscriber, WatchOutcome};
 use crate::identity::operation::RecordKey;
 use crate::store::redis::address::Address;
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::link::Target;
-use crate::store::redis::timeouts::Patience;
+use crate::store::redis::timeouts::Timeouts;
 use crate::store::{StoreError, StoreErrorKind, Watch};
 
 /// Attempts to follow a key to another node before the watch fails.
@@ -21,27 +21,27 @@ const MOVES: usize = 3;
 #[derive(Debug)]
 pub(crate) enum Subscribers {
     Server(Subscriber),
-    Cluster(Nodes),
+    Cluster(ClusterSubscribers),
 }
 
 #[derive(Debug)]
-pub(crate) struct Nodes {
+pub(crate) struct ClusterSubscribers {
     cluster: Arc<Cluster>,
     sharded: bool,
-    patience: Patience,
+    timeouts: Timeouts,
     subscribers: Mutex<HashMap<Address, Arc<Subscriber>>>,
 }
 
 impl Subscribers {
-    pub(crate) fn of_server(target: Target, sharded: bool, patience: Patience) -> Self {
-        Self::Server(Subscriber::new(target, None, sharded, patience))
+    pub(crate) fn of_server(target: Target, sharded: bool, timeouts: Timeouts) -> Self {
+        Self::Server(Subscriber::new(target, None, sharded, timeouts))
     }
 
-    pub(crate) fn of_cluster(cluster: Cluster, sharded: bool, patience: Patience) -> Self {
-        Self::Cluster(Nodes {
+    pub(crate) fn of_cluster(cluster: Cluster, sharded: bool, timeouts: Timeouts) -> Self {
+        Self::Cluster(ClusterSubscribers {
             cluster: Arc::new(cluster),
             sharded,
-            patience,
+            timeouts,
             subscribers: Mutex::default(),
         })
     }
@@ -51,17 +51,17 @@ impl Subscribers {
         let nodes = match self {
             Self::Server(subscriber) => {
                 return Ok(match subscriber.watch(key).await? {
-                    Told::Here(watch) => Some(watch),
-                    Told::Elsewhere | Told::Never => None,
+                    WatchOutcome::Subscribed(watch) => Some(watch),
+                    WatchOutcome::Moved | WatchOutcome::Refused => None,
                 });
             }
             Self::Cluster(nodes) => nodes,
         };
         for _ in 0..MOVES {
             match nodes.of(key).await?.watch(key).await? {
-                Told::Here(watch) => return Ok(Some(watch)),
-                Told::Never => return Ok(None),
-                Told::Elsewhere => {}
+                WatchOutcome::Subscribed(watch) => return Ok(Some(watch)),
+                WatchOutcome::Refused => return Ok(None),
+                WatchOutcome::Moved => {}
             }
         }
         Err(StoreError::new(
@@ -71,13 +71,16 @@ impl Subscribers {
     }
 
     /// Where to receive messages about no single key, and the time limits.
-    pub(crate) fn place(&self) -> (Place, Patience) {
+    pub(crate) fn broadcast_source(&self) -> (BroadcastSource, Timeouts) {
         match self {
             Self::Server(subscriber) => {
                 let target = subscriber.target().clone();
-                (Place::Server(target), subscriber.patience())
+                (BroadcastSource::Server(target), subscriber.timeouts())
             }
-            Self::Cluster(nodes) => (Place::Cluster(Arc::clone(&nodes.cluster)), nodes.patience),
+            Self::Cluster(nodes) => (
+                BroadcastSource::Cluster(Arc::clone(&nodes.cluster)),
+                nodes.timeouts,
+            ),
         }
     }
 
@@ -91,13 +94,13 @@ impl Subscribers {
 }
 
 /// Where to receive messages about no single key.
-pub(crate) enum Place {
+pub(crate) enum BroadcastSource {
     Server(Target),
     /// Any node, since the nodes forward a plain `PUBLISH` to each other.
     Cluster(Arc<Cluster>),
 }
 
-impl Place {
+impl BroadcastSource {
     /// The node to subscribe at: the one that has this name's slot.
     pub(crate) async fn target(&self, name: &str) -> Result<Target, StoreError> {
         Ok(match self {
@@ -117,7 +120,7 @@ impl Place {
     }
 }
 
-impl Nodes {
+impl ClusterSubscribers {
     fn lock(&self) -> MutexGuard<'_, HashMap<Address, Arc<Subscriber>>> {
         self.subscribers
             .lock()
@@ -138,7 +141,7 @@ impl Nodes {
             target,
             cluster,
             self.sharded,
-            self.patience,
+            self.timeouts,
         ));
         nodes.insert(at, Arc::clone(&node));
         Ok(node)

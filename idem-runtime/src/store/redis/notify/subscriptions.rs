@@ -12,26 +12,26 @@ use super::channels::{Channels, Progress};
 use crate::identity::operation::RecordKey;
 use crate::store::redis::cluster::Cluster;
 use crate::store::redis::link::Target;
-use crate::store::redis::timeouts::Patience;
+use crate::store::redis::timeouts::Timeouts;
 use crate::store::{Feed, StoreError, Watch, Watchers};
 
 /// How long a refused subscription is not tried again.
 const REFUSED: Duration = Duration::from_mins(1);
 
 /// The watched keys of a server, and the state of their subscriptions.
-pub(super) struct Shared {
+pub(super) struct Subscriptions {
     pub(super) target: Target,
     /// The cluster of the server, which notifies only its own keys.
     pub(super) cluster: Option<Arc<Cluster>>,
     pub(super) sharded: bool,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
     pub(super) watchers: Watchers,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<SubscriptionState>,
     pub(super) work: Notify,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct SubscriptionState {
     pub(super) channels: Channels,
     /// The thread on which the task was started.
     pub(super) host: Option<ThreadId>,
@@ -46,14 +46,14 @@ pub(super) struct State {
 }
 
 /// A watch whose subscription is not confirmed yet.
-pub(super) struct Joined {
+pub(super) struct PendingWatch {
     pub(super) watch: Watch,
     pub(super) progress: watch::Receiver<Progress>,
     /// Where the caller starts the subscription task, if none runs.
     pub(super) starts: Option<Handle>,
 }
 
-impl Feed for Shared {
+impl Feed for Subscriptions {
     fn left(&self, key: &RecordKey) {
         self.lock().channels.left(key);
         self.work.notify_one();
@@ -65,31 +65,31 @@ impl Feed for Shared {
     }
 }
 
-impl Shared {
+impl Subscriptions {
     pub(super) fn new(
         target: Target,
         cluster: Option<Arc<Cluster>>,
         sharded: bool,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Arc<Self> {
-        Arc::new_cyclic(|shared: &Weak<Self>| Self {
+        Arc::new_cyclic(|subscriptions: &Weak<Self>| Self {
             target,
             cluster,
             sharded,
-            patience,
-            watchers: Watchers::fed_by(shared.clone()),
+            timeouts,
+            watchers: Watchers::fed_by(subscriptions.clone()),
             state: Mutex::default(),
             work: Notify::new(),
         })
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SubscriptionState> {
         // Nothing panics while it is held; if it did, the maps would still be whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a watcher of the key. `None`: the server refuses subscriptions.
-    pub(super) fn join(&self, key: &RecordKey) -> Result<Option<Joined>, StoreError> {
+    pub(super) fn join(&self, key: &RecordKey) -> Result<Option<PendingWatch>, StoreError> {
         {
             let state = self.lock();
             if state.refused.is_some_and(|at| at.elapsed() < REFUSED) {
@@ -115,7 +115,7 @@ impl Shared {
             None
         };
         let progress = state.channels.join(key);
-        Ok(Some(Joined {
+        Ok(Some(PendingWatch {
             watch,
             progress,
             starts,
@@ -123,7 +123,7 @@ impl Shared {
     }
 
     /// Waits for a watcher. Returns false once the store is closed.
-    pub(super) async fn somebody_watches(&self) -> bool {
+    pub(super) async fn wait_for_watcher(&self) -> bool {
         loop {
             {
                 let mut state = self.lock();
@@ -139,7 +139,7 @@ impl Shared {
     }
 
     /// Wakes the watchers of a channel's key.
-    pub(super) fn tell(&self, name: &str) {
+    pub(super) fn wake(&self, name: &str) {
         let key = self.lock().channels.key(name);
         if let Some(key) = key {
             self.watchers.wake(&key);

@@ -23,12 +23,12 @@ pub(super) enum Rights {
     /// The check failed: why.
     Unknown(String),
     /// The check succeeded.
-    Known(Known),
+    Known(MissingRights),
 }
 
 /// Missing rights, in the notation of `ACL SETUSER`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct MissingRights {
     /// The prefix that was checked.
     pub(super) prefix: String,
     /// Rights without which calls are refused.
@@ -39,7 +39,7 @@ pub(super) struct Known {
     pub(super) subscribing_untried: bool,
 }
 
-impl Known {
+impl MissingRights {
     /// All rights that the user lacks.
     pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
         self.needed.iter().chain(&self.told).map(String::as_str)
@@ -75,7 +75,7 @@ impl NoWrites {
 }
 
 /// Separates required rights from those for notifications, and a missing prefix from its commands.
-pub(super) fn sorted(prefix: &str, telling: [&str; 2], refused: Vec<String>) -> Known {
+pub(super) fn classify(prefix: &str, telling: [&str; 2], refused: Vec<String>) -> MissingRights {
     let [publish, subscribe] = telling.map(|command| format!("+{}", command.to_lowercase()));
     let is_needed =
         |right: &String| ON_KEYS.contains(&right.as_str()) || BESIDES.contains(&right.as_str());
@@ -92,7 +92,7 @@ pub(super) fn sorted(prefix: &str, telling: [&str; 2], refused: Vec<String>) -> 
         // The commands or the channel: one ACL line grants both.
         told.insert(0, format!("&{prefix}:*"));
     }
-    Known {
+    MissingRights {
         prefix: prefix.to_owned(),
         needed,
         told,
@@ -106,7 +106,7 @@ mod tests {
 
     fn missing(refused: &[&str]) -> Vec<String> {
         let refused = refused.iter().map(|&right| right.to_owned()).collect();
-        let known = sorted("shop", ["PUBLISH", "SUBSCRIBE"], refused);
+        let known = classify("shop", ["PUBLISH", "SUBSCRIBE"], refused);
         known.missing().map(str::to_owned).collect()
     }
 

@@ -13,6 +13,6 @@ mod warnings;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::query::Look;
+pub(super) use self::query::ProbeOptions;
 pub use self::report::Report;
 pub use self::server::Server;

@@ -3,12 +3,12 @@
 use super::server::Server;
 use crate::store::redis::durability::Durability;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::server::Node;
+use crate::store::redis::server::RedisServer;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Settings of the check.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct ProbeOptions {
     /// Where the user's rights are tried.
     pub(crate) prefix: String,
     /// The durability required of the replicas.
@@ -20,9 +20,12 @@ impl Server {
     ///
     /// It sends `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
     /// that finds the user's rights under this prefix.
-    pub(crate) async fn ask(to: &Node, look: &Look) -> Result<Self, StoreError> {
+    pub(crate) async fn probe(
+        to: &RedisServer,
+        options: &ProbeOptions,
+    ) -> Result<Self, StoreError> {
         let mut server = Self {
-            durability: look.durability,
+            durability: options.durability,
             ..Self::default()
         };
         match to.ask(&redis::cmd("HELLO")).await {
@@ -54,7 +57,7 @@ impl Server {
         }
         // A server that will be refused is not queried further.
         if !server.is_sentinel() && server.is_new_enough() {
-            server.try_rights(to, &look.prefix).await?;
+            server.try_rights(to, &options.prefix).await?;
         }
         Ok(server)
     }

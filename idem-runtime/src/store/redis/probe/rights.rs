@@ -2,19 +2,23 @@
 
 use redis::{RedisError, Value};
 
-use super::acl::{Known, NoWrites, Rights, sorted};
+use super::acl::{MissingRights, NoWrites, Rights, classify};
 use super::server::Server;
 use crate::record::Owner;
 use crate::store::StoreError;
 use crate::store::redis::durability::Durability;
 use crate::store::redis::failure::Failure;
-use crate::store::redis::server::Node;
+use crate::store::redis::server::RedisServer;
 use crate::store::redis::value::text;
 
 const PROBE: &str = include_str!("probe.lua");
 impl Server {
     /// Checks the user's rights under this prefix.
-    pub(super) async fn try_rights(&mut self, to: &Node, prefix: &str) -> Result<(), StoreError> {
+    pub(super) async fn try_rights(
+        &mut self,
+        to: &RedisServer,
+        prefix: &str,
+    ) -> Result<(), StoreError> {
         let [publish, subscribe, unsubscribe] = self.telling();
         let mut probe = redis::cmd("EVAL");
         probe.arg(PROBE).arg(0).arg(unused_name(prefix));
@@ -29,17 +33,17 @@ impl Server {
             Ok(reply) => reply,
             Err(failure) => {
                 self.rights = match refused(failure)? {
-                    Refused::Lacking => Rights::Known(Known {
+                    Refusal::Lacking => Rights::Known(MissingRights {
                         prefix: prefix.to_owned(),
                         needed: vec!["+eval".to_owned()],
-                        ..Known::default()
+                        ..MissingRights::default()
                     }),
-                    Refused::Other(code) => Rights::Unknown(code),
+                    Refusal::Other(code) => Rights::Unknown(code),
                 };
                 return Ok(());
             }
         };
-        let Some(mut found) = Found::parse(&found) else {
+        let Some(mut found) = ProbeReply::parse(&found) else {
             self.rights = Rights::Unknown("its answer is not that of the script".to_owned());
             return Ok(());
         };
@@ -48,7 +52,7 @@ impl Server {
         if found.tried && self.lacks_evalsha(to).await? {
             found.refused.insert(0, "+evalsha".to_owned());
         }
-        self.rights = Rights::Known(sorted(prefix, [publish, subscribe], found.refused));
+        self.rights = Rights::Known(classify(prefix, [publish, subscribe], found.refused));
         if let Rights::Known(known) = &mut self.rights {
             known.subscribing_untried = found.tried;
         }
@@ -58,17 +62,17 @@ impl Server {
         Ok(())
     }
 
-    async fn lacks_evalsha(&self, to: &Node) -> Result<bool, StoreError> {
+    async fn lacks_evalsha(&self, to: &RedisServer) -> Result<bool, StoreError> {
         let mut command = redis::cmd("EVALSHA");
         command.arg("0".repeat(40)).arg(0);
         match to.ask(&command).await {
             Ok(_) => Ok(false),
-            Err(failure) => Ok(matches!(refused(failure)?, Refused::Lacking)),
+            Err(failure) => Ok(matches!(refused(failure)?, Refusal::Lacking)),
         }
     }
 
     /// Queries settings that `INFO` does not contain. Few users have the right.
-    async fn ask_settings(&mut self, to: &Node) -> Result<(), StoreError> {
+    async fn ask_settings(&mut self, to: &RedisServer) -> Result<(), StoreError> {
         let names = ["save", "appendfsync", "min-replicas-to-write"];
         // Redis 6 takes one name at a time.
         let at_once = if self.reads_declarations() {
@@ -102,7 +106,7 @@ fn unused_name(prefix: &str) -> String {
 }
 
 /// How a server refused.
-enum Refused {
+enum Refusal {
     /// The user has no right to the command, or the server does not have it.
     Lacking,
     /// Another refusal: its code, or a description.
@@ -110,12 +114,12 @@ enum Refused {
 }
 
 /// Classifies a refusal; an error if the server is gone.
-fn refused(failure: Failure) -> Result<Refused, StoreError> {
+fn refused(failure: Failure) -> Result<Refusal, StoreError> {
     let error = match failure {
         Failure::Reply(error) if is_answer(&error) => error,
         // Writes may have to wait, as in a planned failover; the server answered before.
         Failure::Reply(error) if error.is_timeout() => {
-            return Ok(Refused::Other("no reply in time".to_owned()));
+            return Ok(Refusal::Other("no reply in time".to_owned()));
         }
         failure => return Err(failure.store_error("asking Redis what this user may do")),
     };
@@ -124,9 +128,9 @@ fn refused(failure: Failure) -> Result<Refused, StoreError> {
         .detail()
         .is_some_and(|detail| detail.contains("unknown command"));
     Ok(match code {
-        "NOPERM" => Refused::Lacking,
-        "ERR" if unknown => Refused::Lacking,
-        code => Refused::Other(code.to_owned()),
+        "NOPERM" => Refusal::Lacking,
+        "ERR" if unknown => Refusal::Lacking,
+        code => Refusal::Other(code.to_owned()),
     })
 }
 
@@ -135,14 +139,14 @@ fn is_answer(error: &RedisError) -> bool {
 }
 
 /// The findings of the script.
-struct Found {
+struct ProbeReply {
     tried: bool,
     write: String,
     settings: bool,
     refused: Vec<String>,
 }
 
-impl Found {
+impl ProbeReply {
     fn parse(reply: &Value) -> Option<Self> {
         let Value::Array(parts) = reply else {
             return None;
@@ -170,13 +174,13 @@ mod tests {
             let parts = parts
                 .iter()
                 .map(|part| Value::SimpleString((*part).to_owned()));
-            Found::parse(&Value::Array(parts.collect()))
+            ProbeReply::parse(&Value::Array(parts.collect()))
         };
         assert!(parse(&["asked", ""]).is_none());
         let found = parse(&["tried", "", "", "GET"]).unwrap();
         assert!(found.tried && found.settings);
         assert_eq!(found.refused, ["+get"]);
-        assert!(Found::parse(&Value::Okay).is_none());
+        assert!(ProbeReply::parse(&Value::Okay).is_none());
     }
 
     #[test]

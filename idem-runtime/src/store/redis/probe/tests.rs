@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::acl::{Known, NoWrites, Rights};
+use super::acl::{MissingRights, NoWrites, Rights};
 use super::info::parse_version;
 use super::*;
 
@@ -15,9 +15,9 @@ fn server(info: &str) -> Server {
 /// A server with these settings, whose user has all rights.
 fn allowed(info: &str, settings: &[&str]) -> Server {
     let mut server = server(info);
-    server.rights = Rights::Known(Known {
+    server.rights = Rights::Known(MissingRights {
         prefix: "idem".to_owned(),
-        ..Known::default()
+        ..MissingRights::default()
     });
     let settings = settings
         .iter()
@@ -258,7 +258,7 @@ fn missing_rights_are_told_by_what_they_cost() {
     let mut server = allowed("redis_version:7.2.4\nmaxmemory_policy:noeviction\n", &[]);
     assert_eq!(server.warnings(), [""; 0]);
     let told = ["&idem:*", "+publish", "+subscribe"].map(str::to_owned);
-    server.rights = Rights::Known(Known {
+    server.rights = Rights::Known(MissingRights {
         prefix: "idem".to_owned(),
         needed: vec!["+set".to_owned()],
         told: told.to_vec(),

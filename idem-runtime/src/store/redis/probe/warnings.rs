@@ -1,6 +1,6 @@
 //! Warnings about the server for an operator.
 
-use super::acl::{Known, NoWrites, Rights};
+use super::acl::{MissingRights, NoWrites, Rights};
 use super::server::{OLDEST, Server};
 use crate::store::redis::durability::Durability;
 
@@ -164,7 +164,7 @@ impl Server {
             }
             Rights::Untried => return,
         };
-        let Known {
+        let MissingRights {
             prefix,
             needed,
             told,

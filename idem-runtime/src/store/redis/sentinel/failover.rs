@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::election::Election;
 use super::query::ask;
-use crate::store::redis::timeouts::Patience;
+use crate::store::redis::timeouts::Timeouts;
 
 /// Pause before a sentinel that does not answer is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -38,14 +38,14 @@ impl FailoverListeners {
         &mut self,
         election: &Weak<Election>,
         sentinels: &[Client],
-        patience: Patience,
+        timeouts: Timeouts,
     ) {
         if !self.0.is_empty() && self.0.iter().all(|task| !task.is_finished()) {
             return;
         }
         self.stop();
         for client in sentinels {
-            let listener = listen(election.clone(), client.clone(), patience);
+            let listener = listen(election.clone(), client.clone(), timeouts);
             self.0.push(tokio::spawn(listener).abort_handle());
         }
     }
@@ -63,13 +63,13 @@ impl Drop for FailoverListeners {
     }
 }
 
-async fn listen(election: Weak<Election>, client: Client, patience: Patience) {
+async fn listen(election: Weak<Election>, client: Client, timeouts: Timeouts) {
     loop {
-        if let Ok(Some(mut pubsub)) = timeout(patience.connect, subscribe(&client)).await {
+        if let Ok(Some(mut pubsub)) = timeout(timeouts.connect, subscribe(&client)).await {
             let mut messages = pubsub.on_message();
             loop {
                 // At first, after each message, and after each silence.
-                if !catch_up(&election, &client, patience).await {
+                if !catch_up(&election, &client, timeouts).await {
                     break;
                 }
                 let next = std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx));
@@ -93,7 +93,7 @@ async fn listen(election: Weak<Election>, client: Client, patience: Patience) {
 }
 
 /// Queries the sentinel on a connection of its own. Returns whether it answers.
-async fn catch_up(election: &Weak<Election>, client: &Client, patience: Patience) -> bool {
+async fn catch_up(election: &Weak<Election>, client: &Client, timeouts: Timeouts) -> bool {
     let Some(service) = election
         .upgrade()
         .map(|election| election.service().to_owned())
@@ -101,8 +101,8 @@ async fn catch_up(election: &Weak<Election>, client: &Client, patience: Patience
         return false;
     };
     let asked = timeout(
-        patience.connect + patience.response,
-        ask(client.clone(), service, patience),
+        timeouts.connect + timeouts.response,
+        ask(client.clone(), service, timeouts),
     );
     match (asked.await, election.upgrade()) {
         (Ok(Ok(primary)), Some(election)) => {

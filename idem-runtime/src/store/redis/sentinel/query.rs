@@ -4,7 +4,7 @@ use redis::{Client, Pipeline, RedisError, Value};
 
 use crate::store::redis::address::Address;
 use crate::store::redis::failure::{is_unknown_user, store_error};
-use crate::store::redis::timeouts::Patience;
+use crate::store::redis::timeouts::Timeouts;
 use crate::store::redis::value::{pairs, text};
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -20,9 +20,9 @@ pub(super) struct Primary {
 pub(super) async fn ask(
     client: Client,
     service: String,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<Primary, StoreError> {
-    let config = patience.config();
+    let config = timeouts.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = connected.await.map_err(refused)?;
     // In this order: a sentinel that learns of a failover in between answers with the new address and the old

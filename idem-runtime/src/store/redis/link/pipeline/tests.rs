@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexS
 use super::*;
 
 /// Replies to each command with its last word, once it may. Records the commands.
-async fn server(stream: DuplexStream, heard: Arc<Mutex<Vec<String>>>, may: Arc<AtomicBool>) {
+async fn server(stream: DuplexStream, received: Arc<Mutex<Vec<String>>>, may: Arc<AtomicBool>) {
     let (read, mut write) = tokio::io::split(stream);
     let mut read = BufReader::new(read);
     let mut line = String::new();
@@ -24,7 +24,7 @@ async fn server(stream: DuplexStream, heard: Arc<Mutex<Vec<String>>>, may: Arc<A
             command.push(String::from_utf8(word).unwrap().trim_end().to_owned());
         }
         let last = command.last().unwrap().clone();
-        heard.lock().unwrap().push(command.join(" "));
+        received.lock().unwrap().push(command.join(" "));
         while !may.load(Ordering::SeqCst) {
             tokio::task::yield_now().await;
         }
@@ -35,43 +35,43 @@ async fn server(stream: DuplexStream, heard: Arc<Mutex<Vec<String>>>, may: Arc<A
 }
 
 struct Server {
-    lane: Arc<Lane>,
-    heard: Arc<Mutex<Vec<String>>>,
+    connection: Arc<PipelinedConnection>,
+    received: Arc<Mutex<Vec<String>>>,
     may: Arc<AtomicBool>,
 }
 
 impl Server {
     async fn start() -> Self {
         let (here, there) = tokio::io::duplex(1 << 16);
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let may = Arc::new(AtomicBool::new(true));
-        tokio::spawn(server(there, Arc::clone(&heard), Arc::clone(&may)));
+        tokio::spawn(server(there, Arc::clone(&received), Arc::clone(&may)));
         let info = RedisConnectionInfo::default();
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let connected = MultiplexedConnection::new_with_config(&info, here, config);
         let (connection, driver) = connected.await.unwrap();
         tokio::spawn(driver);
-        heard.lock().unwrap().clear();
+        received.lock().unwrap().clear();
         Self {
-            lane: Arc::new(Lane::new(connection)),
-            heard,
+            connection: Arc::new(PipelinedConnection::new(connection)),
+            received,
             may,
         }
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
     }
 
     /// Sends one word, or two at once, in a task of its own.
     fn send(&self, words: &[&str]) -> tokio::task::JoinHandle<RedisResult<Vec<Value>>> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-        let lane = Arc::clone(&self.lane);
+        let connection = Arc::clone(&self.connection);
         tokio::spawn(async move {
             let first = said(&words[0]);
             let second = words.get(1).map(|word| said(word));
-            let second = second.as_ref().map(|second| second as &Making<'_>);
-            let replies = lane.send(&first, second, false).await?;
+            let second = second.as_ref().map(|second| second as &MakeCommand<'_>);
+            let replies = connection.send(&first, second, false).await?;
             Ok([replies.first].into_iter().chain(replies.second).collect())
         })
     }
@@ -97,7 +97,7 @@ fn bulk(word: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_gets_the_replies_to_its_own_and_pairs_stay_together() {
+async fn each_sender_receives_its_own_replies_and_pairs_stay_together() {
     let server = Server::start().await;
     for round in 0..20 {
         let sent: Vec<_> = (0..200)
@@ -112,49 +112,49 @@ async fn each_gets_the_replies_to_its_own_and_pairs_stay_together() {
             assert_eq!(task.await.unwrap().unwrap(), words);
         }
     }
-    let heard = server.heard();
-    assert_eq!(heard.len(), 20 * 300);
-    for (at, command) in heard.iter().enumerate() {
+    let received = server.received();
+    assert_eq!(received.len(), 20 * 300);
+    for (at, command) in received.iter().enumerate() {
         if let Some(first) = command.strip_suffix("/b") {
-            assert_eq!(heard[at - 1], format!("{first}/a"));
+            assert_eq!(received[at - 1], format!("{first}/a"));
         }
     }
-    let queue = &server.lane.queue;
-    assert_eq!(queue.under_way.load(Ordering::SeqCst), 0);
+    let queue = &server.connection.queue;
+    assert_eq!(queue.in_flight.load(Ordering::SeqCst), 0);
     assert!(queue.lock().len() == 0);
 }
 
 #[tokio::test]
-async fn who_is_alone_again_does_not_wait_for_a_turn() {
+async fn a_lone_command_after_a_burst_is_sent_at_once() {
     let server = Server::start().await;
-    let crowd: Vec<_> = (0..10).map(|_| server.send(&["crowd"])).collect();
-    for task in crowd {
+    let last_batch: Vec<_> = (0..10).map(|_| server.send(&["burst"])).collect();
+    for task in last_batch {
         task.await.unwrap().unwrap();
     }
-    let queue = &server.lane.queue;
-    assert!(queue.crowd.load(Ordering::SeqCst) > 1);
+    let queue = &server.connection.queue;
+    assert!(queue.last_batch.load(Ordering::SeqCst) > 1);
     // The first command's batch finds that the other senders are gone.
     for _ in 0..2 {
         server.send(&["alone"]).await.unwrap().unwrap();
     }
-    assert_eq!(queue.crowd.load(Ordering::SeqCst), 1);
+    assert_eq!(queue.last_batch.load(Ordering::SeqCst), 1);
     server.may.store(false, Ordering::SeqCst);
     let alone = server.send(&["alone"]);
     Server::settle().await;
-    assert_eq!(queue.under_way.load(Ordering::SeqCst), 1);
-    assert_eq!(server.heard().len(), 13);
+    assert_eq!(queue.in_flight.load(Ordering::SeqCst), 1);
+    assert_eq!(server.received().len(), 13);
     server.may.store(true, Ordering::SeqCst);
     assert_eq!(alone.await.unwrap().unwrap(), [bulk("alone")]);
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_not_sent() {
+async fn a_cancelled_command_is_not_sent() {
     let server = Server::start().await;
     let (one, two, gone) = (said("one"), said("two"), said("gone"));
     server.may.store(false, Ordering::SeqCst);
-    let mut one = Box::pin(server.lane.send(&one, None, false));
-    let mut two = Box::pin(server.lane.send(&two, None, false));
-    let mut gone = Box::pin(server.lane.send(&gone, None, false));
+    let mut one = Box::pin(server.connection.send(&one, None, false));
+    let mut two = Box::pin(server.connection.send(&two, None, false));
+    let mut gone = Box::pin(server.connection.send(&gone, None, false));
     for future in [&mut one, &mut two, &mut gone] {
         assert!(poll_once(future.as_mut()).await.is_none());
     }
@@ -163,22 +163,22 @@ async fn what_nobody_waits_for_any_more_is_not_sent() {
     assert_eq!(one.await.unwrap().first, bulk("one"));
     assert_eq!(two.await.unwrap().first, bulk("two"));
     Server::settle().await;
-    assert_eq!(server.heard(), ["ECHO one", "ECHO two"]);
+    assert_eq!(server.received(), ["ECHO one", "ECHO two"]);
 }
 
-/// The driver may be notified of the end before it has read the queue, and is notified once.
+/// The flush task may be woken by the end before it has read the queue, and is woken once.
 #[tokio::test]
-async fn the_driver_ends_with_its_lane_though_something_waits() {
-    for waiting in [0, 1, TOGETHER + 1] {
+async fn the_flush_task_ends_with_its_connection_though_commands_are_queued() {
+    for waiting in [0, 1, MAX_BATCH + 1] {
         let server = Server::start().await;
-        let queue = Arc::clone(&server.lane.queue);
+        let queue = Arc::clone(&server.connection.queue);
         for _ in 0..waiting {
-            drop(server.lane.queue(&said("gone"), None, false));
+            drop(server.connection.queue(&said("gone"), None, false));
         }
         assert_eq!(queue.lock().len(), waiting);
         drop(server);
         Server::settle().await;
-        assert_eq!(Arc::strong_count(&queue), 1, "{waiting} waited");
+        assert_eq!(Arc::strong_count(&queue), 1, "{waiting} queued");
     }
 }
 
@@ -192,7 +192,7 @@ async fn poll_once<T>(mut future: std::pin::Pin<&mut impl Future<Output = T>>) -
 }
 
 #[test]
-fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
+fn senders_fail_when_the_runtime_of_the_connection_ends() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -202,14 +202,17 @@ fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     let connected = runtime();
     let server = connected.block_on(Server::start());
     server.may.store(false, Ordering::SeqCst);
-    let lane = Arc::clone(&server.lane);
+    let connection = Arc::clone(&server.connection);
     let waiting = std::thread::spawn(move || {
         runtime().block_on(async {
             let (one, two) = (said("one"), said("two"));
-            tokio::join!(lane.send(&one, None, false), lane.send(&two, None, false))
+            tokio::join!(
+                connection.send(&one, None, false),
+                connection.send(&two, None, false)
+            )
         })
     });
-    while server.lane.queue.lock().len() == 0 {
+    while server.connection.queue.lock().len() == 0 {
         std::thread::yield_now();
     }
     drop(connected);
@@ -217,16 +220,20 @@ fn whoever_waits_hears_when_the_runtime_of_the_connection_ends() {
     assert!(one.is_err_and(|error| error.is_connection_dropped()));
     assert!(two.is_err_and(|error| error.is_connection_dropped()));
     // The last batch had more than one command, so that a new command is queued.
-    server.lane.queue.crowd.store(2, Ordering::SeqCst);
+    server
+        .connection
+        .queue
+        .last_batch
+        .store(2, Ordering::SeqCst);
     runtime().block_on(async {
         let command = said("late");
         let reply = tokio::time::timeout(
             Duration::from_secs(20),
-            server.lane.send(&command, None, false),
+            server.connection.send(&command, None, false),
         );
         let reply = reply
             .await
-            .expect("nobody waits for a connection that has ended");
+            .expect("a sender does not wait for a connection that has ended");
         assert!(reply.is_err_and(|error| error.is_connection_dropped()));
     });
 }
@@ -242,97 +249,99 @@ async fn polled<F: Future>(futures: &mut [std::pin::Pin<Box<F>>]) {
     }
 }
 
-/// So many claims, with nothing in flight that could end: most of them wait.
+/// Claims while no pipeline in flight can end, so that most of them are queued.
 fn claims(
-    lane: &Lane,
+    connection: &PipelinedConnection,
     count: usize,
 ) -> Vec<std::pin::Pin<Box<impl Future<Output = RedisResult<Replies>> + '_>>> {
     let claim = || redis::cmd("ECHO").arg("claim").clone();
-    let send = move || async move { lane.send(&claim, None, true).await };
+    let send = move || async move { connection.send(&claim, None, true).await };
     (0..count).map(|_| Box::pin(send())).collect()
 }
 
 #[tokio::test]
-async fn so_many_are_under_way_and_the_others_wait() {
+async fn the_number_of_pipelines_in_flight_is_bounded() {
     let server = Server::start().await;
     server.may.store(false, Ordering::SeqCst);
-    let lane = Arc::clone(&server.lane);
-    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 2));
+    let connection = Arc::clone(&server.connection);
+    let mut sent = claims(&connection, MAX_BATCH * (MAX_IN_FLIGHT + 2));
     polled(&mut sent).await;
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(lane.queue.under_way.load(Ordering::SeqCst), UNDER_WAY);
-    let waiting = lane.queue.lock().len();
-    assert!(waiting > TOGETHER, "{waiting}");
+    assert_eq!(
+        connection.queue.in_flight.load(Ordering::SeqCst),
+        MAX_IN_FLIGHT
+    );
+    let waiting = connection.queue.lock().len();
+    assert!(waiting > MAX_BATCH, "{waiting}");
     server.may.store(true, Ordering::SeqCst);
     for reply in sent {
         assert!(reply.await.is_ok());
     }
-    assert_eq!(lane.queue.under_way.load(Ordering::SeqCst), 0);
+    assert_eq!(connection.queue.in_flight.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
-async fn what_ends_a_claim_goes_ahead_of_claims() {
+async fn completions_overtake_claims() {
     let server = Server::start().await;
     server.may.store(false, Ordering::SeqCst);
-    let lane = Arc::clone(&server.lane);
-    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 4));
+    let connection = Arc::clone(&server.connection);
+    let mut sent = claims(&connection, MAX_BATCH * (MAX_IN_FLIGHT + 4));
     polled(&mut sent).await;
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
     let ending = || redis::cmd("ECHO").arg("ending").clone();
-    let mut ending = [Box::pin(lane.send(&ending, None, false))];
+    let mut ending = [Box::pin(connection.send(&ending, None, false))];
     polled(&mut ending).await;
-    let next = lane.queue.lock().batch();
+    let next = connection.queue.lock().batch();
     assert!(
         format!("{:?}", next[0].first).contains("ending"),
-        "it came last"
+        "the completion came last"
     );
     drop(next);
     server.may.store(true, Ordering::SeqCst);
 }
 
 #[tokio::test]
-async fn what_waits_for_a_connection_that_is_given_up_was_not_sent() {
+async fn commands_in_the_queue_of_a_closed_connection_are_not_sent() {
     let server = Server::start().await;
     server.may.store(false, Ordering::SeqCst);
-    let lane = Arc::clone(&server.lane);
-    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 2));
+    let connection = Arc::clone(&server.connection);
+    let mut sent = claims(&connection, MAX_BATCH * (MAX_IN_FLIGHT + 2));
     polled(&mut sent).await;
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    let waiting = lane.queue.lock().len();
-    lane.abandon();
+    let waiting = connection.queue.lock().len();
+    connection.close();
     let mut refused = 0;
     for reply in &mut sent {
         let poll = std::future::poll_fn(|cx| std::task::Poll::Ready(reply.as_mut().poll(cx)));
-        // However many there are.
         let poll = tokio::task::unconstrained(poll);
         refused += usize::from(matches!(poll.await, std::task::Poll::Ready(Err(_))));
     }
     assert_eq!(refused, waiting);
     let more = || redis::cmd("ECHO").arg("late").clone();
-    assert!(lane.send(&more, None, true).await.is_err());
+    assert!(connection.send(&more, None, true).await.is_err());
 }
 
 #[tokio::test]
 async fn a_claim_that_would_wait_too_long_is_refused() {
     let server = Server::start().await;
-    let lane = Arc::clone(&server.lane);
+    let connection = Arc::clone(&server.connection);
     let hurried = Admission::new(Duration::ZERO);
-    assert!(lane.crowded(&hurried).is_none(), "nothing waits");
+    assert!(connection.crowded(&hurried).is_none(), "no claim is queued");
     server.may.store(false, Ordering::SeqCst);
-    let mut sent = claims(&lane, TOGETHER * (UNDER_WAY + 2));
+    let mut sent = claims(&connection, MAX_BATCH * (MAX_IN_FLIGHT + 2));
     polled(&mut sent).await;
     for _ in 0..1_000 {
         tokio::task::yield_now().await;
     }
-    let crowded = lane.crowded(&hurried).expect("many wait");
+    let crowded = connection.crowded(&hurried).expect("many are queued");
     assert!(crowded.waiting > 0 && !crowded.retry_after.is_zero());
     let patient = Admission::new(Duration::from_hours(1));
-    assert!(lane.crowded(&patient).is_none());
+    assert!(connection.crowded(&patient).is_none());
     server.may.store(true, Ordering::SeqCst);
 }

@@ -17,7 +17,7 @@ fn key(number: u8) -> RecordKey {
 /// later, and its replies arrive some time after that.
 #[derive(Default)]
 struct Server {
-    sent: Vec<Order>,
+    sent: Vec<ChannelCommand>,
     done: usize,
     answered: usize,
     subscribed: BTreeSet<String>,
@@ -25,19 +25,21 @@ struct Server {
 
 impl Server {
     fn work(&mut self) {
-        if let Some(order) = self.sent.get(self.done) {
+        if let Some(command) = self.sent.get(self.done) {
             self.done += 1;
-            match order {
-                Order::Subscribe { name, .. } => assert!(self.subscribed.insert(name.clone())),
-                Order::Unsubscribe { name } => assert!(self.subscribed.remove(name)),
+            match command {
+                ChannelCommand::Subscribe { name, .. } => {
+                    assert!(self.subscribed.insert(name.clone()))
+                }
+                ChannelCommand::Unsubscribe { name } => assert!(self.subscribed.remove(name)),
             }
         }
     }
 
-    fn answer(&mut self) -> Option<Order> {
-        let order = self.sent[..self.done].get(self.answered)?;
+    fn answer(&mut self) -> Option<ChannelCommand> {
+        let command = self.sent[..self.done].get(self.answered)?;
         self.answered += 1;
-        Some(order.clone())
+        Some(command.clone())
     }
 }
 
@@ -105,17 +107,17 @@ impl World {
 
     fn send(&mut self) -> bool {
         let watched = self.watched();
-        let order = self.channels.next_order(watched);
-        let sent = order.is_some();
-        self.server.sent.extend(order);
+        let command = self.channels.next_command(watched);
+        let sent = command.is_some();
+        self.server.sent.extend(command);
         sent
     }
 
     fn answer(&mut self) -> bool {
-        let Some(order) = self.server.answer() else {
+        let Some(command) = self.server.answer() else {
             return false;
         };
-        if let Order::Subscribe { name, request } = order
+        if let ChannelCommand::Subscribe { name, request } = command
             && let Some(woken) = self.channels.confirmed(&name, request)
         {
             let woken = |guest: &&mut Guest| key(guest.key) == woken;
@@ -175,7 +177,7 @@ impl World {
     /// Every watcher with a confirmed subscription is subscribed at the server.
     fn check(&mut self) {
         for guest in &mut self.guests {
-            if matches!(*guest.progress.borrow(), Progress::Heard) {
+            if matches!(*guest.progress.borrow(), Progress::Confirmed) {
                 guest.heard = true;
             }
             if guest.heard {
@@ -224,16 +226,16 @@ proptest! {
 fn ten_thousand_watches_of_a_key_are_one_order() {
     let mut channels = Channels::default();
     let receivers: Vec<_> = (0..10_000).map(|_| channels.join(&key(1))).collect();
-    let Some(Order::Subscribe { name, request }) = channels.next_order(|_| true) else {
+    let Some(ChannelCommand::Subscribe { name, request }) = channels.next_command(|_| true) else {
         panic!("a subscription is asked for");
     };
-    assert_eq!(channels.next_order(|_| true), None);
+    assert_eq!(channels.next_command(|_| true), None);
     assert_eq!(
         channels.confirmed(&name, request),
         None,
         "nothing was missed"
     );
-    let heard = |progress: &watch::Receiver<_>| matches!(*progress.borrow(), Progress::Heard);
+    let heard = |progress: &watch::Receiver<_>| matches!(*progress.borrow(), Progress::Confirmed);
     assert!(receivers.iter().all(heard));
 }
 
@@ -241,12 +243,12 @@ fn ten_thousand_watches_of_a_key_are_one_order() {
 fn a_refusal_is_told_and_forgotten() {
     let mut channels = Channels::default();
     let progress = channels.join(&key(1));
-    let Some(Order::Subscribe { name, request }) = channels.next_order(|_| true) else {
+    let Some(ChannelCommand::Subscribe { name, request }) = channels.next_command(|_| true) else {
         panic!("a subscription is asked for");
     };
     channels.refused(&name, request);
     assert!(matches!(*progress.borrow(), Progress::Refused));
     assert!(channels.is_empty());
     channels.left(&key(1));
-    assert_eq!(channels.next_order(|_| false), None, "nothing to give up");
+    assert_eq!(channels.next_command(|_| false), None, "nothing to give up");
 }
