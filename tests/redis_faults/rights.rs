@@ -10,7 +10,7 @@ use idem_tests::shop::{PASSWORD, patient, refused, until};
 use crate::access::DOCUMENTED;
 use crate::report::{healthy, line, store, user};
 
-const PROBE: &str = include_str!("../../idem-runtime/src/store/redis/check/probe.lua");
+const PROBE: &str = include_str!("../../idem-runtime/src/store/redis/probe/probe.lua");
 
 #[tokio::test]
 async fn each_missing_right_is_named() {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, Value};
+use redis::{Client, ConnectionAddr, ConnectionInfo};
 
 use crate::store::{StoreError, StoreErrorKind};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Address {
+pub(crate) struct Address {
     pub(super) host: String,
     pub(super) port: u16,
 }
@@ -70,26 +70,6 @@ pub(super) fn client_at(like: &ConnectionInfo, at: &Address) -> Result<Client, S
             format!("Redis names a server at `{at}`, which is no address"),
         )
     })
-}
-
-pub(super) fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text.clone()),
-        _ => None,
-    }
-}
-
-/// Names with their values: a map in RESP3, a list in RESP2.
-pub(super) fn pairs(reply: Value) -> Option<Vec<(Value, Value)>> {
-    match reply {
-        Value::Map(pairs) => Some(pairs),
-        Value::Array(parts) => {
-            let mut parts = parts.into_iter();
-            Some(std::iter::from_fn(|| Some((parts.next()?, parts.next()?))).collect())
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

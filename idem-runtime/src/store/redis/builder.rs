@@ -5,29 +5,52 @@ use std::time::Duration;
 
 use redis::Client;
 
-use super::check::{Look, Report, Server};
 use super::cluster::Cluster;
-use super::link::{Patience, Target};
-use super::node::{Durability, Node, Plan};
-use super::route::Route;
+use super::core::RedisCore;
+use super::durability::Durability;
+use super::link::Target;
+use super::notify::Subscribers;
+use super::probe::{ProbeOptions, Report, Server};
 use super::script::Scripts;
-use super::source::{Extras, Place};
-use super::subscribers::Subscribers;
-use super::{Inner, RedisSource, RedisStore};
+use super::server::{ConnectionSettings, RedisServer};
+use super::source::{Deployment, RedisSource, SourceOptions};
+use super::store::RedisStore;
+use super::timeouts::Timeouts;
+use super::topology::Topology;
 use crate::store::StoreError;
 use crate::store::server_clock::ServerClock;
 
-/// Largest number of writes that wait for replicas at once. `WAIT` occupies its connection.
-const LANES: usize = 8;
-/// The same for renewals: they are few, and on a thread of their own.
-const OWN_LANES: usize = 2;
+/// Largest number of writes that wait for replicas at once: `WAIT` occupies its connection.
+const WAIT_CONNECTIONS: usize = 8;
+/// The same for lease renewals, which are few.
+const BACKGROUND_WAIT_CONNECTIONS: usize = 2;
+
+impl RedisStore {
+    /// Connects with the default settings to a URL or a client: see [`RedisSource`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisStoreBuilder::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped; the connection is closed.
+    pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, StoreError> {
+        Self::builder(source).connect().await
+    }
+
+    /// Creates a builder with the settings of a store.
+    pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(source.into())
+    }
+}
 
 /// Builder of a [`RedisStore`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
     source: RedisSource,
-    extras: Extras,
+    options: SourceOptions,
     connect_timeout: Duration,
     response_timeout: Duration,
     max_record_bytes: usize,
@@ -37,10 +60,10 @@ pub struct RedisStoreBuilder {
 }
 
 impl RedisStoreBuilder {
-    pub(super) fn new(source: RedisSource) -> Self {
+    fn new(source: RedisSource) -> Self {
         Self {
             source,
-            extras: Extras::default(),
+            options: SourceOptions::default(),
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_millis(500),
             max_record_bytes: 8 << 20,
@@ -102,14 +125,14 @@ impl RedisStoreBuilder {
     ///
     /// Those of the URL are the server's.
     pub fn sentinel_credentials(mut self, user: Option<&str>, password: &str) -> Self {
-        self.extras.sentinel = Some((user.map(str::to_owned), password.to_owned()));
+        self.options.sentinel = Some((user.map(str::to_owned), password.to_owned()));
         self
     }
 
     /// Certificate authorities to trust in place of the system's, as PEM. For `rediss://`.
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.extras.tls.root_certificate = Some(pem.into());
+        self.options.tls.root_certificate = Some(pem.into());
         self
     }
 
@@ -120,7 +143,7 @@ impl RedisStoreBuilder {
         certificate: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.extras.tls.client = Some((certificate.into(), key.into()));
+        self.options.tls.client = Some((certificate.into(), key.into()));
         self
     }
 
@@ -138,77 +161,91 @@ impl RedisStoreBuilder {
     ///
     /// May be dropped; the connection is closed.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let plan = |lanes| Plan {
-            patience: Patience {
+        let settings = |wait_connections| ConnectionSettings {
+            timeouts: Timeouts {
                 connect: self.connect_timeout,
                 response: self.response_timeout,
             },
             durability: self.durability,
-            lanes,
+            wait_connections,
         };
-        let (plan, own_plan) = (plan(LANES), plan(OWN_LANES));
+        let (settings, background_settings) = (
+            settings(WAIT_CONNECTIONS),
+            settings(BACKGROUND_WAIT_CONNECTIONS),
+        );
         let observers = Arc::default();
-        let cluster = |seeds: &[Client], plan| {
-            let cluster = Cluster::new(seeds, plan, &observers)?;
-            Ok::<_, StoreError>(Route::Cluster(Box::new(cluster)))
+        let cluster = |seeds: &[Client], settings| {
+            let cluster = Cluster::new(seeds, settings, &observers)?;
+            Ok::<_, StoreError>(Topology::Cluster(Box::new(cluster)))
         };
-        let place = self.source.place(&self.extras)?;
-        let transport = place.warning();
-        let (target, mut seeds) = match place {
-            Place::Server(client) => (Some(Target::Server(client)), Vec::new()),
-            Place::Sentinels(sentinels) => (Some(Target::Primary(sentinels)), Vec::new()),
-            Place::Cluster(seeds) => (None, seeds),
+        let deployment = self.source.resolve(&self.options)?;
+        let transport = deployment.warning();
+        let (target, mut seeds) = match deployment {
+            Deployment::Server(client) => (Some(Target::Server(client)), Vec::new()),
+            Deployment::Sentinels(sentinels) => (Some(Target::Primary(sentinels)), Vec::new()),
+            Deployment::Cluster(seeds) => (None, seeds),
         };
-        let look = Look {
+        let options = ProbeOptions {
             prefix: self.checked_prefix,
             durability: self.durability,
         };
         let clock = ServerClock::new(&observers);
         let mut found = None;
         if let Some(target) = &target {
-            let node = Node::new(target, plan, Arc::clone(&clock));
-            let server = Server::ask(&node, &look).await?;
+            let server = RedisServer::new(target, settings, Arc::clone(&clock));
+            let found_server = Server::probe(&server, &options).await?;
             match target {
                 // One of a cluster's nodes: it knows the others, which are queried instead.
-                Target::Server(client) if server.is_cluster() => seeds.push(Client::clone(client)),
-                _ => found = Some((Route::Node(Box::new(node)), Report::of_server(server))),
+                Target::Server(client) if found_server.is_cluster() => {
+                    seeds.push(Client::clone(client))
+                }
+                _ => {
+                    found = Some((
+                        Topology::Single(Box::new(server)),
+                        Report::of_server(found_server),
+                    ))
+                }
             }
         }
-        let (link, own, listing, report) =
+        let (link, background, listing, report) =
             if let (Some((link, report)), Some(target)) = (found, &target) {
-                let own = || {
-                    let node = Node::new(target, own_plan, Arc::clone(&clock));
-                    Route::Node(Box::new(node))
+                let background = || {
+                    let server = RedisServer::new(target, background_settings, Arc::clone(&clock));
+                    Topology::Single(Box::new(server))
                 };
-                (link, own(), own(), report)
+                (link, background(), background(), report)
             } else {
-                let (link, own) = (cluster(&seeds, plan)?, cluster(&seeds, own_plan)?);
-                let report = link.look(&look).await?;
-                (link, own, cluster(&seeds, own_plan)?, report)
+                let (link, background) = (
+                    cluster(&seeds, settings)?,
+                    cluster(&seeds, background_settings)?,
+                );
+                let report = link.probe(&options).await?;
+                let listing = cluster(&seeds, background_settings)?;
+                (link, background, listing, report)
             };
         report.refuse(self.allow_eviction)?;
         let sharded = report.publish() == "SPUBLISH";
-        let does_without = report.reads_declarations();
-        let stages = does_without && plan.durability == Durability::Acknowledged;
-        let subscribers = if let (Route::Node(_), Some(target)) = (&link, target) {
-            Subscribers::of_server(target, sharded, plan.patience)
+        let reads_declarations = report.reads_declarations();
+        let stages_large = reads_declarations && settings.durability == Durability::Acknowledged;
+        let subscribers = if let (Topology::Single(_), Some(target)) = (&link, target) {
+            Subscribers::of_server(target, sharded, settings.timeouts)
         } else {
-            let cluster = Cluster::new(&seeds, own_plan, &observers)?;
-            Subscribers::of_cluster(cluster, sharded, plan.patience)
+            let cluster = Cluster::new(&seeds, background_settings, &observers)?;
+            Subscribers::of_cluster(cluster, sharded, settings.timeouts)
         };
-        Ok(RedisStore(Arc::new(Inner {
+        Ok(RedisStore::new(RedisCore {
             scripts: Scripts::new(&report),
             link,
-            own,
+            background,
             listing,
-            subscribers,
-            plain: does_without.into(),
-            stages: stages.into(),
-            swaps: stages && report.compares(),
+            subscribers: Arc::new(subscribers),
+            fast_claims: reads_declarations.into(),
+            stages_large: stages_large.into(),
+            compares: stages_large && report.compares(),
             report,
             transport,
             observers,
             max_record_bytes: self.max_record_bytes,
-        })))
+        }))
     }
 }

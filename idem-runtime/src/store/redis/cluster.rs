@@ -19,8 +19,10 @@ use tokio::time::timeout_at;
 use self::redirect::{Redirect, is_doubtful, nameless, redirect};
 use self::slots::{Slots, slot};
 use super::address::{Address, client_at};
-use super::link::{Failure, Order, Target};
-use super::node::{Keeping, Node, Plan};
+use super::durability::WriteConcern;
+use super::failure::Failure;
+use super::link::{RoutedCommand, Target};
+use super::server::{ConnectionSettings, RedisServer};
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
 use crate::store::told::Observers;
@@ -41,19 +43,19 @@ pub(super) struct Cluster {
     node: ConnectionInfo,
     /// Nodes to query when no known node answers.
     seeds: Vec<Address>,
-    plan: Plan,
+    settings: ConnectionSettings,
     /// Notified of steps of each node's clock.
     observers: Arc<Observers>,
-    known: Mutex<Known>,
+    state: Mutex<ClusterState>,
     /// Held by the one task that queries the map. The others go on with the current one.
     refreshing: tokio::sync::Mutex<Option<Instant>>,
     outdated: AtomicBool,
 }
 
 #[derive(Default)]
-struct Known {
+struct ClusterState {
     slots: Option<Arc<Slots>>,
-    nodes: HashMap<Address, Arc<Node>>,
+    nodes: HashMap<Address, Arc<RedisServer>>,
     /// The node that returned the map, which is queried first again: the others may be silent.
     answered: Option<Address>,
     /// Nodes whose map is doubtful.
@@ -67,7 +69,7 @@ impl Cluster {
     /// A cluster with these known nodes.
     pub(super) fn new(
         seeds: &[Client],
-        plan: Plan,
+        settings: ConnectionSettings,
         observers: &Arc<Observers>,
     ) -> Result<Self, StoreError> {
         let infos = seeds.iter().map(Client::get_connection_info);
@@ -76,9 +78,9 @@ impl Cluster {
             Some(node) if !addresses.is_empty() => Ok(Self {
                 node: node.clone(),
                 seeds: addresses,
-                plan,
+                settings,
                 observers: Arc::clone(observers),
-                known: Mutex::default(),
+                state: Mutex::default(),
                 refreshing: tokio::sync::Mutex::default(),
                 outdated: AtomicBool::new(true),
             }),
@@ -93,15 +95,15 @@ impl Cluster {
     pub(super) async fn send(
         &self,
         key: &str,
-        order: &Order<'_>,
-        keeping: Keeping,
+        command: &RoutedCommand<'_>,
+        concern: WriteConcern,
     ) -> Result<Value, Failure> {
-        let mut order = *order;
+        let mut command = *command;
         let slot = slot(key);
         let mut at = self.owner(slot).await.map_err(Failure::Connect)?;
         for _ in 0..=REDIRECTS {
             let node = self.node(&at).map_err(Failure::Connect)?;
-            let error = match node.send(&order, keeping).await {
+            let error = match node.send(&command, concern).await {
                 Err(Failure::Reply(error)) => error,
                 Err(Failure::Connect(error)) => {
                     self.doubt();
@@ -112,11 +114,11 @@ impl Cluster {
             match redirect(&error, &at) {
                 Some(Redirect::Moved(to)) => {
                     self.moved(slot, &to);
-                    (at, order.asking) = (to, false);
+                    (at, command.asking) = (to, false);
                 }
                 // A caller that sends two commands at once has another path.
-                Some(Redirect::Ask(_)) if !order.is_one() => return Err(Failure::Reply(error)),
-                Some(Redirect::Ask(to)) => (at, order.asking) = (to, true),
+                Some(Redirect::Ask(_)) if !command.is_one() => return Err(Failure::Reply(error)),
+                Some(Redirect::Ask(to)) => (at, command.asking) = (to, true),
                 Some(Redirect::Nameless) => {
                     self.doubt();
                     return Err(Failure::Connect(nameless()));
@@ -128,9 +130,9 @@ impl Cluster {
                         self.doubt();
                     }
                     if matches!(error.code(), Some("CLUSTERDOWN")) {
-                        let mut known = self.lock();
-                        let answered = known.answered.clone();
-                        known.doubtful.extend(answered.into_iter().chain([at]));
+                        let mut state = self.lock();
+                        let answered = state.answered.clone();
+                        state.doubtful.extend(answered.into_iter().chain([at]));
                     }
                     return Err(Failure::Reply(error));
                 }
@@ -146,15 +148,15 @@ impl Cluster {
 
     /// The time of the key's node, if it is known.
     pub(super) fn server_time(&self, key: &str) -> Option<u64> {
-        let known = self.lock();
-        let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;
+        let state = self.lock();
+        let node = state.nodes.get(state.slots.as_ref()?.owner(slot(key))?)?;
         node.server_time()
     }
 
     /// Why a claim of this key cannot be sent in time, if so.
     pub(super) fn crowded(&self, key: &str, admission: &Admission) -> Option<Crowded> {
-        let known = self.lock();
-        let node = known.nodes.get(known.slots.as_ref()?.owner(slot(key))?)?;
+        let state = self.lock();
+        let node = state.nodes.get(state.slots.as_ref()?.owner(slot(key))?)?;
         node.crowded(admission)
     }
 
@@ -200,7 +202,7 @@ impl Cluster {
     }
 
     /// The primaries, after a refresh of the map.
-    pub(super) async fn primaries(&self) -> Result<Vec<(Address, Arc<Node>)>, StoreError> {
+    pub(super) async fn primaries(&self) -> Result<Vec<(Address, Arc<RedisServer>)>, StoreError> {
         self.refresh().await?;
         let slots = self.slots();
         let primaries = slots.iter().flat_map(|slots| slots.nodes());
@@ -223,18 +225,18 @@ impl Cluster {
         self.lock().slots.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ClusterState> {
         // Nothing panics while it is held.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn node(&self, at: &Address) -> Result<Arc<Node>, StoreError> {
+    fn node(&self, at: &Address) -> Result<Arc<RedisServer>, StoreError> {
         if let Some(node) = self.lock().nodes.get(at) {
             return Ok(Arc::clone(node));
         }
         let target = Target::Server(Box::new(self.client(at)?));
         let clock = ServerClock::new(&self.observers);
-        let node = Arc::new(Node::new(&target, self.plan, clock));
+        let node = Arc::new(RedisServer::new(&target, self.settings, clock));
         Ok(Arc::clone(
             self.lock().nodes.entry(at.clone()).or_insert(node),
         ))
@@ -242,8 +244,8 @@ impl Cluster {
 
     fn moved(&self, slot: u16, to: &Address) {
         self.doubt();
-        let mut known = self.lock();
-        if let Some(slots) = &mut known.slots {
+        let mut state = self.lock();
+        if let Some(slots) = &mut state.slots {
             Arc::make_mut(slots).moved(slot, to);
         }
     }
@@ -264,20 +266,20 @@ impl Cluster {
         }
         // A failure during the query marks the map as outdated again.
         self.outdated.store(false, Ordering::Release);
-        let unanswered = Unanswered(&self.outdated);
+        let guard = RefreshGuard(&self.outdated);
         let found = self.ask().await;
-        std::mem::forget(unanswered);
+        std::mem::forget(guard);
         *last = Some(Instant::now());
         match found {
             Ok((at, slots)) => {
-                let mut known = self.lock();
-                if known.doubtful.contains(&at) {
+                let mut state = self.lock();
+                if state.doubtful.contains(&at) {
                     // No trusted node answered first: this map is the best known one.
-                    known.doubtful.clear();
+                    state.doubtful.clear();
                 }
-                known.nodes.retain(|at, _| slots.nodes().contains(at));
-                known.slots = Some(Arc::new(slots));
-                known.answered = Some(at);
+                state.nodes.retain(|at, _| slots.nodes().contains(at));
+                state.slots = Some(Arc::new(slots));
+                state.answered = Some(at);
                 Ok(())
             }
             Err(error) => {
@@ -292,10 +294,10 @@ impl Cluster {
     async fn ask(&self) -> Result<(Address, Slots), StoreError> {
         let (mut doubtful, askable): (Vec<_>, Vec<_>) = {
             let askable = self.askable();
-            let known = self.lock();
+            let state = self.lock();
             askable
                 .into_iter()
-                .partition(|at| known.doubtful.contains(at))
+                .partition(|at| state.doubtful.contains(at))
         };
         let mut failure = None;
         let mut asked = JoinSet::new();
@@ -339,10 +341,10 @@ impl Cluster {
 
     /// Nodes to query for the map, the most promising first.
     fn askable(&self) -> Vec<Address> {
-        let known = self.lock();
-        let primaries = known.slots.iter().flat_map(|slots| slots.nodes());
+        let state = self.lock();
+        let primaries = state.slots.iter().flat_map(|slots| slots.nodes());
         let mut askable: Vec<Address> = Vec::new();
-        for at in known.answered.iter().chain(primaries).chain(&self.seeds) {
+        for at in state.answered.iter().chain(primaries).chain(&self.seeds) {
             if !askable.contains(at) {
                 askable.push(at.clone());
             }
@@ -352,9 +354,9 @@ impl Cluster {
 }
 
 /// Drop guard of a query: if the query is dropped before its reply, the map stays outdated.
-struct Unanswered<'a>(&'a AtomicBool);
+struct RefreshGuard<'a>(&'a AtomicBool);
 
-impl Drop for Unanswered<'_> {
+impl Drop for RefreshGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
@@ -368,7 +370,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-async fn map(node: Arc<Node>, at: Address) -> Result<(Address, Slots), StoreError> {
+async fn map(node: Arc<RedisServer>, at: Address) -> Result<(Address, Slots), StoreError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
     let reply = match node.ask(&command).await {

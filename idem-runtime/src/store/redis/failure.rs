@@ -1,8 +1,41 @@
-//! Classification of Redis errors for the store.
+//! Failures of commands, and the classification of Redis errors.
 
 use redis::{ErrorKind, RedisError};
 
 use super::super::{Reach, StoreError, StoreErrorKind};
+
+/// Why a command has no usable reply.
+pub(super) enum Failure {
+    /// There is no connection; nothing was sent.
+    Connect(StoreError),
+    /// The server's error, or no reply in time.
+    Reply(RedisError),
+    /// It was executed, and fewer replicas than required have it.
+    Unreplicated { replicas: u32, wanted: u32 },
+}
+
+impl Failure {
+    /// The server closed the connection without an error.
+    pub(super) fn hangs_up(&self) -> bool {
+        matches!(self, Self::Reply(error) if hangs_up(error))
+    }
+
+    pub(super) fn store_error(self, what: &str) -> StoreError {
+        match self {
+            Self::Connect(error) => error,
+            Self::Reply(error) => store_error(what, error),
+            Self::Unreplicated { replicas, wanted } => StoreError::new(
+                StoreErrorKind::Unavailable,
+                format!(
+                    "{what}: {replicas} of {wanted} replicas have it, so that a failover could \
+                     forget it; look at the replicas and their links \
+                     (`durability` is `replicated({wanted})`)"
+                ),
+            )
+            .answered(),
+        }
+    }
+}
 
 /// The server does not know the script: the command is sent again with the source.
 pub(super) fn is_unknown_script(error: &RedisError) -> bool {
@@ -39,7 +72,7 @@ fn became_a_replica(error: &RedisError) -> bool {
 }
 
 /// The server closed the connection without an error.
-pub(super) fn hangs_up(error: &RedisError) -> bool {
+fn hangs_up(error: &RedisError) -> bool {
     error.is_connection_dropped() && about_tls(error).is_none() && !has_no_room(error)
 }
 

@@ -4,18 +4,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::operations::{decimal, millis};
-use super::route::Route;
-use super::script::{Script, unexpected};
-use super::{Inner, RedisStore};
+use super::arguments::{decimal, millis};
+use super::core::RedisCore;
+use super::reply::unexpected;
+use super::script::Script;
+use super::store::RedisStore;
+use super::topology::Topology;
 use crate::record::{Owner, Record};
 use crate::store::front::{Copied, Front};
 use crate::store::{RecordKey, Store, StoreError, StoreFuture, Watch};
 
-impl Inner {
-    async fn copy_of(&self, route: &Route, key: &RecordKey) -> Result<Copied, StoreError> {
+impl RedisCore {
+    async fn copy_of(&self, topology: &Topology, key: &RecordKey) -> Result<Copied, StoreError> {
         let (name, script) = (key.name(), &self.scripts.look);
-        let answer = Self::run(route, "looking for a copy", script, &name, &[]).await?;
+        let answer = topology
+            .run("looking for a copy", script, &name, &[])
+            .await?;
         if answer.unreadable().is_some() {
             return Ok(None);
         }
@@ -25,7 +29,7 @@ impl Inner {
             b'G' => {
                 let left = answer.millis()?;
                 self.readable(answer.size()?)?;
-                match self.large(route, &name).await? {
+                match self.large(topology, &name).await? {
                     Some(bytes) => (left, bytes),
                     None => return Ok(None),
                 }
@@ -44,7 +48,7 @@ impl Inner {
         arguments: &[&[u8]],
     ) -> Result<(), StoreError> {
         let name = key.name();
-        let answer = Self::run(&self.link, what, script, &name, arguments).await?;
+        let answer = self.link.run(what, script, &name, arguments).await?;
         match answer.code {
             b'C' | b'S' | b'N' => Ok(()),
             _ if answer.unreadable().is_some() => Ok(()),
@@ -90,7 +94,7 @@ impl Front for RedisStore {
     }
 
     fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Copied> {
-        StoreFuture::pending(self.0.copy_of(&self.0.own, key))
+        StoreFuture::pending(self.0.copy_of(&self.0.background, key))
     }
 
     fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {

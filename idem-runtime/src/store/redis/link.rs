@@ -1,6 +1,8 @@
 //! A connection that reconnects when it breaks, falls silent or reaches a replica.
 
-mod lane;
+mod command;
+mod exchange;
+mod pipeline;
 mod target;
 mod time;
 
@@ -9,56 +11,58 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, RedisError, Value};
+use redis::{RedisError, Value};
 
-use self::lane::{Lane, Replies};
-pub(super) use self::target::{Patience, Target};
+pub(super) use self::command::{ReplicaWait, RoutedCommand};
+use self::pipeline::PipelinedConnection;
+pub(super) use self::target::Target;
 use self::time::ServerTime;
-use super::failure::{
-    breaks_connection, connect_error, hangs_up, is_silence, leads_astray, store_error,
-};
-use super::script::{time_of, wrote};
+use super::failure::{Failure, breaks_connection, connect_error, is_silence, leads_astray};
+use super::reply::time_of;
+use super::timeouts::Timeouts;
 use crate::store::pace::Crowded;
 use crate::store::server_clock::ServerClock;
-use crate::store::{Admission, StoreError, StoreErrorKind};
+use crate::store::{Admission, StoreError};
 
-/// Time-outs in a row after which a connection is dropped: the server may be gone without a
-/// notice from the network, and the client library keeps such a connection for ever.
-const SILENT: u32 = 3;
-/// How long a cancelled command must have waited to count among them.
+/// Consecutive time-outs after which a connection is dropped.
+///
+/// The server may be gone without a notice from the network; the client library would keep the connection forever.
+const MAX_TIMEOUTS: u32 = 3;
+/// Wait after which a cancelled command counts as a time-out.
 const QUIET: Duration = Duration::from_millis(100);
-/// Pause after a failed attempt to connect. With it, a thousand calls that retry cost a starting
-/// server, or its sentinels, no more than one.
+/// Pause after a failed attempt to connect.
+///
+/// With it, a thousand calls that retry cost a starting server, or its sentinels, no more than one.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Age at which a connection to a replica is made again: its address may mean another server
-/// by now, and if it does not, connecting again and again does not help.
-const ASTRAY: Duration = Duration::from_secs(1);
+/// Age from which a connection that reached a replica is replaced.
+///
+/// Its address may lead to another server by then; a sooner attempt would reach the same one.
+const REPLICA_AGE: Duration = Duration::from_secs(1);
 
 /// A connection, made on first use and again when no longer usable.
 ///
 /// Its driver runs on the runtime that made it.
 pub(super) struct Link {
     target: Target,
-    patience: Patience,
-    live: Mutex<Option<Arc<Live>>>,
+    timeouts: Timeouts,
+    live: Mutex<Option<Arc<LiveConnection>>>,
     /// One task at a time connects; the others wait for its result.
     connecting: tokio::sync::Mutex<()>,
     /// The error and time of the last failed attempt to connect. Calls that waited for it share its failure
     /// instead of trying again, one after the other.
     failure: Mutex<Option<(StoreError, Instant)>>,
-    /// A connection was made before, so that the URL is right, or was.
+    /// An earlier attempt to connect succeeded, so the URL was right at that time.
     known: AtomicBool,
     /// The server's clock.
     clock: Arc<ServerClock>,
 }
 
 /// A connection and its health.
-struct Live {
-    lane: Lane,
+struct LiveConnection {
+    connection: PipelinedConnection,
     generation: u64,
     since: Instant,
-    /// Time-outs in a row.
-    timeouts: AtomicU32,
+    consecutive_timeouts: AtomicU32,
     /// Number of replies.
     replies: AtomicU64,
     /// The server has replied on it; an accepted connection alone does not count.
@@ -67,10 +71,10 @@ struct Live {
 }
 
 impl Link {
-    pub(super) fn new(target: Target, patience: Patience, clock: Arc<ServerClock>) -> Self {
+    pub(super) fn new(target: Target, timeouts: Timeouts, clock: Arc<ServerClock>) -> Self {
         Self {
             target,
-            patience,
+            timeouts,
             live: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             failure: Mutex::default(),
@@ -79,48 +83,49 @@ impl Link {
         }
     }
 
-    /// Sends a command and waits for its reply. Whether a command without a reply was executed is
-    /// unknown; the scripts make that harmless.
-    pub(super) async fn send(&self, order: &Order<'_>) -> Result<Value, Failure> {
+    /// Sends a command and waits for its reply.
+    ///
+    /// A command without a reply may have been executed, which the scripts make harmless.
+    pub(super) async fn send(&self, command: &RoutedCommand<'_>) -> Result<Value, Failure> {
         let live = match self.current() {
             Some(live) => live,
             // Boxed: it is larger, and seldom needed.
             None => Box::pin(self.connected()).await.map_err(Failure::Connect)?,
         };
         let live = &*live;
-        let mut unanswered = Unanswered {
+        let mut pending = PendingReply {
             link: self,
             live,
             began: Instant::now(),
             is_answered: false,
             replies: live.replies.load(Ordering::Relaxed),
         };
-        let reply = order.send(&live.lane).await;
-        unanswered.is_answered = true;
-        let began = unanswered.began;
-        if order.tells_time
+        let reply = command.send(&live.connection).await;
+        pending.is_answered = true;
+        let began = pending.began;
+        if command.tells_time
             && let Ok(reply) = &reply
             && let Some(micros) = time_of(reply)
         {
-            live.time.is(micros, began.elapsed());
+            live.time.record(micros, began.elapsed());
             self.clock.says(micros, began);
         }
         match &reply {
             Err(Failure::Reply(error)) if is_silence(error) => {
-                self.silent(live, unanswered.replies);
+                self.count_timeout(live, pending.replies);
             }
             reply => {
                 live.replies.fetch_add(1, Ordering::Relaxed);
-                if live.timeouts.load(Ordering::Relaxed) != 0 {
-                    live.timeouts.store(0, Ordering::Relaxed);
+                if live.consecutive_timeouts.load(Ordering::Relaxed) != 0 {
+                    live.consecutive_timeouts.store(0, Ordering::Relaxed);
                 }
                 if let Err(Failure::Reply(error)) = reply
-                    && self.is_of_no_use(live, error)
+                    && self.is_unusable(live, error)
                 {
                     self.drop_connection(live);
                     // The peer accepts connections and closes them: a balancer without a server.
                     if !live.works.load(Ordering::Relaxed) {
-                        self.failed(connect_error(error.clone(), true));
+                        self.record_failure(connect_error(error.clone(), true));
                     }
                 } else if !live.works.load(Ordering::Relaxed) {
                     live.works.store(true, Ordering::Relaxed);
@@ -130,23 +135,24 @@ impl Link {
         reply
     }
 
-    fn failed(&self, error: StoreError) {
+    fn record_failure(&self, error: StoreError) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         *failure = Some((error, Instant::now()));
     }
 
-    fn is_of_no_use(&self, live: &Live, error: &RedisError) -> bool {
+    fn is_unusable(&self, live: &LiveConnection, error: &RedisError) -> bool {
         breaks_connection(error)
-            || leads_astray(error) && (self.target.is_elected() || live.since.elapsed() >= ASTRAY)
+            || leads_astray(error)
+                && (self.target.is_elected() || live.since.elapsed() >= REPLICA_AGE)
     }
 
     /// Counts a time-out, if no reply arrived since `replies` was read. A connection that replies to other commands
     /// is not silent: the command waited in a queue, or the server is busy.
-    fn silent(&self, live: &Live, replies: u64) {
+    fn count_timeout(&self, live: &LiveConnection, replies: u64) {
         if live.replies.load(Ordering::Relaxed) != replies {
             return;
         }
-        if live.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+        if live.consecutive_timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
             self.drop_connection(live);
         }
     }
@@ -159,14 +165,16 @@ impl Link {
         is_current.then(|| live.time.now()).flatten()
     }
 
-    fn current(&self) -> Option<Arc<Live>> {
-        self.target.tend(self.patience);
+    /// The connection, if it is usable.
+    fn current(&self) -> Option<Arc<LiveConnection>> {
+        self.target.listen_for_failovers(self.timeouts);
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref()?;
         (live.generation == self.target.generation()).then(|| Arc::clone(live))
     }
 
-    async fn connected(&self) -> Result<Arc<Live>, StoreError> {
+    /// Connects, or waits for the task that does.
+    async fn connected(&self) -> Result<Arc<LiveConnection>, StoreError> {
         let _connecting = self.connecting.lock().await;
         if let Some(live) = self.current() {
             return Ok(live);
@@ -182,14 +190,14 @@ impl Link {
         // Read before connecting: a change in between is noticed at the next command.
         let generation = self.target.generation();
         let known = self.known.load(Ordering::Relaxed);
-        match self.target.connect(self.patience, known).await {
+        match self.target.connect(self.timeouts, known).await {
             Ok(connection) => {
                 self.known.store(true, Ordering::Relaxed);
-                let live = Arc::new(Live {
-                    lane: Lane::new(connection),
+                let live = Arc::new(LiveConnection {
+                    connection: PipelinedConnection::new(connection),
                     generation,
                     since: Instant::now(),
-                    timeouts: AtomicU32::new(0),
+                    consecutive_timeouts: AtomicU32::new(0),
                     replies: AtomicU64::new(0),
                     works: AtomicBool::new(false),
                     time: ServerTime::default(),
@@ -198,14 +206,14 @@ impl Link {
                 Ok(live)
             }
             Err(error) => {
-                self.failed(error.clone());
+                self.record_failure(error.clone());
                 Err(error)
             }
         }
     }
 
     /// Drops this connection, unless another has replaced it already.
-    fn drop_connection(&self, broken: &Live) {
+    fn drop_connection(&self, broken: &LiveConnection) {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         if live
             .as_ref()
@@ -215,13 +223,13 @@ impl Link {
         }
         drop(live);
         // Queued commands were not sent, and go over the next connection.
-        broken.lane.abandon();
+        broken.connection.close();
     }
 
     /// Why a claim cannot be sent in time, if so.
     pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.as_ref()?.lane.crowded(admission)
+        live.as_ref()?.connection.crowded(admission)
     }
 }
 
@@ -233,186 +241,22 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A command without a reply so far. Its sender may cancel it before `response_timeout` is over, because its
-/// own deadline is shorter; that counts as silence as well.
-struct Unanswered<'a> {
+/// A command without a reply so far.
+///
+/// A sender whose deadline is shorter than `response_timeout` cancels it, which counts as a time-out as well.
+struct PendingReply<'a> {
     link: &'a Link,
-    live: &'a Live,
+    live: &'a LiveConnection,
     began: Instant,
     is_answered: bool,
     /// Number of replies when the command was sent.
     replies: u64,
 }
 
-impl Drop for Unanswered<'_> {
+impl Drop for PendingReply<'_> {
     fn drop(&mut self) {
         if !self.is_answered && self.began.elapsed() >= QUIET {
-            self.link.silent(self.live, self.replies);
-        }
-    }
-}
-
-/// Builds a command where it is sent. A command kept in a call's future would be copied for each of
-/// its possible paths.
-pub(super) type Making<'a> = dyn Fn() -> Cmd + Send + Sync + 'a;
-
-/// One command, or two that are sent together.
-#[derive(Clone, Copy)]
-pub(super) enum Sent<'a> {
-    One(&'a Making<'a>),
-    /// Never sent to a node that is still importing the slot. Such a node needs an
-    /// `ASKING` before each of them.
-    Both(&'a Making<'a>, &'a Making<'a>),
-}
-
-/// A command with its routing and options.
-#[derive(Clone, Copy)]
-pub(super) struct Order<'a> {
-    pub(super) sent: Sent<'a>,
-    /// The key of the command, if it has one.
-    pub(super) key: Option<&'a str>,
-    /// The node is still importing the key's slot, and serves it only after `ASKING`.
-    pub(super) asking: bool,
-    /// Its reply ends with the server's time.
-    pub(super) tells_time: bool,
-    /// It is a claim: completions, releases and renewals are sent before it.
-    pub(super) claims: bool,
-    /// Its write must be on so many replicas before it counts.
-    pub(super) kept: Option<&'a Kept>,
-}
-
-impl<'a> Order<'a> {
-    pub(super) fn new(command: &'a Making<'a>) -> Self {
-        Self::of(None, Sent::One(command))
-    }
-
-    /// A command on this key.
-    pub(super) fn about(key: &'a str, command: &'a Making<'a>) -> Self {
-        Self::of(Some(key), Sent::One(command))
-    }
-
-    /// Two commands, one right after the other. The reply is that of the second, or the first error.
-    pub(super) fn both(key: &'a str, first: &'a Making<'a>, second: &'a Making<'a>) -> Self {
-        Self::of(Some(key), Sent::Both(first, second))
-    }
-
-    fn of(key: Option<&'a str>, sent: Sent<'a>) -> Self {
-        Self {
-            sent,
-            key,
-            asking: false,
-            tells_time: false,
-            claims: false,
-            kept: None,
-        }
-    }
-
-    /// Whether it can be sent to a node that is still importing the slot.
-    pub(super) fn is_one(&self) -> bool {
-        matches!(self.sent, Sent::One(_))
-    }
-
-    async fn send(&self, lane: &Lane) -> Result<Value, Failure> {
-        let reply = match self.sent {
-            Sent::Both(first, second) => both(lane, first, second).await?,
-            // A user without the right to `ASKING` would be redirected for ever: the first error counts.
-            Sent::One(command) if self.asking => {
-                both(lane, &|| redis::cmd("ASKING"), command).await?
-            }
-            Sent::One(command) => one(lane, command, self.claims).await?,
-        };
-        match self.kept {
-            // `WAIT` covers only writes of the same connection.
-            Some(kept) if wrote(&reply) => {
-                let replicas = Box::pin(one(lane, &|| kept.command.clone(), false)).await?;
-                kept.judge(&replicas).map(|()| reply)
-            }
-            _ => Ok(reply),
-        }
-    }
-}
-
-async fn one(lane: &Lane, command: &Making<'_>, claims: bool) -> Result<Value, Failure> {
-    let replies = lane.send(command, None, claims).await;
-    replied(replies.map_err(Failure::Reply)?.first)
-}
-
-/// Sends two commands, one right after the other. The last reply, or the first error.
-async fn both(lane: &Lane, first: &Making<'_>, second: &Making<'_>) -> Result<Value, Failure> {
-    let replies = lane.send(first, Some(second), false).await;
-    let Replies { first, second } = replies.map_err(Failure::Reply)?;
-    let first = replied(first)?;
-    second.map_or(Ok(first), replied)
-}
-
-fn replied(value: Value) -> Result<Value, Failure> {
-    match value {
-        Value::ServerError(error) => Err(Failure::Reply(error.into())),
-        value => Ok(value),
-    }
-}
-
-/// How many replicas must have a write.
-#[derive(Debug)]
-pub(super) struct Kept {
-    wanted: u32,
-    command: Cmd,
-}
-
-impl Kept {
-    /// Waits for so many replicas, for half of the time limit of a reply. So the reply still arrives, and
-    /// carries their number.
-    pub(super) fn by(wanted: u32, patience: Patience) -> Self {
-        let millis = (patience.response / 2).as_millis().max(1);
-        let mut command = redis::cmd("WAIT");
-        command.arg(wanted).arg(millis.to_string());
-        Self { wanted, command }
-    }
-
-    fn judge(&self, replicas: &Value) -> Result<(), Failure> {
-        let replicas = match replicas {
-            Value::Int(replicas) => u32::try_from(*replicas).unwrap_or_default(),
-            _ => 0,
-        };
-        if replicas >= self.wanted {
-            return Ok(());
-        }
-        Err(Failure::Unreplicated {
-            replicas,
-            wanted: self.wanted,
-        })
-    }
-}
-
-/// Why a command has no usable reply.
-pub(super) enum Failure {
-    /// There is no connection; nothing was sent.
-    Connect(StoreError),
-    /// The server's error, or no reply in time.
-    Reply(RedisError),
-    /// It was executed, and fewer replicas than required have it.
-    Unreplicated { replicas: u32, wanted: u32 },
-}
-
-impl Failure {
-    /// The server closed the connection without an error.
-    pub(super) fn hangs_up(&self) -> bool {
-        matches!(self, Self::Reply(error) if hangs_up(error))
-    }
-
-    pub(super) fn store_error(self, what: &str) -> StoreError {
-        match self {
-            Self::Connect(error) => error,
-            Self::Reply(error) => store_error(what, error),
-            Self::Unreplicated { replicas, wanted } => StoreError::new(
-                StoreErrorKind::Unavailable,
-                format!(
-                    "{what}: {replicas} of {wanted} replicas have it, so that a failover could \
-                     forget it; look at the replicas and their links \
-                     (`durability` is `replicated({wanted})`)"
-                ),
-            )
-            .answered(),
+            self.link.count_timeout(self.live, self.replies);
         }
     }
 }

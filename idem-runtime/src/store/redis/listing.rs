@@ -13,12 +13,12 @@ use std::task::Poll;
 
 use redis::{Cmd, Value};
 
-use super::Inner;
-use super::address::text;
-use super::link::Failure;
-use super::node::Node;
-use super::route::Route;
-use super::script::unexpected;
+use super::core::RedisCore;
+use super::failure::Failure;
+use super::reply::unexpected;
+use super::server::RedisServer;
+use super::topology::Topology;
+use super::value::text;
 use crate::identity::operation::{Operation, RecordKey};
 use crate::record::{HEADER, Header};
 use crate::store::{
@@ -32,14 +32,14 @@ const TOGETHER: usize = 64;
 
 /// Position at which a step begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Position {
+struct ScanPosition {
     /// The cursor of `SCAN`; 0 at the start.
     cursor: u64,
     /// In a cluster: the number of its map, and the node.
     place: Option<(u64, String)>,
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for ScanPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.cursor)?;
         match &self.place {
@@ -49,7 +49,7 @@ impl fmt::Display for Position {
     }
 }
 
-impl FromStr for Position {
+impl FromStr for ScanPosition {
     type Err = StoreError;
 
     fn from_str(text: &str) -> Result<Self, StoreError> {
@@ -168,20 +168,20 @@ fn moved() -> StoreError {
     )
 }
 
-impl Inner {
+impl RedisCore {
     pub(super) async fn list(&self, request: &ListRequest) -> Result<ListReply, StoreError> {
-        let route = &self.listing;
+        let topology = &self.listing;
         let at = request.after.as_deref().map(str::parse).transpose()?;
-        let at: Position = at.unwrap_or_default();
-        let cluster = match route {
-            Route::Node(_) if at.place.is_some() => return Err(no_position()),
-            Route::Node(node) => {
-                let (mut reply, cursor) = self.step(route, node, at.cursor, request).await?;
+        let at: ScanPosition = at.unwrap_or_default();
+        let cluster = match topology {
+            Topology::Single(_) if at.place.is_some() => return Err(no_position()),
+            Topology::Single(server) => {
+                let (mut reply, cursor) = self.step(topology, server, at.cursor, request).await?;
                 let place = None;
-                reply.next = (cursor != 0).then(|| Position { cursor, place }.to_string());
+                reply.next = (cursor != 0).then(|| ScanPosition { cursor, place }.to_string());
                 return Ok(reply);
             }
-            Route::Cluster(cluster) => cluster,
+            Topology::Cluster(cluster) => cluster,
         };
         if at.place.is_none() && at.cursor != 0 {
             return Err(no_position());
@@ -195,7 +195,7 @@ impl Inner {
         nodes.sort_by(|(one, _), (other, _)| one.cmp(other));
         let index = turn(&nodes, map, at.place.as_ref())?;
         let (name, node) = &nodes[index];
-        let (mut reply, cursor) = self.step(route, node, at.cursor, request).await?;
+        let (mut reply, cursor) = self.step(topology, node, at.cursor, request).await?;
         let next = if cursor == 0 {
             nodes.get(index + 1).map(|(name, _)| name)
         } else {
@@ -203,7 +203,7 @@ impl Inner {
         };
         reply.next = next.map(|name| {
             let place = Some((map, name.clone()));
-            Position { cursor, place }.to_string()
+            ScanPosition { cursor, place }.to_string()
         });
         Ok(reply)
     }
@@ -211,8 +211,8 @@ impl Inner {
     /// The records of one step on one server, and the cursor after it; 0: at the end.
     async fn step(
         &self,
-        route: &Route,
-        node: &Node,
+        topology: &Topology,
+        node: &RedisServer,
         cursor: u64,
         request: &ListRequest,
     ) -> Result<(ListReply, u64), StoreError> {
@@ -237,7 +237,7 @@ impl Inner {
             let mut met = keys.len();
             // Where all records are requested, their number is known without reading the headers.
             if !request.wants_all() || met <= limit || count == 1 {
-                let reply = self.headers(route, &keys, request).await?;
+                let reply = self.headers(topology, &keys, request).await?;
                 met = reply.found.len();
                 // More only from the one bucket that a step has at least.
                 if met <= limit || count == 1 {
@@ -251,7 +251,7 @@ impl Inner {
     /// Reads the headers of these records, and returns the requested ones.
     async fn headers(
         &self,
-        route: &Route,
+        topology: &Topology,
         keys: &[RecordKey],
         request: &ListRequest,
     ) -> Result<ListReply, StoreError> {
@@ -263,7 +263,7 @@ impl Inner {
             let script = &self.scripts.header;
             let asked = names
                 .iter()
-                .map(|name| Self::run(route, WHAT, script, name, &arguments));
+                .map(|name| topology.run(WHAT, script, name, &arguments));
             for (key, answer) in keys.iter().zip(all(asked).await) {
                 let answer = answer?;
                 // Another type has taken its place since: no record of idem either way.
@@ -390,17 +390,20 @@ mod tests {
     #[test]
     fn a_position_is_read_back() {
         for position in [
-            Position::default(),
-            Position {
+            ScanPosition::default(),
+            ScanPosition {
                 cursor: u64::MAX,
                 place: None,
             },
-            Position {
+            ScanPosition {
                 cursor: 7,
                 place: Some((u64::MAX, "[fd00::7]:7001".to_owned())),
             },
         ] {
-            assert_eq!(position.to_string().parse::<Position>().unwrap(), position);
+            assert_eq!(
+                position.to_string().parse::<ScanPosition>().unwrap(),
+                position
+            );
         }
         for wrong in [
             "",
@@ -411,7 +414,7 @@ mod tests {
             "7.7",
             "18446744073709551616",
         ] {
-            let error = wrong.parse::<Position>().unwrap_err();
+            let error = wrong.parse::<ScanPosition>().unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::InvalidCursor, "{wrong}");
         }
     }

@@ -1,310 +1,39 @@
 //! Redis store: one string per key, one round trip per operation.
 
 mod address;
+mod arguments;
 mod builder;
-mod check;
+mod claim;
 mod cluster;
+mod complete;
+mod core;
+mod durability;
 mod failure;
 mod front;
-mod glance;
 mod link;
 mod listing;
-mod node;
-mod operations;
-mod plain;
-mod resolutions;
-mod route;
+mod notify;
+mod peek;
+mod probe;
+mod read;
+mod release;
+mod renew;
+mod reply;
+mod resolve;
 mod script;
 mod sentinel;
+mod server;
 mod source;
-mod staged;
-mod subscriber;
-mod subscribers;
-mod swap;
+mod store;
+mod timeouts;
 #[cfg(feature = "redis-tls")]
 mod tls;
-
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-
-use bytes::Bytes;
+mod topology;
+mod value;
+mod watch;
 
 pub use self::builder::RedisStoreBuilder;
-pub use self::check::{Report, Server};
-pub use self::node::Durability;
-use self::resolutions::Listening;
-use self::route::Route;
-use self::script::Scripts;
+pub use self::durability::Durability;
+pub use self::probe::{Report, Server};
 pub use self::source::RedisSource;
-use self::subscribers::Subscribers;
-use super::{
-    Admission, ClaimReply, ClaimRequest, CompleteReply, Header, ListReply, ListRequest, Listener,
-    Owner, ReadReply, RecordKey, ReleaseReply, Remains, RenewReply, ResolveReply, Store,
-    StoreError, StoreFuture, Watch, told::Observers,
-};
-use crate::env::observer::Observer;
-
-/// A store in Redis 6.2 or newer, or in a compatible server.
-///
-/// A compatible server speaks the protocol of Redis and runs its scripts.
-///
-/// Clones share one connection, which is made again when it breaks or falls silent. Lease renewals and the reads
-/// of waiting calls use a second connection on the engine's own thread. The first call that waits for another one
-/// opens a third connection there, which receives the notifications; an engine with a
-/// [local cache](crate::LocalCache) has one on which it receives resets. [Listings](crate::Engine::entries) have
-/// one of their own, made by the first of them.
-///
-/// ```no_run
-/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
-/// use idem_runtime::{Engine, store::redis::RedisStore};
-///
-/// let store = RedisStore::connect("redis://localhost").await?;
-/// println!("{}", store.report());
-/// Engine::new(store).install()?;
-/// # Ok(()) }
-/// ```
-///
-/// # Commands sent
-///
-/// A call of a new key costs two round trips, a replay one.
-///
-/// | | Redis 7 | with `SET … IFEQ` (Valkey 8.1, Redis 8.4) | before Redis 7 |
-/// | --- | --- | --- | --- |
-/// | claim of a new key, replay, other arguments | `SET … NX GET PX` | the same | script |
-/// | claim of a key that is running, released or unknown | that and a script | the same | script |
-/// | answer below 2 KB | script | `SET … IFEQ … PX` | script |
-/// | larger answer | `SET` aside and a script that moves it | `SET … IFEQ … PX` | script |
-/// | answer to a watched call | the same, and the script notifies | that, and then as on Redis 7 | script |
-/// | release, renewal, resolution | script | script | script |
-/// | a step of a listing | `SCAN … MATCH COUNT TYPE` and a script for each record | the same | the same |
-///
-/// A script decides every case that a plain command cannot. The server itself makes the comparison of a plain
-/// compare-and-set: the whole claim, byte by byte. A claim is sent as a script with [`Durability::Replicated`], for
-/// answers with an age ([`Answer`](crate::Answer), `on_duplicate = reject`), and once in ten seconds, because the
-/// script's reply carries the server's time, from which the fence of a plain claim is taken. The fence grows with
-/// every claim of a key as long as its record is kept, as every fence. A server or proxy that replies that it does
-/// not know `SET` with `NX` and `GET` receives one such command, and scripts from then on.
-///
-/// # Requirements on the server
-///
-/// - `maxmemory-policy noeviction`. An evicted record lets its body run again, so a server that
-///   evicts is refused; see [`RedisStoreBuilder::allow_eviction`].
-/// - These rights, for a user of its own (with the default prefix):
-///   `~idem:* +eval +evalsha +get +getrange +set +time +pttl +pexpire +strlen +exists +hello +info`,
-///   `+select` where the URL names a database, `+wait` with [`Durability::Replicated`], and on a
-///   cluster `+cluster|slots +asking`. So that waiting calls are notified when a call has finished, and
-///   need not poll: `resetchannels &idem:* +publish +subscribe +unsubscribe`, and on
-///   a cluster of Redis 7 `resetchannels &idem:* +spublish +ssubscribe +sunsubscribe` instead.
-///   An engine with a [local cache](crate::LocalCache) receives resets by `&idem:* +publish +subscribe
-///   +unsubscribe`, on a cluster as well.
-///   Without these nothing is lost; Redis keeps entries in its `ACL LOG`. So that a large answer
-///   costs the server less: `+rename`. To [list records](crate::Engine::entries): `+scan`.
-///   None of them is in `@dangerous` or `@admin` but `INFO`, which may be left out: then the store
-///   warns that it could not check the eviction policy.
-/// - Persistence as the business needs it. With asynchronous replication a failover can forget a
-///   claim or an answer that was acknowledged.
-///
-/// # The report
-///
-/// When it connects, the store checks all of this once, in three or four round trips.
-/// [`RedisStore::report`] returns the findings, and formats them as a report for the start-up log. Its last
-/// lines are warnings, which the [`Observer`] receives when an engine is
-/// built; only a server that evicts, is too old or is a Sentinel is refused. The rights are checked
-/// under the prefix `idem` unless [`RedisStoreBuilder::checked_prefix`] names another. Redis 7 has a query
-/// for them; on Redis 6 each command is tried, which leaves entries in its `ACL LOG` for missing
-/// rights. Either way one key of a random name lives for a millisecond, and no other key is
-/// touched.
-#[derive(Clone)]
-pub struct RedisStore(Arc<Inner>);
-
-struct Inner {
-    link: Route,
-    /// For renewals and reads; connects at the first of them, on the engine's own thread.
-    own: Route,
-    /// For listings; connects at the first of them, on the engine's own thread.
-    listing: Route,
-    /// Connects when a key is first watched, on the engine's own thread as well.
-    subscribers: Subscribers,
-    scripts: Scripts,
-    report: Report,
-    /// Warning about the transport to the server.
-    transport: Option<String>,
-    /// Whether a claim is sent as a plain command where that suffices.
-    plain: AtomicBool,
-    /// Whether a claim is ended by a plain command where that suffices.
-    swaps: bool,
-    /// Whether a large answer bypasses the script that stores it.
-    stages: AtomicBool,
-    /// Notified of steps of the server's clock.
-    observers: Arc<Observers>,
-    max_record_bytes: usize,
-}
-
-impl Inner {
-    fn plain_claims(&self) -> bool {
-        self.plain.load(Ordering::Relaxed)
-    }
-
-    fn give_up_plain_claims(&self) {
-        self.plain.store(false, Ordering::Relaxed);
-    }
-}
-
-impl RedisStore {
-    /// Connects with the default settings to a URL or a client: see [`RedisSource`].
-    ///
-    /// # Errors
-    ///
-    /// As [`RedisStoreBuilder::connect`].
-    ///
-    /// # Cancel safety
-    ///
-    /// May be dropped; the connection is closed.
-    pub async fn connect(source: impl Into<RedisSource>) -> Result<Self, StoreError> {
-        Self::builder(source).connect().await
-    }
-
-    /// Creates a builder with the settings of a store.
-    pub fn builder(source: impl Into<RedisSource>) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(source.into())
-    }
-
-    /// What the store found out about the server when it connected.
-    #[must_use]
-    pub fn report(&self) -> &Report {
-        &self.0.report
-    }
-}
-
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("report", &self.0.report)
-            .field("link", &self.0.link)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Store for RedisStore {
-    fn claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-    ) -> StoreFuture<'a, ClaimReply> {
-        StoreFuture::pending(self.0.claim(key, request))
-    }
-
-    fn admit<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        request: &'a ClaimRequest,
-        admission: &'a Admission,
-    ) -> StoreFuture<'a, ClaimReply> {
-        if let Some(error) = self.0.refused(key, admission) {
-            return StoreFuture::ready(Err(error));
-        }
-        admission.sent();
-        StoreFuture::pending(self.0.claim(key, request))
-    }
-
-    fn complete<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, None, record))
-    }
-
-    fn complete_claim<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        claim: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, CompleteReply> {
-        StoreFuture::pending(self.0.complete(key, Some(claim), record))
-    }
-
-    fn release<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        owner: &'a Owner,
-        remains: Remains,
-    ) -> StoreFuture<'a, ReleaseReply> {
-        StoreFuture::pending(self.0.release(key, owner, remains))
-    }
-
-    fn renew<'a>(&'a self, key: &'a RecordKey, claim: &'a Header) -> StoreFuture<'a, RenewReply> {
-        StoreFuture::pending(self.0.renew(key, claim))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        key: &'a RecordKey,
-        seen: &'a Header,
-        record: &'a Bytes,
-    ) -> StoreFuture<'a, ResolveReply> {
-        StoreFuture::pending(self.0.resolve(key, seen, record))
-    }
-
-    fn read<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        StoreFuture::pending(self.0.read(key))
-    }
-
-    fn glance<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, ReadReply> {
-        StoreFuture::pending(self.0.glance(key))
-    }
-
-    fn watch<'a>(&'a self, key: &'a RecordKey) -> StoreFuture<'a, Option<Watch>> {
-        StoreFuture::pending(self.0.watch(key))
-    }
-
-    fn listen(&self, prefix: &Arc<str>, listener: Weak<dyn Listener>) -> bool {
-        let listening = |listener| Listening::new(&self.0, prefix, listener);
-        let trial = listening(Weak::clone(&listener));
-        tokio::spawn(async move { trial.try_to_publish().await });
-        tokio::spawn(listening(listener).follow());
-        true
-    }
-
-    fn list<'a>(&'a self, request: &'a ListRequest) -> StoreFuture<'a, ListReply> {
-        StoreFuture::pending(self.0.list(request))
-    }
-
-    fn observed_by(&self, observer: &Arc<dyn Observer>) {
-        self.0.observers.add(observer);
-    }
-
-    fn max_record_bytes(&self) -> Option<usize> {
-        Some(self.0.max_record_bytes)
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.0.report.warnings();
-        warnings.extend(self.0.transport.clone());
-        warnings.extend(self.0.subscribers.warning());
-        warnings
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Size of the future that `_` makes; the function is not called.
-    fn size_of<A, B, C, T>(_: impl FnOnce(A, B, C) -> T) -> usize {
-        std::mem::size_of::<T>()
-    }
-
-    /// Each call boxes these futures. An allocator serves sizes up to about a kilobyte from its fast
-    /// size classes.
-    #[test]
-    fn the_futures_of_a_call_are_small() {
-        type Store = &'static Inner;
-        type Key = &'static RecordKey;
-        let claim = size_of(|s: Store, key: Key, r: &'static ClaimRequest| s.claim(key, r));
-        let complete = size_of(|s: Store, key: Key, r: &'static Bytes| s.complete(key, None, r));
-        assert!(claim <= 1_024, "{claim}");
-        assert!(complete <= 1_024, "{complete}");
-    }
-}
+pub use self::store::RedisStore;

@@ -34,10 +34,10 @@ use crate::store::{StoreError, StoreErrorKind, transport};
 /// let client = RedisSource::from(redis::Client::open("redis://localhost").unwrap());
 /// ```
 #[derive(Clone)]
-pub struct RedisSource(Kind);
+pub struct RedisSource(SourceKind);
 
 #[derive(Clone)]
-enum Kind {
+enum SourceKind {
     Url(String),
     Client(Box<Client>),
 }
@@ -46,38 +46,38 @@ impl fmt::Debug for RedisSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A URL may hold a password.
         f.write_str(match self.0 {
-            Kind::Url(_) => "RedisSource(a URL)",
-            Kind::Client(_) => "RedisSource(a Client)",
+            SourceKind::Url(_) => "RedisSource(a URL)",
+            SourceKind::Client(_) => "RedisSource(a Client)",
         })
     }
 }
 
 impl From<&str> for RedisSource {
     fn from(url: &str) -> Self {
-        Self(Kind::Url(url.to_owned()))
+        Self(SourceKind::Url(url.to_owned()))
     }
 }
 
 impl From<String> for RedisSource {
     fn from(url: String) -> Self {
-        Self(Kind::Url(url))
+        Self(SourceKind::Url(url))
     }
 }
 
 impl From<&String> for RedisSource {
     fn from(url: &String) -> Self {
-        Self(Kind::Url(url.clone()))
+        Self(SourceKind::Url(url.clone()))
     }
 }
 
 impl From<Client> for RedisSource {
     fn from(client: Client) -> Self {
-        Self(Kind::Client(Box::new(client)))
+        Self(SourceKind::Client(Box::new(client)))
     }
 }
 
 /// A resolved source.
-pub(super) enum Place {
+pub(super) enum Deployment {
     /// A server, or a node of a cluster.
     Server(Box<Client>),
     Sentinels(Sentinels),
@@ -85,7 +85,7 @@ pub(super) enum Place {
     Cluster(Vec<Client>),
 }
 
-impl Place {
+impl Deployment {
     /// The operator's warning about the transport, if there is one.
     pub(super) fn warning(&self) -> Option<String> {
         let is_open = |client: &Client| is_open(client.get_connection_info().addr());
@@ -106,56 +106,56 @@ fn is_open(address: &ConnectionAddr) -> bool {
 
 /// Settings that a URL cannot hold.
 #[derive(Clone, Default)]
-pub(super) struct Extras {
+pub(super) struct SourceOptions {
     /// User and password of the sentinels.
     pub(super) sentinel: Option<(Option<String>, String)>,
     #[cfg(feature = "redis-tls")]
     pub(super) tls: super::tls::Tls,
 }
 
-impl fmt::Debug for Extras {
+impl fmt::Debug for SourceOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extras").finish_non_exhaustive()
+        f.debug_struct("SourceOptions").finish_non_exhaustive()
     }
 }
 
 impl RedisSource {
-    pub(super) fn place(self, extras: &Extras) -> Result<Place, StoreError> {
+    pub(super) fn resolve(self, options: &SourceOptions) -> Result<Deployment, StoreError> {
         Ok(match self.0 {
-            Kind::Url(url) => place(&url, extras)?,
-            Kind::Client(client) => {
-                Place::Server(Box::new(extras.client(client.get_connection_info())?))
+            SourceKind::Url(url) => resolve_url(&url, options)?,
+            SourceKind::Client(client) => {
+                Deployment::Server(Box::new(options.client(client.get_connection_info())?))
             }
         })
     }
 }
 
-fn place(url: &str, extras: &Extras) -> Result<Place, StoreError> {
+fn resolve_url(url: &str, options: &SourceOptions) -> Result<Deployment, StoreError> {
     let Some((scheme, rest)) = url.split_once("://") else {
         return Err(unusable());
     };
     let (scheme, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
-    let many = Many {
+    let hosts = MultiHostUrl {
         scheme,
         rest,
-        extras,
+        options,
     };
     match (scheme, kind) {
-        ("redis" | "rediss", "sentinel") => many.sentinels(),
-        ("redis" | "rediss", "cluster") => many.cluster(),
-        _ => Ok(Place::Server(Box::new(extras.client(&info(url)?)?))),
+        ("redis" | "rediss", "sentinel") => hosts.sentinels(),
+        ("redis" | "rediss", "cluster") => hosts.cluster(),
+        _ => Ok(Deployment::Server(Box::new(options.client(&info(url)?)?))),
     }
 }
 
 /// A URL with several hosts.
-struct Many<'a> {
+struct MultiHostUrl<'a> {
     scheme: &'a str,
     /// The URL after the scheme.
     rest: &'a str,
-    extras: &'a Extras,
+    options: &'a SourceOptions,
 }
 
-impl<'a> Many<'a> {
+impl<'a> MultiHostUrl<'a> {
     /// User and password with `@`, hosts, path, and query with `?`.
     fn parts(&self) -> (&'a str, impl Iterator<Item = &'a str>, &'a str, &'a str) {
         let end = self.rest.find('?').unwrap_or(self.rest.len());
@@ -166,7 +166,7 @@ impl<'a> Many<'a> {
         (user, hosts.split(','), path, query)
     }
 
-    fn sentinels(&self) -> Result<Place, StoreError> {
+    fn sentinels(&self) -> Result<Deployment, StoreError> {
         let (user, hosts, path, query) = self.parts();
         let (service, db) = path.split_once('/').unwrap_or((path, ""));
         if service.is_empty() {
@@ -181,35 +181,37 @@ impl<'a> Many<'a> {
         for host in hosts {
             let info = info(&format!("{scheme}://{}{query}", with_port(host, 26_379)))?;
             let mut settings = info.redis_settings().clone();
-            if let Some((user, password)) = &self.extras.sentinel {
+            if let Some((user, password)) = &self.options.sentinel {
                 settings = settings.set_password(password);
                 if let Some(user) = user {
                     settings = settings.set_username(user);
                 }
             }
             let info = info.set_redis_settings(settings);
-            sentinels.push(self.extras.client(&info)?);
+            sentinels.push(self.options.client(&info)?);
         }
         // The address is filled in later.
         let server = info(&format!("{scheme}://{user}localhost/{db}{query}"))?;
-        let server = self.extras.client(&server)?;
+        let server = self.options.client(&server)?;
         let server = server.get_connection_info().clone();
-        Ok(Place::Sentinels(Sentinels::new(
+        Ok(Deployment::Sentinels(Sentinels::new(
             sentinels,
             service.to_owned(),
             server,
         )))
     }
 
-    fn cluster(&self) -> Result<Place, StoreError> {
+    fn cluster(&self) -> Result<Deployment, StoreError> {
         let (user, hosts, db, query) = self.parts();
         let scheme = self.scheme;
         let node = |host| {
             let host = with_port(host, 6_379);
             let info = info(&format!("{scheme}://{user}{host}/{db}{query}"))?;
-            self.extras.client(&info)
+            self.options.client(&info)
         };
-        Ok(Place::Cluster(hosts.map(node).collect::<Result<_, _>>()?))
+        Ok(Deployment::Cluster(
+            hosts.map(node).collect::<Result<_, _>>()?,
+        ))
     }
 }
 
@@ -236,7 +238,7 @@ fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
     Ok(info)
 }
 
-impl Extras {
+impl SourceOptions {
     /// A client for the store's own connections.
     #[cfg_attr(
         not(feature = "redis-tls"),

@@ -2,7 +2,8 @@
 
 use redis::Value;
 
-use crate::store::redis::address::{Address, pairs, text};
+use crate::store::redis::address::Address;
+use crate::store::redis::value::{pairs, text};
 
 const SLOTS: u16 = 16_384;
 /// Name of a node without a name, where names are preferred

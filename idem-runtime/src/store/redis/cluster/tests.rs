@@ -50,16 +50,16 @@ fn cluster(seeds: &[&str]) -> Cluster {
         .iter()
         .map(|url| Client::open(*url).unwrap())
         .collect();
-    let patience = crate::store::redis::link::Patience {
+    let timeouts = crate::store::redis::timeouts::Timeouts {
         connect: Duration::from_secs(1),
         response: Duration::from_secs(1),
     };
-    let plan = Plan {
-        patience,
+    let settings = ConnectionSettings {
+        timeouts,
         durability: crate::store::redis::Durability::Acknowledged,
-        lanes: 1,
+        wait_connections: 1,
     };
-    Cluster::new(&seeds, plan, &Arc::default()).unwrap()
+    Cluster::new(&seeds, settings, &Arc::default()).unwrap()
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn whoever_answered_is_asked_first_and_everybody_once() {
     };
     let reply = Value::Array(vec![node(3), node(2), node(4)]);
     {
-        let mut known = cluster.lock();
-        known.slots = Slots::read(&reply, &at(2)).map(Arc::new);
-        known.answered = Some(at(4));
+        let mut state = cluster.lock();
+        state.slots = Slots::read(&reply, &at(2)).map(Arc::new);
+        state.answered = Some(at(4));
     }
     let expected = ["10.0.0.2:4", "10.0.0.2:3", "10.0.0.2:2", "10.0.0.1:1"];
     assert_eq!(askable(), expected);

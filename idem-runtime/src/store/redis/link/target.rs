@@ -1,37 +1,17 @@
-//! Target of a connection.
-
-use std::time::Duration;
+//! The server that a connection is made to.
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr};
+use redis::{Client, ConnectionAddr};
 
-use crate::store::redis::check::Server;
 use crate::store::redis::failure::connect_error;
 use crate::store::redis::sentinel::Sentinels;
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::value::text_pairs;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// Largest number of commands in flight before a sender waits.
-const PIPELINE: usize = 1_024;
-
-/// Time limits of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::store::redis) struct Patience {
-    pub(in crate::store::redis) connect: Duration,
-    pub(in crate::store::redis) response: Duration,
-}
-
-impl Patience {
-    pub(in crate::store::redis) fn config(self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect))
-            .set_response_timeout(Some(self.response))
-            .set_pipeline_buffer_size(PIPELINE)
-    }
-}
-
-/// Target of a connection, resolved anew for each one.
+/// The server that a connection is made to, resolved anew for each connection.
 #[derive(Clone)]
-pub(in crate::store::redis) enum Target {
+pub(crate) enum Target {
     /// One server.
     Server(Box<Client>),
     /// The server that the sentinels name as the primary.
@@ -40,41 +20,38 @@ pub(in crate::store::redis) enum Target {
 
 impl Target {
     /// A client of the current server, for connections that subscribe.
-    pub(in crate::store::redis) async fn client(
-        &self,
-        patience: Patience,
-    ) -> Result<Client, StoreError> {
+    pub(crate) async fn client(&self, timeouts: Timeouts) -> Result<Client, StoreError> {
         match self {
             Self::Server(client) => Ok(Client::clone(client)),
-            Self::Primary(sentinels) => sentinels.primary(patience).await,
+            Self::Primary(sentinels) => sentinels.primary(timeouts).await,
         }
     }
 
     /// Connects. `known`: an earlier attempt succeeded.
     pub(super) async fn connect(
         &self,
-        patience: Patience,
+        timeouts: Timeouts,
         known: bool,
     ) -> Result<MultiplexedConnection, StoreError> {
         match self {
-            Self::Server(client) => one(client, patience, known).await,
+            Self::Server(client) => one(client, timeouts, known).await,
             Self::Primary(sentinels) => {
-                let client = sentinels.primary(patience).await?;
-                let connection = one(&client, patience, known).await?;
+                let client = sentinels.primary(timeouts).await?;
+                let connection = one(&client, timeouts, known).await?;
                 is_primary(connection).await
             }
         }
     }
 
-    /// Starts the listeners of the sentinels unless they run. They change `generation` on a failover.
-    pub(super) fn tend(&self, patience: Patience) {
+    /// Starts the failover listeners, unless they run. They change `generation` on a failover.
+    pub(super) fn listen_for_failovers(&self, timeouts: Timeouts) {
         if let Self::Primary(sentinels) = self {
-            sentinels.listen(patience);
+            sentinels.listen(timeouts);
         }
     }
 
     /// Changes when a connection that was made earlier may lead to the wrong server.
-    pub(in crate::store::redis) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         if let Self::Primary(sentinels) = self {
             sentinels.generation()
         } else {
@@ -90,10 +67,10 @@ impl Target {
 
 async fn one(
     client: &Client,
-    patience: Patience,
+    timeouts: Timeouts,
     known: bool,
 ) -> Result<MultiplexedConnection, StoreError> {
-    let config = patience.config();
+    let config = timeouts.config();
     let connected = client.get_multiplexed_async_connection_with_config(&config);
     connected.await.map_err(|error| {
         let is_silence = error.is_timeout();
@@ -117,7 +94,7 @@ async fn is_primary(
 ) -> Result<MultiplexedConnection, StoreError> {
     let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
     let hello = hello.map_err(|error| connect_error(error, true))?;
-    if Server::said(hello).is_replica() {
+    if text_pairs(hello).any(|(name, value)| name == "role" && value == "replica") {
         return Err(StoreError::new(
             StoreErrorKind::Unavailable,
             "connecting to Redis: the server that the sentinels call the primary is a replica; \

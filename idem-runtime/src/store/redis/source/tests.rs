@@ -1,8 +1,8 @@
 use super::*;
 use crate::store::redis::address::Address;
 
-fn find(url: &str) -> Result<Place, StoreError> {
-    RedisSource::from(url).place(&Extras::default())
+fn find(url: &str) -> Result<Deployment, StoreError> {
+    RedisSource::from(url).resolve(&SourceOptions::default())
 }
 
 fn address(client: &Client) -> String {
@@ -12,14 +12,14 @@ fn address(client: &Client) -> String {
 
 fn nodes(url: &str) -> Vec<String> {
     match find(url) {
-        Ok(Place::Cluster(clients)) => clients.iter().map(address).collect(),
+        Ok(Deployment::Cluster(clients)) => clients.iter().map(address).collect(),
         _ => panic!("{url} is a cluster"),
     }
 }
 
 fn sentinels(url: &str) -> Sentinels {
     match find(url) {
-        Ok(Place::Sentinels(sentinels)) => sentinels,
+        Ok(Deployment::Sentinels(sentinels)) => sentinels,
         _ => panic!("{url} has sentinels"),
     }
 }
@@ -31,7 +31,7 @@ fn a_plain_url_is_one_server() {
         ("redis://[::1]:7000/3", "[::1]:7000"),
         ("redis://user:p%40ss@10.0.0.1:6380/1", "10.0.0.1:6380"),
     ] {
-        let Ok(Place::Server(client)) = find(url) else {
+        let Ok(Deployment::Server(client)) = find(url) else {
             panic!("{url} is a server")
         };
         assert_eq!(address(&client), at);
@@ -43,7 +43,7 @@ fn a_client_gives_its_address_and_settings() {
     let given = Client::open("redis://user:p%40ss@10.0.0.1:6380/2?protocol=resp3").unwrap();
     let source = RedisSource::from(given);
     assert_eq!(format!("{source:?}"), "RedisSource(a Client)");
-    let Ok(Place::Server(client)) = source.place(&Extras::default()) else {
+    let Ok(Deployment::Server(client)) = source.resolve(&SourceOptions::default()) else {
         panic!("it is one server")
     };
     assert_eq!(address(&client), "10.0.0.1:6380");
@@ -57,7 +57,7 @@ fn a_client_gives_its_address_and_settings() {
 #[test]
 fn a_connection_without_tls_is_told_unless_it_stays_on_the_machine() {
     let warning = |url| match find(url) {
-        Ok(place) => place.warning(),
+        Ok(deployment) => deployment.warning(),
         Err(error) => panic!("{url}: {error}"),
     };
     for url in [
@@ -96,7 +96,7 @@ fn a_connection_without_tls_is_told_unless_it_stays_on_the_machine() {
 fn the_nodes_of_a_cluster_share_what_the_url_says() {
     let url = "redis+cluster://user:p%40%2C%2Fss@a,b:7001,[::1],[::2]:7003/?protocol=resp3";
     assert_eq!(nodes(url), ["a:6379", "b:7001", "[::1]:6379", "[::2]:7003"]);
-    let Ok(Place::Cluster(clients)) = find(url) else {
+    let Ok(Deployment::Cluster(clients)) = find(url) else {
         panic!("it is a cluster")
     };
     for client in clients {
@@ -122,11 +122,11 @@ fn sentinels_have_their_own_port_and_password() {
     assert_eq!((server.password(), server.db()), (Some("secret"), 2));
     assert!(format!("{found:?}").contains("payments"));
 
-    let extras = Extras {
+    let options = SourceOptions {
         sentinel: Some((Some("watcher".to_owned()), "other".to_owned())),
-        ..Extras::default()
+        ..SourceOptions::default()
     };
-    let Ok(Place::Sentinels(found)) = RedisSource::from(url).place(&extras) else {
+    let Ok(Deployment::Sentinels(found)) = RedisSource::from(url).resolve(&options) else {
         panic!("it has sentinels")
     };
     let settings = found.clients()[0].get_connection_info().redis_settings();

@@ -1,0 +1,199 @@
+//! Claim without a script: one `SET … NX GET` grants a new key, and replays a finished one.
+//!
+//! A script costs the server several times as much as a plain command, and nearly every call is one of
+//! these two. The script decides every other stored state and every other reply of the server.
+//!
+//! The granted claim equals the script's: the life of the record starts at the same write, so
+//! that no client clock ends a lease. Its fence is the server's time as known here, see
+//! [`ServerTime`](super::link): less exact by the time of a reply, which is harmless for a key without
+//! a record.
+
+use std::time::Duration;
+
+use redis::{Cmd, RedisError, Value};
+
+use crate::record::transition::{ClaimReply, ClaimRequest, Needs};
+use crate::record::{Fence, HEADER, Header, OutcomeKind, Record, State};
+use crate::store::StoreError;
+use crate::store::redis::arguments::millis;
+use crate::store::redis::core::RedisCore;
+use crate::store::redis::durability::WriteConcern;
+use crate::store::redis::failure::Failure;
+use crate::store::redis::link::RoutedCommand;
+
+impl RedisCore {
+    /// Claims without a script; `None`: the script must decide.
+    pub(super) async fn fast_claim(
+        &self,
+        name: &str,
+        request: &ClaimRequest,
+    ) -> Result<Option<ClaimReply>, StoreError> {
+        if request.dated || request.needs != Needs::Nothing || !self.takes_fast_claims() {
+            return Ok(None);
+        }
+        let Some(now) = self.link.server_time(name) else {
+            return Ok(None);
+        };
+        let claim = Header {
+            state: State::Pending {
+                lease: request.lease,
+            },
+            owner: request.owner,
+            fence: Fence::new(now),
+            attempts: 1,
+            retain: request.retain,
+            fingerprint: request.fingerprint,
+            types: request.types,
+        };
+        let reply = {
+            let set = || {
+                let mut set = Cmd::with_capacity(7, name.len() + HEADER + 32);
+                set.arg("SET").arg(name).arg(&claim.encode()[..]);
+                set.arg("NX").arg("GET").arg("PX").arg(millis(claim.retain));
+                set
+            };
+            let command = RoutedCommand {
+                claims: true,
+                ..RoutedCommand::on_key(name, &set)
+            };
+            self.link.send(&command, WriteConcern::Replicated).await
+        };
+        match reply {
+            Ok(Value::Nil) => Ok(Some(ClaimReply::Granted {
+                fence: claim.fence,
+                attempt: claim.attempts,
+                fresh: true,
+            })),
+            Ok(Value::BulkString(bytes)) => {
+                // The one command that cannot check the length first. A client that can write such a record can write
+                // more of them, so claims are made by script from now on, which returns the length only.
+                if let Err(error) = self.readable(bytes.len()) {
+                    self.disable_fast_claims();
+                    return Err(error);
+                }
+                let record = Record::decode(bytes.into());
+                Ok(record.ok().and_then(|record| verdict(record, request, now)))
+            }
+            Ok(_) => Ok(None),
+            Err(Failure::Reply(error)) if is_refusal(&error) => {
+                if is_unknown_to(&error) {
+                    self.disable_fast_claims();
+                }
+                Ok(None)
+            }
+            Err(failure) => Err(failure.store_error("a claim")),
+        }
+    }
+}
+
+/// The reply for a stored record; `None`: the script must decide.
+fn verdict(record: Record, request: &ClaimRequest, now: u64) -> Option<ClaimReply> {
+    let header = &record.header;
+    let State::Done {
+        outcome: OutcomeKind::Value | OutcomeKind::Error | OutcomeKind::Tombstone,
+        ..
+    } = header.state
+    else {
+        return None;
+    };
+    if !header.fingerprint.matches(request.fingerprint) {
+        return Some(ClaimReply::Mismatch);
+    }
+    // Age since the claim, which was not after the completion.
+    let age = Duration::from_micros(now.saturating_sub(header.fence.get()));
+    let left = header.retain.saturating_sub(age);
+    Some(ClaimReply::Done { record, left })
+}
+
+/// An error reply of the server: a full memory, a replica, a missing right. The script receives the same error,
+/// or succeeds.
+fn is_refusal(error: &RedisError) -> bool {
+    error.code().is_some()
+}
+
+/// A server, or a proxy, that does not know the command in this form.
+fn is_unknown_to(error: &RedisError) -> bool {
+    error.code() == Some("ERR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::fingerprint::Fingerprint;
+    use crate::record::{AnswerTypes, Owner};
+
+    const RETAIN: Duration = Duration::from_secs(100);
+
+    fn asks(fingerprint: u8) -> ClaimRequest {
+        ClaimRequest {
+            owner: Owner::from_bytes([1; 16]),
+            fingerprint: Fingerprint::from_bytes([fingerprint; 16]),
+            types: AnswerTypes::UNKNOWN,
+            any_type: false,
+            lease: Duration::from_secs(30),
+            retain: RETAIN,
+            max_attempts: None,
+            reconciles: false,
+            needs: Needs::Nothing,
+            dated: false,
+        }
+    }
+
+    fn of(state: State) -> Record {
+        let header = Header {
+            state,
+            owner: Owner::from_bytes([2; 16]),
+            fence: Fence::new(5_000_000),
+            attempts: 1,
+            retain: RETAIN,
+            fingerprint: Fingerprint::from_bytes([7; 16]),
+            types: AnswerTypes::UNKNOWN,
+        };
+        Record::decode(header.encode().to_vec().into()).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_final_is_judged_at_a_look() {
+        let done = |outcome| State::Done { outcome, schema: 1 };
+        let lease = Duration::from_secs(30);
+        for state in [
+            State::Pending { lease },
+            State::Reconciling { lease },
+            State::Released,
+            done(OutcomeKind::Unknown),
+        ] {
+            assert_eq!(verdict(of(state), &asks(7), 6_000_000), None, "{state:?}");
+            assert_eq!(verdict(of(state), &asks(8), 6_000_000), None, "{state:?}");
+        }
+        let finals = [
+            OutcomeKind::Value,
+            OutcomeKind::Error,
+            OutcomeKind::Tombstone,
+        ];
+        for record in finals.map(|outcome| of(done(outcome))) {
+            let other = verdict(record.clone(), &asks(8), 6_000_000);
+            assert_eq!(other, Some(ClaimReply::Mismatch));
+            let left = Duration::from_secs(99);
+            let same = verdict(record.clone(), &asks(7), 6_000_000);
+            assert_eq!(same, Some(ClaimReply::Done { record, left }));
+        }
+    }
+
+    #[test]
+    fn the_life_that_is_left_is_within_that_of_the_record() {
+        let left = |now| {
+            let state = State::Done {
+                outcome: OutcomeKind::Value,
+                schema: 1,
+            };
+            match verdict(of(state), &asks(7), now) {
+                Some(ClaimReply::Done { left, .. }) => left,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(left(0), RETAIN);
+        assert_eq!(left(5_000_000), RETAIN);
+        assert_eq!(left(5_000_000 + 100_000_000), Duration::ZERO);
+        assert_eq!(left(u64::MAX), Duration::ZERO);
+    }
+}

@@ -1,0 +1,67 @@
+//! Completions: by compare-and-set, staged, or by script.
+
+mod compare_and_set;
+mod large;
+
+use bytes::Bytes;
+
+use self::large::LARGE;
+use super::arguments::{decimal, millis};
+use super::core::RedisCore;
+use super::reply::unexpected;
+use crate::store::{CompleteReply, Header, RecordKey, StoreError};
+
+impl RedisCore {
+    pub(super) async fn complete(
+        &self,
+        key: &RecordKey,
+        claim: Option<&Header>,
+        record: &Bytes,
+    ) -> Result<CompleteReply, StoreError> {
+        // The header is not kept, because this future is part of every call's.
+        let retain = match Header::decode(record) {
+            Ok(done) => done.retain,
+            Err(error) => return Ok(CompleteReply::Unreadable(error)),
+        };
+        let name = key.name();
+        if let Some(claim) = claim.filter(|_| self.compares)
+            && self.compare_and_set(&name, claim, retain, record).await?
+        {
+            return Ok(CompleteReply::Stored { late: false });
+        }
+        // Boxed: it is larger, and seldom needed.
+        if record.len() >= LARGE && Box::pin(self.complete_staged(key, &name, record)).await? {
+            return Ok(CompleteReply::Stored { late: false });
+        }
+        let ttl = decimal(millis(retain));
+        let arguments: [&[u8]; 2] = [record, ttl.as_bytes()];
+        loop {
+            let answer = self
+                .run("a completion", &self.scripts.complete, &name, &arguments)
+                .await?;
+            if let Some(error) = answer.unreadable() {
+                return Ok(CompleteReply::Unreadable(error));
+            }
+            return Ok(match answer.code {
+                b'C' => CompleteReply::Stored {
+                    late: answer.number()? == 1,
+                },
+                b'S' => CompleteReply::Superseded {
+                    lease_left: answer.millis()?,
+                },
+                b'M' => CompleteReply::Mismatch,
+                b'D' | b'G' => {
+                    let asked = Header::decode(record)
+                        .map_err(|_| unexpected())?
+                        .fingerprint;
+                    match Box::pin(self.finished(&name, answer, asked)).await? {
+                        Some((Ok(record), left)) => CompleteReply::Adopted { record, left },
+                        Some((Err(error), _)) => CompleteReply::Unreadable(error),
+                        None => continue,
+                    }
+                }
+                _ => return Err(unexpected()),
+            });
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Completion without a script, on servers with compare-and-set: `SET … IFEQ`.
+//!
+//! Only its owner writes a claim, and the owner knows each byte of it, except the mark of a watcher. So the
+//! owner can complete an unwatched claim by comparing the stored bytes with the claim. Where the stored bytes
+//! differ, the script decides, and notifies the watchers.
+
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use crate::record::{HEADER, Header};
+use crate::store::StoreError;
+use crate::store::redis::arguments::millis;
+use crate::store::redis::core::RedisCore;
+use crate::store::redis::durability::WriteConcern;
+use crate::store::redis::failure::Failure;
+use crate::store::redis::link::RoutedCommand;
+
+impl RedisCore {
+    /// Replaces the claim with the record. Returns false if it did not, and then nothing has changed.
+    pub(super) async fn compare_and_set(
+        &self,
+        name: &str,
+        claim: &Header,
+        retain: Duration,
+        record: &[u8],
+    ) -> Result<bool, StoreError> {
+        let set = || {
+            let mut set = Cmd::with_capacity(7, name.len() + record.len() + HEADER + 32);
+            set.arg("SET").arg(name).arg(record);
+            set.arg("IFEQ").arg(&claim.encode()[..]);
+            set.arg("PX").arg(millis(retain));
+            set
+        };
+        let command = RoutedCommand::on_key(name, &set);
+        match self.link.send(&command, WriteConcern::Replicated).await {
+            Ok(reply) => Ok(reply == Value::Okay),
+            // A full memory, a missing right, a slot that has moved: the script receives the same error, or
+            // succeeds.
+            Err(Failure::Reply(error)) if error.code().is_some() => Ok(false),
+            Err(failure) => Err(failure.store_error("a completion")),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Completion with a large answer.
+//!
+//! A script copies its arguments there twice, which is slow for large ones. So a large record is
+//! written under a name of its own by a plain `SET`, and the script that follows in the same round trip moves it to
+//! its place, if the claim is still the caller's. In every other case, and where
+//! the server has no room or the user no right for it, the answer takes the general path, and the staged
+//! record expires.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use redis::Cmd;
+
+use crate::record::{HEADER, Header};
+use crate::store::redis::arguments::{decimal, millis};
+use crate::store::redis::core::RedisCore;
+use crate::store::redis::durability::WriteConcern;
+use crate::store::redis::failure::{Failure, is_unknown_script};
+use crate::store::redis::link::RoutedCommand;
+use crate::store::redis::reply::ScriptReply;
+use crate::store::{RecordKey, StoreError};
+
+/// Size from which records are staged, in bytes; smaller ones go through the script.
+pub(super) const LARGE: usize = 2_048;
+/// Life of a staged record that is not moved, in milliseconds.
+const STAY: &str = "60000";
+
+impl RedisCore {
+    /// Stores a staged record. Returns false if it was not stored, and then nothing has changed.
+    pub(super) async fn complete_staged(
+        &self,
+        key: &RecordKey,
+        name: &str,
+        record: &[u8],
+    ) -> Result<bool, StoreError> {
+        if !self.stages_large.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let Ok(done) = Header::decode(record) else {
+            return Ok(false);
+        };
+        let stage = stage(key.prefix(), name, &done);
+        let script = &self.scripts.complete_staged;
+        let life = decimal(millis(done.retain));
+        let arguments: [&[u8]; 2] = [&record[..HEADER], life.as_bytes()];
+        let set = || {
+            let mut set = Cmd::with_capacity(5, stage.len() + record.len() + 16);
+            set.arg("SET").arg(&stage).arg(record).arg("PX").arg(STAY);
+            set
+        };
+        for by_source in [false, true] {
+            let moves = || script.command(&[name, &stage], &arguments, by_source);
+            let command = RoutedCommand::pair(name, &set, &moves);
+            match self.link.send(&command, WriteConcern::Replicated).await {
+                Ok(reply) => {
+                    let code = ScriptReply::parse(reply)?.code;
+                    if code == b'N' {
+                        self.stages_large.store(false, Ordering::Relaxed);
+                    }
+                    return Ok(code == b'C');
+                }
+                Err(Failure::Reply(error)) if is_unknown_script(&error) => {}
+                Err(Failure::Reply(error)) if error.code().is_some() => return Ok(false),
+                Err(failure) => return Err(failure.store_error("a completion")),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Name of the staged record: under the record's prefix, because of the user's rights; in its slot, by the hash
+/// tag; and unique to this attempt, by the owner.
+fn stage(prefix: &str, name: &str, done: &Header) -> String {
+    let mut stage = String::with_capacity(prefix.len() + name.len() + 40);
+    // Writing to a `String` cannot fail.
+    let _ = write!(stage, "{prefix}:stage{{{name}}}");
+    for byte in done.owner.as_bytes() {
+        let _ = write!(stage, "{byte:02x}");
+    }
+    stage
+}

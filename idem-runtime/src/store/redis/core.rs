@@ -1,0 +1,57 @@
+//! The connections, scripts and settings behind a store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::notify::Subscribers;
+use super::probe::Report;
+use super::reply::ScriptReply;
+use super::script::{Script, Scripts};
+use super::topology::Topology;
+use crate::store::StoreError;
+use crate::store::told::Observers;
+
+/// The connections, scripts and settings of a connected store.
+pub(super) struct RedisCore {
+    pub(super) link: Topology,
+    /// For renewals and reads; connects at the first of them, on the engine's own thread.
+    pub(super) background: Topology,
+    /// For listings; connects at the first of them, on the engine's own thread.
+    pub(super) listing: Topology,
+    /// Connects when a key is first watched, on the engine's own thread as well.
+    pub(super) subscribers: Arc<Subscribers>,
+    pub(super) scripts: Scripts,
+    pub(super) report: Report,
+    /// Warning about the transport to the server.
+    pub(super) transport: Option<String>,
+    /// Whether a claim is sent as a plain command where that suffices.
+    pub(super) fast_claims: AtomicBool,
+    /// Whether a claim is ended by a plain command where that suffices.
+    pub(super) compares: bool,
+    /// Whether a large answer bypasses the script that stores it.
+    pub(super) stages_large: AtomicBool,
+    /// Notified of steps of the server's clock.
+    pub(super) observers: Arc<Observers>,
+    pub(super) max_record_bytes: usize,
+}
+
+impl RedisCore {
+    pub(super) fn takes_fast_claims(&self) -> bool {
+        self.fast_claims.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn disable_fast_claims(&self) {
+        self.fast_claims.store(false, Ordering::Relaxed);
+    }
+
+    /// Runs a script on the connection of the calls.
+    pub(super) fn run<'a>(
+        &'a self,
+        what: &'a str,
+        script: &'a Script,
+        key: &'a str,
+        arguments: &'a [&'a [u8]],
+    ) -> impl Future<Output = Result<ScriptReply, StoreError>> + use<'a> {
+        self.link.run(what, script, key, arguments)
+    }
+}

@@ -1,0 +1,12 @@
+//! Notifications: of finished calls to watchers, and of resolutions to caches.
+
+mod channels;
+mod connection;
+mod resolutions;
+mod session;
+mod subscriber;
+mod subscribers;
+mod subscriptions;
+
+pub(super) use self::resolutions::{ResolutionListener, channel};
+pub(super) use self::subscribers::Subscribers;

@@ -1,0 +1,242 @@
+//! Notification of resolutions: a connection of its own that subscribes to one channel of the prefix.
+//!
+//! The script that resolves a key publishes the name of its record there, by a plain `PUBLISH`, which
+//! in a cluster reaches every node: so one node suffices, whichever has the slot of the channel's
+//! name. A connection that breaks is noticed at once; one that falls silent within [`QUIET`] and the time limit
+//! of a reply, because the server is then pinged. Until there is another connection,
+//! the listener receives nothing, and is notified of that.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::str::FromStr as _;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_core::Stream as _;
+use redis::aio::{PubSubSink, PubSubStream};
+use redis::{Msg, RedisError, RedisResult, Value};
+use tokio::time::{sleep, timeout};
+
+use super::subscribers::{BroadcastSource, Subscribers};
+use crate::env::backoff::Backoff;
+use crate::identity::key::KeyDigest;
+use crate::record::Owner;
+use crate::store::redis::durability::WriteConcern;
+use crate::store::redis::failure::{connect_error, store_error};
+use crate::store::redis::link::{RoutedCommand, Target};
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::topology::Topology;
+use crate::store::{Hearing, Listener, StoreError, StoreErrorKind};
+
+/// Silence after which the server is pinged.
+const QUIET: Duration = Duration::from_secs(1);
+/// Pause before a refused subscription is tried again.
+const REFUSED: Duration = Duration::from_mins(1);
+
+/// The channel of a prefix's resolutions. No record has such a name.
+pub(crate) fn channel(prefix: &str) -> String {
+    format!("{prefix}:resolved")
+}
+
+/// A listener and its channel.
+pub(crate) struct ResolutionListener {
+    subscribers: Weak<Subscribers>,
+    prefix: Arc<str>,
+    channel: String,
+    listener: Weak<dyn Listener>,
+}
+
+/// A subscribed connection.
+struct ResolutionConnection {
+    sink: PubSubSink,
+    stream: PubSubStream,
+    target: Target,
+    generation: u64,
+}
+
+impl ResolutionListener {
+    pub(crate) fn new(
+        subscribers: &Arc<Subscribers>,
+        prefix: &Arc<str>,
+        listener: Weak<dyn Listener>,
+    ) -> Self {
+        Self {
+            subscribers: Arc::downgrade(subscribers),
+            prefix: Arc::clone(prefix),
+            channel: channel(prefix),
+            listener,
+        }
+    }
+
+    fn hearing(&self, hearing: Hearing) {
+        if let Some(listener) = self.listener.upgrade() {
+            listener.hearing(hearing);
+        }
+    }
+
+    fn warn(&self, may_not: &str, so_that: &str) {
+        if let Some(listener) = self.listener.upgrade() {
+            listener.warn(&format!(
+                "this Redis user may not {may_not} `{}`, so that {so_that} for as long as its \
+                 `max_age`; see the rights in the documentation of `RedisStore`",
+                self.channel
+            ));
+        }
+    }
+
+    /// Warns if this process cannot publish its resolutions.
+    ///
+    /// `own` is the connection of this thread, whose runtime drives it.
+    pub(crate) async fn try_to_publish(&self, own: &Topology) {
+        let publish = || {
+            let mut publish = redis::cmd("PUBLISH");
+            // No record has an empty name.
+            publish.arg(&self.channel).arg("");
+            publish
+        };
+        let command = RoutedCommand::on_key(&self.channel, &publish);
+        let sent = own.send(&command, WriteConcern::Local);
+        if let Err(failure) = sent.await
+            && failure.store_error("publishing").kind() == StoreErrorKind::Refused
+        {
+            self.warn(
+                "publish to",
+                "an answer that this process takes back may still be replayed by a local cache \
+                 elsewhere",
+            );
+        }
+    }
+
+    /// Delivers resolutions as long as the listener lives.
+    pub(crate) async fn follow(self) {
+        let _guard = HearingGuard(Weak::clone(&self.listener));
+        let mut backoff = Backoff::new(&Owner::random());
+        let mut warned = false;
+        loop {
+            let Some((source, timeouts)) =
+                (self.subscribers.upgrade()).map(|subscribers| subscribers.broadcast_source())
+            else {
+                return;
+            };
+            let pause = match self.open(&source, timeouts).await {
+                Ok(connection) => {
+                    backoff = Backoff::new(&Owner::random());
+                    warned = false;
+                    self.hearing(Hearing::All);
+                    let goes_on = self.hear(connection, timeouts).await;
+                    self.hearing(Hearing::Nothing);
+                    if !goes_on {
+                        return;
+                    }
+                    source.doubt();
+                    Duration::ZERO
+                }
+                Err(error) if error.is_transient() => {
+                    source.doubt();
+                    backoff.reconnect()
+                }
+                Err(_) => {
+                    self.hearing(Hearing::Never);
+                    if !std::mem::replace(&mut warned, true) {
+                        self.warn(
+                            "subscribe to",
+                            "the local cache may replay an answer that another process takes back",
+                        );
+                    }
+                    REFUSED
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// Opens a connection on which the server has confirmed the subscription.
+    async fn open(
+        &self,
+        source: &BroadcastSource,
+        timeouts: Timeouts,
+    ) -> Result<ResolutionConnection, StoreError> {
+        let target = source.target(&self.channel).await?;
+        let generation = target.generation();
+        let client = target.client(timeouts).await?;
+        let opened = timeout(timeouts.connect, client.get_async_pubsub()).await;
+        let opened = opened.map_err(|_| lost())?;
+        let (mut sink, stream) = opened.map_err(|error| connect_error(error, true))?.split();
+        let subscribed = timeout(timeouts.response, sink.subscribe(&self.channel)).await;
+        let subscribed = subscribed.map_err(|_| lost())?;
+        subscribed.map_err(|error| store_error("listening to resolutions", error))?;
+        Ok(ResolutionConnection {
+            sink,
+            stream,
+            target,
+            generation,
+        })
+    }
+
+    /// Delivers resolutions until the connection is no longer usable. Returns whether the listener still
+    /// lives.
+    async fn hear(&self, mut connection: ResolutionConnection, timeouts: Timeouts) -> bool {
+        loop {
+            // The old primary of a failover may still be connected.
+            if connection.target.generation() != connection.generation {
+                return true;
+            }
+            let next = poll_fn(|cx| Pin::new(&mut connection.stream).poll_next(cx));
+            match timeout(QUIET, next).await {
+                Ok(Some(message)) => {
+                    let Some(listener) = self.listener.upgrade() else {
+                        return false;
+                    };
+                    if let Some(key) = self.key(&message) {
+                        listener.resolved(&key);
+                    }
+                }
+                Ok(None) => return true,
+                Err(_) => {
+                    if self.listener.strong_count() == 0 {
+                        return false;
+                    }
+                    let ping: RedisResult<Value> =
+                        match timeout(timeouts.response, connection.sink.ping()).await {
+                            Ok(reply) => reply,
+                            Err(_) => return true,
+                        };
+                    // A refusal is a reply as well.
+                    if ping.is_err_and(|error| is_lost(&error)) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The key of a record whose name was published.
+    fn key(&self, message: &Msg) -> Option<KeyDigest> {
+        let name = std::str::from_utf8(message.get_payload_bytes()).ok()?;
+        let rest = name.strip_prefix(&*self.prefix)?.strip_prefix(':')?;
+        let (_operation, digest) = rest.rsplit_once(':')?;
+        KeyDigest::from_str(digest).ok()
+    }
+}
+
+/// Guard that notifies the listener when its task ends, or its runtime drops the task.
+struct HearingGuard(Weak<dyn Listener>);
+
+impl Drop for HearingGuard {
+    fn drop(&mut self) {
+        if let Some(listener) = self.0.upgrade() {
+            listener.hearing(Hearing::Nothing);
+        }
+    }
+}
+
+fn is_lost(error: &RedisError) -> bool {
+    error.is_connection_dropped() || error.is_io_error()
+}
+
+fn lost() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        "listening to resolutions: there is no connection to Redis",
+    )
+}

@@ -1,0 +1,182 @@
+//! Notification by Redis: one connection that subscribes to the watched keys.
+//!
+//! The scripts that finish a call publish an empty message on a channel named like its record. One
+//! task, on the thread of the engine that watched first, keeps a connection subscribed to the keys
+//! that are watched in this process, through this store.
+//!
+//! A connection that breaks is made again, all channels are subscribed again, and earlier
+//! watchers are woken, since a message may have been lost. A silent connection looks like an idle
+//! one. Therefore, while a key is watched, the server is pinged every few
+//! seconds: a tiny command, seldom sent, that detects the silence before a waiting
+//! call suffers from it and keeps the connection alive in networks that drop idle ones. A failure that a
+//! ping cannot detect (the old server of a failover still answers) is reported by a poll that finds a change before its
+//! message arrives. Without a message before the reply to one more ping, the connection is made again.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch::Receiver;
+use tokio::time::{sleep, timeout};
+
+use super::channels::Progress;
+use super::connection::SubscriberConnection;
+use super::session::{Session, SessionEnd};
+use super::subscriptions::Subscriptions;
+use crate::env::backoff::Backoff;
+use crate::identity::operation::RecordKey;
+use crate::record::Owner;
+use crate::store::redis::cluster::Cluster;
+use crate::store::redis::link::Target;
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::{StoreError, StoreErrorKind, Watch};
+
+/// Where the notifications of a key come from.
+pub(super) enum WatchOutcome {
+    Subscribed(Watch),
+    /// Another node has the key.
+    Moved,
+    /// The server refuses the subscription.
+    Refused,
+}
+
+/// Notifies the watchers of keys. Its task ends with it.
+pub(crate) struct Subscriber(Arc<Subscriptions>);
+
+impl Subscriber {
+    /// Creates one that connects when the first key is watched. `sharded`: the scripts publish to the
+    /// key's shard alone.
+    pub(super) fn new(
+        target: Target,
+        cluster: Option<Arc<Cluster>>,
+        sharded: bool,
+        timeouts: Timeouts,
+    ) -> Self {
+        Self(Subscriptions::new(target, cluster, sharded, timeouts))
+    }
+
+    /// Watches a key, from the server's confirmation on.
+    ///
+    /// # Errors
+    ///
+    /// At once while there is no connection, and when the server does not reply in time.
+    pub(super) async fn watch(&self, key: &RecordKey) -> Result<WatchOutcome, StoreError> {
+        let Some((watch, mut progress)) = self.begin(key)? else {
+            return Ok(WatchOutcome::Refused);
+        };
+        let settled = progress.wait_for(Progress::is_settled);
+        match timeout(self.0.timeouts.response, settled).await {
+            Ok(Ok(progress)) => match &*progress {
+                Progress::Refused => Ok(WatchOutcome::Refused),
+                Progress::Moved => Ok(WatchOutcome::Moved),
+                Progress::Failed(error) => Err(error.clone()),
+                Progress::Confirmed | Progress::Requested => Ok(WatchOutcome::Subscribed(watch)),
+            },
+            Ok(Err(_)) | Err(_) => Err(StoreError::new(
+                StoreErrorKind::Unavailable,
+                "watching a key: Redis did not confirm the subscription in time",
+            )),
+        }
+    }
+
+    /// Adds a watcher, and starts the task unless it runs.
+    fn begin(&self, key: &RecordKey) -> Result<Option<(Watch, Receiver<Progress>)>, StoreError> {
+        let Some(joined) = self.0.join(key)? else {
+            return Ok(None);
+        };
+        if let Some(runtime) = joined.starts {
+            runtime.spawn(run(SubscriptionTask(Arc::clone(&self.0))));
+        }
+        self.0.work.notify_one();
+        Ok(Some((joined.watch, joined.progress)))
+    }
+
+    /// The target of its connection.
+    pub(super) fn target(&self) -> &Target {
+        &self.0.target
+    }
+
+    pub(super) fn timeouts(&self) -> Timeouts {
+        self.0.timeouts
+    }
+
+    /// Whether no key is watched here.
+    pub(super) fn is_idle(&self) -> bool {
+        self.0.watchers.is_idle()
+    }
+
+    /// The operator's warning, if there is one.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.0.lock().refused.map(|_| REFUSED_WARNING.to_owned())
+    }
+}
+
+const REFUSED_WARNING: &str = "Redis does not let this user subscribe, so that waiting calls ask again and \
+                      again; see the rights in the documentation of `RedisStore`";
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.work.notify_one();
+    }
+}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber")
+            .field("watchers", &self.0.watchers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The subscription task. A runtime that ends drops it.
+struct SubscriptionTask(Arc<Subscriptions>);
+
+async fn run(task: SubscriptionTask) {
+    let subscriptions = &*task.0;
+    let mut backoff = Backoff::new(&Owner::random());
+    let mut replaced = None;
+    subscriptions.lock().host = Some(std::thread::current().id());
+    while subscriptions.wait_for_watcher().await {
+        let generation = subscriptions.target.generation();
+        match SubscriberConnection::open(
+            &subscriptions.target,
+            subscriptions.sharded,
+            subscriptions.timeouts,
+        )
+        .await
+        {
+            Ok(connection) => match Session::new(subscriptions, connection, generation)
+                .serve(&mut backoff, &mut replaced)
+                .await
+            {
+                SessionEnd::Closed => return,
+                SessionEnd::Missed => {
+                    subscriptions.lock().channels.lost();
+                    continue;
+                }
+                SessionEnd::Lost => subscriptions.lock().channels.lost(),
+                SessionEnd::Failed(error) => subscriptions.failed(error),
+            },
+            Err(error) => subscriptions.failed(error),
+        }
+        sleep(backoff.reconnect()).await;
+        subscriptions.lock().down = None;
+    }
+}
+
+impl Drop for SubscriptionTask {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.host = None;
+        state.down = None;
+        state.channels.lost();
+        let wanted = state.channels.any(|key| self.0.watchers.is_watched(key));
+        // Without a successor the next call that watches starts another task.
+        let successor = state.successor.take().filter(|_| wanted && !state.closed);
+        if let Some(successor) = successor {
+            state.host = Some(std::thread::current().id());
+            drop(state);
+            successor.spawn(run(Self(Arc::clone(&self.0))));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Subscribers of a store: one per server.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::subscriber::{Subscriber, WatchOutcome};
+use crate::identity::operation::RecordKey;
+use crate::store::redis::address::Address;
+use crate::store::redis::cluster::Cluster;
+use crate::store::redis::link::Target;
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::{StoreError, StoreErrorKind, Watch};
+
+/// Attempts to follow a key to another node before the watch fails.
+const MOVES: usize = 3;
+
+/// The subscribers of one server, or of a cluster's nodes.
+///
+/// A server publishes for all its keys, each node of a cluster for its own: so a node that is down
+/// does not affect the others.
+#[derive(Debug)]
+pub(crate) enum Subscribers {
+    Server(Subscriber),
+    Cluster(ClusterSubscribers),
+}
+
+#[derive(Debug)]
+pub(crate) struct ClusterSubscribers {
+    cluster: Arc<Cluster>,
+    sharded: bool,
+    timeouts: Timeouts,
+    subscribers: Mutex<HashMap<Address, Arc<Subscriber>>>,
+}
+
+impl Subscribers {
+    pub(crate) fn of_server(target: Target, sharded: bool, timeouts: Timeouts) -> Self {
+        Self::Server(Subscriber::new(target, None, sharded, timeouts))
+    }
+
+    pub(crate) fn of_cluster(cluster: Cluster, sharded: bool, timeouts: Timeouts) -> Self {
+        Self::Cluster(ClusterSubscribers {
+            cluster: Arc::new(cluster),
+            sharded,
+            timeouts,
+            subscribers: Mutex::default(),
+        })
+    }
+
+    /// Watches a key. `None`: the server refuses subscriptions.
+    pub(crate) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        let nodes = match self {
+            Self::Server(subscriber) => {
+                return Ok(match subscriber.watch(key).await? {
+                    WatchOutcome::Subscribed(watch) => Some(watch),
+                    WatchOutcome::Moved | WatchOutcome::Refused => None,
+                });
+            }
+            Self::Cluster(nodes) => nodes,
+        };
+        for _ in 0..MOVES {
+            match nodes.of(key).await?.watch(key).await? {
+                WatchOutcome::Subscribed(watch) => return Ok(Some(watch)),
+                WatchOutcome::Refused => return Ok(None),
+                WatchOutcome::Moved => {}
+            }
+        }
+        Err(StoreError::new(
+            StoreErrorKind::Unavailable,
+            "watching a key: the nodes of the Redis cluster do not agree on who has it",
+        ))
+    }
+
+    /// Where to receive messages about no single key, and the time limits.
+    pub(crate) fn broadcast_source(&self) -> (BroadcastSource, Timeouts) {
+        match self {
+            Self::Server(subscriber) => {
+                let target = subscriber.target().clone();
+                (BroadcastSource::Server(target), subscriber.timeouts())
+            }
+            Self::Cluster(nodes) => (
+                BroadcastSource::Cluster(Arc::clone(&nodes.cluster)),
+                nodes.timeouts,
+            ),
+        }
+    }
+
+    /// The operator's warning, if there is one.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Server(subscriber) => subscriber.warning(),
+            Self::Cluster(nodes) => nodes.lock().values().find_map(|node| node.warning()),
+        }
+    }
+}
+
+/// Where to receive messages about no single key.
+pub(crate) enum BroadcastSource {
+    Server(Target),
+    /// Any node, since the nodes forward a plain `PUBLISH` to each other.
+    Cluster(Arc<Cluster>),
+}
+
+impl BroadcastSource {
+    /// The node to subscribe at: the one that has this name's slot.
+    pub(crate) async fn target(&self, name: &str) -> Result<Target, StoreError> {
+        Ok(match self {
+            Self::Server(target) => target.clone(),
+            Self::Cluster(cluster) => {
+                let at = cluster.owner_of(name).await?;
+                Target::Server(Box::new(cluster.client(&at)?))
+            }
+        })
+    }
+
+    /// The node does not answer: another may have its place.
+    pub(crate) fn doubt(&self) {
+        if let Self::Cluster(cluster) = self {
+            cluster.doubt();
+        }
+    }
+}
+
+impl ClusterSubscribers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Address, Arc<Subscriber>>> {
+        self.subscribers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn of(&self, key: &RecordKey) -> Result<Arc<Subscriber>, StoreError> {
+        let at = self.cluster.owner_of(&key.name()).await?;
+        let mut nodes = self.lock();
+        if let Some(node) = nodes.get(&at) {
+            return Ok(Arc::clone(node));
+        }
+        // Drop the subscribers of nodes that have left the cluster.
+        nodes.retain(|at, node| self.cluster.has(at) || !node.is_idle());
+        let target = Target::Server(Box::new(self.cluster.client(&at)?));
+        let cluster = Some(Arc::clone(&self.cluster));
+        let node = Arc::new(Subscriber::new(
+            target,
+            cluster,
+            self.sharded,
+            self.timeouts,
+        ));
+        nodes.insert(at, Arc::clone(&node));
+        Ok(node)
+    }
+}

@@ -1,0 +1,190 @@
+//! The watched keys of a server, and the state of their subscriptions.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use redis::RedisError;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+
+use super::channels::{Channels, Progress};
+use crate::identity::operation::RecordKey;
+use crate::store::redis::cluster::Cluster;
+use crate::store::redis::link::Target;
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::{Feed, StoreError, Watch, Watchers};
+
+/// How long a refused subscription is not tried again.
+const REFUSED: Duration = Duration::from_mins(1);
+
+/// The watched keys of a server, and the state of their subscriptions.
+pub(super) struct Subscriptions {
+    pub(super) target: Target,
+    /// The cluster of the server, which notifies only its own keys.
+    pub(super) cluster: Option<Arc<Cluster>>,
+    pub(super) sharded: bool,
+    pub(super) timeouts: Timeouts,
+    pub(super) watchers: Watchers,
+    pub(super) state: Mutex<SubscriptionState>,
+    pub(super) work: Notify,
+}
+
+#[derive(Default)]
+pub(super) struct SubscriptionState {
+    pub(super) channels: Channels,
+    /// The thread on which the task was started.
+    pub(super) host: Option<ThreadId>,
+    /// Runtime that takes the task over when the first one's thread ends: that of another watching engine.
+    pub(super) successor: Option<Handle>,
+    /// Why there is no connection, while it is too early to try again.
+    pub(super) down: Option<StoreError>,
+    /// When the server last refused a subscription.
+    pub(super) refused: Option<Instant>,
+    pub(super) missed: bool,
+    pub(super) closed: bool,
+}
+
+/// A watch whose subscription is not confirmed yet.
+pub(super) struct PendingWatch {
+    pub(super) watch: Watch,
+    pub(super) progress: watch::Receiver<Progress>,
+    /// Where the caller starts the subscription task, if none runs.
+    pub(super) starts: Option<Handle>,
+}
+
+impl Feed for Subscriptions {
+    fn left(&self, key: &RecordKey) {
+        self.lock().channels.left(key);
+        self.work.notify_one();
+    }
+
+    fn missed(&self) {
+        self.lock().missed = true;
+        self.work.notify_one();
+    }
+}
+
+impl Subscriptions {
+    pub(super) fn new(
+        target: Target,
+        cluster: Option<Arc<Cluster>>,
+        sharded: bool,
+        timeouts: Timeouts,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|subscriptions: &Weak<Self>| Self {
+            target,
+            cluster,
+            sharded,
+            timeouts,
+            watchers: Watchers::fed_by(subscriptions.clone()),
+            state: Mutex::default(),
+            work: Notify::new(),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, SubscriptionState> {
+        // Nothing panics while it is held; if it did, the maps would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a watcher of the key. `None`: the server refuses subscriptions.
+    pub(super) fn join(&self, key: &RecordKey) -> Result<Option<PendingWatch>, StoreError> {
+        {
+            let state = self.lock();
+            if state.refused.is_some_and(|at| at.elapsed() < REFUSED) {
+                return Ok(None);
+            }
+            if let Some(error) = &state.down {
+                return Err(error.clone());
+            }
+        }
+        // Counted before the channel is looked up, while the task reads the count under the lock: so it
+        // does not give up a channel that this watch finds subscribed.
+        let watch = self.watchers.watch(key);
+        let here = Handle::current();
+        let thread = std::thread::current().id();
+        let mut state = self.lock();
+        let starts = if state.host.is_none() {
+            state.host = Some(thread);
+            Some(here)
+        } else {
+            if state.host != Some(thread) {
+                state.successor = Some(here);
+            }
+            None
+        };
+        let progress = state.channels.join(key);
+        Ok(Some(PendingWatch {
+            watch,
+            progress,
+            starts,
+        }))
+    }
+
+    /// Waits for a watcher. Returns false once the store is closed.
+    pub(super) async fn wait_for_watcher(&self) -> bool {
+        loop {
+            {
+                let mut state = self.lock();
+                if state.closed {
+                    return false;
+                }
+                if state.channels.any(|key| self.watchers.is_watched(key)) {
+                    return true;
+                }
+            }
+            self.work.notified().await;
+        }
+    }
+
+    /// Wakes the watchers of a channel's key.
+    pub(super) fn wake(&self, name: &str) {
+        let key = self.lock().channels.key(name);
+        if let Some(key) = key {
+            self.watchers.wake(&key);
+        }
+    }
+
+    pub(super) fn confirmed(&self, name: &str, request: u64) {
+        let mut state = self.lock();
+        state.refused = None;
+        let lapsed = state.channels.confirmed(name, request);
+        drop(state);
+        if let Some(key) = lapsed {
+            self.watchers.wake(&key);
+        }
+    }
+
+    pub(super) fn refused(&self, name: &str, request: u64) {
+        let mut state = self.lock();
+        state.refused = Some(Instant::now());
+        state.channels.refused(name, request);
+    }
+
+    /// Another node has the key of this channel.
+    pub(super) fn moved(&self, name: &str, request: u64, error: &RedisError) {
+        let key = self.lock().channels.moved(name, request);
+        if let (Some(cluster), Target::Server(said_by)) = (&self.cluster, &self.target) {
+            cluster.follow(name, error, said_by);
+        }
+        if let Some(key) = key {
+            self.watchers.lapse(&key);
+        }
+    }
+
+    /// There is no connection for now.
+    pub(super) fn failed(&self, error: StoreError) {
+        {
+            let mut state = self.lock();
+            state.channels.lost();
+            state.channels.failed(&error);
+            state.down = Some(error);
+        }
+        if let Some(cluster) = &self.cluster {
+            // Another node may have its keys by now.
+            cluster.doubt();
+            self.watchers.lapse_all();
+        }
+    }
+}

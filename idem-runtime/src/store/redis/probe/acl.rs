@@ -1,0 +1,141 @@
+//! Rights that the user lacks, and reasons for which writes are refused.
+
+/// Rights to the commands that touch a record.
+const ON_KEYS: [&str; 7] = [
+    "+get",
+    "+getrange",
+    "+set",
+    "+pttl",
+    "+pexpire",
+    "+strlen",
+    "+exists",
+];
+
+/// Rights to other commands without which calls are refused.
+const BESIDES: [&str; 5] = ["+evalsha", "+time", "+wait", "+cluster|slots", "+asking"];
+
+/// Knowledge about the user's rights.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Not checked yet.
+    #[default]
+    Untried,
+    /// The check failed: why.
+    Unknown(String),
+    /// The check succeeded.
+    Known(MissingRights),
+}
+
+/// Missing rights, in the notation of `ACL SETUSER`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MissingRights {
+    /// The prefix that was checked.
+    pub(super) prefix: String,
+    /// Rights without which calls are refused.
+    pub(super) needed: Vec<String>,
+    /// Rights without which waiting calls poll.
+    pub(super) told: Vec<String>,
+    /// Whether the user may subscribe is unknown without a subscription.
+    pub(super) subscribing_untried: bool,
+}
+
+impl MissingRights {
+    /// All rights that the user lacks.
+    pub(super) fn missing(&self) -> impl Iterator<Item = &str> {
+        self.needed.iter().chain(&self.told).map(String::as_str)
+    }
+}
+
+/// Why writes are refused at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoWrites {
+    OutOfMemory,
+    Disk,
+    TooFewReplicas,
+    ReadOnly,
+    NoPrimary,
+}
+
+impl NoWrites {
+    /// Parses an error, which may be wrapped into that of a script (Redis 6).
+    pub(super) fn parse(said: &str) -> Option<Self> {
+        [
+            ("OOM", Self::OutOfMemory),
+            ("MISCONF", Self::Disk),
+            ("NOREPLICAS", Self::TooFewReplicas),
+            ("READONLY", Self::ReadOnly),
+            ("MASTERDOWN", Self::NoPrimary),
+            ("CLUSTERDOWN", Self::NoPrimary),
+            // A script's text for it.
+            ("cluster is down", Self::NoPrimary),
+        ]
+        .into_iter()
+        .find_map(|(code, why)| said.contains(code).then_some(why))
+    }
+}
+
+/// Separates required rights from those for notifications, and a missing prefix from its commands.
+pub(super) fn classify(prefix: &str, telling: [&str; 2], refused: Vec<String>) -> MissingRights {
+    let [publish, subscribe] = telling.map(|command| format!("+{}", command.to_lowercase()));
+    let is_needed =
+        |right: &String| ON_KEYS.contains(&right.as_str()) || BESIDES.contains(&right.as_str());
+    let (mut needed, mut told): (Vec<_>, Vec<_>) = refused.into_iter().partition(is_needed);
+    if ON_KEYS
+        .iter()
+        .all(|right| needed.iter().any(|r| r == right))
+    {
+        // Hardly one by one: the user may not touch the keys.
+        needed.retain(|right| !ON_KEYS.contains(&right.as_str()));
+        needed.insert(0, format!("~{prefix}:*"));
+    }
+    if told.contains(&publish) && told.contains(&subscribe) {
+        // The commands or the channel: one ACL line grants both.
+        told.insert(0, format!("&{prefix}:*"));
+    }
+    MissingRights {
+        prefix: prefix.to_owned(),
+        needed,
+        told,
+        subscribing_untried: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(refused: &[&str]) -> Vec<String> {
+        let refused = refused.iter().map(|&right| right.to_owned()).collect();
+        let known = classify("shop", ["PUBLISH", "SUBSCRIBE"], refused);
+        known.missing().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_prefix_that_is_out_of_reach_is_named_instead_of_its_commands() {
+        let mut all = ON_KEYS.to_vec();
+        assert_eq!(missing(&all), ["~shop:*"]);
+        all.push("+time");
+        assert_eq!(missing(&all), ["~shop:*", "+time"]);
+        assert_eq!(missing(&all[1..3]), all[1..3]);
+    }
+
+    #[test]
+    fn a_channel_that_may_be_out_of_reach_is_named_too() {
+        let both = ["+publish", "+subscribe"];
+        assert_eq!(missing(&both), ["&shop:*", "+publish", "+subscribe"]);
+        assert_eq!(missing(&both[..1]), both[..1]);
+    }
+
+    #[test]
+    fn a_refused_write_is_understood_in_every_form() {
+        for said in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "@user_script: 63: -OOM command not allowed when used memory > 'maxmemory'.",
+        ] {
+            assert_eq!(NoWrites::parse(said), Some(NoWrites::OutOfMemory));
+        }
+        assert_eq!(NoWrites::parse(""), None);
+        let elsewhere = "Script attempted to access a non local key in a cluster node";
+        assert_eq!(NoWrites::parse(elsewhere), None);
+    }
+}

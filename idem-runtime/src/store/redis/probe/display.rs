@@ -1,0 +1,204 @@
+//! The report: the findings as text.
+
+use std::fmt;
+
+use super::acl::Rights;
+use super::facts::Replica;
+use super::server::Server;
+use crate::store::redis::durability::Durability;
+
+/// Replicas that are listed one by one.
+const EACH: usize = 4;
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = self.mode().unwrap_or("mode unknown");
+        let role = match self.role() {
+            Some("master") => "primary",
+            Some(role) => role,
+            None => "role unknown",
+        };
+        writeln!(f, "{}, {mode}, {role}", self.name())?;
+        for (name, text) in [
+            ("memory", self.memory_line()),
+            ("persistence", self.persistence_line()),
+            ("replicas", self.replicas_line()),
+            ("rights", self.rights_line()),
+        ] {
+            writeln!(f, "  {name:<13} {text}")?;
+        }
+        let warnings = self.warnings();
+        let Some((first, others)) = warnings.split_first() else {
+            return write!(f, "  {:<13} none", "warnings");
+        };
+        write!(f, "  {:<13} {first}", "warnings")?;
+        for warning in others {
+            write!(f, "\n  {:<13} {warning}", "")?;
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Product and version.
+    pub(super) fn name(&self) -> String {
+        let product = match self.product.as_deref() {
+            Some("redis") | None => "Redis",
+            Some("valkey") => "Valkey",
+            Some(other) => other,
+        };
+        match self.version {
+            Some((major, minor, patch)) => format!("{product} {major}.{minor}.{patch}"),
+            None => format!("{product} of unknown version"),
+        }
+    }
+
+    fn memory_line(&self) -> String {
+        let memory = &self.memory;
+        let used = memory.used.map_or_else(|| UNKNOWN.to_owned(), bytes);
+        let limit = match memory.limit {
+            Some(0) => ", no limit".to_owned(),
+            Some(limit) => format!(" of {}", bytes(limit)),
+            None => String::new(),
+        };
+        let policy = memory.policy.as_deref().unwrap_or("eviction unknown");
+        format!("{used}{limit}, {policy}")
+    }
+
+    fn persistence_line(&self) -> String {
+        let persistence = &self.persistence;
+        let mut line = match persistence.append_only {
+            None => return UNKNOWN.to_owned(),
+            Some(false) => "no append-only file".to_owned(),
+            Some(true) => {
+                let costs = match persistence.fsync.as_deref() {
+                    Some("always") => "on disk before each reply",
+                    Some("everysec") => "to disk once a second; a power loss can cost the last one",
+                    Some("no") => "to disk when the system does; a power loss can cost more",
+                    _ => "how soon on disk is not told",
+                };
+                let failed = if persistence.append_failed {
+                    "; the last write failed"
+                } else {
+                    ""
+                };
+                format!("append-only file ({costs}{failed})")
+            }
+        };
+        line.push_str(match persistence.snapshots {
+            Some(true) => ", snapshots",
+            Some(false) => ", no snapshots",
+            None => ", whether snapshots is not told",
+        });
+        if persistence.snapshot_failed {
+            line.push_str(" (the last failed)");
+        }
+        if persistence.loading {
+            line.push_str("; loading");
+        }
+        line
+    }
+
+    fn replicas_line(&self) -> String {
+        let replication = &self.replication;
+        if self.is_replica() {
+            return match replication.follows {
+                Some(true) => "this is one; its link to the primary is up".to_owned(),
+                Some(false) => "this is one; its link to the primary is down".to_owned(),
+                None => "this is one".to_owned(),
+            };
+        }
+        let mut line = match replication.replicas {
+            None => return UNKNOWN.to_owned(),
+            Some(0) => "none".to_owned(),
+            Some(count) => {
+                let mut each: Vec<_> = replication.each.iter().take(EACH).map(describe).collect();
+                if count > each.len() {
+                    each.push(format!("{} more", count - each.len()));
+                }
+                format!("{count}: {}", each.join(", "))
+            }
+        };
+        if let Some(needed) = replication.needed.filter(|needed| *needed > 0) {
+            line.push_str("; a write needs ");
+            line.push_str(&needed.to_string());
+        }
+        match self.durability {
+            Durability::Replicated(1) => line.push_str("; each write waits for 1"),
+            Durability::Replicated(count) => {
+                line.push_str("; each write waits for ");
+                line.push_str(&count.to_string());
+            }
+            Durability::Acknowledged if replication.replicas == Some(0) => {}
+            Durability::Acknowledged => line.push_str("; a failover can forget the last writes"),
+        }
+        line
+    }
+
+    fn rights_line(&self) -> String {
+        let known = match &self.rights {
+            Rights::Untried => return "not tried".to_owned(),
+            Rights::Unknown(why) => return format!("not known ({why})"),
+            Rights::Known(known) => known,
+        };
+        let info = self.silent.then_some("+info");
+        let missing: Vec<_> = known.missing().chain(info).collect();
+        let mut line = if missing.is_empty() {
+            format!("all that idem needs under `{}:`", known.prefix)
+        } else {
+            format!("lacks {}", missing.join(" "))
+        };
+        if known.subscribing_untried {
+            line.push_str("; subscribing was not tried");
+        }
+        line
+    }
+}
+
+const UNKNOWN: &str = "unknown";
+
+fn describe(replica: &Replica) -> String {
+    match replica.lag {
+        Some(lag) if replica.state == "online" => format!("online (lag {lag} s)"),
+        _ => replica.state.clone(),
+    }
+}
+
+/// A size in the unit that suits it, with one decimal: `12.3 MiB`.
+fn bytes(bytes: u64) -> String {
+    let mut unit = "B";
+    let (mut whole, mut tenths) = (bytes, 0);
+    for next in ["KiB", "MiB", "GiB", "TiB"] {
+        if whole < 1024 {
+            break;
+        }
+        unit = next;
+        tenths = whole % 1024 * 10 / 1024;
+        whole /= 1024;
+    }
+    if unit == "B" {
+        format!("{whole} B")
+    } else {
+        format!("{whole}.{tenths} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_are_told_in_the_unit_that_suits_them() {
+        for (size, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (12_897_485, "12.2 MiB"),
+            (1 << 30, "1.0 GiB"),
+            (u64::MAX, "16777215.9 TiB"),
+        ] {
+            assert_eq!(bytes(size), text);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Queries of a server for its facts.
+
+use super::server::Server;
+use crate::store::redis::durability::Durability;
+use crate::store::redis::failure::Failure;
+use crate::store::redis::server::RedisServer;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Settings of the check.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeOptions {
+    /// Where the user's rights are tried.
+    pub(crate) prefix: String,
+    /// The durability required of the replicas.
+    pub(crate) durability: Durability,
+}
+
+impl Server {
+    /// Queries a server for its facts and the user's rights.
+    ///
+    /// It sends `HELLO`, which every user may, `INFO`, which a restricted user may not, and a script
+    /// that finds the user's rights under this prefix.
+    pub(crate) async fn probe(
+        to: &RedisServer,
+        options: &ProbeOptions,
+    ) -> Result<Self, StoreError> {
+        let mut server = Self {
+            durability: options.durability,
+            ..Self::default()
+        };
+        match to.ask(&redis::cmd("HELLO")).await {
+            Ok(reply) => server.hello(reply),
+            // Without a connection, or the right to use it, nothing will work; without HELLO (a
+            // proxy, an old server) only these facts are missing.
+            Err(Failure::Connect(error)) => return Err(error),
+            Err(failure) => {
+                let hangs_up = failure.hangs_up();
+                let error = failure.store_error("asking Redis for its version");
+                if hangs_up {
+                    return Err(error.with_hint("if this port speaks TLS, write `rediss://`"));
+                }
+                if error.kind() != StoreErrorKind::Protocol && !is_denied(&error) {
+                    return Err(error);
+                }
+            }
+        }
+        match to.ask(&redis::cmd("INFO")).await {
+            Ok(reply) => server.info(&reply),
+            Err(failure) => {
+                let error = failure.store_error("asking Redis about itself");
+                // Silence is no refusal: the server may evict, and might have reported so.
+                if error.is_transient() {
+                    return Err(error);
+                }
+                server.silent = is_denied(&error);
+            }
+        }
+        // A server that will be refused is not queried further.
+        if !server.is_sentinel() && server.is_new_enough() {
+            server.try_rights(to, &options.prefix).await?;
+        }
+        Ok(server)
+    }
+}
+
+fn is_denied(error: &StoreError) -> bool {
+    error.kind() == StoreErrorKind::Refused && error.to_string().ends_with("[NOPERM]")
+}

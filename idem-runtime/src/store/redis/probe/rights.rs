@@ -1,0 +1,193 @@
+//! The user's rights, and whether the server takes writes at present.
+
+use redis::{RedisError, Value};
+
+use super::acl::{MissingRights, NoWrites, Rights, classify};
+use super::server::Server;
+use crate::record::Owner;
+use crate::store::StoreError;
+use crate::store::redis::durability::Durability;
+use crate::store::redis::failure::Failure;
+use crate::store::redis::server::RedisServer;
+use crate::store::redis::value::text;
+
+const PROBE: &str = include_str!("probe.lua");
+impl Server {
+    /// Checks the user's rights under this prefix.
+    pub(super) async fn try_rights(
+        &mut self,
+        to: &RedisServer,
+        prefix: &str,
+    ) -> Result<(), StoreError> {
+        let [publish, subscribe, unsubscribe] = self.telling();
+        let mut probe = redis::cmd("EVAL");
+        probe.arg(PROBE).arg(0).arg(unused_name(prefix));
+        probe.arg(publish).arg(subscribe).arg(unsubscribe);
+        if self.durability != Durability::Acknowledged {
+            probe.arg("WAIT");
+        }
+        if self.is_cluster() {
+            probe.arg("CLUSTER|SLOTS").arg("ASKING");
+        }
+        let found = match to.ask(&probe).await {
+            Ok(reply) => reply,
+            Err(failure) => {
+                self.rights = match refused(failure)? {
+                    Refusal::Lacking => Rights::Known(MissingRights {
+                        prefix: prefix.to_owned(),
+                        needed: vec!["+eval".to_owned()],
+                        ..MissingRights::default()
+                    }),
+                    Refusal::Other(code) => Rights::Unknown(code),
+                };
+                return Ok(());
+            }
+        };
+        let Some(mut found) = ProbeReply::parse(&found) else {
+            self.rights = Rights::Unknown("its answer is not that of the script".to_owned());
+            return Ok(());
+        };
+        self.no_writes = NoWrites::parse(&found.write);
+        // A script may not call it, so the script could not try.
+        if found.tried && self.lacks_evalsha(to).await? {
+            found.refused.insert(0, "+evalsha".to_owned());
+        }
+        self.rights = Rights::Known(classify(prefix, [publish, subscribe], found.refused));
+        if let Rights::Known(known) = &mut self.rights {
+            known.subscribing_untried = found.tried;
+        }
+        if found.settings {
+            self.ask_settings(to).await?;
+        }
+        Ok(())
+    }
+
+    async fn lacks_evalsha(&self, to: &RedisServer) -> Result<bool, StoreError> {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg("0".repeat(40)).arg(0);
+        match to.ask(&command).await {
+            Ok(_) => Ok(false),
+            Err(failure) => Ok(matches!(refused(failure)?, Refusal::Lacking)),
+        }
+    }
+
+    /// Queries settings that `INFO` does not contain. Few users have the right.
+    async fn ask_settings(&mut self, to: &RedisServer) -> Result<(), StoreError> {
+        let names = ["save", "appendfsync", "min-replicas-to-write"];
+        // Redis 6 takes one name at a time.
+        let at_once = if self.reads_declarations() {
+            names.len()
+        } else {
+            1
+        };
+        for names in names.chunks(at_once) {
+            let mut command = redis::cmd("CONFIG");
+            command.arg("GET").arg(names);
+            match to.ask(&command).await {
+                Ok(reply) => self.settings(reply),
+                Err(failure) => {
+                    refused(failure)?;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key and channel under the prefix. Names of records have one more part.
+fn unused_name(prefix: &str) -> String {
+    use std::fmt::Write as _;
+    let mut name = format!("{prefix}:start-up-check-");
+    for byte in Owner::random().as_bytes() {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// How a server refused.
+enum Refusal {
+    /// The user has no right to the command, or the server does not have it.
+    Lacking,
+    /// Another refusal: its code, or a description.
+    Other(String),
+}
+
+/// Classifies a refusal; an error if the server is gone.
+fn refused(failure: Failure) -> Result<Refusal, StoreError> {
+    let error = match failure {
+        Failure::Reply(error) if is_answer(&error) => error,
+        // Writes may have to wait, as in a planned failover; the server answered before.
+        Failure::Reply(error) if error.is_timeout() => {
+            return Ok(Refusal::Other("no reply in time".to_owned()));
+        }
+        failure => return Err(failure.store_error("asking Redis what this user may do")),
+    };
+    let code = error.code().unwrap_or("ERR");
+    let unknown = error
+        .detail()
+        .is_some_and(|detail| detail.contains("unknown command"));
+    Ok(match code {
+        "NOPERM" => Refusal::Lacking,
+        "ERR" if unknown => Refusal::Lacking,
+        code => Refusal::Other(code.to_owned()),
+    })
+}
+
+fn is_answer(error: &RedisError) -> bool {
+    !(error.is_timeout() || error.is_connection_dropped() || error.is_io_error())
+}
+
+/// The findings of the script.
+struct ProbeReply {
+    tried: bool,
+    write: String,
+    settings: bool,
+    refused: Vec<String>,
+}
+
+impl ProbeReply {
+    fn parse(reply: &Value) -> Option<Self> {
+        let Value::Array(parts) = reply else {
+            return None;
+        };
+        let mut parts = parts.iter().map(text);
+        let (how, write, settings) = (parts.next()??, parts.next()??, parts.next()??);
+        let refused = parts.map(|command| Some(format!("+{}", command?.to_lowercase())));
+        Some(Self {
+            tried: how == "tried",
+            write,
+            // Where the right is unknown, the server itself refuses.
+            settings: settings != "0",
+            refused: refused.collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_that_is_not_the_scripts_is_not_taken_for_one() {
+        let parse = |parts: &[&str]| {
+            let parts = parts
+                .iter()
+                .map(|part| Value::SimpleString((*part).to_owned()));
+            ProbeReply::parse(&Value::Array(parts.collect()))
+        };
+        assert!(parse(&["asked", ""]).is_none());
+        let found = parse(&["tried", "", "", "GET"]).unwrap();
+        assert!(found.tried && found.settings);
+        assert_eq!(found.refused, ["+get"]);
+        assert!(ProbeReply::parse(&Value::Okay).is_none());
+    }
+
+    #[test]
+    fn the_probe_has_a_name_that_no_record_has() {
+        let (one, other) = (unused_name("idem"), unused_name("idem"));
+        assert_ne!(one, other);
+        assert_eq!(one.matches(':').count(), 1, "a record's name has two");
+        assert!(one.starts_with("idem:"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Resolutions by an operator.
+
+use bytes::Bytes;
+
+use super::arguments::{decimal, millis};
+use super::core::RedisCore;
+use super::notify::channel;
+use super::reply::unexpected;
+use crate::store::{Header, RecordKey, ResolveReply, StoreError};
+
+impl RedisCore {
+    pub(super) async fn resolve(
+        &self,
+        key: &RecordKey,
+        seen: &Header,
+        record: &Bytes,
+    ) -> Result<ResolveReply, StoreError> {
+        let new = match Header::decode(record) {
+            Ok(new) => new,
+            Err(error) => return Ok(ResolveReply::Unreadable(error)),
+        };
+        let retain = decimal(millis(new.retain));
+        let channel = channel(key.prefix());
+        let arguments: [&[u8]; 4] = [
+            &seen.encode(),
+            record,
+            retain.as_bytes(),
+            channel.as_bytes(),
+        ];
+        let answer = self
+            .run(
+                "a resolution",
+                &self.scripts.resolve,
+                &key.name(),
+                &arguments,
+            )
+            .await?;
+        if let Some(error) = answer.unreadable() {
+            return Ok(ResolveReply::Unreadable(error));
+        }
+        match answer.code {
+            b'C' => Ok(ResolveReply::Resolved),
+            b'S' => Ok(ResolveReply::Changed),
+            b'B' => Ok(ResolveReply::Running {
+                lease_left: answer.millis()?,
+            }),
+            b'N' => Ok(ResolveReply::Absent),
+            _ => Err(unexpected()),
+        }
+    }
+}

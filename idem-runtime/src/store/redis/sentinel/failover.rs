@@ -1,0 +1,122 @@
+//! Subscription to the sentinels' failover messages.
+//!
+//! A server that is cut off from the others does not know that another has taken its place, and goes
+//! on granting claims to its clients. Its sentinels know, and publish it at once.
+
+use std::pin::Pin;
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures_core::Stream;
+use redis::Client;
+use redis::aio::PubSub;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::election::Election;
+use super::query::ask;
+use crate::store::redis::timeouts::Timeouts;
+
+/// Pause before a sentinel that does not answer is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Channels of failover messages.
+///
+/// The sentinel that leads a failover publishes on the first as soon as the new primary is promoted; all of
+/// them publish on the second when the replicas follow it.
+const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+/// Silence after which the sentinel is queried: a network may have dropped the connection, and
+/// messages published without one are lost.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// A connection to each sentinel, on the runtime of the first connection.
+#[derive(Default)]
+pub(super) struct FailoverListeners(Vec<AbortHandle>);
+
+impl FailoverListeners {
+    /// Starts the listeners, unless they run: the runtime that they were started on may be gone.
+    pub(super) fn start(
+        &mut self,
+        election: &Weak<Election>,
+        sentinels: &[Client],
+        timeouts: Timeouts,
+    ) {
+        if !self.0.is_empty() && self.0.iter().all(|task| !task.is_finished()) {
+            return;
+        }
+        self.stop();
+        for client in sentinels {
+            let listener = listen(election.clone(), client.clone(), timeouts);
+            self.0.push(tokio::spawn(listener).abort_handle());
+        }
+    }
+
+    fn stop(&mut self) {
+        for task in self.0.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for FailoverListeners {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn listen(election: Weak<Election>, client: Client, timeouts: Timeouts) {
+    loop {
+        if let Ok(Some(mut pubsub)) = timeout(timeouts.connect, subscribe(&client)).await {
+            let mut messages = pubsub.on_message();
+            loop {
+                // At first, after each message, and after each silence.
+                if !catch_up(&election, &client, timeouts).await {
+                    break;
+                }
+                let next = std::future::poll_fn(|cx| Pin::new(&mut messages).poll_next(cx));
+                match timeout(QUIET, next).await {
+                    Ok(Some(message)) => {
+                        let Some(election) = election.upgrade() else {
+                            return;
+                        };
+                        election.told(&String::from_utf8_lossy(message.get_payload_bytes()));
+                    }
+                    Ok(None) => break,
+                    Err(_) => {}
+                }
+            }
+        }
+        sleep(PAUSE).await;
+        if election.strong_count() == 0 {
+            return;
+        }
+    }
+}
+
+/// Queries the sentinel on a connection of its own. Returns whether it answers.
+async fn catch_up(election: &Weak<Election>, client: &Client, timeouts: Timeouts) -> bool {
+    let Some(service) = election
+        .upgrade()
+        .map(|election| election.service().to_owned())
+    else {
+        return false;
+    };
+    let asked = timeout(
+        timeouts.connect + timeouts.response,
+        ask(client.clone(), service, timeouts),
+    );
+    match (asked.await, election.upgrade()) {
+        (Ok(Ok(primary)), Some(election)) => {
+            election.heard(&primary);
+            true
+        }
+        _ => false,
+    }
+}
+
+async fn subscribe(client: &Client) -> Option<PubSub> {
+    let mut pubsub = client.get_async_pubsub().await.ok()?;
+    for channel in CHANNELS {
+        pubsub.subscribe(channel).await.ok()?;
+    }
+    Some(pubsub)
+}

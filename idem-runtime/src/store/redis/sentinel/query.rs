@@ -1,0 +1,159 @@
+//! Query of a sentinel for the primary.
+
+use redis::{Client, Pipeline, RedisError, Value};
+
+use crate::store::redis::address::Address;
+use crate::store::redis::failure::{is_unknown_user, store_error};
+use crate::store::redis::timeouts::Timeouts;
+use crate::store::redis::value::{pairs, text};
+use crate::store::{StoreError, StoreErrorKind};
+
+/// A sentinel's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Primary {
+    /// Grows with every failover.
+    pub(super) epoch: u64,
+    pub(super) address: Address,
+}
+
+/// Queries a sentinel for the primary.
+pub(super) async fn ask(
+    client: Client,
+    service: String,
+    timeouts: Timeouts,
+) -> Result<Primary, StoreError> {
+    let config = timeouts.config();
+    let connected = client.get_multiplexed_async_connection_with_config(&config);
+    let mut connection = connected.await.map_err(refused)?;
+    // In this order: a sentinel that learns of a failover in between answers with the new address and the old
+    // epoch, and gains no precedence by it.
+    let mut both = Pipeline::with_capacity(2);
+    for what in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
+        both.cmd("SENTINEL").arg(what).arg(&service);
+    }
+    let mut replies = connection
+        .send_packed_commands(&both, 0, 2)
+        .await
+        .map_err(refused)?
+        .into_iter();
+    let mut reply = || replies.next().unwrap_or(Value::Nil);
+    match (reply(), reply()) {
+        (Value::ServerError(error), _) | (_, Value::ServerError(error)) => {
+            let error = RedisError::from(error);
+            if error
+                .detail()
+                .is_some_and(|said| said.contains("No such master"))
+            {
+                return Err(StoreError::new(
+                    StoreErrorKind::Refused,
+                    format!(
+                        "asking the sentinels for the primary: they do not watch a service \
+                         `{service}`; compare the URL with `sentinel monitor` in their \
+                         configuration"
+                    ),
+                ));
+            }
+            Err(refused(error))
+        }
+        (state, address) => primary(state, &address).ok_or_else(|| {
+            StoreError::new(
+                StoreErrorKind::Protocol,
+                "asking the sentinels for the primary: one answered with something else",
+            )
+        }),
+    }
+}
+
+/// Parses a sentinel's two replies.
+///
+/// They are those of `SENTINEL MASTER`, names and values one after the other, and of
+/// `SENTINEL GET-MASTER-ADDR-BY-NAME`. Only the second names the new primary from its promotion on;
+/// the first names the old one until the sentinel that leads the failover has reconfigured all
+/// replicas.
+fn primary(state: Value, address: &Value) -> Option<Primary> {
+    let mut epoch = 0;
+    for (name, value) in pairs(state)? {
+        if text(&name)? == "config-epoch" {
+            epoch = text(&value).and_then(|epoch| epoch.parse().ok())?;
+        }
+    }
+    let Value::Array(address) = address else {
+        return None;
+    };
+    let [host, port] = &address[..] else {
+        return None;
+    };
+    let (host, port) = (text(host)?, text(port)?.parse().ok()?);
+    Some(Primary {
+        epoch,
+        address: Address { host, port },
+    })
+}
+
+fn refused(error: RedisError) -> StoreError {
+    let what = "asking a sentinel for the primary";
+    let says = |words| error.detail().is_some_and(|said| said.contains(words));
+    if is_unknown_user(&error) {
+        return StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "{what}: it does not accept the user or password, or asks for one; those of the URL \
+                 are the server's, and `RedisStoreBuilder::sentinel_credentials` sets the sentinels'"
+            ),
+        );
+    }
+    if error.code() == Some("ERR") && says("unknown command") {
+        return StoreError::new(
+            StoreErrorKind::Refused,
+            format!(
+                "{what}: this is no sentinel; the hosts of `redis+sentinel://` are those of the \
+                 sentinels, port 26379 unless it is written"
+            ),
+        );
+    }
+    store_error(what, error)
+}
+
+pub(super) fn unavailable(why: &str) -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unavailable,
+        format!("asking the sentinels for the primary: {why}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Value {
+        let words = words.iter();
+        Value::Array(
+            words
+                .map(|word| Value::BulkString(word.as_bytes().to_vec()))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn a_sentinel_that_leads_a_failover_names_the_new_primary() {
+        let state = words(&[
+            "name",
+            "payments",
+            "ip",
+            "10.0.0.1",
+            "port",
+            "6379",
+            "flags",
+            "master,failover_in_progress",
+            "config-epoch",
+            "7",
+        ]);
+        let found = primary(state.clone(), &words(&["10.0.0.2", "6380"])).unwrap();
+        assert_eq!(found.epoch, 7);
+        assert_eq!(found.address.to_string(), "10.0.0.2:6380");
+        for address in [Value::Nil, words(&["10.0.0.2"]), words(&["10.0.0.2", "x"])] {
+            assert_eq!(primary(state.clone(), &address), None);
+        }
+        assert_eq!(primary(Value::Nil, &words(&["10.0.0.2", "6380"])), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! One server: a shared connection, and the connections that wait for its replicas.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redis::{Cmd, Value};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::durability::{Durability, WriteConcern};
+use super::failure::Failure;
+use super::link::{Link, ReplicaWait, RoutedCommand, Target};
+use super::reply::wrote;
+use super::timeouts::Timeouts;
+use crate::store::Admission;
+use crate::store::pace::Crowded;
+use crate::store::server_clock::ServerClock;
+
+/// Settings of a server's connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionSettings {
+    pub(super) timeouts: Timeouts,
+    pub(super) durability: Durability,
+    /// Largest number of writes that wait for replicas at once.
+    pub(super) wait_connections: usize,
+}
+
+/// A server and its connections.
+#[derive(Debug)]
+pub(crate) struct RedisServer {
+    link: Link,
+    wait_pool: Option<WaitPool>,
+}
+
+impl RedisServer {
+    /// `clock` is the server's.
+    pub(super) fn new(
+        target: &Target,
+        settings: ConnectionSettings,
+        clock: Arc<ServerClock>,
+    ) -> Self {
+        let ConnectionSettings { timeouts, .. } = settings;
+        let wait_pool = match settings.durability {
+            Durability::Acknowledged | Durability::Replicated(0) => None,
+            Durability::Replicated(replicas) => Some(WaitPool {
+                target: target.clone(),
+                timeouts,
+                clock: Arc::clone(&clock),
+                replicas: ReplicaWait::for_replicas(replicas, timeouts),
+                free: Semaphore::new(settings.wait_connections),
+                idle: Mutex::default(),
+            }),
+        };
+        Self {
+            link: Link::new(target.clone(), timeouts, clock),
+            wait_pool,
+        }
+    }
+
+    /// Sends a command without a key.
+    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
+        self.link
+            .send(&RoutedCommand::new(&|| command.clone()))
+            .await
+    }
+
+    /// The server's time in microseconds, where a plain claim may use it. Not with replication, where
+    /// writes are made by scripts, which can be sent again.
+    pub(super) fn server_time(&self) -> Option<u64> {
+        match self.wait_pool {
+            None => self.link.server_time(),
+            Some(_) => None,
+        }
+    }
+
+    /// Why a claim cannot be sent in time, if so.
+    pub(super) fn crowded(&self, admission: &Admission) -> Option<Crowded> {
+        self.link.crowded(admission)
+    }
+
+    pub(super) async fn send(
+        &self,
+        command: &RoutedCommand<'_>,
+        concern: WriteConcern,
+    ) -> Result<Value, Failure> {
+        match &self.wait_pool {
+            // Boxed: it is larger, and the wait for replicas costs more.
+            Some(pool) if concern == WriteConcern::Replicated => {
+                Box::pin(self.send_and_wait(pool, command)).await
+            }
+            _ => self.link.send(command).await,
+        }
+    }
+
+    /// Sends a command, then `WAIT`s for the replicas.
+    async fn send_and_wait(
+        &self,
+        pool: &WaitPool,
+        command: &RoutedCommand<'_>,
+    ) -> Result<Value, Failure> {
+        if let Ok(permit) = pool.free.try_acquire() {
+            return pool.send(command, Some(permit)).await;
+        }
+        // While other commands wait for absent replicas, an answer is still replayed and a lease still
+        // renewed: the command is sent now, and its write waits for the replicas later.
+        let written = self.link.send(command).await?;
+        if !wrote(&written) {
+            return Ok(written);
+        }
+        // The semaphore is never closed.
+        let permit = pool.free.acquire().await.ok();
+        // Send again the command that already wrote; it is idempotent.
+        let reply = pool.send(command, permit).await?;
+        Ok(if wrote(&reply) { written } else { reply })
+    }
+}
+
+/// Connections for `WAIT`, which blocks its connection and counts that connection's writes.
+struct WaitPool {
+    target: Target,
+    timeouts: Timeouts,
+    clock: Arc<ServerClock>,
+    replicas: ReplicaWait,
+    free: Semaphore,
+    idle: Mutex<Vec<Link>>,
+}
+
+impl WaitPool {
+    async fn send(
+        &self,
+        command: &RoutedCommand<'_>,
+        _permit: Option<SemaphorePermit<'_>>,
+    ) -> Result<Value, Failure> {
+        let link = self.take();
+        let replicas = Some(&self.replicas);
+        let reply = link
+            .send(&RoutedCommand {
+                replicas,
+                ..*command
+            })
+            .await;
+        // A connection whose future is dropped may still be waiting for replicas. It is not put back, so that
+        // the next command does not queue behind it.
+        self.idle().push(link);
+        reply
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Link {
+        // Last in, first out: a few warm connections rather than many idle ones.
+        let idle = self.idle().pop();
+        idle.unwrap_or_else(|| {
+            Link::new(self.target.clone(), self.timeouts, Arc::clone(&self.clock))
+        })
+    }
+}
+
+impl fmt::Debug for WaitPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitPool")
+            .field("replicas", &self.replicas)
+            .field("idle", &self.idle().len())
+            .finish_non_exhaustive()
+    }
+}

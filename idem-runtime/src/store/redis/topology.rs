@@ -1,0 +1,127 @@
+//! Routing of a command to its connection.
+
+use redis::Value;
+use tokio::task::JoinSet;
+
+use super::cluster::Cluster;
+use super::durability::WriteConcern;
+use super::failure::{Failure, is_unknown_script, is_wrong_type};
+use super::link::RoutedCommand;
+use super::probe::{ProbeOptions, Report, Server};
+use super::reply::ScriptReply;
+use super::script::Script;
+use super::server::RedisServer;
+use crate::store::pace::Crowded;
+use crate::store::{Admission, RecordKey, StoreError};
+
+/// One server, or the nodes of a cluster.
+#[derive(Debug)]
+pub(super) enum Topology {
+    /// Boxed, because the other variant is larger.
+    Single(Box<RedisServer>),
+    Cluster(Box<Cluster>),
+}
+
+impl Topology {
+    /// Checks the server, or each primary.
+    pub(super) async fn probe(&self, options: &ProbeOptions) -> Result<Report, StoreError> {
+        let cluster = match self {
+            Self::Single(server) => {
+                return Ok(Report::of_server(Server::probe(server, options).await?));
+            }
+            Self::Cluster(cluster) => cluster,
+        };
+        let mut probes = JoinSet::new();
+        for (at, node) in cluster.primaries().await? {
+            let options = options.clone();
+            probes.spawn(async move { (at, Server::probe(&node, &options).await) });
+        }
+        let mut report = Report::default();
+        while let Some(probed) = probes.join_next().await {
+            match probed {
+                Ok((at, Ok(server))) => report.add(at, server),
+                // A primary that is down now may be replaced soon: the others are there.
+                Ok((at, Err(error))) if error.is_transient() => report.miss(at, error),
+                Ok((at, Err(error))) => return Err(error.at(&at)),
+                Err(_) => {}
+            }
+        }
+        report.settled()
+    }
+
+    /// The time of the key's server, in microseconds, where a plain claim may use it.
+    pub(super) fn server_time(&self, key: &str) -> Option<u64> {
+        match self {
+            Self::Single(server) => server.server_time(),
+            Self::Cluster(cluster) => cluster.server_time(key),
+        }
+    }
+
+    /// Why a claim of this key cannot be sent in time, if so.
+    pub(super) fn crowded(&self, key: &RecordKey, admission: &Admission) -> Option<Crowded> {
+        match self {
+            Self::Single(server) => server.crowded(admission),
+            Self::Cluster(cluster) => cluster.crowded(&key.name(), admission),
+        }
+    }
+
+    /// Sends a command to the node of its key, and waits for its reply.
+    pub(super) async fn send(
+        &self,
+        command: &RoutedCommand<'_>,
+        concern: WriteConcern,
+    ) -> Result<Value, Failure> {
+        match self {
+            Self::Single(server) => server.send(command, concern).await,
+            // A command without a key may go anywhere.
+            Self::Cluster(cluster) => {
+                cluster
+                    .send(command.key.unwrap_or_default(), command, concern)
+                    .await
+            }
+        }
+    }
+
+    /// Runs a script: by digest, and by source where the server does not know it (after a restart,
+    /// a failover or `SCRIPT FLUSH`).
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` holds what it is given twice, and this future is part of every call's"
+    )]
+    pub(super) fn run<'a>(
+        &'a self,
+        what: &'a str,
+        script: &'a Script,
+        key: &'a str,
+        arguments: &'a [&'a [u8]],
+    ) -> impl Future<Output = Result<ScriptReply, StoreError>> + use<'a> {
+        async move {
+            let [by_digest, by_source] =
+                [false, true].map(|by_source| move || script.command(&[key], arguments, by_source));
+            let command = RoutedCommand {
+                tells_time: script.tells_time,
+                claims: script.claims,
+                ..RoutedCommand::on_key(key, &by_digest)
+            };
+            let mut reply = self.send(&command, script.concern).await;
+            if let Err(Failure::Reply(error)) = &reply
+                && is_unknown_script(error)
+            {
+                let command = RoutedCommand {
+                    tells_time: script.tells_time,
+                    claims: script.claims,
+                    ..RoutedCommand::on_key(key, &by_source)
+                };
+                // Boxed: seldom needed.
+                reply = Box::pin(self.send(&command, script.concern)).await;
+            }
+            match reply {
+                Ok(value) => ScriptReply::parse(value),
+                Err(Failure::Reply(error)) if is_wrong_type(&error) => {
+                    Ok(ScriptReply::wrong_type())
+                }
+                Err(failure) => Err(failure.store_error(what)),
+            }
+        }
+    }
+}

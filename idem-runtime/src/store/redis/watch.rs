@@ -1,0 +1,33 @@
+//! Watches of a key: a subscription, and a mark on the stored claim.
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use super::core::RedisCore;
+use crate::store::{RecordKey, StoreError, Watch};
+
+impl RedisCore {
+    /// Subscribes, and marks the stored claim. Both are done when this returns, in either order: an end
+    /// between the two is found by the read that follows.
+    pub(super) async fn watch(&self, key: &RecordKey) -> Result<Option<Watch>, StoreError> {
+        let (name, script) = (key.name(), &self.scripts.mark);
+        // A failed mark is ignored: the watcher reads soon, and then meets the same error. Nothing is read yet,
+        // because a stored answer may be large.
+        let mut mark = pin!(self.background.run("a mark", script, &name, &[]));
+        let mut is_marked = false;
+        let mut subscribing = pin!(self.subscribers.watch(key));
+        let watch = poll_fn(|context| {
+            let subscribed = subscribing.as_mut().poll(context);
+            // Not where the subscription has already failed: no notification could arrive.
+            if subscribed.is_pending() && !is_marked {
+                is_marked = mark.as_mut().poll(context).is_ready();
+            }
+            subscribed
+        })
+        .await?;
+        if watch.is_some() && !is_marked {
+            let _ = mark.await;
+        }
+        Ok(watch)
+    }
+}
